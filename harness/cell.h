@@ -1,0 +1,51 @@
+// Cell: everything that defines one measurement of a sweep, decoded and checked; and its execution.
+#pragma once
+#include "kernels/base/dtype.h"
+#include "kernels/transformer/config.h"
+#include "methods/method.h"
+
+enum data_kind { DATA_RANDOM, DATA_BYTES, DATA_U16, DATA_U32 };
+
+struct data_source {
+    enum data_kind kind;
+    char *path; // NULL for DATA_RANDOM
+};
+
+enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
+
+struct measure {
+    size_t warmup, samples;
+    double max_seconds; // of the cell's process; 0: no limit
+    enum gradient_check gradient;
+    bool timeline; // record the live bytes over one step
+    bool bias;     // spaco: expectation and spread of the estimate over every subset
+};
+
+struct cell {
+    char id[33];     // hash of canonical
+    char *canonical; // compact JSON with sorted keys and every default spelled out
+    const struct method *method;
+    struct method_options options;
+    struct config config;
+    char *model_folder; // NULL: a preset or an inline config, with random weights
+    char device[16];
+    enum dtype dtype, kv_gradient_dtype, gradient_dtype;
+    size_t context, batch;
+    uint64_t seed;
+    struct data_source data;
+    char *labels; // NULL: the next token
+    struct lora lora;
+    bool optimizer;
+    double learning_rate, weight_decay;
+    struct measure measure;
+    size_t memory_limit_bytes; // 0: what the machine has free
+};
+
+// Decodes and checks one cell's JSON (the object that a record holds under "cell"; defaults may be left out). origin
+// names where it came from in messages. False and a status if anything in it is wrong. Release with cell_free, also
+// after a failure.
+bool cell_decode(struct cell *cell, const char *json, const char *origin, struct status *status);
+void cell_free(struct cell *cell);
+// Runs the cell in this process: set-up, gradient check, warm-up, samples. Returns the record as one line of JSON, to
+// be freed; a failure is a record too.
+char *cell_run(const struct cell *cell);

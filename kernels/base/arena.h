@@ -1,0 +1,66 @@
+// Arena: every byte of a device is asked of one arena, by category, so that the peak is a measured quantity.
+// It keeps the live bytes, the high-water mark, what each category held at that moment, and on request the
+// whole time line. Past its limit an allocation fails and the reason is kept: out of memory is a result.
+#pragma once
+#include "kernels/base/status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum category {
+    CATEGORY_WEIGHTS,
+    CATEGORY_GRADIENTS,
+    CATEGORY_OPTIMIZER,
+    CATEGORY_HIDDEN_CHECKPOINTS,
+    CATEGORY_KV_CACHE,
+    CATEGORY_KV_GRADIENTS,
+    CATEGORY_ACTIVATIONS,
+    CATEGORY_LOGITS,
+    CATEGORY_WORKSPACE,
+    CATEGORY_DATA,
+    CATEGORY_HOST,
+    CATEGORY_COUNT
+};
+const char *category_name(enum category category);
+
+// Every allocation is rounded up to this many bytes, on every device.
+#define ARENA_ALIGNMENT 256
+
+// One change of the live bytes. `flops` is the device's count at that moment, `ms` the time since the start.
+struct arena_event {
+    double ms, flops;
+    size_t live_bytes[CATEGORY_COUNT];
+};
+
+// Where the bytes come from: malloc on a CPU, cudaMalloc on a card, nowhere in a plan.
+// allocate returns NULL when the device itself is full.
+struct arena_source {
+    void *(*allocate)(size_t bytes);
+    void (*release)(void *pointer);
+};
+
+struct arena {
+    struct arena_source source;
+    size_t limit_bytes; // 0: no limit
+    size_t live_bytes, peak_bytes;
+    size_t live_by_category[CATEGORY_COUNT], peak_by_category[CATEGORY_COUNT];
+    size_t allocations; // number of calls, ever
+    // The time line, kept while timeline_on is set.
+    bool timeline_on;
+    double timeline_start_ms;
+    struct arena_event *timeline;
+    size_t timeline_count, timeline_capacity;
+};
+
+void arena_open(struct arena *arena, struct arena_source source, size_t limit_bytes);
+// Frees the arena's own records. Aborts if something is still allocated: that is a leak in the program.
+void arena_close(struct arena *arena);
+// The bytes an allocation of `bytes` is counted as.
+size_t arena_rounded(size_t bytes);
+// Returns NULL and sets status (oom: wanted, live, limit, category) if the bytes do not fit. 0 bytes are valid.
+void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
+                     struct status *status);
+void arena_release(struct arena *arena, void *pointer, size_t bytes, enum category category, double flops);
+// The high-water mark starts anew at what is live now.
+void arena_reset_peak(struct arena *arena);
+void arena_timeline_start(struct arena *arena);
+void arena_timeline_stop(struct arena *arena);

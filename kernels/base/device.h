@@ -1,0 +1,121 @@
+// Device: a place where tensors live and operations run. One table of functions per device and dtype; each
+// operation's formula and gradient contract (what is =, what is +=) is stated here, once.
+// The core calls the fronts in ops.h, which check the shapes, count the cost and then call the table.
+#pragma once
+#include "kernels/base/tensor.h"
+
+// What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
+struct counters {
+    double flops;       // multiplications and additions of GEMM and attention, causal pairs counted exactly
+    double bytes_moved; // each operation's operands read once and results written once
+    uint64_t launches;  // operations
+};
+
+// q: [queries * batch, heads * head_dim], k and v: [(start + queries) * batch, kv_heads * head_dim] at least.
+// Row t * batch + b is token t of sequence b. Query i of a sequence stands at position start + i and sees the
+// keys 0 .. start + i. Query head h reads key head h / (heads / kv_heads). Scale: 1 / sqrt(head_dim).
+struct attention_shape {
+    size_t queries, start, batch, heads, kv_heads, head_dim;
+};
+
+// Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads * head_dim].
+struct key_segment {
+    size_t start, count;
+    struct tensor grad_k, grad_v;
+};
+
+enum transpose { NO_TRANSPOSE, TRANSPOSE };
+
+struct device;
+struct device_ops {
+    const char *name; // "cpu"
+    enum dtype dtype; // of weights and activations
+    struct arena_source source;
+    // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
+    void (*upload)(struct device *device, struct tensor t, const void *src);
+    void (*download)(struct device *device, void *dst, struct tensor t);
+    void (*synchronize)(struct device *device);
+
+    // t = 0
+    void (*zero)(struct device *device, struct tensor t);
+    // dst = src, converting the dtype
+    void (*copy)(struct device *device, struct tensor dst, struct tensor src);
+    // t = factor * t
+    void (*scale)(struct device *device, struct tensor t, double factor);
+
+    // c = alpha * op(a) * op(b) + beta * c;  c: [m, n], op(a): [m, k], op(b): [k, n]
+    void (*gemm)(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
+                 struct tensor b, enum transpose transpose_b, double alpha, double beta);
+    // y += bias, for every row.  y: [n, d], bias: [1, d]
+    void (*bias_forward)(struct device *device, struct tensor y, struct tensor bias);
+    // grad_bias += column sums of grad_y
+    void (*bias_backward)(struct device *device, struct tensor grad_bias, struct tensor grad_y);
+
+    // rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain, by row.  x, y: [n, d], gain: [1, d], rstd: [n, 1].
+    // y may be x. rstd may be no tensor.
+    void (*rmsnorm_forward)(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
+                            struct tensor gain, double epsilon);
+    // u = grad_y * gain;  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate.
+    // grad_gain += sum over rows of grad_y * x * rstd, if it is a tensor.
+    // Without accumulate grad_x may be x or grad_y.
+    void (*rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
+                             struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd);
+
+    // Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
+    // direction * position * frequencies[j]; row r stands at position start + r / batch. direction: +1, or -1 for
+    // the gradient. frequencies: [1, D/2], f64.
+    void (*rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+                 int direction);
+
+    // o = softmax(q k^T * scale + causal) v;  logsumexp: [queries * batch, heads], natural logarithm.
+    void (*attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,
+                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
+    // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;
+    // grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys alone.
+    // workspace: attention_backward_workspace(shape) bytes.
+    void (*attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                               struct tensor v, struct tensor workspace);
+    // A pure function of the shape: the plan device asks it too.
+    size_t (*attention_backward_workspace)(struct attention_shape shape);
+
+    // y = silu(gate) * up.  All [n, f].
+    void (*swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
+    // In place, with y the value above: gate becomes the gradient of gate, up that of up, and grad_y becomes y.
+    void (*swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y);
+
+    // y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
+    void (*embedding_forward)(struct device *device, struct tensor y, struct tensor table, struct tensor ids);
+    // grad_table[ids[r]] += grad_y[r], rows in order
+    void (*embedding_backward)(struct device *device, struct tensor grad_table, struct tensor grad_y,
+                               struct tensor ids);
+    // For every row with targets[r] >= 0:  loss += loss_weight * (logsumexp(logits) - logits[target]) and
+    // logits = grad_weight * (softmax(logits) - onehot(target)). Rows without a target become 0.
+    // logits: [n, vocab], targets: [n, 1] i32, loss: [1, 1] f64
+    void (*cross_entropy)(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
+                          double loss_weight, double grad_weight);
+
+    // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+    // w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter 2019)
+    void (*adamw)(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
+                  double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
+};
+
+struct device {
+    const struct device_ops *ops;
+    struct arena arena;
+    struct counters counters;
+    // Sticky: after the first failure the fronts do nothing, so a walk needs no error paths and ends at once.
+    struct status status;
+    // Sums of GEMM and attention run over their terms in another order: the noise floor of an error is the
+    // difference that this alone makes.
+    bool reverse_sums;
+};
+
+// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device.
+// limit_bytes 0: the memory that the machine has free. Release with device_close.
+struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
+void device_close(struct device *device);
+// Names of the devices this program has, ending in NULL.
+const char *const *device_names(void);

@@ -1,0 +1,18 @@
+// Batch: token ids and targets of one step on a device, time-major.
+#pragma once
+#include "kernels/base/ops.h"
+#include <stdint.h>
+
+#define NO_TARGET (-100)
+
+struct batch {
+    size_t context, sequences;
+    size_t target_count;        // rows with a target, over the whole batch
+    struct tensor ids, targets; // [context * sequences, 1] i32; row t * sequences + b
+};
+
+// ids and targets: [sequences, context], sequence-major as files hold them. targets NULL: the next token of the
+// same sequence; the last position of a sequence has none.
+void batch_open(struct batch *batch, struct device *device, const int32_t *ids, const int32_t *targets,
+                size_t context, size_t sequences);
+void batch_close(struct batch *batch, struct device *device);

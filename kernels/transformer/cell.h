@@ -1,0 +1,43 @@
+// Cell (l, c): layer l for the tokens of chunk c; the primitives that every method is an order of.
+// Forward needs the cell's input and the keys and values of chunks 0..c of the layer. Backward needs what the cell kept,
+// the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i * B + b.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// Keys (after RoPE) and values of one layer: [T * B, kv_heads * head_dim] each.
+struct kv {
+    struct tensor k, v;
+};
+struct kv kv_new(struct model *model, size_t rows, enum dtype dtype, enum category category);
+void kv_free(struct model *model, struct kv *kv);
+struct kv kv_rows(struct kv kv, size_t start, size_t count);
+
+// What a cell keeps for its backward. `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and
+// SwiGLU's product too, as a framework's autograd does.
+enum keep { KEEP_LEAN, KEEP_ALL };
+
+struct activations {
+    struct tensor x;              // [n, d], the cell's input; owned elsewhere
+    struct tensor q;              // [n, H D], rotated; with qk_norm as projected, before its norm
+    struct tensor k_projected;    // [n, G D], before its norm; with qk_norm only
+    struct tensor o, logsumexp;   // [n, H D], [n, H]
+    struct tensor x_mid;          // [n, d], after attention
+    struct tensor gate, up;       // [n, f]
+    struct tensor rstd_attention, rstd_mlp, rstd_q, rstd_k; // [n, 1] [n, 1] [n H, 1] [n G, 1]
+    struct tensor h_attention, h_mlp, act;                  // [n, d] [n, d] [n, f]; `all` only
+};
+void activations_free(struct model *model, struct activations *a);
+
+// Keys and values of the tokens x (a chunk that starts at token `start`) into their rows of kv.
+// With qk_norm and keep: keep->k_projected and rstd_k are kept too.
+void kv_project(struct model *model, size_t layer, struct tensor x, size_t start, struct kv kv,
+                struct activations *keep);
+// y = cell(x), over the keys 0 .. start + n/B of kv, which must be there. y no tensor: what only y needs is not
+// computed (a rebuild for the backward). keep NULL: nothing is kept. keep->x becomes x. y must not be x.
+void cell_forward(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+                  struct tensor y, struct activations *keep, enum keep how);
+// grad: the gradient of the cell's output, becomes that of its input. Gradients of keys and values are added to the
+// segments; the last segment must hold the cell's own keys, whose gradient is complete, and spent, on return.
+// Weight gradients are added. The activations are freed as they are spent.
+void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
+                   struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad);

@@ -1,0 +1,53 @@
+// Config: the shape of a decoder of the Llama family, and the presets with their public shapes.
+#pragma once
+#include "kernels/base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+// RoPE scaling of type "llama3" (Llama 3.1 and later). factor 0: none.
+struct rope_scaling {
+    double factor, low_freq_factor, high_freq_factor;
+    size_t original_context;
+};
+
+struct config {
+    char name[64];
+    size_t layers, width, heads, kv_heads, head_dim, ffn, vocab;
+    double rope_theta, norm_epsilon;
+    struct rope_scaling rope_scaling;
+    bool tied;     // the head is the embedding table
+    bool qkv_bias; // Qwen2
+    bool qk_norm;  // Qwen3: RMSNorm over head_dim of q and k, before RoPE
+    size_t max_context; // what the model was made for; not a limit here
+};
+
+// The projections that LoRA can be put on, as bits, and their short names in that order.
+enum lora_target {
+    LORA_Q = 1,
+    LORA_K = 2,
+    LORA_V = 4,
+    LORA_O = 8,
+    LORA_GATE = 16,
+    LORA_UP = 32,
+    LORA_DOWN = 64
+};
+#define LORA_TARGETS 7
+extern const char *const lora_target_names[LORA_TARGETS]; // "q", "k", "v", "o", "gate", "up", "down"
+
+// y = x W^T + alpha / rank * (x A^T) B^T; everything else is frozen. rank 0: full training.
+struct lora {
+    size_t rank;
+    double alpha;
+    unsigned targets; // of enum lora_target
+};
+
+// Array of presets, ending with an empty name.
+extern const struct config config_presets[];
+const struct config *config_preset(const char *name);
+// Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
+// status that names the field if not.
+bool config_check(const struct config *config, struct status *status);
+// Number of weights.
+size_t config_parameters(const struct config *config);
+// RoPE's angular frequencies, llama3 scaling applied: head_dim / 2 values.
+void config_rope_frequencies(const struct config *config, double *frequencies);

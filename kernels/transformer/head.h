@@ -1,0 +1,20 @@
+// Head and loss, in blocks of tokens so that never more than block * vocab logits exist; and the embedding.
+#pragma once
+#include "kernels/transformer/batch.h"
+#include "kernels/transformer/model.h"
+
+// How a column's loss counts: in the reported loss, and in the gradient (SpaCO scales the latter).
+struct loss_weights {
+    double loss, grad; // each multiplied by 1 / target_count of the batch
+};
+
+// x: [n, d], the last layer's output for the tokens from `start` on, becomes the gradient of itself.
+// loss += the weighted mean's share of these tokens. head_chunk: tokens per block, 0 for all at once.
+void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start,
+                   size_t head_chunk, struct loss_weights weights, struct tensor loss);
+// The loss alone. x is not changed.
+void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
+               struct tensor loss);
+// x: [n, d] = the embeddings of the tokens from `start` on; and the gradient of the table, if it trains.
+void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start);
+void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start);

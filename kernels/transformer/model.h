@@ -1,0 +1,74 @@
+// Model: a decoder's weights and their gradients on a device, under their Hugging Face names.
+#pragma once
+#include "kernels/base/ops.h"
+#include "kernels/base/random.h"
+#include "kernels/transformer/config.h"
+
+struct parameter {
+    char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
+    struct tensor value;
+    struct tensor grad; // no tensor when frozen
+    struct tensor moment1, moment2; // AdamW's state, when the model has an optimizer
+    bool vector; // a norm's gain or a bias: one dimension in files
+};
+
+// y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
+struct projection {
+    struct parameter *weight, *bias, *lora_a, *lora_b; // NULL: absent
+};
+
+struct layer {
+    struct parameter *attention_norm, *mlp_norm, *q_norm, *k_norm;
+    struct projection q, k, v, o, gate, up, down;
+};
+
+struct model {
+    struct config config;
+    struct lora lora;
+    struct device *device;
+    enum dtype kv_gradient_dtype, gradient_dtype;
+    size_t parameter_count;
+    struct parameter *parameters;
+    struct parameter *embedding, *final_norm, *head; // head is embedding when tied
+    struct layer *layers;
+    struct tensor rope_frequencies; // [1, head_dim / 2] f64
+};
+
+struct model_options {
+    struct lora lora;
+    enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
+    bool optimizer;                               // keep AdamW's moments
+};
+
+// Allocates all weights, gradients of what trains, and moments. The weights are not yet set. Release with
+// model_close, also after a failure. Out of memory is in device->status.
+void model_open(struct model *model, const struct config *config, const struct model_options *options,
+                struct device *device);
+void model_close(struct model *model);
+
+// Sets every weight at random, by its name and the seed: equal on every device up to rounding to `rounding`, the
+// dtype the values are rounded to before they are stored (so that an f64 reference can hold an f32 model's weights).
+// Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases N(0, 0.02^2), LoRA A N(0, 1/in),
+// B N(0, 0.02^2): no gradient is trivially zero.
+void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
+// The random values of one parameter: rows * cols numbers.
+void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values);
+// Parameter by name, NULL if there is none.
+struct parameter *model_parameter(const struct model *model, const char *name);
+// grad = 0 for everything that trains.
+void model_zero_gradients(struct model *model);
+// One AdamW update of everything that trains; t counts from 1.
+void model_adamw(struct model *model, double rate, double decay, size_t t);
+// FLOPs of one full backprop over B sequences of T tokens, counted over the model, not over what a method runs:
+// forward + gradients of all activations + gradients of what trains; causal pairs counted exactly.
+double model_flops(const struct config *config, const struct lora *lora, size_t context, size_t batch);
+
+// y = projection(x), or y += the product when accumulate.  x: [n, in], y: [n, out]
+void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
+                        bool accumulate);
+// grad_x = grad_y dy/dx, or +=.
+void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
+                               struct tensor grad_y, bool accumulate);
+// Gradients of the weights += what grad_y and x give; nothing for frozen weights.
+void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
+                                 struct tensor x);

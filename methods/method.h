@@ -1,0 +1,43 @@
+// Method: one way to compute a training step's gradient; a walk over the grid of layers and chunks.
+// To add one: write methods/NAME.c that ends in one `const struct method`, and name it in methods/methods.c.
+#pragma once
+#include "kernels/transformer/head.h"
+#include "methods/options.h"
+
+// What a step reports besides the gradients, which are in the model's parameters.
+struct step_report {
+    double loss;
+    size_t column_count; // spaco: the columns drawn, left to right
+    uint32_t columns[COLUMNS_MAX];
+};
+
+// One step's setting, shared by all walks.
+struct step {
+    struct model *model;
+    const struct batch *batch;
+    const struct method_options *options;
+    struct tensor loss; // [1, 1] f64 on the device
+    struct step_report *report;
+};
+
+struct method {
+    const char *name;
+    const char *summary;           // one line
+    const char *source;            // the paper
+    const char *const *options;    // names in method_option_table, ending in NULL
+    bool exact;                    // the gradient is that of the full loss
+    // What the options cannot say alone (a budget above the number of columns); NULL: nothing. False sets status.
+    bool (*check)(const struct method_options *options, size_t context, struct status *status);
+    // Adds the gradient of the batch's mean loss to the parameters' gradients.
+    void (*walk)(struct step *step);
+    // The growth of the peak per token of context that methods.md derives, in bytes: a floor to be held against.
+    double (*floor_bytes_per_token)(const struct model *model, const struct method_options *options,
+                                    size_t context);
+};
+
+// All methods, ending in NULL.
+extern const struct method *const methods[];
+const struct method *method_find(const char *name);
+// Zeroes the gradients, walks, waits for the device and reads the loss. Failures are in the device's status.
+void method_step(const struct method *method, struct model *model, const struct batch *batch,
+                 const struct method_options *options, struct step_report *report);
