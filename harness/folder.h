@@ -1,0 +1,19 @@
+// Folder: a model as Hugging Face keeps one: config.json beside model.safetensors, or shards and their index, and
+// PEFT's adapter_model.safetensors.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// Reads config.json. Llama, Mistral without a sliding window, Qwen2 and Qwen3; a key that was left out means what
+// it means in transformers. Whatever would compute something else than methods.md's decoder is refused by its key.
+bool folder_read_config(const char *folder, struct config *config, struct status *status);
+// Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
+// f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA
+// factors come from the folder's adapter; without one they are random (model_random_values, seed 0).
+bool folder_read_weights(const char *folder, struct model *model, enum dtype rounding, struct status *status);
+
+// Writes config.json for transformers, with the dtype that the weights have.
+bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);
+// Makes a folder of random weights (model_random_values) in F64, F32 or BF16. A folder that is not empty is
+// refused, and after a failure nothing is left behind. One parameter is in memory at a time.
+bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
+                  struct status *status);

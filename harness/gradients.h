@@ -1,0 +1,8 @@
+// Gradients: what a step computed, written as safetensors under Hugging Face names, to be held against any other
+// program's.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// Writes the gradient of everything that trains (LoRA factors under their PEFT names); F64 where gradients are kept
+// in f64, F32 otherwise. False and a status if the device had failed or the file cannot be written.
+bool gradients_write(const char *path, const struct model *model, struct status *status);

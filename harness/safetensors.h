@@ -1,0 +1,69 @@
+// Safetensors: reading and writing tensors by name in Hugging Face's file format.
+// A file: 8 bytes of header length, little-endian; a JSON object {name: {dtype, shape, data_offsets}}; the data.
+#pragma once
+#include "kernels/base/dtype.h"
+#include "kernels/base/status.h"
+#include <stddef.h>
+
+#define SAFETENSORS_RANK 8
+
+struct safetensors_tensor {
+    char *name;
+    char dtype_name[12]; // as the file writes it: "BF16"
+    bool readable;       // dtype is F64, F32, BF16 or F16; the format's others are listed, but not read
+    enum dtype dtype;    // valid if readable
+    size_t rank, shape[SAFETENSORS_RANK], count;
+    const unsigned char *data; // in the mapped file, not aligned
+    size_t bytes;
+};
+
+struct safetensors {
+    char *path;
+    unsigned char *map;
+    size_t map_bytes;
+    size_t count;
+    struct safetensors_tensor *tensors; // sorted by name
+};
+
+// Maps a file and checks all of it: the header, and that the tensors' bytes fill the data exactly, as the format
+// asks. False and a status that names file and tensor if not. Release with safetensors_close, also after a failure.
+bool safetensors_open(struct safetensors *file, const char *path, struct status *status);
+void safetensors_close(struct safetensors *file);
+// Tensor by name, NULL if there is none.
+const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
+// The same, but NULL and a status if there is none or if its dtype is not readable.
+const struct safetensors_tensor *safetensors_get(const struct safetensors *file, const char *name,
+                                                 struct status *status);
+// Elements [start, start + count) of a readable tensor, row-major, exactly, as f64.
+void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values);
+// Writes "[2, 3]" into text.
+void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t text_bytes);
+
+// One tensor of a file to be written. dtype: F64, F32 or BF16.
+struct safetensors_item {
+    const char *name;
+    enum dtype dtype;
+    size_t rank, shape[SAFETENSORS_RANK];
+};
+
+struct safetensors_writer {
+    void *file; // FILE *, of the temporary file
+    char *path, *temporary;
+    size_t count, current, written; // tensors; the one being written, and how many of its elements
+    struct {
+        enum dtype dtype;
+        size_t count;
+    } * tensors;
+};
+
+// Begins a file under a temporary name beside `path`, and writes the header. False and a status (io) if it cannot.
+bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,
+                        size_t count, struct status *status);
+// The next `count` elements, in the order of the items; a call may end inside a tensor. Rounds to the item's dtype.
+bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
+                        struct status *status);
+// Syncs the file and gives it its name; every element must have been written. After a failure nothing is left
+// behind.
+bool safetensors_commit(struct safetensors_writer *writer, struct status *status);
+// Removes an unfinished file. Nothing happens after a commit.
+void safetensors_discard(struct safetensors_writer *writer);
