@@ -1,0 +1,399 @@
+// Attention, tile by tile (Dao 2023, arXiv 2307.08691): no matrix of queries x keys ever stands in memory.
+//
+//   forward:   S = q k^T * scale, causal;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
+//   backward:  P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
+//              grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
+//
+// A (sequence, key head) pair reads its keys once for all the query heads that share them: its rows are
+// (token, head of the group), cut into query blocks. Tiles of S are held transposed, [keys, rows], so that
+// whatever belongs to a row (maximum, sum, logsumexp, delta) is a vector along the tile's columns, and the causal
+// mask of a key is a run of columns from 0. Blocks and lanes are cut by the shape alone.
+#include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/tile.h"
+#include <float.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    QUERY_BLOCK_BYTES = 64 << 10, // of q: with o and the tiles below it fits the second-level cache
+    KEY_BLOCK_BYTES = 32 << 10,
+    MAX_QUERY_ROWS = 256,
+    MAX_KEYS = 64,
+    MAX_HEAD_DIM = 512, // bounds the stack
+    UNITS = 16,         // pieces that the backward of one query block is cut into
+};
+
+#if REAL_BITS == 32
+#define REAL_LOWEST (-FLT_MAX)
+#define EXP_UNDERFLOW (-87.0f)
+#else
+#define REAL_LOWEST (-DBL_MAX)
+#define EXP_UNDERFLOW (-708.0)
+#endif
+
+struct tiling {
+    struct attention_shape shape;
+    real scale;
+    size_t group, pairs;         // query heads per key head; sequences * key heads
+    size_t rows, blocks;         // of one pair
+    size_t dim;                  // head_dim, padded
+    size_t block_rows;           // rows of a query block: the columns of a tile
+    size_t block_keys;           // keys of a key block: the rows of a tile
+    size_t dim_stride;           // between rows of tiles [.., dim]
+    size_t row_stride;           // between rows of tiles [.., block_rows]
+    size_t slots, lanes;         // backward: pairs at a time, partial sums of each pair's grad_q
+    bool reverse;
+};
+
+// One query block of one pair.
+struct block {
+    size_t pair, row, rows; // first row and number of rows
+    size_t columns;         // rows, padded
+    size_t keys;            // that its last row sees
+};
+
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+static size_t max(size_t a, size_t b) { return a > b ? a : b; }
+static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+static struct tiling tiling_of(struct attention_shape s, bool reverse) {
+    struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
+    CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    t.group = s.heads / s.kv_heads;
+    t.pairs = s.batch * s.kv_heads;
+    t.rows = s.queries * t.group;
+    t.dim = tile_round(s.head_dim);
+    size_t rows = min(MAX_QUERY_ROWS, QUERY_BLOCK_BYTES / (t.dim * sizeof(real)) / TILE_UNIT * TILE_UNIT);
+    size_t keys = min(MAX_KEYS, KEY_BLOCK_BYTES / (t.dim * sizeof(real)) / TILE_UNIT * TILE_UNIT);
+    t.block_rows = min(max(rows, TILE_UNIT), tile_round(max(t.rows, 1)));
+    t.block_keys = max(keys, TILE_UNIT);
+    t.blocks = ceil_div(t.rows, t.block_rows);
+    t.dim_stride = tile_stride(t.dim);
+    t.row_stride = tile_stride(t.block_rows);
+    t.slots = ceil_div(t.pairs, max(ceil_div(t.pairs, UNITS), 1));
+    t.lanes = ceil_div(UNITS, max(t.slots, 1));
+    return t;
+}
+
+static struct block block_of(const struct tiling *t, size_t pair, size_t index) {
+    struct block block = {.pair = pair, .row = index * t->block_rows};
+    block.rows = min(t->block_rows, t->rows - block.row);
+    block.columns = tile_round(block.rows);
+    block.keys = t->shape.start + (block.row + block.rows - 1) / t->group + 1;
+    return block;
+}
+
+// Index of a row of a pair among the (token, sequence, query head) of q, o and logsumexp.
+static size_t query_index(const struct tiling *t, size_t pair, size_t row) {
+    size_t sequence = pair / t->shape.kv_heads, key_head = pair % t->shape.kv_heads;
+    return (row / t->group * t->shape.batch + sequence) * t->shape.heads + key_head * t->group + row % t->group;
+}
+
+// Index of a key of a pair among the (token, sequence, key head) of k and v.
+static size_t key_index(const struct tiling *t, size_t pair, size_t key) {
+    return key * t->pairs + pair;
+}
+
+// The block's first column that sees the key: columns before it are masked.
+static size_t first_column(const struct tiling *t, const struct block *block, size_t key) {
+    size_t row = key > t->shape.start ? (key - t->shape.start) * t->group : 0;
+    return row > block->row ? min(row - block->row, block->columns) : 0;
+}
+
+// tile[row, d] = factor * source, of TILE_UNIT rows of a pair from `row` on; rows past the last are zero.
+// And transposed, if asked for: turned[d, row].
+static void gather_rows(const struct tiling *t, size_t pair, size_t row, struct view tile, struct view turned,
+                        const real *source, real factor) {
+    size_t dim = t->shape.head_dim;
+    for (size_t i = 0; i < TILE_UNIT; i++) {
+        real *to = tile.data + i * tile.row;
+        size_t count = row + i < t->rows ? dim : 0;
+        const real *from = source + (count ? query_index(t, pair, row + i) * dim : 0);
+        for (size_t d = 0; d < count; d++)
+            to[d] = factor * from[d];
+        memset(to + count, 0, (t->dim - count) * sizeof(real));
+    }
+    for (size_t d = 0; d < t->dim; d++)
+        for (size_t i = 0; i < TILE_UNIT; i++)
+            turned.data[d * turned.row + i] = tile.data[i * tile.row + d];
+}
+
+// tile[key, d] of a pair's keys from `key` on; padded with zeros to whole rows and to `rows` rows.
+static void gather_keys(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
+                        struct view tile, const real *source) {
+    size_t dim = t->shape.head_dim;
+    for (size_t i = 0; i < rows; i++) {
+        size_t filled = i < count ? dim : 0;
+        if (filled)
+            memcpy(tile.data + i * tile.row, source + key_index(t, pair, key + i) * dim, dim * sizeof(real));
+        memset(tile.data + i * tile.row + filled, 0, (t->dim - filled) * sizeof(real));
+    }
+}
+
+// S of the columns that do not see a key becomes -infinity: P is zero there.
+static void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows, size_t from,
+                 struct view s) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t c = from; c < first_column(t, block, key + i); c++)
+            s.data[i * s.row + c] = -REAL_INFINITY;
+}
+
+// exp(x) for x <= 0; zero where it would underflow, which keeps the vector function on its fast path.
+static inline real exp_or_zero(real x) {
+    real e = real_exp(x > EXP_UNDERFLOW ? x : EXP_UNDERFLOW);
+    return x > EXP_UNDERFLOW ? e : 0;
+}
+
+// ---- forward
+
+// Running softmax of a block: per column the maximum and the sum of exp(S - maximum) so far.
+// S becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
+static void softmax_step(struct view s, size_t rows, size_t from, size_t columns, real *maximum, real *sum,
+                         struct view o, size_t dim) {
+    real shrink[MAX_QUERY_ROWS];
+    bool grown = false;
+#pragma omp simd reduction(| : grown)
+    for (size_t c = from; c < columns; c++) {
+        real top = maximum[c];
+        for (size_t i = 0; i < rows; i++)
+            top = s.data[i * s.row + c] > top ? s.data[i * s.row + c] : top;
+        grown |= top > maximum[c];
+        shrink[c] = exp_or_zero(maximum[c] - top);
+        maximum[c] = top;
+        sum[c] *= shrink[c];
+    }
+    for (size_t i = 0; i < rows; i++) {
+        real *p = s.data + i * s.row;
+#pragma omp simd
+        for (size_t c = from; c < columns; c++) {
+            p[c] = exp_or_zero(p[c] - maximum[c]);
+            sum[c] += p[c];
+        }
+    }
+    for (size_t d = 0; grown && d < dim; d++)
+#pragma omp simd
+        for (size_t c = from; c < columns; c++)
+            o.data[d * o.row + c] *= shrink[c];
+}
+
+static void forward_block(const struct tiling *t, struct block block, real *o, real *logsumexp, const real *q,
+                          const real *k, const real *v) {
+    size_t dim = t->shape.head_dim;
+    _Alignas(64) real rows_data[TILE_UNIT * t->dim_stride];
+    _Alignas(64) real q_data[t->dim * t->row_stride], o_data[t->dim * t->row_stride];
+    _Alignas(64) real s_data[t->block_keys * t->row_stride];
+    _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    _Alignas(64) real maximum[MAX_QUERY_ROWS], sum[MAX_QUERY_ROWS];
+    struct view rows_tile = {rows_data, t->dim_stride, 1};                                   // [TILE_UNIT, dim]
+    struct view q_tile = {q_data, t->row_stride, 1}, o_tile = {o_data, t->row_stride, 1};    // [dim, columns]
+    struct view s_tile = {s_data, t->row_stride, 1};                                         // [keys, columns]
+    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};    // [keys, dim]
+
+    for (size_t c = 0; c < block.columns; c += TILE_UNIT)
+        gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->scale);
+    memset(o_data, 0, sizeof(o_data));
+    for (size_t c = 0; c < block.columns; c++)
+        maximum[c] = REAL_LOWEST, sum[c] = 0;
+
+    size_t key_blocks = ceil_div(block.keys, t->block_keys);
+    for (size_t j = 0; j < key_blocks; j++) {
+        size_t key = (t->reverse ? key_blocks - 1 - j : j) * t->block_keys;
+        size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
+        size_t from = first_column(t, &block, key) / TILE_UNIT * TILE_UNIT, columns = block.columns - from;
+        gather_keys(t, block.pair, key, keys, rows, k_tile, k);
+        gather_keys(t, block.pair, key, keys, rows, v_tile, v);
+        NAME(tile_multiply)(view_at(s_tile, 0, from), false, k_tile, view_at(q_tile, 0, from), rows, columns,
+                            dim, t->reverse);
+        mask(t, &block, key, rows, from, s_tile);
+        softmax_step(s_tile, rows, from, block.columns, maximum, sum, o_tile, t->dim);
+        NAME(tile_multiply)(view_at(o_tile, 0, from), true, view_transposed(v_tile), view_at(s_tile, 0, from),
+                            t->dim, columns, keys, t->reverse);
+    }
+    for (size_t c = 0; c < block.rows; c++) {
+        size_t index = query_index(t, block.pair, block.row + c);
+        for (size_t d = 0; d < dim; d++)
+            o[index * dim + d] = o_data[d * o_tile.row + c] / sum[c];
+        logsumexp[index] = maximum[c] + (real)log((double)sum[c]);
+    }
+}
+
+void NAME(attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,
+                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v) {
+    struct tiling t = tiling_of(shape, device->reverse_sums);
+    // The last blocks see the most keys: begun first, they leave no thread waiting at the end.
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < t.blocks * t.pairs; i++)
+        forward_block(&t, block_of(&t, i % t.pairs, t.blocks - 1 - i / t.pairs), o.data, logsumexp.data, q.data,
+                      k.data, v.data);
+}
+
+// ---- backward
+//
+// Query blocks run one after another, since grad_q may be grad_o: a block's rows are spent when its grad_q is
+// written. Within a block the keys are dealt out to lanes: each lane alone adds to its keys' gradients and sums its
+// own part of grad_q; the parts are then added in the order of the lanes.
+
+// What the lanes of one pair share: a query block both ways round, and each lane's part of grad_q.
+struct slot {
+    struct view q, grad_o;               // [columns, dim], q times scale
+    struct view q_turned, grad_o_turned; // [dim, columns]
+    real *logsumexp, *delta;             // [columns]
+    struct view grad_q;                  // [lanes * dim, columns]: grad_q / scale, transposed
+};
+
+static size_t slot_count(const struct tiling *t) {
+    return 2 * t->block_rows * t->dim_stride + (2 + t->lanes) * t->dim * t->row_stride + 2 * t->row_stride;
+}
+
+static struct slot slot_at(const struct tiling *t, real *workspace, size_t index) {
+    size_t by_row = t->block_rows * t->dim_stride, by_dim = t->dim * t->row_stride;
+    real *data = workspace + index * slot_count(t);
+    return (struct slot){
+        .q = {data, t->dim_stride, 1},
+        .grad_o = {data + by_row, t->dim_stride, 1},
+        .q_turned = {data + 2 * by_row, t->row_stride, 1},
+        .grad_o_turned = {data + 2 * by_row + by_dim, t->row_stride, 1},
+        .logsumexp = data + 2 * by_row + 2 * by_dim,
+        .delta = data + 2 * by_row + 2 * by_dim + t->row_stride,
+        .grad_q = {data + 2 * by_row + 2 * by_dim + 2 * t->row_stride, t->row_stride, 1},
+    };
+}
+
+// Fills TILE_UNIT columns of a slot.
+static void slot_fill(const struct tiling *t, struct slot slot, struct block block, size_t column,
+                      const real *grad_o, const real *o, const real *logsumexp, const real *q) {
+    size_t dim = t->shape.head_dim, row = block.row + column;
+    gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->scale);
+    gather_rows(t, block.pair, row, view_at(slot.grad_o, column, 0), view_at(slot.grad_o_turned, 0, column),
+                grad_o, 1);
+    for (size_t c = column; c < column + TILE_UNIT; c++) {
+        bool real_row = c < block.rows;
+        size_t index = real_row ? query_index(t, block.pair, block.row + c) : 0;
+        real delta = 0;
+#pragma omp simd reduction(+ : delta)
+        for (size_t d = 0; d < (real_row ? dim : 0); d++)
+            delta += grad_o[index * dim + d] * o[index * dim + d];
+        slot.delta[c] = delta;
+        slot.logsumexp[c] = real_row ? logsumexp[index] : 0;
+    }
+}
+
+// Writes TILE_UNIT rows of grad_q: the sum of the lanes that had keys.
+static void slot_reduce(const struct tiling *t, struct slot slot, struct block block, size_t column, size_t lanes,
+                        real *grad_q) {
+    size_t dim = t->shape.head_dim;
+    for (size_t d = 0; d < dim; d++) {
+        real sum[TILE_UNIT] = {0};
+        for (size_t i = 0; i < lanes; i++) {
+            size_t lane = t->reverse ? lanes - 1 - i : i;
+            for (size_t c = 0; c < TILE_UNIT; c++)
+                sum[c] += slot.grad_q.data[(lane * t->dim + d) * slot.grad_q.row + column + c];
+        }
+        for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++)
+            grad_q[query_index(t, block.pair, block.row + column + c) * dim + d] = t->scale * sum[c];
+    }
+}
+
+// For the keys of [key, key + keys) in segments:  grad += tile^T-product of their rows of `left` with `right`.
+struct key_gradients {
+    const struct key_segment *segments;
+    size_t count;
+};
+
+static void add_key_gradients(const struct tiling *t, size_t pair, size_t key, size_t keys,
+                              struct key_gradients to, struct view p, struct view grad_o, struct view ds,
+                              struct view q, size_t columns) {
+    _Alignas(64) real sum_data[t->block_keys * t->dim_stride];
+    struct view sum = {sum_data, t->dim_stride, 1};
+    size_t dim = t->shape.head_dim;
+    for (size_t i = 0; i < to.count; i++) {
+        struct key_segment segment = to.segments[i];
+        size_t first = max(key, segment.start), end = min(key + keys, segment.start + segment.count);
+        if (first >= end)
+            continue;
+        size_t row = (first - key) / TILE_ROWS * TILE_ROWS;
+        size_t rows = ceil_div(end - key, TILE_ROWS) * TILE_ROWS - row;
+        for (int which = 0; which < 2; which++) {
+            NAME(tile_multiply)(sum, false, view_at(which ? p : ds, row, 0), which ? grad_o : q, rows, t->dim,
+                                columns, t->reverse);
+            real *grad = which ? segment.grad_v.data : segment.grad_k.data;
+            for (size_t n = first; n < end; n++) {
+                real *target = grad + key_index(t, pair, n - segment.start) * dim;
+                for (size_t d = 0; d < dim; d++)
+                    target[d] += sum_data[(n - key - row) * sum.row + d];
+            }
+        }
+    }
+}
+
+static void backward_lane(const struct tiling *t, struct slot slot, struct block block, size_t lane,
+                          struct key_gradients to, const real *k, const real *v) {
+    size_t dim = t->shape.head_dim, key_blocks = ceil_div(block.keys, t->block_keys);
+    _Alignas(64) real p_data[t->block_keys * t->row_stride], ds_data[t->block_keys * t->row_stride];
+    _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    struct view p_tile = {p_data, t->row_stride, 1}, ds_tile = {ds_data, t->row_stride, 1}; // [keys, columns]
+    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};   // [keys, dim]
+    struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
+    memset(grad_q.data, 0, t->dim * t->row_stride * sizeof(real));
+    if (lane >= key_blocks)
+        return;
+    size_t count = ceil_div(key_blocks - lane, t->lanes); // key blocks lane, lane + lanes, ...
+    for (size_t j = 0; j < count; j++) {
+        size_t key = (lane + (t->reverse ? count - 1 - j : j) * t->lanes) * t->block_keys;
+        size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
+        size_t from = first_column(t, &block, key) / TILE_UNIT * TILE_UNIT, columns = block.columns - from;
+        gather_keys(t, block.pair, key, keys, rows, k_tile, k);
+        gather_keys(t, block.pair, key, keys, rows, v_tile, v);
+        struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
+        NAME(tile_multiply)(p, false, k_tile, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
+        NAME(tile_multiply)(ds, false, v_tile, view_at(slot.grad_o_turned, 0, from), rows, columns, dim,
+                            t->reverse);
+        mask(t, &block, key, rows, from, p_tile);
+        for (size_t i = 0; i < rows; i++) {
+            real *p_row = p_data + i * p_tile.row, *ds_row = ds_data + i * ds_tile.row;
+#pragma omp simd
+            for (size_t c = from; c < block.columns; c++) {
+                p_row[c] = exp_or_zero(p_row[c] - slot.logsumexp[c]);
+                ds_row[c] = p_row[c] * (ds_row[c] - slot.delta[c]);
+            }
+        }
+        add_key_gradients(t, block.pair, key, keys, to, p, view_at(slot.grad_o, from, 0), ds,
+                          view_at(slot.q, from, 0), columns);
+        NAME(tile_multiply)(view_at(grad_q, 0, from), true, view_transposed(k_tile), ds, t->dim, columns, keys,
+                            t->reverse);
+    }
+}
+
+void NAME(attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                              struct tensor v, struct tensor workspace) {
+    struct tiling t = tiling_of(shape, device->reverse_sums);
+    struct key_gradients to = {segments, segment_count};
+#pragma omp parallel
+    for (size_t pair = 0; pair < t.pairs; pair += t.slots)
+        for (size_t b = 0; b < t.blocks; b++) {
+            size_t index = t.reverse ? t.blocks - 1 - b : b, slots = min(t.slots, t.pairs - pair);
+            struct block block = block_of(&t, pair, index);
+            size_t strips = block.columns / TILE_UNIT;
+            size_t lanes = min(t.lanes, ceil_div(block.keys, t.block_keys));
+#pragma omp for
+            for (size_t i = 0; i < slots * strips; i++)
+                slot_fill(&t, slot_at(&t, workspace.data, i / strips), block_of(&t, pair + i / strips, index),
+                          i % strips * TILE_UNIT, grad_o.data, o.data, logsumexp.data, q.data);
+#pragma omp for schedule(dynamic)
+            for (size_t i = 0; i < slots * lanes; i++)
+                backward_lane(&t, slot_at(&t, workspace.data, i % slots), block_of(&t, pair + i % slots, index),
+                              i / slots, to, k.data, v.data);
+            // Nobody waits here: the next block's filling touches neither these parts nor these rows.
+#pragma omp for nowait
+            for (size_t i = 0; i < slots * strips; i++)
+                slot_reduce(&t, slot_at(&t, workspace.data, i / strips), block_of(&t, pair + i / strips, index),
+                            i % strips * TILE_UNIT, lanes, grad_q.data);
+        }
+}
+
+size_t NAME(attention_backward_workspace)(struct attention_shape shape) {
+    struct tiling t = tiling_of(shape, false);
+    return t.slots * slot_count(&t) * sizeof(real);
+}

@@ -1,0 +1,58 @@
+#include "kernels/cpu/real/tile.h"
+
+// Columns of c held in registers at a time, in vectors: with TILE_ROWS rows they fill three quarters of the file.
+enum { VECTORS = 3 };
+typedef real vector __attribute__((vector_size(TILE_LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
+
+static inline __attribute__((always_inline)) void multiply_block(int vectors, struct view c, bool accumulate,
+                                                                 struct view a, struct view b, size_t k) {
+    vector sum[TILE_ROWS][VECTORS];
+#pragma GCC unroll 8
+    for (int i = 0; i < TILE_ROWS; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = accumulate ? *(vector *)(c.data + i * c.row + j * TILE_LANES) : (vector){0};
+    for (; k > 0; k--, a.data += a.column, b.data += b.row) {
+        vector right[VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++)
+            right[j] = *(vector *)(b.data + j * TILE_LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < TILE_ROWS; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] += a.data[i * a.row] * right[j];
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < TILE_ROWS; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++)
+            *(vector *)(c.data + i * c.row + j * TILE_LANES) = sum[i][j];
+}
+
+// One strip of columns: its part of b stays in the first-level cache for all rows of a.
+static inline __attribute__((always_inline)) void multiply_strip(int vectors, struct view c, bool accumulate,
+                                                                 struct view a, struct view b, size_t m,
+                                                                 size_t k) {
+    for (size_t i = 0; i < m; i += TILE_ROWS)
+        multiply_block(vectors, view_at(c, i, 0), accumulate, view_at(a, i, 0), b, k);
+}
+
+void NAME(tile_multiply)(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n,
+                         size_t k, bool reverse) {
+    if (reverse && k > 0) {
+        a = view_at(a, 0, k - 1), a.column = -a.column;
+        b = view_at(b, k - 1, 0), b.row = -b.row;
+    }
+    size_t left = n / TILE_LANES; // vectors, shared out evenly to as few strips as can be
+    while (left > 0) {
+        size_t strips = (left + VECTORS - 1) / VECTORS, vectors = (left + strips - 1) / strips;
+        switch (vectors) {
+        case 3: multiply_strip(3, c, accumulate, a, b, m, k); break;
+        case 2: multiply_strip(2, c, accumulate, a, b, m, k); break;
+        default: multiply_strip(1, c, accumulate, a, b, m, k); break;
+        }
+        c = view_at(c, 0, vectors * TILE_LANES), b = view_at(b, 0, vectors * TILE_LANES);
+        left -= vectors;
+    }
+}

@@ -1,0 +1,38 @@
+// Tile: products of small matrices that live in a thread's own memory, for operations which multiply, work on the
+// elements and multiply again. Sums run over k in one order, whatever the sizes: equal terms give equal bits.
+#pragma once
+#include "kernels/cpu/real/real.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __AVX512F__
+enum { TILE_LANES = 64 / sizeof(real), TILE_ROWS = 8 };
+#else
+enum { TILE_LANES = 32 / sizeof(real), TILE_ROWS = 4 };
+#endif
+// Sides of tiles are multiples of this, filled with zeros.
+enum { TILE_UNIT = 64 / sizeof(real) };
+
+// Element (i, j) is data[i * row + j * column].
+struct view {
+    real *data;
+    ptrdiff_t row, column;
+};
+
+static inline struct view view_at(struct view x, size_t i, size_t j) {
+    x.data += (ptrdiff_t)i * x.row + (ptrdiff_t)j * x.column;
+    return x;
+}
+static inline struct view view_transposed(struct view x) {
+    return (struct view){x.data, x.column, x.row};
+}
+
+static inline size_t tile_round(size_t n) { return (n + TILE_UNIT - 1) / TILE_UNIT * TILE_UNIT; }
+// Distance between the rows of a tile with n columns: an odd number of cache lines, so that a column of a tile
+// does not fall into a few sets of the cache.
+static inline size_t tile_stride(size_t n) { return ((n + TILE_UNIT - 1) / TILE_UNIT | 1) * TILE_UNIT; }
+
+// c = a b, or c += a b if accumulate.  c: [m, n], a: [m, k], b: [k, n]; m a multiple of TILE_ROWS and n of
+// TILE_LANES; columns of b and c stand side by side (column 1). With `reverse` the sum over k runs downward.
+void NAME(tile_multiply)(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n,
+                         size_t k, bool reverse);
