@@ -10,7 +10,7 @@ CPPFLAGS := -I. -MMD -MP $(shell pkg-config --cflags openblas 2>/dev/null)
 LDFLAGS := -fopenmp $(SANITIZE)
 LDLIBS  := -ljansson -lopenblas -lm
 
-BASE    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard kernels/base/*.c kernels/cpu/*.c kernels/transformer/*.c methods/*.c))
+BASE    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard kernels/*.c kernels/base/*.c kernels/cpu/*.c kernels/transformer/*.c methods/*.c))
 REAL    := $(foreach bits,32 64,$(patsubst %.c,$(BUILD)/%.f$(bits).o,$(wildcard kernels/cpu/real/*.c)))
 CORE    := $(BASE) $(REAL)
 HARNESS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out harness/main.c,$(wildcard harness/*.c)))

@@ -14,7 +14,7 @@ enum behaviour { BEHAVIOUR_OK, BEHAVIOUR_FAIL, BEHAVIOUR_HANG, BEHAVIOUR_OOM, BE
 #define COLUMNS_MAX 4096
 
 struct method_options {
-    size_t chunk;      // tokens per column; 0: the whole context
+    size_t chunk;      // tokens per column
     size_t head_chunk; // tokens per block of logits; 0: the whole column
     enum keep keep;
     enum inner inner;
@@ -23,7 +23,7 @@ struct method_options {
     enum sampler sampler;
     enum compensation compensation;
     double cap;     // of `capped`
-    double minimum; // least probability of `sequential`
+    double minimum; // least probability of `sequential`; 0: half of budget / columns
     enum loss_scope loss;
     size_t sampler_seed;
     size_t column_count; // of `fixed`

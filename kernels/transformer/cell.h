@@ -30,7 +30,7 @@ void activations_free(struct model *model, struct activations *a);
 
 // Keys and values of the tokens x (a chunk that starts at token `start`) into their rows of kv.
 // With qk_norm and keep: keep->k_projected and rstd_k are kept too.
-void kv_project(struct model *model, size_t layer, struct tensor x, size_t start, struct kv kv,
+void kv_project(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
                 struct activations *keep);
 // y = cell(x), over the keys 0 .. start + n/B of kv, which must be there. y no tensor: what only y needs is not
 // computed (a rebuild for the backward). keep NULL: nothing is kept. keep->x becomes x. y must not be x.

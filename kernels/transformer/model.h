@@ -40,8 +40,10 @@ struct model_options {
     bool optimizer;                               // keep AdamW's moments
 };
 
+// The parameters' names and shapes alone, without a device: for tools that read or write files of weights.
+void model_list(struct model *model, const struct config *config, const struct lora *lora);
 // Allocates all weights, gradients of what trains, and moments. The weights are not yet set. Release with
-// model_close, also after a failure. Out of memory is in device->status.
+// model_close, also after a failure, and after model_list. Out of memory is in device->status.
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
                 struct device *device);
 void model_close(struct model *model);
@@ -62,13 +64,3 @@ void model_adamw(struct model *model, double rate, double decay, size_t t);
 // FLOPs of one full backprop over B sequences of T tokens, counted over the model, not over what a method runs:
 // forward + gradients of all activations + gradients of what trains; causal pairs counted exactly.
 double model_flops(const struct config *config, const struct lora *lora, size_t context, size_t batch);
-
-// y = projection(x), or y += the product when accumulate.  x: [n, in], y: [n, out]
-void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
-                        bool accumulate);
-// grad_x = grad_y dy/dx, or +=.
-void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
-                               struct tensor grad_y, bool accumulate);
-// Gradients of the weights += what grad_y and x give; nothing for frozen weights.
-void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
-                                 struct tensor x);

@@ -1,0 +1,118 @@
+#include "kernels/base/arena.h"
+#include <string.h>
+#include <time.h>
+
+const char *category_name(enum category category)
+{
+    static const char *const names[CATEGORY_COUNT] = {
+        [CATEGORY_WEIGHTS] = "weights",
+        [CATEGORY_GRADIENTS] = "gradients",
+        [CATEGORY_OPTIMIZER] = "optimizer",
+        [CATEGORY_HIDDEN_CHECKPOINTS] = "hidden_checkpoints",
+        [CATEGORY_KV_CACHE] = "kv_cache",
+        [CATEGORY_KV_GRADIENTS] = "kv_gradients",
+        [CATEGORY_ACTIVATIONS] = "activations",
+        [CATEGORY_LOGITS] = "logits",
+        [CATEGORY_WORKSPACE] = "workspace",
+        [CATEGORY_DATA] = "data",
+        [CATEGORY_HOST] = "host",
+    };
+    return names[category];
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
+}
+
+// Growing the time line costs host memory that is no part of what is measured, so it is not counted.
+static void timeline_add(struct arena *arena, double flops)
+{
+    if (!arena->timeline_on) {
+        return;
+    }
+    if (arena->timeline_count == arena->timeline_capacity) {
+        arena->timeline_capacity = arena->timeline_capacity ? 2 * arena->timeline_capacity : 1024;
+        arena->timeline = realloc(arena->timeline, arena->timeline_capacity * sizeof *arena->timeline);
+        CHECK(arena->timeline);
+    }
+    struct arena_event *event = &arena->timeline[arena->timeline_count++];
+    event->ms = now_ms() - arena->timeline_start_ms;
+    event->flops = flops;
+    memcpy(event->live_bytes, arena->live_by_category, sizeof event->live_bytes);
+}
+
+void arena_open(struct arena *arena, struct arena_source source, size_t limit_bytes)
+{
+    *arena = (struct arena){.source = source, .limit_bytes = limit_bytes};
+}
+
+void arena_close(struct arena *arena)
+{
+    CHECK(arena->live_bytes == 0);
+    free(arena->timeline);
+    arena->timeline = NULL;
+}
+
+size_t arena_rounded(size_t bytes)
+{
+    if (bytes > SIZE_MAX - ARENA_ALIGNMENT) {
+        return SIZE_MAX;
+    }
+    return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+}
+
+void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
+                     struct status *status)
+{
+    bytes = arena_rounded(bytes ? bytes : 1);
+    if (arena->limit_bytes && (bytes > arena->limit_bytes || arena->live_bytes > arena->limit_bytes - bytes)) {
+        status_set(status, STATUS_OOM, "%.1f MiB for %s do not fit: %.1f MiB are live and the limit is %.1f MiB",
+                   bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20,
+                   arena->limit_bytes / 0x1p20);
+        return NULL;
+    }
+    void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(bytes);
+    if (!pointer) {
+        status_set(status, STATUS_OOM, "the device has no %.1f MiB left for %s: %.1f MiB are live",
+                   bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20);
+        return NULL;
+    }
+    arena->allocations++;
+    arena->live_bytes += bytes;
+    arena->live_by_category[category] += bytes;
+    if (arena->live_bytes > arena->peak_bytes) {
+        arena->peak_bytes = arena->live_bytes;
+        memcpy(arena->peak_by_category, arena->live_by_category, sizeof arena->peak_by_category);
+    }
+    timeline_add(arena, flops);
+    return pointer;
+}
+
+void arena_release(struct arena *arena, void *pointer, size_t bytes, enum category category, double flops)
+{
+    bytes = arena_rounded(bytes ? bytes : 1);
+    CHECK(arena->live_by_category[category] >= bytes);
+    arena->source.release(pointer);
+    arena->live_bytes -= bytes;
+    arena->live_by_category[category] -= bytes;
+    timeline_add(arena, flops);
+}
+
+void arena_reset_peak(struct arena *arena)
+{
+    arena->peak_bytes = arena->live_bytes;
+    memcpy(arena->peak_by_category, arena->live_by_category, sizeof arena->peak_by_category);
+}
+
+void arena_timeline_start(struct arena *arena)
+{
+    arena->timeline_on = true;
+    arena->timeline_count = 0;
+    arena->timeline_start_ms = now_ms();
+    timeline_add(arena, 0);
+}
+
+void arena_timeline_stop(struct arena *arena) { arena->timeline_on = false; }

@@ -1,0 +1,332 @@
+#include "kernels/base/ops.h"
+
+static bool failed(const struct device *device) { return device->status.code != STATUS_OK; }
+
+// One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
+static void count(struct device *device, double flops, double bytes)
+{
+    device->counters.flops += flops;
+    device->counters.bytes_moved += bytes;
+    device->counters.launches++;
+}
+
+static double bytes(struct tensor t) { return t.data ? (double)tensor_bytes(t) : 0; }
+static bool same_shape(struct tensor a, struct tensor b) { return a.rows == b.rows && a.cols == b.cols; }
+static bool is_vector(struct tensor t, size_t length) { return t.rows == 1 && t.cols == length; }
+
+struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype,
+                         enum category category)
+{
+    struct tensor t = {.dtype = dtype, .category = category, .rows = rows, .cols = cols};
+    size_t elements, size;
+    if (failed(device)) {
+        return t;
+    }
+    if (__builtin_mul_overflow(rows, cols, &elements) ||
+        __builtin_mul_overflow(elements, dtype_bytes(dtype), &size)) {
+        status_set(&device->status, STATUS_OOM, "%zu x %zu elements for %s are more than can be addressed", rows,
+                   cols, category_name(category));
+        return t;
+    }
+    t.data = arena_allocate(&device->arena, size, category, device->counters.flops, &device->status);
+    return t;
+}
+
+void tensor_free(struct device *device, struct tensor *t)
+{
+    if (t->data) {
+        arena_release(&device->arena, t->data, tensor_bytes(*t), t->category, device->counters.flops);
+    }
+    *t = (struct tensor){0};
+}
+
+void tensor_write(struct device *device, struct tensor t, const double *values)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t n = tensor_count(t);
+    void *host = malloc(tensor_bytes(t) + 1);
+    CHECK(host);
+    for (size_t i = 0; i < n; i++) {
+        switch (t.dtype) {
+        case DTYPE_F64: ((double *)host)[i] = values[i]; break;
+        case DTYPE_F32: ((float *)host)[i] = (float)values[i]; break;
+        case DTYPE_BF16: ((uint16_t *)host)[i] = dtype_bf16((float)values[i]); break;
+        case DTYPE_I32: ((int32_t *)host)[i] = (int32_t)values[i]; break;
+        default: CHECK(!"a dtype that devices hold");
+        }
+    }
+    op_upload(device, t, host);
+    free(host);
+}
+
+void tensor_read(struct device *device, struct tensor t, double *values)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t n = tensor_count(t);
+    void *host = malloc(tensor_bytes(t) + 1);
+    CHECK(host);
+    op_download(device, host, t);
+    for (size_t i = 0; i < n; i++) {
+        switch (t.dtype) {
+        case DTYPE_F64: values[i] = ((double *)host)[i]; break;
+        case DTYPE_F32: values[i] = ((float *)host)[i]; break;
+        case DTYPE_BF16: values[i] = dtype_from_bf16(((uint16_t *)host)[i]); break;
+        case DTYPE_I32: values[i] = ((int32_t *)host)[i]; break;
+        default: CHECK(!"a dtype that devices hold");
+        }
+    }
+    free(host);
+}
+
+// Copies between host and device belong to set-up and reading results: they are not part of a step's cost.
+void op_upload(struct device *device, struct tensor t, const void *src)
+{
+    if (!failed(device)) {
+        device->ops->upload(device, t, src);
+    }
+}
+
+void op_download(struct device *device, void *dst, struct tensor t)
+{
+    if (!failed(device)) {
+        device->ops->download(device, dst, t);
+    }
+}
+
+void op_zero(struct device *device, struct tensor t)
+{
+    if (failed(device)) {
+        return;
+    }
+    count(device, 0, bytes(t));
+    device->ops->zero(device, t);
+}
+
+void op_copy(struct device *device, struct tensor dst, struct tensor src)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(tensor_count(dst) == tensor_count(src));
+    count(device, 0, bytes(dst) + bytes(src));
+    device->ops->copy(device, dst, src);
+}
+
+void op_scale(struct device *device, struct tensor t, double factor)
+{
+    if (failed(device)) {
+        return;
+    }
+    count(device, 0, 2 * bytes(t));
+    device->ops->scale(device, t, factor);
+}
+
+void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
+             struct tensor b, enum transpose transpose_b, double alpha, double beta)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t m = transpose_a ? a.cols : a.rows, k = transpose_a ? a.rows : a.cols;
+    size_t kb = transpose_b ? b.cols : b.rows, n = transpose_b ? b.rows : b.cols;
+    CHECK(k == kb && c.rows == m && c.cols == n);
+    count(device, 2.0 * m * n * k, bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1));
+    device->ops->gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+}
+
+void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(is_vector(bias, y.cols));
+    count(device, 0, 2 * bytes(y) + bytes(bias));
+    device->ops->bias_forward(device, y, bias);
+}
+
+void op_bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(is_vector(grad_bias, grad_y.cols));
+    count(device, 0, bytes(grad_y) + 2 * bytes(grad_bias));
+    device->ops->bias_backward(device, grad_bias, grad_y);
+}
+
+void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
+                        struct tensor gain, double epsilon)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(same_shape(x, y) && is_vector(gain, x.cols));
+    CHECK(!rstd.data || tensor_count(rstd) == x.rows);
+    count(device, 0, bytes(x) + bytes(y) + bytes(gain) + bytes(rstd));
+    device->ops->rmsnorm_forward(device, y, rstd, x, gain, epsilon);
+}
+
+void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
+                         struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(same_shape(grad_x, x) && same_shape(grad_y, x) && is_vector(gain, x.cols));
+    CHECK(tensor_count(rstd) == x.rows && (!grad_gain.data || is_vector(grad_gain, x.cols)));
+    CHECK(!accumulate || (grad_x.data != x.data && grad_x.data != grad_y.data));
+    count(device, 0,
+          bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
+              2 * bytes(grad_gain));
+    device->ops->rmsnorm_backward(device, grad_x, accumulate, grad_gain, grad_y, x, gain, rstd);
+}
+
+void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+             int direction)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
+    count(device, 0, 2 * bytes(x));
+    device->ops->rope(device, x, frequencies, start, batch, direction);
+}
+
+// Keys of [first, first + keys) seen by the queries at positions below `end`, together.
+static double keys_seen(size_t end, size_t first, size_t keys)
+{
+    double n = end > first ? end - first : 0, k = keys;
+    return n < k ? n * (n + 1) / 2 : k * (k + 1) / 2 + k * (n - k);
+}
+
+// Pairs (query, key) that the causal mask leaves, over keys [first, first + keys) alone.
+static double causal_pairs(struct attention_shape s, size_t first, size_t keys)
+{
+    return keys_seen(s.start + s.queries, first, keys) - keys_seen(s.start, first, keys);
+}
+
+static void check_attention(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
+{
+    CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    CHECK(q.rows == s.queries * s.batch && q.cols == s.heads * s.head_dim);
+    CHECK(k.rows >= (s.start + s.queries) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
+}
+
+static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k)
+{
+    return 2 * bytes(q) + 2.0 * (s.start + s.queries) * s.batch * k.cols * dtype_bytes(k.dtype);
+}
+
+void op_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                          struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    if (failed(device)) {
+        return;
+    }
+    check_attention(shape, q, k, v);
+    CHECK(same_shape(o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
+    double pairs = causal_pairs(shape, 0, shape.start + shape.queries) * shape.batch * shape.heads;
+    count(device, 4 * pairs * shape.head_dim, attention_bytes(shape, q, k) + bytes(logsumexp));
+    device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
+}
+
+void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                           const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                           struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                           struct tensor v)
+{
+    if (failed(device)) {
+        return;
+    }
+    check_attention(shape, q, k, v);
+    CHECK(same_shape(grad_q, q) && same_shape(grad_o, q) && same_shape(o, q));
+    CHECK(tensor_count(logsumexp) == q.rows * shape.heads);
+    double heads = (double)shape.batch * shape.heads * shape.head_dim;
+    double flops = 6 * causal_pairs(shape, 0, shape.start + shape.queries) * heads;
+    double moved = attention_bytes(shape, q, k) + 2 * bytes(q) + bytes(logsumexp);
+    for (size_t i = 0; i < segment_count; i++) {
+        const struct key_segment *segment = &segments[i];
+        CHECK(segment->start + segment->count <= shape.start + shape.queries);
+        CHECK(i == 0 || segments[i - 1].start + segments[i - 1].count <= segment->start);
+        CHECK(segment->grad_k.rows == segment->count * shape.batch && same_shape(segment->grad_k, segment->grad_v));
+        CHECK(segment->grad_k.cols == k.cols);
+        flops += 4 * causal_pairs(shape, segment->start, segment->count) * heads;
+        moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
+    }
+    size_t wanted = device->ops->attention_backward_workspace(shape);
+    struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
+    if (failed(device)) {
+        return;
+    }
+    count(device, flops, moved);
+    device->ops->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
+                                    workspace);
+    tensor_free(device, &workspace);
+}
+
+void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(same_shape(y, gate) && same_shape(y, up));
+    count(device, 0, 3 * bytes(y));
+    device->ops->swiglu_forward(device, y, gate, up);
+}
+
+void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(same_shape(grad_y, gate) && same_shape(grad_y, up));
+    count(device, 0, 6 * bytes(grad_y));
+    device->ops->swiglu_backward(device, gate, up, grad_y);
+}
+
+void op_embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(y.rows == tensor_count(ids) && y.cols == table.cols);
+    count(device, 0, 2 * bytes(y) + bytes(ids));
+    device->ops->embedding_forward(device, y, table, ids);
+}
+
+void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y,
+                           struct tensor ids)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(grad_y.rows == tensor_count(ids) && grad_y.cols == grad_table.cols);
+    count(device, 0, 3 * bytes(grad_y) + bytes(ids));
+    device->ops->embedding_backward(device, grad_table, grad_y, ids);
+}
+
+void op_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
+                      double loss_weight, double grad_weight)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(logits.rows == tensor_count(targets) && tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
+    count(device, 0, 2 * bytes(logits) + bytes(targets));
+    device->ops->cross_entropy(device, logits, targets, loss, loss_weight, grad_weight);
+}
+
+void op_adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
+              double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(same_shape(w, g) && same_shape(w, m) && same_shape(w, v) && t > 0);
+    count(device, 0, 2 * (bytes(w) + bytes(m) + bytes(v)) + bytes(g));
+    device->ops->adamw(device, w, g, m, v, rate, beta1, beta2, epsilon, decay, t);
+}

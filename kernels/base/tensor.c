@@ -1,0 +1,20 @@
+#include "kernels/base/tensor.h"
+
+struct tensor tensor_rows(struct tensor t, size_t start, size_t count)
+{
+    if (!t.data) {
+        return t;
+    }
+    CHECK(start <= t.rows && count <= t.rows - start);
+    t.data = (char *)t.data + start * t.cols * dtype_bytes(t.dtype);
+    t.rows = count;
+    return t;
+}
+
+struct tensor tensor_reshape(struct tensor t, size_t rows, size_t cols)
+{
+    CHECK(!t.data || rows * cols == t.rows * t.cols);
+    t.rows = rows;
+    t.cols = cols;
+    return t;
+}

@@ -1,0 +1,82 @@
+#include "kernels/cpu/cpu.h"
+#include <cblas.h>
+#include <malloc.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+void cpu_start(void)
+{
+    openblas_set_num_threads(1);
+    // A step allocates and releases the same buffers again and again; without this each one would be mapped, zeroed
+    // by the kernel and unmapped anew, inside the timed region.
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+size_t cpu_available_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    size_t kib = 0;
+    if (file) {
+        char line[256];
+        while (fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %zu kB", &kib) != 1) {
+        }
+        fclose(file);
+    }
+    struct sysinfo info;
+    if (!kib && sysinfo(&info) == 0) {
+        return info.freeram * info.mem_unit;
+    }
+    return kib * 1024;
+}
+
+void *cpu_allocate(size_t bytes) { return aligned_alloc(ARENA_ALIGNMENT, bytes); }
+void cpu_release(void *pointer) { free(pointer); }
+void cpu_synchronize(struct device *device) { (void)device; }
+
+void cpu_upload(struct device *device, struct tensor t, const void *src)
+{
+    (void)device;
+    memcpy(t.data, src, tensor_bytes(t));
+}
+
+void cpu_download(struct device *device, void *dst, struct tensor t)
+{
+    (void)device;
+    memcpy(dst, t.data, tensor_bytes(t));
+}
+
+// Large fills and copies are split among threads, in pieces of this many bytes.
+#define PIECE ((size_t)1 << 18)
+
+void cpu_zero(struct device *device, struct tensor t)
+{
+    (void)device;
+    size_t size = tensor_bytes(t);
+#pragma omp parallel for schedule(static) if (size > 2 * PIECE)
+    for (size_t first = 0; first < size; first += PIECE) {
+        memset((char *)t.data + first, 0, size - first < PIECE ? size - first : PIECE);
+    }
+}
+
+void cpu_copy(struct device *device, struct tensor dst, struct tensor src)
+{
+    (void)device;
+    size_t count = tensor_count(src), size = tensor_bytes(src);
+    if (dst.dtype == src.dtype) {
+#pragma omp parallel for schedule(static) if (size > 2 * PIECE)
+        for (size_t first = 0; first < size; first += PIECE) {
+            memcpy((char *)dst.data + first, (const char *)src.data + first,
+                   size - first < PIECE ? size - first : PIECE);
+        }
+    } else if (dst.dtype == DTYPE_F64 && src.dtype == DTYPE_F32) {
+        for (size_t i = 0; i < count; i++) {
+            ((double *)dst.data)[i] = ((const float *)src.data)[i];
+        }
+    } else {
+        CHECK(dst.dtype == DTYPE_F32 && src.dtype == DTYPE_F64);
+        for (size_t i = 0; i < count; i++) {
+            ((float *)dst.data)[i] = (float)((const double *)src.data)[i];
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// CPU: what the f32 and f64 devices share: memory and copies.
+#pragma once
+#include "kernels/base/device.h"
+
+extern const struct device_ops cpu_ops_f32, cpu_ops_f64;
+
+// Once per process, before the first operation: one-threaded BLAS calls, and a heap that keeps its pages.
+void cpu_start(void);
+// Bytes of memory that the machine could give to this process now.
+size_t cpu_available_bytes(void);
+
+void *cpu_allocate(size_t bytes);
+void cpu_release(void *pointer);
+void cpu_upload(struct device *device, struct tensor t, const void *src);
+void cpu_download(struct device *device, void *dst, struct tensor t);
+void cpu_synchronize(struct device *device);
+void cpu_zero(struct device *device, struct tensor t);
+void cpu_copy(struct device *device, struct tensor dst, struct tensor src);

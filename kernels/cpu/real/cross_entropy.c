@@ -1,0 +1,61 @@
+// Cross-entropy on a block of logits, and its gradient in place.
+//   loss += loss_weight * sum over rows with a target of (logsumexp - logits[target]), the rows in order, in f64
+//   logits = grad_weight * (softmax - onehot(target)); 0 for rows without a target
+#include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/rows.h"
+#include <stdint.h>
+#include <string.h>
+
+// Rows whose losses are kept until they are summed in order.
+#define ROWS 256
+
+// Turns one row of logits into its gradient; returns its loss.
+static double row_gradient(real *row, size_t vocab, int32_t target, real grad_weight)
+{
+    real largest = -REAL_INFINITY;
+#pragma omp simd reduction(max : largest)
+    for (size_t j = 0; j < vocab; j++) {
+        largest = row[j] > largest ? row[j] : largest;
+    }
+    double at_target = (double)row[target] - largest, sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t j = 0; j < vocab; j++) {
+        row[j] = real_exp(row[j] - largest);
+        sum += (double)row[j];
+    }
+    real factor = (real)(grad_weight / sum);
+#pragma omp simd
+    for (size_t j = 0; j < vocab; j++) {
+        row[j] *= factor;
+    }
+    row[target] -= grad_weight;
+    return log(sum) - at_target;
+}
+
+void NAME(cross_entropy)(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
+                         double loss_weight, double grad_weight)
+{
+    (void)device;
+    const int32_t *target = targets.data;
+    real *data = logits.data;
+    size_t vocab = logits.cols;
+    double total = 0;
+    for (size_t first = 0; first < logits.rows; first += ROWS) {
+        size_t rows = logits.rows - first < ROWS ? logits.rows - first : ROWS;
+        double losses[ROWS];
+#pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
+        for (size_t r = 0; r < rows; r++) {
+            real *row = data + (first + r) * vocab;
+            losses[r] = 0;
+            if (target[first + r] >= 0) {
+                losses[r] = row_gradient(row, vocab, target[first + r], (real)grad_weight);
+            } else {
+                memset(row, 0, vocab * sizeof *row);
+            }
+        }
+        for (size_t r = 0; r < rows; r++) {
+            total += losses[r];
+        }
+    }
+    *(double *)loss.data += loss_weight * total;
+}

@@ -1,0 +1,30 @@
+// Table: the CPU device for one dtype.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/real/kernels.h"
+
+const struct device_ops NAME(cpu_ops) = {
+    .name = "cpu",
+    .dtype = REAL_DTYPE,
+    .source = {cpu_allocate, cpu_release},
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .synchronize = cpu_synchronize,
+    .zero = cpu_zero,
+    .copy = cpu_copy,
+    .scale = NAME(scale),
+    .gemm = NAME(gemm),
+    .bias_forward = NAME(bias_forward),
+    .bias_backward = NAME(bias_backward),
+    .rmsnorm_forward = NAME(rmsnorm_forward),
+    .rmsnorm_backward = NAME(rmsnorm_backward),
+    .rope = NAME(rope),
+    .attention_forward = NAME(attention_forward),
+    .attention_backward = NAME(attention_backward),
+    .attention_backward_workspace = NAME(attention_backward_workspace),
+    .swiglu_forward = NAME(swiglu_forward),
+    .swiglu_backward = NAME(swiglu_backward),
+    .embedding_forward = NAME(embedding_forward),
+    .embedding_backward = NAME(embedding_backward),
+    .cross_entropy = NAME(cross_entropy),
+    .adamw = NAME(adamw),
+};

@@ -1,0 +1,364 @@
+#include "kernels/transformer/cell.h"
+#include "kernels/transformer/projection.h"
+
+// Operations that work row by row run over blocks of this many rows, so that their scratch does not grow with the
+// chunk: a whole context can be one cell. GEMMs of this many rows still run at full speed.
+#define BLOCK 1024
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t block_rows(size_t rows) { return smaller(rows, BLOCK); }
+
+static struct tensor activation(struct model *model, size_t rows, size_t cols)
+{
+    return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_ACTIVATIONS);
+}
+
+static struct tensor scratch(struct model *model, size_t rows, size_t cols)
+{
+    return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_WORKSPACE);
+}
+
+// Norm statistics and logsumexp are f32 beside narrower activations.
+static struct tensor statistic(struct model *model, size_t rows, size_t cols)
+{
+    enum dtype dtype = model->device->ops->dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    return tensor_new(model->device, rows, cols, dtype, CATEGORY_ACTIVATIONS);
+}
+
+struct kv kv_new(struct model *model, size_t rows, enum dtype dtype, enum category category)
+{
+    size_t cols = model->config.kv_heads * model->config.head_dim;
+    return (struct kv){tensor_new(model->device, rows, cols, dtype, category),
+                       tensor_new(model->device, rows, cols, dtype, category)};
+}
+
+void kv_free(struct model *model, struct kv *kv)
+{
+    tensor_free(model->device, &kv->k);
+    tensor_free(model->device, &kv->v);
+}
+
+struct kv kv_rows(struct kv kv, size_t start, size_t count)
+{
+    return (struct kv){tensor_rows(kv.k, start, count), tensor_rows(kv.v, start, count)};
+}
+
+void activations_free(struct model *model, struct activations *a)
+{
+    struct tensor *owned[] = {&a->q,        &a->k_projected, &a->o,      &a->logsumexp,   &a->x_mid,
+                              &a->gate,     &a->up,          &a->rstd_q, &a->rstd_k,      &a->rstd_attention,
+                              &a->rstd_mlp, &a->h_attention, &a->h_mlp,  &a->act};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) {
+        tensor_free(model->device, owned[i]);
+    }
+}
+
+// x: [n, heads * head_dim] as one row per head: [n * heads, head_dim]
+static struct tensor by_head(struct model *model, struct tensor x)
+{
+    size_t head_dim = model->config.head_dim;
+    return tensor_reshape(x, x.rows * x.cols / head_dim, head_dim);
+}
+
+// y = rope(rmsnorm(x)), the norm with qk_norm only. y may be x. rstd may be no tensor.
+static void normalize_and_rotate(struct model *model, const struct parameter *norm, struct tensor y,
+                                 struct tensor rstd, struct tensor x, size_t start, size_t sequences)
+{
+    if (norm) {
+        op_rmsnorm_forward(model->device, by_head(model, y), rstd, by_head(model, x), norm->value,
+                           model->config.norm_epsilon);
+    }
+    op_rope(model->device, y, model->rope_frequencies, start, sequences, +1);
+}
+
+// grad: that of y above, becomes that of x, which was `projected` before its norm. grad starts at token `start`.
+static void normalize_and_rotate_backward(struct model *model, const struct parameter *norm, struct tensor grad,
+                                          struct tensor rstd, struct tensor projected, size_t start,
+                                          size_t sequences)
+{
+    op_rope(model->device, grad, model->rope_frequencies, start, sequences, -1);
+    if (norm) {
+        op_rmsnorm_backward(model->device, by_head(model, grad), false, norm->grad, by_head(model, grad),
+                            by_head(model, projected), norm->value, rstd);
+    }
+}
+
+void kv_project(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+                struct activations *keep)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    size_t n = x.rows, heads = model->config.kv_heads;
+    kv = kv_rows(kv, start * sequences, n);
+    struct tensor h = scratch(model, block_rows(n), x.cols), projected = kv.k;
+    if (keep && w->k_norm) {
+        projected = keep->k_projected = activation(model, n, kv.k.cols);
+        keep->rstd_k = statistic(model, n * heads, 1);
+    }
+    for (size_t row = 0; row < n; row += BLOCK) {
+        size_t rows = smaller(BLOCK, n - row);
+        struct tensor block = tensor_rows(h, 0, rows);
+        op_rmsnorm_forward(device, block, (struct tensor){0}, tensor_rows(x, row, rows), w->attention_norm->value,
+                           model->config.norm_epsilon);
+        projection_forward(model, &w->k, tensor_rows(projected, row, rows), block, false);
+        projection_forward(model, &w->v, tensor_rows(kv.v, row, rows), block, false);
+    }
+    normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : (struct tensor){0}, projected, start,
+                         sequences);
+    tensor_free(device, &h);
+}
+
+// q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
+// scratch tensor beside a->q.
+static struct tensor queries(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences,
+                             struct activations *a, bool keeping, enum keep how)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    const struct config *c = &model->config;
+    size_t n = x.rows;
+    bool project_k = keeping && w->k_norm && !a->k_projected.data;
+    a->q = activation(model, n, c->heads * c->head_dim);
+    if (keeping) {
+        a->rstd_attention = statistic(model, n, 1);
+    }
+    if (keeping && w->q_norm) {
+        a->rstd_q = statistic(model, n * c->heads, 1);
+    }
+    if (project_k) {
+        a->k_projected = activation(model, n, c->kv_heads * c->head_dim);
+        a->rstd_k = statistic(model, n * c->kv_heads, 1);
+    }
+    struct tensor h = {0};
+    if (keeping && how == KEEP_ALL) {
+        a->h_attention = activation(model, n, c->width);
+    } else {
+        h = scratch(model, block_rows(n), c->width);
+    }
+    for (size_t row = 0; row < n; row += BLOCK) {
+        size_t rows = smaller(BLOCK, n - row);
+        struct tensor block = h.data ? tensor_rows(h, 0, rows) : tensor_rows(a->h_attention, row, rows);
+        op_rmsnorm_forward(device, block, tensor_rows(a->rstd_attention, row, rows), tensor_rows(x, row, rows),
+                           w->attention_norm->value, c->norm_epsilon);
+        projection_forward(model, &w->q, tensor_rows(a->q, row, rows), block, false);
+        if (project_k) {
+            // The keys themselves are in the cache; their norm's backward needs them as projected, and its rstd.
+            struct tensor k = tensor_rows(a->k_projected, row, rows);
+            projection_forward(model, &w->k, k, block, false);
+            struct tensor normed = scratch(model, rows, k.cols);
+            op_rmsnorm_forward(device, by_head(model, normed),
+                               tensor_rows(a->rstd_k, row * c->kv_heads, rows * c->kv_heads), by_head(model, k),
+                               w->k_norm->value, c->norm_epsilon);
+            tensor_free(device, &normed);
+        }
+    }
+    tensor_free(device, &h);
+    struct tensor rotated = keeping && w->q_norm ? scratch(model, n, a->q.cols) : a->q;
+    normalize_and_rotate(model, w->q_norm, rotated, a->rstd_q, a->q, start, sequences);
+    return rotated;
+}
+
+// y = x_mid + down(silu(gate) * up), in blocks. y may be x_mid. Without keeping, gate and up are scratch.
+static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct tensor y,
+                        struct activations *a, bool keeping, enum keep how)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    const struct config *c = &model->config;
+    size_t n = x_mid.rows, most = block_rows(n);
+    bool all = keeping && how == KEEP_ALL;
+    struct tensor h = {0}, gate = {0}, up = {0}, act = {0};
+    if (keeping) {
+        a->rstd_mlp = statistic(model, n, 1);
+        a->gate = activation(model, n, c->ffn);
+        a->up = activation(model, n, c->ffn);
+    } else {
+        gate = scratch(model, most, c->ffn);
+        up = scratch(model, most, c->ffn);
+    }
+    if (all) {
+        a->h_mlp = activation(model, n, c->width);
+        a->act = activation(model, n, c->ffn);
+    } else {
+        h = scratch(model, most, c->width);
+    }
+    if (!all && keeping && y.data) {
+        act = scratch(model, most, c->ffn);
+    }
+    for (size_t row = 0; row < n; row += BLOCK) {
+        size_t rows = smaller(BLOCK, n - row);
+        struct tensor x_block = tensor_rows(x_mid, row, rows), y_block = tensor_rows(y, row, rows);
+        struct tensor h_block = all ? tensor_rows(a->h_mlp, row, rows) : tensor_rows(h, 0, rows);
+        struct tensor gate_block = keeping ? tensor_rows(a->gate, row, rows) : tensor_rows(gate, 0, rows);
+        struct tensor up_block = keeping ? tensor_rows(a->up, row, rows) : tensor_rows(up, 0, rows);
+        // Nothing kept: the product may take the gate's place.
+        struct tensor act_block = all       ? tensor_rows(a->act, row, rows)
+                                  : keeping ? tensor_rows(act, 0, rows)
+                                            : gate_block;
+        op_rmsnorm_forward(device, h_block, tensor_rows(a->rstd_mlp, row, rows), x_block, w->mlp_norm->value,
+                           c->norm_epsilon);
+        projection_forward(model, &w->gate, gate_block, h_block, false);
+        projection_forward(model, &w->up, up_block, h_block, false);
+        if (all || y.data) {
+            op_swiglu_forward(device, act_block, gate_block, up_block);
+        }
+        if (y.data) {
+            if (y.data != x_mid.data) {
+                op_copy(device, y_block, x_block);
+            }
+            projection_forward(model, &w->down, y_block, act_block, true);
+        }
+    }
+    tensor_free(device, &act);
+    tensor_free(device, &h);
+    tensor_free(device, &up);
+    tensor_free(device, &gate);
+}
+
+void cell_forward(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+                  struct tensor y, struct activations *keep, enum keep how)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    const struct config *c = &model->config;
+    struct activations none = {0}, *a = keep ? keep : &none;
+    size_t n = x.rows;
+    a->x = x;
+    struct attention_shape shape = {.queries = n / sequences, .start = start, .batch = sequences,
+                                    .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim};
+    struct tensor q = queries(model, layer, x, start, sequences, a, keep, how);
+    a->o = activation(model, n, c->heads * c->head_dim);
+    a->logsumexp = statistic(model, n, c->heads);
+    op_attention_forward(device, shape, a->o, a->logsumexp, q, kv.k, kv.v);
+    if (q.data != a->q.data) {
+        tensor_free(device, &q);
+    }
+    if (!keep) {
+        tensor_free(device, &a->q);
+    }
+    // Nothing kept: x_mid is built where y will be.
+    struct tensor x_mid = keep ? activation(model, n, c->width) : y;
+    op_copy(device, x_mid, x);
+    projection_forward(model, &w->o, x_mid, a->o, true);
+    if (keep) {
+        a->x_mid = x_mid;
+    } else {
+        activations_free(model, a);
+    }
+    mlp_forward(model, layer, x_mid, y, a, keep, how);
+}
+
+// grad: that of y, becomes that of x_mid. Frees gate and up: what they held is spent.
+static void mlp_backward(struct model *model, size_t layer, struct activations *a, struct tensor grad)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    const struct config *c = &model->config;
+    size_t n = grad.rows, most = block_rows(n);
+    bool all = a->h_mlp.data;
+    struct tensor act = scratch(model, most, c->ffn);
+    struct tensor h = all ? (struct tensor){0} : scratch(model, most, c->width);
+    for (size_t row = 0; row < n; row += BLOCK) {
+        size_t rows = smaller(BLOCK, n - row);
+        struct tensor grad_block = tensor_rows(grad, row, rows), act_block = tensor_rows(act, 0, rows);
+        struct tensor gate = tensor_rows(a->gate, row, rows), up = tensor_rows(a->up, row, rows);
+        struct tensor x_mid = tensor_rows(a->x_mid, row, rows);
+        struct tensor h_block = all ? tensor_rows(a->h_mlp, row, rows) : tensor_rows(h, 0, rows);
+        projection_backward_input(model, &w->down, act_block, grad_block, false);
+        op_swiglu_backward(device, gate, up, act_block); // act_block: the gradient, then the product again
+        projection_backward_weights(model, &w->down, grad_block, all ? tensor_rows(a->act, row, rows) : act_block);
+        if (!all) {
+            op_rmsnorm_forward(device, h_block, (struct tensor){0}, x_mid, w->mlp_norm->value, c->norm_epsilon);
+        }
+        projection_backward_weights(model, &w->gate, gate, h_block);
+        projection_backward_weights(model, &w->up, up, h_block);
+        // h is spent: its gradient takes its place.
+        projection_backward_input(model, &w->gate, h_block, gate, false);
+        projection_backward_input(model, &w->up, h_block, up, true);
+        op_rmsnorm_backward(device, grad_block, true, w->mlp_norm->grad, h_block, x_mid, w->mlp_norm->value,
+                            tensor_rows(a->rstd_mlp, row, rows));
+    }
+    tensor_free(device, &h);
+    tensor_free(device, &act);
+    tensor_free(device, &a->gate);
+    tensor_free(device, &a->up);
+    tensor_free(device, &a->act);
+    tensor_free(device, &a->h_mlp);
+}
+
+// From the gradients of q, k and v, as attention's backward leaves them, to that of x, added to grad.
+static void projections_backward(struct model *model, size_t layer, struct activations *a, size_t start,
+                                 size_t sequences, struct tensor grad_q, struct kv grad_kv, struct tensor grad)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    const struct config *c = &model->config;
+    // Whole tokens: RoPE wants a position per row.
+    size_t n = grad.rows, most = smaller(n, BLOCK > sequences ? BLOCK / sequences * sequences : sequences);
+    bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
+    struct tensor h = all ? (struct tensor){0} : scratch(model, most, c->width);
+    struct kv converted = convert ? kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE) : (struct kv){0};
+    for (size_t row = 0; row < n; row += most) {
+        size_t rows = smaller(most, n - row), position = start + row / sequences;
+        struct tensor q = tensor_rows(grad_q, row, rows), x = tensor_rows(a->x, row, rows);
+        struct kv kv = kv_rows(grad_kv, row, rows);
+        if (convert) {
+            struct kv narrow = kv_rows(converted, 0, rows);
+            op_copy(device, narrow.k, kv.k);
+            op_copy(device, narrow.v, kv.v);
+            kv = narrow;
+        }
+        normalize_and_rotate_backward(model, w->q_norm, q, tensor_rows(a->rstd_q, row * c->heads, rows * c->heads),
+                                      tensor_rows(a->q, row, rows), position, sequences);
+        normalize_and_rotate_backward(model, w->k_norm, kv.k,
+                                      tensor_rows(a->rstd_k, row * c->kv_heads, rows * c->kv_heads),
+                                      tensor_rows(a->k_projected, row, rows), position, sequences);
+        struct tensor h_block = all ? tensor_rows(a->h_attention, row, rows) : tensor_rows(h, 0, rows);
+        if (!all) {
+            op_rmsnorm_forward(device, h_block, (struct tensor){0}, x, w->attention_norm->value, c->norm_epsilon);
+        }
+        projection_backward_weights(model, &w->q, q, h_block);
+        projection_backward_weights(model, &w->k, kv.k, h_block);
+        projection_backward_weights(model, &w->v, kv.v, h_block);
+        projection_backward_input(model, &w->q, h_block, q, false);
+        projection_backward_input(model, &w->k, h_block, kv.k, true);
+        projection_backward_input(model, &w->v, h_block, kv.v, true);
+        op_rmsnorm_backward(device, tensor_rows(grad, row, rows), true, w->attention_norm->grad, h_block, x,
+                            w->attention_norm->value, tensor_rows(a->rstd_attention, row, rows));
+    }
+    kv_free(model, &converted);
+    tensor_free(device, &h);
+}
+
+void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
+                   struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad)
+{
+    struct device *device = model->device;
+    const struct layer *w = &model->layers[layer];
+    const struct config *c = &model->config;
+    size_t n = grad.rows;
+    struct attention_shape shape = {.queries = n / sequences, .start = start, .batch = sequences,
+                                    .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim};
+    mlp_backward(model, layer, a, grad);
+
+    struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
+    projection_backward_input(model, &w->o, grad_o, grad, false);
+    projection_backward_weights(model, &w->o, grad, a->o);
+    struct tensor q = a->q;
+    if (w->q_norm) {
+        q = scratch(model, n, a->q.cols);
+        normalize_and_rotate(model, w->q_norm, q, (struct tensor){0}, a->q, start, sequences);
+    }
+    struct tensor grad_q = grad_o; // in place
+    op_attention_backward(device, shape, grad_q, segments, segment_count, grad_o, a->o, a->logsumexp, q, kv.k,
+                          kv.v);
+    if (w->q_norm) {
+        tensor_free(device, &q);
+    }
+    const struct key_segment *own = &segments[segment_count - 1];
+    CHECK(own->start <= start && start + shape.queries <= own->start + own->count);
+    struct kv grad_kv = kv_rows((struct kv){own->grad_k, own->grad_v}, (start - own->start) * sequences, n);
+    projections_backward(model, layer, a, start, sequences, grad_q, grad_kv, grad);
+    tensor_free(device, &grad_o);
+    activations_free(model, a);
+}

@@ -1,0 +1,112 @@
+#include "kernels/transformer/config.h"
+#include <math.h>
+#include <string.h>
+
+const char *const lora_target_names[LORA_TARGETS] = {"q", "k", "v", "o", "gate", "up", "down"};
+
+// Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
+const struct config config_presets[] = {
+    {.name = "tiny", .layers = 4, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 32, .ffn = 352, .vocab = 256,
+     .rope_theta = 10000, .norm_epsilon = 1e-5, .max_context = 131072},
+    {.name = "llama-3-8b", .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 14336,
+     .vocab = 128256, .rope_theta = 500000, .norm_epsilon = 1e-5, .max_context = 8192},
+    {.name = "llama-3.2-1b", .layers = 16, .width = 2048, .heads = 32, .kv_heads = 8, .head_dim = 64, .ffn = 8192,
+     .vocab = 128256, .rope_theta = 500000, .norm_epsilon = 1e-5, .tied = true, .max_context = 131072,
+     .rope_scaling = {.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
+    {.name = "qwen2.5-0.5b", .layers = 24, .width = 896, .heads = 14, .kv_heads = 2, .head_dim = 64, .ffn = 4864,
+     .vocab = 151936, .rope_theta = 1000000, .norm_epsilon = 1e-6, .tied = true, .qkv_bias = true,
+     .max_context = 32768},
+    {.name = "qwen2.5-7b", .layers = 28, .width = 3584, .heads = 28, .kv_heads = 4, .head_dim = 128, .ffn = 18944,
+     .vocab = 152064, .rope_theta = 1000000, .norm_epsilon = 1e-6, .qkv_bias = true, .max_context = 131072},
+    {.name = "qwen3-0.6b", .layers = 28, .width = 1024, .heads = 16, .kv_heads = 8, .head_dim = 128, .ffn = 3072,
+     .vocab = 151936, .rope_theta = 1000000, .norm_epsilon = 1e-6, .tied = true, .qk_norm = true,
+     .max_context = 40960},
+    {.name = "qwen3-4b", .layers = 36, .width = 2560, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 9728,
+     .vocab = 151936, .rope_theta = 1000000, .norm_epsilon = 1e-6, .tied = true, .qk_norm = true,
+     .max_context = 40960},
+    {.name = "qwen3-8b", .layers = 36, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 12288,
+     .vocab = 151936, .rope_theta = 1000000, .norm_epsilon = 1e-6, .qk_norm = true, .max_context = 40960},
+    {.name = "qwen3-14b", .layers = 40, .width = 5120, .heads = 40, .kv_heads = 8, .head_dim = 128, .ffn = 17408,
+     .vocab = 151936, .rope_theta = 1000000, .norm_epsilon = 1e-6, .qk_norm = true, .max_context = 40960},
+    {.name = "qwen3-32b", .layers = 64, .width = 5120, .heads = 64, .kv_heads = 8, .head_dim = 128, .ffn = 25600,
+     .vocab = 151936, .rope_theta = 1000000, .norm_epsilon = 1e-6, .qk_norm = true, .max_context = 40960},
+    {.name = ""},
+};
+
+const struct config *config_preset(const char *name)
+{
+    for (const struct config *preset = config_presets; preset->name[0]; preset++) {
+        if (strcmp(preset->name, name) == 0) {
+            return preset;
+        }
+    }
+    return NULL;
+}
+
+bool config_check(const struct config *c, struct status *status)
+{
+    // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
+    const size_t most = (size_t)1 << 24;
+    const struct {
+        const char *name;
+        size_t value;
+    } sizes[] = {{"layers", c->layers},     {"width", c->width}, {"heads", c->heads}, {"kv_heads", c->kv_heads},
+                 {"head_dim", c->head_dim}, {"ffn", c->ffn},     {"vocab", c->vocab}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value < 1 || sizes[i].value > most) {
+            return status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", sizes[i].name, most,
+                              sizes[i].value);
+        }
+    }
+    if (c->layers > 10000) {
+        return status_set(status, STATUS_BAD_INPUT, "layers must be from 1 to 10000, found %zu", c->layers);
+    }
+    if (c->heads % c->kv_heads) {
+        return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
+                          c->heads, c->kv_heads);
+    }
+    if (c->head_dim % 2 || c->head_dim > 1024) {
+        return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 1024, found %zu", c->head_dim);
+    }
+    if (!(c->rope_theta > 0) || !isfinite(c->rope_theta)) {
+        return status_set(status, STATUS_BAD_INPUT, "rope_theta must be a positive number, found %g", c->rope_theta);
+    }
+    if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)) {
+        return status_set(status, STATUS_BAD_INPUT, "norm_epsilon must be a positive number, found %g",
+                          c->norm_epsilon);
+    }
+    const struct rope_scaling *r = &c->rope_scaling;
+    if (r->factor != 0 &&
+        !(r->factor >= 1 && isfinite(r->factor) && r->low_freq_factor > 0 &&
+          r->high_freq_factor > r->low_freq_factor && isfinite(r->high_freq_factor) && r->original_context > 0)) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "rope_scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor and an "
+                          "original_context above 0");
+    }
+    return true;
+}
+
+size_t config_parameters(const struct config *c)
+{
+    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    size_t layer = 2 * c->width + c->width * (2 * q + 2 * kv) + 3 * c->width * c->ffn;
+    layer += c->qkv_bias ? q + 2 * kv : 0;
+    layer += c->qk_norm ? 2 * c->head_dim : 0;
+    return c->layers * layer + c->width + c->vocab * c->width * (c->tied ? 1 : 2);
+}
+
+void config_rope_frequencies(const struct config *c, double *frequencies)
+{
+    const struct rope_scaling *r = &c->rope_scaling;
+    for (size_t j = 0; j < c->head_dim / 2; j++) {
+        double frequency = pow(c->rope_theta, -(2.0 * j) / c->head_dim);
+        if (r->factor != 0) {
+            // Long wavelengths are stretched by the factor, short ones kept, those between blended.
+            double turns = r->original_context * frequency / (2 * M_PI);
+            double blend = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+            blend = blend < 0 ? 0 : blend > 1 ? 1 : blend;
+            frequency *= blend + (1 - blend) / r->factor;
+        }
+        frequencies[j] = frequency;
+    }
+}

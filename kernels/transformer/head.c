@@ -1,0 +1,68 @@
+#include "kernels/transformer/head.h"
+#include "kernels/transformer/projection.h"
+
+// The head's loss over x, and its gradient in x's place when backward.
+static void head(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
+                 struct loss_weights weights, struct tensor loss, bool backward)
+{
+    struct device *device = model->device;
+    const struct config *c = &model->config;
+    enum dtype dtype = x.dtype, statistic = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    size_t n = x.rows, most = head_chunk * batch->sequences;
+    if (most == 0 || most > n) {
+        most = n;
+    }
+    // A batch without a single target has loss 0 and gradient 0.
+    double per_target = batch->target_count ? 1.0 / batch->target_count : 0;
+    const struct projection projection = {.weight = model->head};
+    struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
+    struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
+    struct tensor rstd = tensor_new(device, most, 1, statistic, CATEGORY_LOGITS);
+    for (size_t row = 0; row < n; row += most) {
+        size_t rows = n - row < most ? n - row : most;
+        struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);
+        struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
+        op_rmsnorm_forward(device, h_block, rstd_block, x_block, model->final_norm->value, c->norm_epsilon);
+        projection_forward(model, &projection, logits_block, h_block, false);
+        op_cross_entropy(device, logits_block, tensor_rows(batch->targets, start * batch->sequences + row, rows),
+                         loss, weights.loss * per_target, weights.grad * per_target);
+        if (backward) {
+            projection_backward_weights(model, &projection, logits_block, h_block);
+            projection_backward_input(model, &projection, h_block, logits_block, false); // h is spent
+            op_rmsnorm_backward(device, x_block, false, model->final_norm->grad, h_block, x_block,
+                                model->final_norm->value, rstd_block);
+        }
+    }
+    tensor_free(device, &rstd);
+    tensor_free(device, &logits);
+    tensor_free(device, &h);
+}
+
+void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start,
+                   size_t head_chunk, struct loss_weights weights, struct tensor loss)
+{
+    head(model, batch, x, start, head_chunk, weights, loss, true);
+}
+
+void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
+               struct tensor loss)
+{
+    head(model, batch, x, start, head_chunk, (struct loss_weights){.loss = 1}, loss, false);
+}
+
+static struct tensor ids_of(const struct batch *batch, struct tensor x, size_t start)
+{
+    return tensor_rows(batch->ids, start * batch->sequences, x.rows);
+}
+
+void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
+{
+    op_embedding_forward(model->device, x, model->embedding->value, ids_of(batch, x, start));
+}
+
+void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)
+{
+    if (model->embedding->grad.data) {
+        op_embedding_backward(model->device, model->embedding->grad, grad, ids_of(batch, grad, start));
+    }
+}

@@ -1,0 +1,199 @@
+#include "kernels/transformer/model.h"
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+static struct parameter *add(struct model *model, size_t rows, size_t cols, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static struct parameter *add(struct model *model, size_t rows, size_t cols, const char *format, ...)
+{
+    struct parameter *p = &model->parameters[model->parameter_count++];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(p->name, sizeof p->name, format, arguments);
+    va_end(arguments);
+    p->value.rows = rows;
+    p->value.cols = cols;
+    p->vector = rows == 1 && !strstr(p->name, "lora_");
+    return p;
+}
+
+// A projection under its Hugging Face name "self_attn.q_proj"; its LoRA factors under PEFT's.
+static struct projection add_projection(struct model *model, size_t layer, const char *name, size_t out, size_t in,
+                                        bool bias, enum lora_target target)
+{
+    struct projection p = {0};
+    p.weight = add(model, out, in, "model.layers.%zu.%s.weight", layer, name);
+    if (bias) {
+        p.bias = add(model, 1, out, "model.layers.%zu.%s.bias", layer, name);
+    }
+    if (model->lora.rank && (model->lora.targets & target)) {
+        const char *format = "base_model.model.model.layers.%zu.%s.lora_%c.weight";
+        p.lora_a = add(model, model->lora.rank, in, format, layer, name, 'A');
+        p.lora_b = add(model, out, model->lora.rank, format, layer, name, 'B');
+    }
+    return p;
+}
+
+void model_list(struct model *model, const struct config *config, const struct lora *lora)
+{
+    const struct config *c = config;
+    *model = (struct model){.config = *config, .lora = *lora};
+    // Per layer at most: four norms, and seven projections of weight, bias and two factors.
+    model->parameters = calloc(3 + c->layers * (4 + 7 * 4), sizeof *model->parameters);
+    model->layers = calloc(c->layers, sizeof *model->layers);
+    CHECK(model->parameters && model->layers);
+    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
+    for (size_t l = 0; l < c->layers; l++) {
+        struct layer *layer = &model->layers[l];
+        layer->attention_norm = add(model, 1, c->width, "model.layers.%zu.input_layernorm.weight", l);
+        layer->q = add_projection(model, l, "self_attn.q_proj", q, c->width, c->qkv_bias, LORA_Q);
+        layer->k = add_projection(model, l, "self_attn.k_proj", kv, c->width, c->qkv_bias, LORA_K);
+        layer->v = add_projection(model, l, "self_attn.v_proj", kv, c->width, c->qkv_bias, LORA_V);
+        if (c->qk_norm) {
+            layer->q_norm = add(model, 1, c->head_dim, "model.layers.%zu.self_attn.q_norm.weight", l);
+            layer->k_norm = add(model, 1, c->head_dim, "model.layers.%zu.self_attn.k_norm.weight", l);
+        }
+        layer->o = add_projection(model, l, "self_attn.o_proj", c->width, q, false, LORA_O);
+        layer->mlp_norm = add(model, 1, c->width, "model.layers.%zu.post_attention_layernorm.weight", l);
+        layer->gate = add_projection(model, l, "mlp.gate_proj", c->ffn, c->width, false, LORA_GATE);
+        layer->up = add_projection(model, l, "mlp.up_proj", c->ffn, c->width, false, LORA_UP);
+        layer->down = add_projection(model, l, "mlp.down_proj", c->width, c->ffn, false, LORA_DOWN);
+    }
+    model->final_norm = add(model, 1, c->width, "model.norm.weight");
+    model->head = c->tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
+}
+
+void model_open(struct model *model, const struct config *config, const struct model_options *options,
+                struct device *device)
+{
+    model_list(model, config, &options->lora);
+    model->device = device;
+    model->kv_gradient_dtype = options->kv_gradient_dtype;
+    model->gradient_dtype = options->gradient_dtype;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        size_t rows = p->value.rows, cols = p->value.cols;
+        p->value = tensor_new(device, rows, cols, device->ops->dtype, CATEGORY_WEIGHTS);
+        if (!model->lora.rank || strstr(p->name, "lora_")) {
+            p->grad = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+            if (options->optimizer) {
+                p->moment1 = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
+                p->moment2 = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
+                op_zero(device, p->moment1);
+                op_zero(device, p->moment2);
+            }
+        }
+    }
+    size_t pairs = config->head_dim / 2;
+    double *frequencies = malloc(pairs * sizeof *frequencies);
+    CHECK(frequencies);
+    config_rope_frequencies(config, frequencies);
+    model->rope_frequencies = tensor_new(device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
+    tensor_write(device, model->rope_frequencies, frequencies);
+    free(frequencies);
+}
+
+void model_close(struct model *model)
+{
+    for (size_t i = 0; model->device && i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        tensor_free(model->device, &p->value);
+        tensor_free(model->device, &p->grad);
+        tensor_free(model->device, &p->moment1);
+        tensor_free(model->device, &p->moment2);
+    }
+    if (model->device) {
+        tensor_free(model->device, &model->rope_frequencies);
+    }
+    free(model->parameters);
+    free(model->layers);
+    *model = (struct model){0};
+}
+
+void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values)
+{
+    const char *name = parameter->name;
+    double mean = 0, deviation = 1 / sqrt(parameter->value.cols);
+    if (strstr(name, "norm.weight")) {
+        mean = 1, deviation = 0.1;
+    } else if (strstr(name, ".bias") || strstr(name, "lora_B")) {
+        deviation = 0.02;
+    }
+    struct random random = random_named(seed, name);
+    size_t count = tensor_count(parameter->value);
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < count; i++) {
+        double value = mean + deviation * random_normal(&random, i);
+        values[i] = dtype_round(value, rounding);
+    }
+}
+
+void model_randomize(struct model *model, uint64_t seed, enum dtype rounding)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        size_t count = tensor_count(model->parameters[i].value);
+        most = count > most ? count : most;
+    }
+    if (model->device->status.code != STATUS_OK) {
+        return;
+    }
+    double *values = malloc(most * sizeof *values);
+    CHECK(values);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        model_random_values(&model->parameters[i], seed, rounding, values);
+        tensor_write(model->device, model->parameters[i].value, values);
+    }
+    free(values);
+}
+
+struct parameter *model_parameter(const struct model *model, const char *name)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        if (strcmp(model->parameters[i].name, name) == 0) {
+            return &model->parameters[i];
+        }
+    }
+    return NULL;
+}
+
+void model_zero_gradients(struct model *model)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        if (model->parameters[i].grad.data) {
+            op_zero(model->device, model->parameters[i].grad);
+        }
+    }
+}
+
+void model_adamw(struct model *model, double rate, double decay, size_t t)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (p->moment1.data) {
+            op_adamw(model->device, p->value, p->grad, p->moment1, p->moment2, rate, 0.9, 0.999, 1e-8,
+                     p->vector ? 0 : decay, t);
+        }
+    }
+}
+
+double model_flops(const struct config *c, const struct lora *lora, size_t context, size_t batch)
+{
+    double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
+    double in_out[LORA_TARGETS][2] = {{c->width, q},      {c->width, kv},     {c->width, kv},    {q, c->width},
+                                      {c->width, c->ffn}, {c->width, c->ffn}, {c->ffn, c->width}};
+    double weights = (double)c->vocab * c->width, factors = 0; // per token: the head; LoRA
+    for (int i = 0; i < LORA_TARGETS; i++) {
+        weights += c->layers * in_out[i][0] * in_out[i][1];
+        if (lora->rank && (lora->targets >> i & 1)) {
+            factors += c->layers * lora->rank * (in_out[i][0] + in_out[i][1]);
+        }
+    }
+    double pairs = (double)context * (context + 1) / 2;
+    double attention = 3 * 4 * pairs * q * c->layers; // forward, and twice that backward
+    double passes = lora->rank ? 2 : 3;               // a frozen weight has no gradient of its own
+    return batch * (context * (2 * passes * weights + 2 * 3 * factors) + attention);
+}

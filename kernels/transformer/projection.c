@@ -1,0 +1,68 @@
+#include "kernels/transformer/projection.h"
+
+static double lora_scale(const struct model *model) { return model->lora.alpha / model->lora.rank; }
+
+// x A^T: [n, rank]
+static struct tensor lora_down(struct model *model, const struct projection *p, struct tensor x)
+{
+    struct device *device = model->device;
+    struct tensor u = tensor_new(device, x.rows, model->lora.rank, x.dtype, CATEGORY_WORKSPACE);
+    op_gemm(device, u, x, NO_TRANSPOSE, p->lora_a->value, TRANSPOSE, 1, 0);
+    return u;
+}
+
+// alpha / rank * grad_y B: [n, rank]
+static struct tensor lora_grad_down(struct model *model, const struct projection *p, struct tensor grad_y)
+{
+    struct device *device = model->device;
+    struct tensor grad_u = tensor_new(device, grad_y.rows, model->lora.rank, grad_y.dtype, CATEGORY_WORKSPACE);
+    op_gemm(device, grad_u, grad_y, NO_TRANSPOSE, p->lora_b->value, NO_TRANSPOSE, lora_scale(model), 0);
+    return grad_u;
+}
+
+void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
+                        bool accumulate)
+{
+    struct device *device = model->device;
+    op_gemm(device, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1, accumulate);
+    if (p->bias) {
+        op_bias_forward(device, y, p->bias->value);
+    }
+    if (p->lora_a) {
+        struct tensor u = lora_down(model, p, x);
+        op_gemm(device, y, u, NO_TRANSPOSE, p->lora_b->value, TRANSPOSE, lora_scale(model), 1);
+        tensor_free(device, &u);
+    }
+}
+
+void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
+                               struct tensor grad_y, bool accumulate)
+{
+    struct device *device = model->device;
+    op_gemm(device, grad_x, grad_y, NO_TRANSPOSE, p->weight->value, NO_TRANSPOSE, 1, accumulate);
+    if (p->lora_a) {
+        struct tensor grad_u = lora_grad_down(model, p, grad_y);
+        op_gemm(device, grad_x, grad_u, NO_TRANSPOSE, p->lora_a->value, NO_TRANSPOSE, 1, 1);
+        tensor_free(device, &grad_u);
+    }
+}
+
+void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
+                                 struct tensor x)
+{
+    struct device *device = model->device;
+    if (p->weight->grad.data) {
+        op_gemm(device, p->weight->grad, grad_y, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
+    }
+    if (p->bias && p->bias->grad.data) {
+        op_bias_backward(device, p->bias->grad, grad_y);
+    }
+    if (p->lora_a) {
+        struct tensor u = lora_down(model, p, x);
+        op_gemm(device, p->lora_b->grad, grad_y, TRANSPOSE, u, NO_TRANSPOSE, lora_scale(model), 1);
+        tensor_free(device, &u);
+        struct tensor grad_u = lora_grad_down(model, p, grad_y);
+        op_gemm(device, p->lora_a->grad, grad_u, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
+        tensor_free(device, &grad_u);
+    }
+}

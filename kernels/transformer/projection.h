@@ -1,0 +1,15 @@
+// Projection: a linear map of the decoder, with its bias and LoRA factors, and its gradients.
+//   y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T)      W: [out, in], A: [rank, in], B: [out, rank]
+// LoRA: Hu et al. 2021, equation 3. W's gradient exists only where W trains.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// y = projection(x), or y += the product when accumulate.  x: [n, in], y: [n, out]
+void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
+                        bool accumulate);
+// grad_x = grad_y dy/dx, or +=.
+void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
+                               struct tensor grad_y, bool accumulate);
+// Gradients of the weights += what grad_y and x give; nothing for frozen weights.
+void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
+                                 struct tensor x);

@@ -1,0 +1,62 @@
+// Layer-level gradient checkpointing: the forward keeps each row's input; the backward rebuilds a row, then walks it.
+// Chen et al. 2016, arXiv 1604.06174, with one segment per layer.
+// Cost: at most 4 F; a rebuilt row stops before its down-projection, whose output its own backward does not need.
+// Memory per token: L d e, plus one row's activations and one gradient of width d.
+#include "methods/cost.h"
+#include "methods/method.h"
+
+static void walk(struct step *step)
+{
+    struct model *model = step->model;
+    struct device *device = model->device;
+    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    enum dtype dtype = device->ops->dtype;
+    struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
+    CHECK(x);
+
+    x[0] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+    embed_forward(model, step->batch, x[0], 0);
+    for (size_t l = 0; l < layers; l++) {
+        struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        kv_project(model, l, x[l], 0, B, kv, NULL);
+        x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+        cell_forward(model, l, x[l], 0, B, kv, x[l + 1], NULL, KEEP_LEAN);
+        kv_free(model, &kv);
+    }
+
+    struct tensor grad = x[layers];
+    head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    for (size_t l = layers; l-- > 0;) {
+        struct activations rebuilt = {0};
+        struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        kv_project(model, l, x[l], 0, B, kv, &rebuilt);
+        cell_forward(model, l, x[l], 0, B, kv, (struct tensor){0}, &rebuilt, step->options->keep);
+        struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+        op_zero(device, grad_kv.k);
+        op_zero(device, grad_kv.v);
+        struct key_segment all = {0, step->batch->context, grad_kv.k, grad_kv.v};
+        cell_backward(model, l, &rebuilt, 0, B, kv, &all, 1, grad);
+        kv_free(model, &grad_kv);
+        kv_free(model, &kv);
+        tensor_free(device, &x[l]);
+    }
+    embed_backward(model, step->batch, grad, 0);
+    tensor_free(device, &x[layers]);
+    free(x);
+}
+
+static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+{
+    (void)options, (void)context;
+    return model->config.layers * cost_hidden(model) + cost_hidden(model) + cost_kv(model) + cost_cell(model);
+}
+
+const struct method method_checkpoint = {
+    .name = "checkpoint",
+    .summary = "keep each layer's input, rebuild a layer at a time",
+    .source = "Chen et al. 2016, arXiv 1604.06174",
+    .options = (const char *const[]){"head_chunk", "keep", NULL},
+    .exact = true,
+    .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
+};

@@ -1,0 +1,23 @@
+#include "methods/cost.h"
+
+static double element(const struct model *model) { return dtype_bytes(model->device->ops->dtype); }
+static double statistic(const struct model *model) { return model->device->ops->dtype == DTYPE_F64 ? 8 : 4; }
+static double kv_width(const struct model *model) { return model->config.kv_heads * model->config.head_dim; }
+
+double cost_hidden(const struct model *model) { return model->config.width * element(model); }
+double cost_kv(const struct model *model) { return 2 * kv_width(model) * element(model); }
+double cost_kv_gradients(const struct model *model)
+{
+    return 2 * kv_width(model) * dtype_bytes(model->kv_gradient_dtype);
+}
+
+double cost_cell(const struct model *model)
+{
+    const struct config *c = &model->config;
+    double elements = 2.0 * c->heads * c->head_dim + c->width + 2.0 * c->ffn, statistics = c->heads + 2;
+    if (c->qk_norm) {
+        elements += kv_width(model);
+        statistics += c->heads + c->kv_heads;
+    }
+    return elements * element(model) + statistics * statistic(model);
+}

@@ -1,0 +1,10 @@
+// Cost: the bytes per token that the methods' floors are made of (methods.md). e: bytes per element of activations,
+// a: of the accumulated gradients of keys and values. Statistics (logsumexp, rstd) are f32, or f64 in f64.
+#pragma once
+#include "kernels/transformer/model.h"
+
+double cost_hidden(const struct model *model);       // d e
+double cost_kv(const struct model *model);           // 2 G D e
+double cost_kv_gradients(const struct model *model); // 2 G D a
+// What a lean cell keeps beside its input and its keys and values: q, o, x_mid, gate, up and the statistics.
+double cost_cell(const struct model *model);

@@ -1,0 +1,60 @@
+// Full backprop: every cell of one column C = T keeps its activations; the rows are walked downward. The reference.
+// Cost: 3 F. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics.
+// Deviation from a framework's autograd: what costs no GEMM to rebuild is not kept, unless keep is `all`.
+#include "methods/cost.h"
+#include "methods/method.h"
+
+static void walk(struct step *step)
+{
+    struct model *model = step->model;
+    struct device *device = model->device;
+    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    enum dtype dtype = device->ops->dtype;
+    struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
+    struct kv *kv = calloc(layers, sizeof *kv);       // [T B, G D] each
+    struct activations *kept = calloc(layers, sizeof *kept);
+    CHECK(x && kv && kept);
+
+    x[0] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
+    embed_forward(model, step->batch, x[0], 0);
+    for (size_t l = 0; l < layers; l++) {
+        kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        kv_project(model, l, x[l], 0, B, kv[l], &kept[l]);
+        x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
+        cell_forward(model, l, x[l], 0, B, kv[l], x[l + 1], &kept[l], step->options->keep);
+    }
+
+    struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
+    head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    for (size_t l = layers; l-- > 0;) {
+        struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+        op_zero(device, grad_kv.k);
+        op_zero(device, grad_kv.v);
+        struct key_segment all = {0, step->batch->context, grad_kv.k, grad_kv.v};
+        cell_backward(model, l, &kept[l], 0, B, kv[l], &all, 1, grad);
+        kv_free(model, &grad_kv);
+        kv_free(model, &kv[l]);
+        tensor_free(device, &x[l]);
+    }
+    embed_backward(model, step->batch, grad, 0);
+    tensor_free(device, &x[layers]);
+    free(kept);
+    free(kv);
+    free(x);
+}
+
+static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+{
+    (void)options, (void)context;
+    return model->config.layers * (cost_hidden(model) + cost_kv(model) + cost_cell(model));
+}
+
+const struct method method_full = {
+    .name = "full",
+    .summary = "keep every activation; the reference",
+    .source = "Rumelhart, Hinton & Williams 1986",
+    .options = (const char *const[]){"head_chunk", "keep", NULL},
+    .exact = true,
+    .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
+};

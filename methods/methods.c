@@ -1,0 +1,34 @@
+#include "methods/method.h"
+#include <string.h>
+
+extern const struct method method_full, method_checkpoint, method_streambp, method_seco, method_spaco, method_null;
+
+const struct method *const methods[] = {
+    &method_full, &method_checkpoint, &method_streambp, &method_seco, &method_spaco, &method_null, NULL,
+};
+
+const struct method *method_find(const char *name)
+{
+    for (const struct method *const *m = methods; *m; m++) {
+        if (strcmp((*m)->name, name) == 0) {
+            return *m;
+        }
+    }
+    return NULL;
+}
+
+void method_step(const struct method *method, struct model *model, const struct batch *batch,
+                 const struct method_options *options, struct step_report *report)
+{
+    struct device *device = model->device;
+    report->loss = 0;
+    report->column_count = 0;
+    struct step step = {.model = model, .batch = batch, .options = options, .report = report};
+    step.loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
+    op_zero(device, step.loss);
+    model_zero_gradients(model);
+    method->walk(&step);
+    device->ops->synchronize(device);
+    op_download(device, &report->loss, step.loss);
+    tensor_free(device, &step.loss);
+}

@@ -1,0 +1,42 @@
+// Null: no gradient at all. It takes no time, or fails, hangs, crashes or runs out of memory on request, so that the
+// harness itself can be tested.
+#include "methods/method.h"
+#include <time.h>
+#include <unistd.h>
+
+static void walk(struct step *step)
+{
+    struct device *device = step->model->device;
+    double seconds = step->options->seconds;
+    struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+    nanosleep(&pause, NULL);
+    switch (step->options->behaviour) {
+    case BEHAVIOUR_OK: break;
+    case BEHAVIOUR_FAIL: status_set(&device->status, STATUS_FAILED, "method null was asked to fail"); break;
+    case BEHAVIOUR_HANG:
+        for (;;) {
+            sleep(1);
+        }
+    case BEHAVIOUR_OOM: {
+        struct tensor t = tensor_new(device, (size_t)1 << 40, 1 << 10, DTYPE_F64, CATEGORY_WORKSPACE);
+        tensor_free(device, &t);
+        break;
+    }
+    case BEHAVIOUR_CRASH: abort();
+    }
+}
+
+static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+{
+    (void)model, (void)options, (void)context;
+    return 0;
+}
+
+const struct method method_null = {
+    .name = "null",
+    .summary = "no gradient; can fail, hang, crash or run out of memory to test the harness",
+    .source = "longbp",
+    .options = (const char *const[]){"behaviour", "seconds", NULL},
+    .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
+};

@@ -1,0 +1,89 @@
+#include "methods/sampler.h"
+#include "kernels/base/random.h"
+#include <string.h>
+
+// t. The budget of a fixed set defaults to its size.
+static double budget(const struct method_options *options)
+{
+    if (options->sampler == SAMPLER_FIXED && options->budget == 0) {
+        return options->column_count ? options->column_count : 1;
+    }
+    return options->budget;
+}
+
+// Probability of column i when `taken` columns to its right were taken.
+static double sequential_probability(const struct method_options *options, size_t count, size_t i, size_t taken)
+{
+    double t = budget(options), minimum = options->minimum > 0 ? options->minimum : t / count / 2;
+    double p = (t - taken) / (i + 1);
+    return p > 1 ? 1 : p < minimum ? minimum : p;
+}
+
+static bool contains(const uint32_t *columns, size_t count, size_t column)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (columns[i] == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static double kv_factor(const struct method_options *options, double factor)
+{
+    switch (options->compensation) {
+    case COMPENSATION_NONE: return 1;
+    case COMPENSATION_CAPPED: return factor < options->cap ? factor : options->cap;
+    default: return factor;
+    }
+}
+
+void sampler_draw(const struct method_options *options, size_t count, struct draw *draw)
+{
+    struct random random = random_named(options->sampler_seed, "spaco columns");
+    bool taken[COLUMNS_MAX] = {false};
+    double factor[COLUMNS_MAX];
+    bool sequential = options->sampler == SAMPLER_SEQUENTIAL || options->compensation == COMPENSATION_SEQUENTIAL;
+    double t = budget(options);
+    size_t drawn = 0;
+    for (size_t i = count; i-- > 0;) {
+        double p = sequential ? sequential_probability(options, count, i, drawn) : t / count;
+        double u = random_uniform(&random, i);
+        switch (options->sampler) {
+        case SAMPLER_UNIFORM: taken[i] = u * (i + 1) < t - drawn; break; // selection sampling, Knuth 3.4.2 S
+        case SAMPLER_BERNOULLI:
+        case SAMPLER_SEQUENTIAL: taken[i] = u < p; break;
+        case SAMPLER_FIXED: taken[i] = contains(options->columns, options->column_count, i); break;
+        }
+        factor[i] = 1 / p;
+        drawn += taken[i];
+    }
+    draw->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (taken[i]) {
+            draw->columns[draw->count] = (uint32_t)i;
+            draw->loss_factor[draw->count] = factor[i];
+            draw->kv_factor[draw->count] = kv_factor(options, factor[i]);
+            draw->count++;
+        }
+    }
+}
+
+double sampler_probability(const struct method_options *options, size_t count, const uint32_t *columns,
+                           size_t drawn)
+{
+    double t = budget(options), probability = 1;
+    size_t taken = 0;
+    if (options->sampler == SAMPLER_FIXED) {
+        return drawn == options->column_count && memcmp(columns, options->columns, drawn * sizeof *columns) == 0;
+    }
+    for (size_t i = count; i-- > 0;) {
+        bool hit = contains(columns, drawn, i);
+        double p = options->sampler == SAMPLER_UNIFORM      ? (t - taken) / (i + 1)
+                   : options->sampler == SAMPLER_BERNOULLI ? t / count
+                                                           : sequential_probability(options, count, i, taken);
+        probability *= hit ? p : 1 - p;
+        taken += hit;
+    }
+    return probability > 0 ? probability : 0;
+}

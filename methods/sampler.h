@@ -1,0 +1,23 @@
+// Sampler: which columns SpaCO backpropagates through, and the factors that make up for the others.
+// t: budget, K: columns. A contribution that hops through p columns survives only if all p were drawn.
+//   uniform     t of K without replacement; factor K / t. Biased towards short chains (Li et al. 2025).
+//   bernoulli   each column with probability t / K; factor K / t. Unbiased: the draws are independent.
+//   sequential  right to left, with probability p = clip(budget left / columns left, minimum, 1); factor 1 / p. Unbiased
+//               for any p > 0 that depends on earlier draws alone, at nearly the fixed cost of uniform.
+//   fixed       the columns given; factor K / t, or with compensation sequential what that sampler would have used.
+#pragma once
+#include "methods/columns.h"
+#include "methods/options.h"
+
+struct draw {
+    size_t count;
+    uint32_t columns[COLUMNS_MAX];   // left to right
+    double loss_factor[COLUMNS_MAX]; // s: of the column's loss
+    double kv_factor[COLUMNS_MAX];   // s': of the gradient that comes in through its keys and values
+};
+
+// count columns in all. The draw depends on options->sampler_seed alone.
+void sampler_draw(const struct method_options *options, size_t count, struct draw *draw);
+// Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.
+double sampler_probability(const struct method_options *options, size_t count, const uint32_t *columns,
+                           size_t drawn);

@@ -1,0 +1,147 @@
+// SpaCO: SeCO's second pass over a random subset of the columns, scaled. Li et al. 2025, arXiv 2505.16710, Algorithm 2.
+// Cost: F as T grows with the budget fixed; with loss `sampled` the first pass stops at the last sampled column, and
+// that column needs none; attention's backward computes no gradients for keys of columns that were not sampled.
+// Memory per token: L 2 G D (e + a t / K), plus one column's activations.
+// Deviations: two further samplers, both unbiased (see sampler.h); the published one is `uniform` with `paper`.
+#include "methods/column.h"
+#include "methods/columns.h"
+#include "methods/cost.h"
+#include "methods/sampler.h"
+#include <string.h>
+
+// First pass: whatever the sampled columns attend to, and with loss `all` everything.
+static void fill_cache(struct step *step, struct columns columns, const struct draw *draw, struct kv *kv,
+                       size_t needed)
+{
+    bool all = step->options->loss == LOSS_ALL;
+    for (size_t c = 0, j = 0; c < needed; c++) {
+        bool sampled = j < draw->count && draw->columns[j] == c;
+        j += sampled;
+        if (sampled && c + 1 == needed) {
+            return; // no column to its right reads its keys before its own second pass writes them
+        }
+        column_forward(step, column_start(columns, c), column_end(columns, c), kv,
+                       all && !sampled ? COLUMN_LOSS : COLUMN_KV);
+    }
+}
+
+// The sampled columns' keys alone have gradients: per layer one buffer, in which they lie side by side.
+static void list_segments(struct step *step, struct columns columns, const struct draw *draw, const struct kv *grad_kv,
+                          size_t segment_count, struct key_segment *segments)
+{
+    size_t B = step->batch->sequences;
+    for (size_t l = 0; l < step->model->config.layers; l++) {
+        size_t row = 0;
+        for (size_t j = 0; j < segment_count; j++) {
+            size_t start = column_start(columns, draw->columns[j]);
+            size_t tokens = column_end(columns, draw->columns[j]) - start;
+            struct kv own = kv_rows(grad_kv[l], row, tokens * B);
+            segments[l * segment_count + j] = (struct key_segment){start, tokens, own.k, own.v};
+            row += tokens * B;
+        }
+    }
+}
+
+static void walk(struct step *step)
+{
+    struct model *model = step->model;
+    struct device *device = model->device;
+    size_t layers = model->config.layers, B = step->batch->sequences;
+    struct columns columns = columns_of(step->batch->context, step->options->chunk);
+    bool all = step->options->loss == LOSS_ALL;
+    struct draw *draw = malloc(sizeof *draw);
+    CHECK(draw);
+    sampler_draw(step->options, columns.count, draw);
+    step->report->column_count = draw->count;
+    memcpy(step->report->columns, draw->columns, draw->count * sizeof *draw->columns);
+
+    struct kv *kv = calloc(layers, sizeof *kv);           // [tokens needed * B, G D] each
+    struct kv *grad_kv = calloc(layers, sizeof *grad_kv); // [tokens sampled * B, G D] each
+    struct key_segment *segments = calloc(layers * (draw->count + 1), sizeof *segments);
+    CHECK(kv && grad_kv && segments);
+    size_t needed = all ? columns.count : draw->count ? draw->columns[draw->count - 1] + 1 : 0;
+    size_t sampled_tokens = 0;
+    for (size_t j = 0; j < draw->count; j++) {
+        sampled_tokens += column_end(columns, draw->columns[j]) - column_start(columns, draw->columns[j]);
+    }
+    for (size_t l = 0; needed && l < layers; l++) {
+        kv[l] = kv_new(model, column_end(columns, needed - 1) * B, device->ops->dtype, CATEGORY_KV_CACHE);
+    }
+    fill_cache(step, columns, draw, kv, needed);
+
+    for (size_t l = 0; draw->count && l < layers; l++) {
+        grad_kv[l] = kv_new(model, sampled_tokens * B, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+        op_zero(device, grad_kv[l].k);
+        op_zero(device, grad_kv[l].v);
+    }
+    for (size_t j = draw->count; j-- > 0;) {
+        size_t c = draw->columns[j], count = j + 1;
+        list_segments(step, columns, draw, grad_kv, count, segments);
+        for (size_t l = 0; count < draw->count && l < layers; l++) {
+            // What the columns to the right sent, before the column adds its own.
+            op_scale(device, segments[l * count + j].grad_k, draw->kv_factor[j]);
+            op_scale(device, segments[l * count + j].grad_v, draw->kv_factor[j]);
+        }
+        struct loss_weights weights = {.loss = all ? 1 : draw->loss_factor[j], .grad = draw->loss_factor[j]};
+        column_backward(step, column_start(columns, c), column_end(columns, c), kv, c + 1 < needed, segments, count,
+                        weights);
+    }
+    for (size_t l = 0; l < layers; l++) {
+        kv_free(model, &grad_kv[l]);
+        kv_free(model, &kv[l]);
+    }
+    free(segments);
+    free(grad_kv);
+    free(kv);
+    free(draw);
+}
+
+static bool check(const struct method_options *options, size_t context, struct status *status)
+{
+    size_t count = columns_of(context, options->chunk).count;
+    bool fixed = options->sampler == SAMPLER_FIXED;
+    if (count > COLUMNS_MAX) {
+        return status_set(status, STATUS_BAD_INPUT, "chunk %zu cuts %zu tokens into %zu columns, more than %d; "
+                          "use a larger chunk", options->chunk, context, count, COLUMNS_MAX);
+    }
+    if (!fixed && options->column_count) {
+        return status_set(status, STATUS_BAD_INPUT, "columns go with sampler \"fixed\" alone");
+    }
+    if (options->budget > count) {
+        return status_set(status, STATUS_BAD_INPUT, "budget %zu is larger than the number of columns: %zu tokens in "
+                          "chunks of %zu are %zu columns", options->budget, context, options->chunk, count);
+    }
+    if (!fixed && options->budget == 0) {
+        return status_set(status, STATUS_BAD_INPUT, "spaco needs a budget: the number of columns, from 1 to %zu, to "
+                          "backpropagate through", count);
+    }
+    for (size_t j = 0; j < options->column_count; j++) {
+        if (options->columns[j] >= count) {
+            return status_set(status, STATUS_BAD_INPUT, "column %u does not exist: %zu tokens in chunks of %zu are "
+                              "columns 0 to %zu", options->columns[j], context, options->chunk, count - 1);
+        }
+    }
+    if (options->compensation == COMPENSATION_SEQUENTIAL && !fixed && options->sampler != SAMPLER_SEQUENTIAL) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "compensation \"sequential\" goes with sampler \"fixed\" or \"sequential\"");
+    }
+    return true;
+}
+
+static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+{
+    double count = columns_of(context, options->chunk).count;
+    double budget = options->budget ? options->budget : options->column_count;
+    return model->config.layers * (cost_kv(model) + cost_kv_gradients(model) * budget / count);
+}
+
+const struct method method_spaco = {
+    .name = "spaco",
+    .summary = "seco over a random subset of the chunks, scaled: an estimate",
+    .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 2",
+    .options = (const char *const[]){"chunk", "budget", "sampler", "compensation", "cap", "minimum", "loss",
+                                     "sampler_seed", "columns", "head_chunk", "keep", "inner", NULL},
+    .check = check,
+    .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
+};

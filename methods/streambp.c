@@ -1,0 +1,79 @@
+// StreamBP: checkpoints as above, but a row is rebuilt and walked chunk by chunk, right to left; its keys and values
+// are rebuilt once. Luo et al. 2025, arXiv 2506.03077.
+// Cost: at most 4 F, causal attention counted exactly; a rebuilt cell stops before its down-projection.
+// Memory per token: L d e, plus one row's keys, values and their gradients, and one gradient of width d.
+// Deviations: the published code projects K and V again for [0, end of chunk) at every chunk and repeats them to all
+// query heads; its loss counts labels before shifting. Here as the paper's equations say, and the loss is exact. The
+// forward is streamed too: else its own scratch, not the backward's, would set the peak.
+#include "methods/columns.h"
+#include "methods/cost.h"
+#include "methods/method.h"
+
+static void walk(struct step *step)
+{
+    struct model *model = step->model;
+    struct device *device = model->device;
+    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    enum dtype dtype = device->ops->dtype;
+    struct columns columns = columns_of(step->batch->context, step->options->chunk);
+    struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
+    CHECK(x);
+
+    x[0] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+    embed_forward(model, step->batch, x[0], 0);
+    for (size_t l = 0; l < layers; l++) {
+        struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+        for (size_t c = 0; c < columns.count; c++) {
+            size_t start = column_start(columns, c), n = (column_end(columns, c) - start) * B;
+            struct tensor x_c = tensor_rows(x[l], start * B, n), y_c = tensor_rows(x[l + 1], start * B, n);
+            kv_project(model, l, x_c, start, B, kv, NULL);
+            cell_forward(model, l, x_c, start, B, kv, y_c, NULL, KEEP_LEAN);
+        }
+        kv_free(model, &kv);
+    }
+
+    // grad holds the gradient of the row above; each chunk's is spent when that of its input is complete, so it takes
+    // its place.
+    struct tensor grad = x[layers];
+    head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    for (size_t l = layers; l-- > 0;) {
+        struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+        op_zero(device, grad_kv.k);
+        op_zero(device, grad_kv.v);
+        kv_project(model, l, x[l], 0, B, kv, NULL);
+        for (size_t c = columns.count; c-- > 0;) {
+            size_t start = column_start(columns, c), end = column_end(columns, c), n = (end - start) * B;
+            struct kv grad_seen = kv_rows(grad_kv, 0, end * B);
+            struct key_segment seen = {0, end, grad_seen.k, grad_seen.v};
+            struct activations rebuilt = {0};
+            cell_forward(model, l, tensor_rows(x[l], start * B, n), start, B, kv, (struct tensor){0}, &rebuilt,
+                         step->options->keep);
+            cell_backward(model, l, &rebuilt, start, B, kv, &seen, 1, tensor_rows(grad, start * B, n));
+        }
+        kv_free(model, &grad_kv);
+        kv_free(model, &kv);
+        tensor_free(device, &x[l]);
+    }
+    embed_backward(model, step->batch, grad, 0);
+    tensor_free(device, &x[layers]);
+    free(x);
+}
+
+static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+{
+    (void)options, (void)context;
+    return model->config.layers * cost_hidden(model) + cost_hidden(model) + cost_kv(model) +
+           cost_kv_gradients(model);
+}
+
+const struct method method_streambp = {
+    .name = "streambp",
+    .summary = "keep each layer's input, rebuild a layer chunk by chunk from the right",
+    .source = "Luo et al. 2025, arXiv 2506.03077",
+    .options = (const char *const[]){"chunk", "head_chunk", "keep", NULL},
+    .exact = true,
+    .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
+};
