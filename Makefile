@@ -1,6 +1,8 @@
 # longbp: make · make figures · make test · make test-asan · make bench · make lint · make help
-CC      ?= gcc
-CXX     ?= g++
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
 ARCH    ?= native
 BUILD   ?= build
 OPT     ?= -O3 -march=$(ARCH) -mprefer-vector-width=512
@@ -32,7 +34,7 @@ $(BUILD)/%.o: %.c
 
 # Tests: every tests/test_*.c is one cmocka program.
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(HARNESS) $(CORE)
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/fixture.o $(HARNESS) $(CORE)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

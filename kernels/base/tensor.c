@@ -2,11 +2,10 @@
 
 struct tensor tensor_rows(struct tensor t, size_t start, size_t count)
 {
-    if (!t.data) {
-        return t;
+    if (t.data) {
+        CHECK(start <= t.rows && count <= t.rows - start);
+        t.data = (char *)t.data + start * t.cols * dtype_bytes(t.dtype);
     }
-    CHECK(start <= t.rows && count <= t.rows - start);
-    t.data = (char *)t.data + start * t.cols * dtype_bytes(t.dtype);
     t.rows = count;
     return t;
 }

@@ -13,7 +13,7 @@ struct tensor {
 
 static inline size_t tensor_count(struct tensor t) { return t.rows * t.cols; }
 static inline size_t tensor_bytes(struct tensor t) { return t.rows * t.cols * dtype_bytes(t.dtype); }
-// Rows [start, start + count) of t, sharing its data. A NULL tensor stays NULL.
+// Rows [start, start + count) of t, sharing its data. No tensor gives no tensor, of that many rows.
 struct tensor tensor_rows(struct tensor t, size_t start, size_t count);
 // The same data as [rows, cols]; the number of elements must not change.
 struct tensor tensor_reshape(struct tensor t, size_t rows, size_t cols);

@@ -1,12 +1,10 @@
 #include "kernels/cpu/cpu.h"
-#include <cblas.h>
 #include <malloc.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 
 void cpu_start(void)
 {
-    openblas_set_num_threads(1);
     // A step allocates and releases the same buffers again and again; without this each one would be mapped, zeroed
     // by the kernel and unmapped anew, inside the timed region.
     mallopt(M_MMAP_MAX, 0);

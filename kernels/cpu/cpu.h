@@ -4,7 +4,7 @@
 
 extern const struct device_ops cpu_ops_f32, cpu_ops_f64;
 
-// Once per process, before the first operation: one-threaded BLAS calls, and a heap that keeps its pages.
+// Before the first operation: a heap that keeps its pages.
 void cpu_start(void);
 // Bytes of memory that the machine could give to this process now.
 size_t cpu_available_bytes(void);

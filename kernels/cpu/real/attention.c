@@ -25,10 +25,10 @@ enum {
 
 #if REAL_BITS == 32
 #define REAL_LOWEST (-FLT_MAX)
-#define EXP_UNDERFLOW (-87.0f)
+#define EXP_UNDERFLOW (-86.0f)
 #else
 #define REAL_LOWEST (-DBL_MAX)
-#define EXP_UNDERFLOW (-708.0)
+#define EXP_UNDERFLOW (-707.0)
 #endif
 
 struct tiling {
@@ -150,17 +150,25 @@ static inline real exp_or_zero(real x) {
 // S becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
 static void softmax_step(struct view s, size_t rows, size_t from, size_t columns, real *maximum, real *sum,
                          struct view o, size_t dim) {
-    real shrink[MAX_QUERY_ROWS];
-    bool grown = false;
+    _Alignas(64) real top[MAX_QUERY_ROWS], shrink[MAX_QUERY_ROWS];
+    int grown = 0;
+    memcpy(top, maximum, columns * sizeof(real));
+    for (size_t i = 0; i < rows; i += TILE_UNIT) {
+        const real *row = s.data + i * s.row;
+#pragma omp simd
+        for (size_t c = from; c < columns; c++) {
+            real highest = top[c];
+            for (size_t j = 0; j < TILE_UNIT; j++)
+                highest = row[j * s.row + c] > highest ? row[j * s.row + c] : highest;
+            top[c] = highest;
+        }
+    }
 #pragma omp simd reduction(| : grown)
     for (size_t c = from; c < columns; c++) {
-        real top = maximum[c];
-        for (size_t i = 0; i < rows; i++)
-            top = s.data[i * s.row + c] > top ? s.data[i * s.row + c] : top;
-        grown |= top > maximum[c];
-        shrink[c] = exp_or_zero(maximum[c] - top);
-        maximum[c] = top;
+        grown |= top[c] > maximum[c];
+        shrink[c] = exp_or_zero(maximum[c] - top[c]);
         sum[c] *= shrink[c];
+        maximum[c] = top[c];
     }
     for (size_t i = 0; i < rows; i++) {
         real *p = s.data + i * s.row;

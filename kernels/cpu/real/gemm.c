@@ -1,6 +1,7 @@
-// GEMM: BLAS on tiles of the output. The tiles depend on the shape alone and each is one single-threaded call, so the
-// result has the same bits on any number of threads; BLAS's own threading does not promise that.
+// GEMM: BLAS on tiles of the output. The tiles depend on the shape alone and each is one single-threaded call, so
+// the result has the same bits on any number of threads; BLAS's own threading does not promise that.
 #include "kernels/cpu/real/kernels.h"
+#include <omp.h>
 
 // Tiles are large enough that packing a panel of A or B per tile costs little, and there are enough of them for
 // the threads of a workstation.
@@ -19,16 +20,20 @@ static void multiply(struct tensor c, const real *a, size_t a_stride, enum trans
     size_t tile_m = tile_size(m, m >= 1024 ? 512 : 256);
     size_t tile_n = tile_size(n, m >= 1024 ? 768 : m >= 128 ? 256 : 128);
     size_t tiles_m = (m + tile_m - 1) / tile_m, tiles_n = (n + tile_n - 1) / tile_n;
-#pragma omp parallel for schedule(dynamic) collapse(2) if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
-    for (size_t j = 0; j < tiles_n; j++) {
-        for (size_t i = 0; i < tiles_m; i++) {
-            size_t row = i * tile_m, col = j * tile_n;
-            size_t rows = m - row < tile_m ? m - row : tile_m, cols = n - col < tile_n ? n - col : tile_n;
-            real_gemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
-                      transpose_b ? CblasTrans : CblasNoTrans, (int)rows, (int)cols, (int)k, (real)alpha,
-                      a + (transpose_a ? row : row * a_stride), (int)a_stride,
-                      b + (transpose_b ? col * b_stride : col), (int)b_stride, (real)beta,
-                      (real *)c.data + row * n + col, (int)n);
+#pragma omp parallel if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
+    {
+        omp_set_num_threads(1); // of this region's tasks: BLAS must not start threads of its own
+#pragma omp for schedule(dynamic) collapse(2)
+        for (size_t j = 0; j < tiles_n; j++) {
+            for (size_t i = 0; i < tiles_m; i++) {
+                size_t row = i * tile_m, col = j * tile_n;
+                size_t rows = m - row < tile_m ? m - row : tile_m, cols = n - col < tile_n ? n - col : tile_n;
+                real_gemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                          transpose_b ? CblasTrans : CblasNoTrans, (int)rows, (int)cols, (int)k, (real)alpha,
+                          a + (transpose_a ? row : row * a_stride), (int)a_stride,
+                          b + (transpose_b ? col * b_stride : col), (int)b_stride, (real)beta,
+                          (real *)c.data + row * n + col, (int)n);
+            }
         }
     }
 }

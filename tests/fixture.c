@@ -1,0 +1,92 @@
+#include "tests/fixture.h"
+#include <math.h>
+
+struct fixture fixture_default(void)
+{
+    return (struct fixture){
+        .config = {.name = "test", .layers = 3, .width = 24, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn = 40,
+                   .vocab = 31, .rope_theta = 10000, .norm_epsilon = 1e-5},
+        .dtype = DTYPE_F64, .rounding = DTYPE_F32, .context = 23, .sequences = 2, .seed = 7,
+    };
+}
+
+void fixture_open(struct fixture *f)
+{
+    struct status status = {0};
+    CHECK(config_check(&f->config, &status));
+    f->device = device_open("cpu", f->dtype, 0, &status);
+    CHECK(f->device);
+    struct model_options options = {.lora = f->lora, .kv_gradient_dtype = f->dtype, .gradient_dtype = f->dtype};
+    model_open(&f->model, &f->config, &options, f->device);
+    model_randomize(&f->model, f->seed, f->rounding);
+    size_t count = f->context * f->sequences;
+    f->ids = malloc(count * sizeof *f->ids);
+    CHECK(f->ids);
+    struct random random = random_named(f->seed, "ids");
+    for (size_t i = 0; i < count; i++) {
+        f->ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
+    }
+    batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->sequences);
+    f->gradient_count = 0;
+    for (size_t i = 0; i < f->model.parameter_count; i++) {
+        f->gradient_count += tensor_count(f->model.parameters[i].grad);
+    }
+    CHECK(f->device->status.code == STATUS_OK);
+}
+
+void fixture_close(struct fixture *f)
+{
+    batch_close(&f->batch, f->device);
+    model_close(&f->model);
+    device_close(f->device); // aborts on a leak
+    free(f->ids);
+}
+
+double *fixture_step(struct fixture *f, const char *method, const struct method_options *options,
+                     struct step_report *report)
+{
+    // What is left in the gradients must not matter.
+    for (size_t i = 0; i < f->model.parameter_count; i++) {
+        struct tensor grad = f->model.parameters[i].grad;
+        for (size_t j = 0; grad.data && j < tensor_count(grad); j++) {
+            if (grad.dtype == DTYPE_F64) {
+                ((double *)grad.data)[j] = NAN;
+            } else {
+                ((float *)grad.data)[j] = NAN;
+            }
+        }
+    }
+    size_t live = f->device->arena.live_bytes;
+    method_step(method_find(method), &f->model, &f->batch, options, report);
+    CHECK(f->device->status.code == STATUS_OK);
+    CHECK(f->device->arena.live_bytes == live); // a walk gives back all that it takes
+    double *gradients = malloc((f->gradient_count + 1) * sizeof *gradients), *next = gradients;
+    CHECK(gradients);
+    for (size_t i = 0; i < f->model.parameter_count; i++) {
+        if (f->model.parameters[i].grad.data) {
+            tensor_read(f->device, f->model.parameters[i].grad, next);
+            next += tensor_count(f->model.parameters[i].grad);
+        }
+    }
+    return gradients;
+}
+
+double relative_l2(const double *a, const double *b, size_t count)
+{
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    return difference == 0 ? 0 : sqrt(difference / norm); // NaN stays NaN, and fails every bound
+}
+
+double largest_difference(const double *a, const double *b, size_t count)
+{
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = fabs(a[i] - b[i]);
+        largest = difference > largest || isnan(difference) ? difference : largest;
+    }
+    return largest;
+}

@@ -1,0 +1,29 @@
+// Fixture: small models and batches for tests, and gradients read back as one array of f64.
+#pragma once
+#include "methods/method.h"
+
+// A decoder that exercises everything at small size; change it before fixture_open.
+struct fixture {
+    struct config config;
+    struct lora lora;
+    enum dtype dtype, rounding; // rounding: the dtype that the random weights are rounded to first
+    size_t context, sequences;
+    const int32_t *targets; // NULL: the next token
+    uint64_t seed;
+    // Opened:
+    struct device *device;
+    struct model model;
+    struct batch batch;
+    int32_t *ids;
+    size_t gradient_count;
+};
+
+struct fixture fixture_default(void);
+void fixture_open(struct fixture *fixture);
+void fixture_close(struct fixture *fixture);
+// One step. The gradients of all parameters in order: fixture->gradient_count numbers, to be freed.
+double *fixture_step(struct fixture *fixture, const char *method, const struct method_options *options,
+                     struct step_report *report);
+// ||a - b|| / ||b||, and the largest |a - b|.
+double relative_l2(const double *a, const double *b, size_t count);
+double largest_difference(const double *a, const double *b, size_t count);

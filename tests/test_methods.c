@@ -1,0 +1,381 @@
+// Every method against full backprop in f64, over the shapes in which chunked walks go wrong; full against finite
+// differences; f32 against f64; the same bits on any number of threads. A loop over the array of methods: a new exact
+// method is tested by existing.
+#include "tests/fixture.h"
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// Walks one way of running every exact method: chunk sizes, and the options that change the walk.
+struct variant {
+    size_t chunk, head_chunk;
+    enum keep keep;
+    enum inner inner;
+};
+
+static const struct variant variants[] = {
+    {1, 256, KEEP_LEAN, INNER_NONE},      {4, 3, KEEP_LEAN, INNER_NONE}, {5, 0, KEEP_ALL, INNER_NONE},
+    {7, 256, KEEP_LEAN, INNER_CHECKPOINT}, {64, 5, KEEP_ALL, INNER_CHECKPOINT},
+};
+
+static struct method_options options_of(const struct variant *v)
+{
+    struct method_options options;
+    options_init(&options);
+    options.chunk = v->chunk;
+    options.head_chunk = v->head_chunk;
+    options.keep = v->keep;
+    options.inner = v->inner;
+    return options;
+}
+
+// All exact methods, and spaco with every column drawn, in all variants, to the bounds for f64:
+// relative L2 1e-13 and max abs 1e-12 per tensor.
+static void check_all_methods(struct fixture *f, const char *what)
+{
+    fixture_open(f);
+    struct step_report *report = calloc(1, sizeof *report);
+    struct method_options options;
+    options_init(&options);
+    double *expected = fixture_step(f, "full", &options, report);
+    double loss = report->loss;
+    for (const struct method *const *m = methods; *m; m++) {
+        bool spaco = strcmp((*m)->name, "spaco") == 0;
+        if (!(*m)->exact && !spaco) {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+            options = options_of(&variants[i]);
+            options.budget = (f->context + options.chunk - 1) / options.chunk;
+            options.loss = i % 2 ? LOSS_ALL : LOSS_SAMPLED;
+            double *found = fixture_step(f, (*m)->name, &options, report);
+            size_t offset = 0;
+            for (size_t p = 0; p < f->model.parameter_count; p++) {
+                size_t count = tensor_count(f->model.parameters[p].grad);
+                double l2 = relative_l2(found + offset, expected + offset, count);
+                double abs = largest_difference(found + offset, expected + offset, count);
+                if (!(l2 <= 1e-13) || !(abs <= 1e-12)) {
+                    fail_msg("%s: %s, chunk %zu, variant %zu: %s: relative L2 %.2e, max abs %.2e", what, (*m)->name,
+                             options.chunk, i, f->model.parameters[p].name, l2, abs);
+                }
+                offset += count;
+            }
+            assert_true(fabs(report->loss - loss) <= 1e-13 * fabs(loss));
+            free(found);
+        }
+    }
+    free(expected);
+    free(report);
+    fixture_close(f);
+}
+
+static void test_grouped_heads(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    check_all_methods(&f, "grouped heads");
+}
+
+static void test_equal_heads_three_sequences(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.kv_heads = 4;
+    f.sequences = 3;
+    check_all_methods(&f, "G = H, B = 3");
+}
+
+static void test_one_kv_head_tied(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.kv_heads = 1;
+    f.config.tied = true;
+    check_all_methods(&f, "G = 1, tied");
+}
+
+static void test_one_token(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    static const int32_t targets[] = {3, 30};
+    f.context = 1;
+    f.targets = targets;
+    check_all_methods(&f, "T = 1");
+}
+
+static void test_bias(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.qkv_bias = true;
+    f.config.head_dim = 10; // H D above d
+    check_all_methods(&f, "qkv bias");
+}
+
+static void test_qk_norm(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.qk_norm = true;
+    f.config.head_dim = 2;
+    check_all_methods(&f, "qk norm");
+}
+
+static void test_rope_scaling(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.rope_scaling = (struct rope_scaling){8, 1, 4, 16};
+    check_all_methods(&f, "llama3 RoPE scaling");
+}
+
+static void test_masked_spans(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    int32_t targets[2 * 23];
+    for (int i = 0; i < 46; i++) {
+        // A chunk of 4 and of 5 without a target; a document that ends inside a chunk; the second sequence's start.
+        targets[i] = (i >= 3 && i <= 15) || i == 18 || i == 23 || i == 22 ? NO_TARGET : i % 31;
+    }
+    f.targets = targets;
+    check_all_methods(&f, "masked spans");
+}
+
+static void test_no_target_at_all(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.context = 1; // the next token does not exist
+    check_all_methods(&f, "no target");
+}
+
+static void test_lora(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.qkv_bias = true;
+    f.lora = (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V};
+    check_all_methods(&f, "LoRA on q and v");
+    f.lora.targets = 127;
+    check_all_methods(&f, "LoRA everywhere");
+}
+
+// Longer than the blocks that the row-wise operations run in, with a batch that does not divide them.
+static void test_several_blocks(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.layers = 1;
+    f.config.qk_norm = true;
+    f.context = 701;
+    f.sequences = 3;
+    fixture_open(&f);
+    struct step_report *report = calloc(1, sizeof *report);
+    struct method_options options;
+    options_init(&options);
+    double *expected = fixture_step(&f, "full", &options, report);
+    options.chunk = 300;
+    const char *const names[] = {"checkpoint", "streambp", "seco"};
+    for (int i = 0; i < 3; i++) {
+        double *found = fixture_step(&f, names[i], &options, report);
+        assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-13);
+        free(found);
+    }
+    free(expected);
+    free(report);
+    fixture_close(&f);
+}
+
+static double loss_at(struct fixture *f, struct tensor weight, size_t element, double value)
+{
+    struct step_report *report = calloc(1, sizeof *report);
+    struct method_options options;
+    options_init(&options);
+    double *data = weight.data, before = data[element];
+    data[element] = value;
+    free(fixture_step(f, "full", &options, report));
+    data[element] = before;
+    double loss = report->loss;
+    free(report);
+    return loss;
+}
+
+// Central differences of fourth order: the error is about step^4, and loss epsilon / step.
+static void check_finite_differences(struct fixture *f)
+{
+    fixture_open(f);
+    struct step_report *report = calloc(1, sizeof *report);
+    struct method_options options;
+    options_init(&options);
+    double *gradient = fixture_step(f, "full", &options, report);
+    size_t offset = 0;
+    struct random random = random_named(3, "elements");
+    for (size_t p = 0; p < f->model.parameter_count; p++) {
+        struct parameter *parameter = &f->model.parameters[p];
+        size_t count = tensor_count(parameter->grad);
+        double norm = 0;
+        for (size_t i = 0; i < count; i++) {
+            norm += gradient[offset + i] * gradient[offset + i];
+        }
+        double scale = sqrt(norm / (count ? count : 1)), h = 2e-3;
+        for (size_t i = 0; i < (count < 4 ? count : 4); i++) {
+            size_t element = random_below(&random, p * 8 + i, count);
+            double w = ((double *)parameter->value.data)[element];
+            double near = loss_at(f, parameter->value, element, w + h) - loss_at(f, parameter->value, element, w - h);
+            double far =
+                loss_at(f, parameter->value, element, w + 2 * h) - loss_at(f, parameter->value, element, w - 2 * h);
+            double numeric = (8 * near - far) / (12 * h), analytic = gradient[offset + element];
+            double error = fabs(numeric - analytic) / fmax(fabs(analytic), scale);
+            if (!(error <= 1e-7)) {
+                fail_msg("%s[%zu]: gradient %.12g, finite differences %.12g", parameter->name, element, analytic,
+                         numeric);
+            }
+        }
+        offset += count;
+    }
+    free(gradient);
+    free(report);
+    fixture_close(f);
+}
+
+static void test_finite_differences(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.context = 9;
+    f.config.qkv_bias = true;
+    f.config.qk_norm = true;
+    check_finite_differences(&f);
+    f = fixture_default();
+    f.context = 9;
+    f.config.tied = true;
+    f.config.kv_heads = 1;
+    check_finite_differences(&f);
+    f = fixture_default();
+    f.context = 9;
+    f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = 127};
+    check_finite_differences(&f);
+}
+
+static void test_f32_near_f64(void **state)
+{
+    (void)state;
+    struct fixture f64 = fixture_default(), f32 = fixture_default();
+    f64.context = f32.context = 70;
+    f32.dtype = DTYPE_F32;
+    fixture_open(&f64);
+    fixture_open(&f32);
+    struct step_report *report = calloc(1, sizeof *report);
+    struct method_options options;
+    options_init(&options);
+    double *expected = fixture_step(&f64, "full", &options, report);
+    for (const struct method *const *m = methods; *m; m++) {
+        if ((*m)->exact) {
+            options.chunk = 32;
+            double *found = fixture_step(&f32, (*m)->name, &options, report);
+            double error = relative_l2(found, expected, f64.gradient_count);
+            assert_true(error <= 1e-5 && error > 0);
+            free(found);
+        }
+    }
+    free(expected);
+    free(report);
+    fixture_close(&f64);
+    fixture_close(&f32);
+}
+
+static void test_same_bits_on_any_threads(void **state)
+{
+    (void)state;
+    const int threads[] = {1, 2, 3, 7};
+    int before = omp_get_max_threads();
+    for (int narrow = 0; narrow < 2; narrow++) {
+        struct fixture f = fixture_default();
+        f.dtype = narrow ? DTYPE_F32 : DTYPE_F64;
+        f.config.width = 96;
+        f.config.heads = 4;
+        f.config.head_dim = 32;
+        f.config.ffn = 200;
+        f.config.vocab = 300;
+        f.context = 515;
+        fixture_open(&f);
+        struct step_report *report = calloc(1, sizeof *report);
+        for (const struct method *const *m = methods; *m; m++) {
+            struct method_options options;
+            options_init(&options);
+            options.chunk = 128;
+            options.budget = 3;
+            double *first = NULL;
+            for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+                omp_set_num_threads(threads[i]);
+                double *found = fixture_step(&f, (*m)->name, &options, report);
+                if (first) {
+                    assert_memory_equal(found, first, f.gradient_count * sizeof *found);
+                    free(found);
+                } else {
+                    first = found;
+                }
+            }
+            free(first);
+        }
+        free(report);
+        fixture_close(&f);
+    }
+    omp_set_num_threads(before);
+}
+
+// Out of memory anywhere in a walk is a status, nothing leaks, and the same model can go on afterwards.
+static void test_memory_limit(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    fixture_open(&f);
+    struct step_report *report = calloc(1, sizeof *report);
+    for (const struct method *const *m = methods; *m; m++) {
+        struct method_options options;
+        options_init(&options);
+        options.chunk = 6;
+        options.budget = 2;
+        arena_reset_peak(&f.device->arena);
+        double *expected = fixture_step(&f, (*m)->name, &options, report);
+        size_t live = f.device->arena.live_bytes, peak = f.device->arena.peak_bytes;
+        assert_true(peak > live);
+        for (size_t part = 0; part < 8; part++) {
+            f.device->arena.limit_bytes = live + (peak - live) * part / 8;
+            method_step(*m, &f.model, &f.batch, &options, report);
+            assert_int_equal(f.device->status.code, STATUS_OOM);
+            assert_non_null(strstr(f.device->status.message, "limit"));
+            assert_int_equal(f.device->arena.live_bytes, live);
+            f.device->status = (struct status){0};
+        }
+        f.device->arena.limit_bytes = peak;
+        double *found = fixture_step(&f, (*m)->name, &options, report);
+        assert_memory_equal(found, expected, f.gradient_count * sizeof *found);
+        f.device->arena.limit_bytes = 0;
+        free(found);
+        free(expected);
+    }
+    free(report);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grouped_heads),    cmocka_unit_test(test_equal_heads_three_sequences),
+        cmocka_unit_test(test_one_kv_head_tied), cmocka_unit_test(test_one_token),
+        cmocka_unit_test(test_bias),             cmocka_unit_test(test_qk_norm),
+        cmocka_unit_test(test_rope_scaling),     cmocka_unit_test(test_masked_spans),
+        cmocka_unit_test(test_no_target_at_all), cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_several_blocks),   cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_f32_near_f64),     cmocka_unit_test(test_same_bits_on_any_threads),
+        cmocka_unit_test(test_memory_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
