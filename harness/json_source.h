@@ -1,0 +1,52 @@
+// JSON source: a JSON text, its parsed value, and the way back from a key path to the line and column it was
+// written at, which jansson's values do not keep. Every message about the text is made here.
+#pragma once
+#include "kernels/base/status.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define JSON_SOURCE_BYTES_MAX ((size_t)8 << 20)
+// Messages about what was typed on the command line show no line and column.
+#define JSON_COMMAND_LINE "command line"
+
+struct json_source {
+    char *name; // what messages begin with: the path, shortened if it is long
+    char *text; // NULL: there are no lines and columns to show
+    size_t bytes;
+    json_t *root;
+};
+
+// Loads a file or a text, of at most JSON_SOURCE_BYTES_MAX bytes, in UTF-8, without duplicate keys; false and a
+// message with line, column and remedy otherwise. A text named JSON_COMMAND_LINE has no positions. Release with
+// json_source_close, also after a failure.
+bool json_source_open(struct json_source *source, const char *path, struct status *status);
+bool json_source_parse(struct json_source *source, const char *name, const char *text, size_t bytes,
+                       struct status *status);
+// Takes over a value that was made elsewhere; it has no positions.
+void json_source_wrap(struct json_source *source, const char *name, json_t *root);
+void json_source_close(struct json_source *source);
+
+// A path from the root, such as axes.method[2].chunk. Keys are borrowed. Steps past the depth are left out: the
+// position is then that of the value around.
+#define JSON_PATH_DEPTH 8
+struct json_path {
+    size_t depth;
+    struct json_step {
+        const char *key; // NULL: an index into a list
+        size_t index;
+    } steps[JSON_PATH_DEPTH];
+};
+struct json_path json_path_key(struct json_path path, const char *key);
+struct json_path json_path_index(struct json_path path, size_t index);
+
+enum json_part { JSON_VALUE, JSON_KEY };
+// Line and column, from 1, in characters, of the value at the path or of the key it is written under. What is not
+// there has the position of the innermost value around it that is.
+void json_source_locate(const struct json_source *source, struct json_path path, enum json_part part, size_t *line,
+                        size_t *column);
+// Sets `name:line:column: key "chunk[1]": message`, with the path from its last key on. Returns false.
+bool json_source_error(const struct json_source *source, struct json_path path, enum json_part part,
+                       struct status *status, const char *format, ...) __attribute__((format(printf, 5, 6)));
+// The value as a message shows it: `-1`, `"text"`, `a list of 3`; escaped and cut to fit. NULL: `nothing`.
+void json_source_show(const json_t *value, char *text, size_t bytes);
