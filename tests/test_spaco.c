@@ -1,0 +1,297 @@
+// SpaCO's estimators over every subset of the columns of a small model in f64: the mean of bernoulli and of sequential
+// is the exact gradient; the bias of uniform has the sign and order that counting the surviving chains predicts.
+#include "methods/sampler.h"
+#include "tests/fixture.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COLUMNS 6
+#define CHUNK 4
+
+struct estimate {
+    struct fixture fixture;
+    struct step_report *report;
+    double *exact;
+    double exact_loss;
+};
+
+static void estimate_open(struct estimate *e)
+{
+    e->fixture = fixture_default();
+    e->fixture.context = COLUMNS * CHUNK - 1; // a ragged last column
+    e->fixture.sequences = 1;
+    fixture_open(&e->fixture);
+    e->report = calloc(1, sizeof *e->report);
+    struct method_options options;
+    options_init(&options);
+    e->exact = fixture_step(&e->fixture, "full", &options, e->report);
+    e->exact_loss = e->report->loss;
+}
+
+static void estimate_close(struct estimate *e)
+{
+    free(e->exact);
+    free(e->report);
+    fixture_close(&e->fixture);
+}
+
+static struct method_options spaco_options(enum sampler sampler, size_t budget, enum compensation compensation)
+{
+    struct method_options options;
+    options_init(&options);
+    options.chunk = CHUNK;
+    options.budget = budget;
+    options.sampler = sampler;
+    options.compensation = compensation;
+    return options;
+}
+
+// The set of subset `bits` as the options of sampler fixed that make `options`' estimate of it again.
+static struct method_options fixed_options(const struct method_options *options, unsigned bits)
+{
+    struct method_options fixed = *options;
+    fixed.sampler = SAMPLER_FIXED;
+    if (options->sampler == SAMPLER_SEQUENTIAL) {
+        fixed.compensation = COMPENSATION_SEQUENTIAL;
+    }
+    fixed.column_count = 0;
+    for (uint32_t c = 0; c < COLUMNS; c++) {
+        if (bits >> c & 1) {
+            fixed.columns[fixed.column_count++] = c;
+        }
+    }
+    return fixed;
+}
+
+// E[gradient] over all subsets, weighted by the sampler's probabilities, which must add up to 1.
+static double *expectation(struct estimate *e, const struct method_options *options, double *loss)
+{
+    double *mean = calloc(e->fixture.gradient_count, sizeof *mean), total = 0;
+    *loss = 0;
+    for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
+        struct method_options fixed = fixed_options(options, bits);
+        double p = sampler_probability(options, COLUMNS, fixed.columns, fixed.column_count);
+        total += p;
+        if (p > 0) {
+            double *gradient = fixture_step(&e->fixture, "spaco", &fixed, e->report);
+            for (size_t i = 0; i < e->fixture.gradient_count; i++) {
+                mean[i] += p * gradient[i];
+            }
+            *loss += p * e->report->loss;
+            free(gradient);
+        }
+    }
+    assert_true(fabs(total - 1) < 1e-14);
+    return mean;
+}
+
+static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope loss)
+{
+    struct estimate e;
+    estimate_open(&e);
+    for (size_t budget = 1; budget <= COLUMNS; budget++) {
+        struct method_options options = spaco_options(sampler, budget, COMPENSATION_PAPER);
+        options.minimum = minimum;
+        options.loss = loss;
+        double mean_loss, *mean = expectation(&e, &options, &mean_loss);
+        double bias = relative_l2(mean, e.exact, e.fixture.gradient_count);
+        if (!(bias <= 1e-13)) {
+            fail_msg("budget %zu: the mean is off by %.2e", budget, bias);
+        }
+        assert_true(fabs(mean_loss - e.exact_loss) <= 1e-13 * e.exact_loss);
+        free(mean);
+    }
+    estimate_close(&e);
+}
+
+static void test_bernoulli_unbiased(void **state)
+{
+    (void)state;
+    check_unbiased(SAMPLER_BERNOULLI, 0, LOSS_SAMPLED);
+    check_unbiased(SAMPLER_BERNOULLI, 0, LOSS_ALL);
+}
+
+static void test_sequential_unbiased(void **state)
+{
+    (void)state;
+    check_unbiased(SAMPLER_SEQUENTIAL, 0, LOSS_SAMPLED);
+    check_unbiased(SAMPLER_SEQUENTIAL, 0.3, LOSS_ALL);
+}
+
+// weight[p]: the mean weight that an estimator gives to a contribution through p columns, computed from the definition:
+// probability that all p survive, times s * s'^(p - 1). 1 for all p would be unbiased.
+static double chain_weight(size_t p, double t, double loss_factor, double kv_factor)
+{
+    double weight = loss_factor;
+    for (size_t i = 0; i < p; i++) {
+        weight *= (t - i) / (COLUMNS - i) * (i ? kv_factor : 1);
+    }
+    return weight;
+}
+
+// The exact gradient taken apart by the number of columns that its chains pass: the estimate of all columns with
+// kv_factor z is sum over p of z^(p - 1) G_p, a polynomial, so COLUMNS values of z give every G_p.
+static void take_apart(struct estimate *e, double *parts[COLUMNS])
+{
+    size_t count = e->fixture.gradient_count;
+    double *values[COLUMNS], z[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) {
+        // `capped` with t = K would have factor 1; a budget of 1 has factor K, and the cap is z.
+        z[i] = (i + 1.0) / COLUMNS * 1.5;
+        struct method_options options = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_CAPPED);
+        options = fixed_options(&options, (1u << COLUMNS) - 1);
+        options.cap = z[i];
+        values[i] = fixture_step(&e->fixture, "spaco", &options, e->report);
+        for (size_t k = 0; k < count; k++) {
+            values[i][k] /= COLUMNS; // s = K / 1
+        }
+    }
+    // Newton's divided differences, then the coefficients.
+    for (size_t level = 1; level < COLUMNS; level++) {
+        for (size_t i = COLUMNS - 1; i >= level; i--) {
+            for (size_t k = 0; k < count; k++) {
+                values[i][k] = (values[i][k] - values[i - 1][k]) / (z[i] - z[i - level]);
+            }
+        }
+    }
+    for (size_t p = 0; p < COLUMNS; p++) {
+        parts[p] = calloc(count, sizeof **parts);
+    }
+    for (size_t i = COLUMNS; i-- > 0;) {
+        for (size_t k = 0; k < count; k++) {
+            for (size_t p = COLUMNS - 1; p > 0; p--) {
+                parts[p][k] = parts[p - 1][k] - z[i] * parts[p][k];
+            }
+            parts[0][k] = values[i][k] - z[i] * parts[0][k];
+        }
+    }
+    for (size_t i = 0; i < COLUMNS; i++) {
+        free(values[i]);
+    }
+}
+
+static void test_uniform_bias_is_chain_survival(void **state)
+{
+    (void)state;
+    struct estimate e;
+    estimate_open(&e);
+    size_t count = e.fixture.gradient_count;
+    double *parts[COLUMNS], *predicted = malloc(count * sizeof *predicted);
+    take_apart(&e, parts);
+    // The parts are the whole, and more than one of them matters.
+    for (size_t k = 0; k < count; k++) {
+        predicted[k] = 0;
+        for (size_t p = 0; p < COLUMNS; p++) {
+            predicted[k] += parts[p][k];
+        }
+    }
+    assert_true(relative_l2(predicted, e.exact, count) < 1e-9);
+    assert_true(relative_l2(parts[0], e.exact, count) > 0.05);
+
+    const enum compensation compensations[] = {COMPENSATION_NONE, COMPENSATION_PAPER, COMPENSATION_CAPPED};
+    const char *const names[] = {"none", "paper", "capped"};
+    for (size_t i = 0; i < 3; i++) {
+        double last = INFINITY;
+        for (size_t budget = 1; budget <= COLUMNS; budget++) {
+            struct method_options options = spaco_options(SAMPLER_UNIFORM, budget, compensations[i]);
+            double loss, *mean = expectation(&e, &options, &loss);
+            double s = (double)COLUMNS / budget;
+            double kv = i == 0 ? 1 : i == 1 ? s : fmin(s, 2);
+            for (size_t k = 0; k < count; k++) {
+                predicted[k] = 0;
+                for (size_t p = 0; p < COLUMNS; p++) {
+                    predicted[k] += chain_weight(p + 1, budget, s, kv) * parts[p][k];
+                }
+            }
+            double bias = relative_l2(mean, e.exact, count);
+            printf("uniform, compensation %-6s  t = %zu of %d: relative L2 bias %.4f\n", names[i], budget, COLUMNS, bias);
+            // The mean of the estimator is what the survival of chains says, to the roundings of taking it apart.
+            assert_true(relative_l2(mean, predicted, count) < 1e-9);
+            assert_true(fabs(loss - e.exact_loss) <= 1e-13 * e.exact_loss); // chains of one column are unbiased
+            assert_true(bias < last);
+            last = bias;
+            free(mean);
+        }
+        assert_true(last < 1e-13); // t = K
+    }
+    for (size_t p = 0; p < COLUMNS; p++) {
+        free(parts[p]);
+    }
+    free(predicted);
+    estimate_close(&e);
+}
+
+// What each sampler draws is what sampler fixed makes again, bit for bit; uniform draws exactly t.
+static void test_fixed_repeats_any_draw(void **state)
+{
+    (void)state;
+    struct estimate e;
+    estimate_open(&e);
+    const enum sampler samplers[] = {SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL};
+    unsigned sets = 0;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t seed = 1; seed <= 8; seed++) {
+            struct method_options options = spaco_options(samplers[i], 3, COMPENSATION_PAPER);
+            options.sampler_seed = seed;
+            double *drawn = fixture_step(&e.fixture, "spaco", &options, e.report);
+            unsigned bits = 0;
+            for (size_t j = 0; j < e.report->column_count; j++) {
+                bits |= 1u << e.report->columns[j];
+            }
+            sets |= 1u << (bits % 31);
+            assert_true(samplers[i] != SAMPLER_UNIFORM || e.report->column_count == 3);
+            struct method_options fixed = fixed_options(&options, bits);
+            double *again = fixture_step(&e.fixture, "spaco", &fixed, e.report);
+            assert_memory_equal(drawn, again, e.fixture.gradient_count * sizeof *drawn);
+            free(again);
+            free(drawn);
+        }
+    }
+    assert_true(sets & (sets - 1)); // not always the same set
+    estimate_close(&e);
+}
+
+// Over many seeds each sampler draws each subset as often as it says.
+static void test_draws_follow_probabilities(void **state)
+{
+    (void)state;
+    const enum sampler samplers[] = {SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL};
+    const size_t draws = 20000;
+    struct draw *draw = malloc(sizeof *draw);
+    for (size_t i = 0; i < 3; i++) {
+        struct method_options options = spaco_options(samplers[i], 2, COMPENSATION_PAPER);
+        size_t seen[1 << COLUMNS] = {0};
+        for (size_t seed = 0; seed < draws; seed++) {
+            options.sampler_seed = seed;
+            sampler_draw(&options, COLUMNS, draw);
+            unsigned bits = 0;
+            for (size_t j = 0; j < draw->count; j++) {
+                bits |= 1u << draw->columns[j];
+            }
+            seen[bits]++;
+        }
+        for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
+            struct method_options fixed = fixed_options(&options, bits);
+            double p = sampler_probability(&options, COLUMNS, fixed.columns, fixed.column_count);
+            double deviation = sqrt(p * (1 - p) / draws); // seeds are fixed: this holds or does not, always
+            assert_true(fabs((double)seen[bits] / draws - p) <= 5 * deviation);
+        }
+    }
+    free(draw);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bernoulli_unbiased),
+        cmocka_unit_test(test_sequential_unbiased),
+        cmocka_unit_test(test_uniform_bias_is_chain_survival),
+        cmocka_unit_test(test_fixed_repeats_any_draw),
+        cmocka_unit_test(test_draws_follow_probabilities),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
