@@ -17,13 +17,61 @@
 //  "floor_bytes_per_token": X,     (per token of context, from methods.md)
 //  "lower_bound_bytes": N, "peak_over_bound": X,   (resident + floor * context * batch)
 //  "flops": X, "model_flops": X, "bytes_moved": X, "launches": N,
-//  "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X, "mean_relative": X,
-//                      "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,
+//  "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
+//                      "mean_relative": X, "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,
 //                      "tensors": {NAME: {"relative_l2": X, "max_abs": X}, ...}},
-//  "bias": null | {"relative_l2": X  (of the expectation), "rms_error": X (root of E||g-r||^2 / ||r||), "subsets": N},
+//  "bias": null | {"relative_l2": X  (of the expectation), "rms_error": X (root of E||g-r||^2, over ||r||),
+//                  "subsets": N},
 //  "timeline": null | {"category_order": [...], "events": [[ms, flops, bytes per category ...], ...]},
-//  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "host_memory_bytes", "threads", "kernel",
-//                 "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO 8601), "version"},
+//  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "host_memory_bytes", "threads",
+//                 "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO 8601), "version"},
 //  "wall_s": X, "command": "longbp run SPEC --cell ID"}
+//
+// A number that is not finite is null (decimals of an exact gradient too). What a cell did not come to is null.
 #pragma once
+#include "harness/bias.h"
+#include "harness/cell.h"
+#include "harness/gradient_error.h"
+#include "harness/provenance.h"
+
 #define RECORD_SCHEMA 1
+
+enum record_status {
+    RECORD_OK,
+    RECORD_OOM,
+    RECORD_TIMEOUT,
+    RECORD_CRASH,
+    RECORD_UNSUPPORTED,
+    RECORD_FAILED,
+    RECORD_STATUS_COUNT
+};
+const char *record_status_name(enum record_status status);
+// RECORD_STATUS_COUNT if there is no such status.
+enum record_status record_status_from_name(const char *name);
+
+// What is known about a cell when it ends. Everything is borrowed; 0, NULL: not reached.
+struct record {
+    const struct cell *cell;
+    enum record_status status;
+    char reason[1280];
+    const struct step_report *step;
+    const double *samples_ms;
+    size_t sample_count;
+    size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
+    double floor_bytes_per_token, model_flops;
+    struct counters counters; // of one step
+    const struct gradient_report *gradient;
+    double noise_floor;
+    const struct bias *bias;
+    const struct arena *timeline; // the arena whose events are recorded
+    struct provenance provenance;
+    double wall_s;
+};
+
+// The record as one line without its newline, to be freed; experiment and command are left empty, for only the
+// sweep knows them.
+char *record_line(const struct record *record);
+// Checks that `line` is the record of cell `id` and fills in experiment and command. The new line, to be freed; its
+// status in *status. NULL if it is not such a record.
+char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
+                      enum record_status *status);

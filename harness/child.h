@@ -1,0 +1,31 @@
+// Child: one cell measured in a process of its own, so that whatever happens to it is a record and never the end of
+// the sweep. The child is this program's hidden command `cell`: the cell's JSON on stdin, its record on stdout.
+#pragma once
+#include "kernels/base/status.h"
+
+enum child_end {
+    CHILD_RECORD,      // it ended well and left a line
+    CHILD_TIMEOUT,     // we killed it
+    CHILD_CRASH,       // it died, or ended without a line
+    CHILD_OOM_KILLED,  // the kernel killed it for want of memory
+    CHILD_INTERRUPTED, // we killed it because SIGINT or SIGTERM came
+};
+
+struct child_result {
+    enum child_end end;
+    bool interrupted;  // SIGINT or SIGTERM came, though the record may have come first
+    char *line;        // CHILD_RECORD: without its newline
+    char reason[1280]; // otherwise: why, with the tail of the child's stderr
+    double wall_s;
+};
+
+// Blocks SIGINT, SIGTERM and SIGCHLD and returns a descriptor that reports them; -1 and a status if there is none.
+int child_signals_open(struct status *status);
+// Whether SIGINT or SIGTERM has come.
+bool child_signals_interrupted(int signals);
+// Runs one cell and waits for it. timeout_s 0: for ever. Release with child_result_free. False and a status if no
+// process could be started.
+bool child_run(const char *cell, double timeout_s, int signals, struct child_result *result, struct status *status);
+void child_result_free(struct child_result *result);
+// The child's side: dies with its parent, reads the cell, runs it and writes its record. The exit code.
+int child_main(void);

@@ -1,0 +1,48 @@
+// Gradient error: how far one set of gradients lies from a reference, per tensor and overall.
+// Sets are held on the host in f64, so that gradients of different dtypes and devices meet on equal terms.
+#pragma once
+#include "kernels/transformer/model.h"
+
+struct gradient_tensor {
+    char name[112];
+    size_t size;
+    double *values; // [size]
+};
+
+// The gradients of everything that trains, in the model's order.
+struct gradient_set {
+    size_t count;
+    struct gradient_tensor *tensors;
+};
+
+// g: the gradient, r: the reference, all sums in f64.
+struct gradient_error {
+    double relative_l2;   // ||g - r|| / ||r||; r = 0: 0 if g = 0 too, else infinite
+    double max_abs;       // max |g - r|
+    double cosine;        // g . r / (||g|| ||r||); 1 if both are 0, 0 if only one is
+    double decimals;      // -log10(max_abs), infinite if they are equal (the SeCO paper's measure)
+    double mean_abs;      // mean |g - r|
+    double mean_relative; // mean |g - r| / |r| over the elements with r != 0
+};
+
+struct tensor_error {
+    char name[112];
+    struct gradient_error error;
+};
+
+struct gradient_report {
+    struct gradient_error overall;
+    size_t count;
+    struct tensor_error *tensors; // [count]
+    size_t worst;                 // index of the largest relative_l2; one that is not a number counts as larger
+};
+
+// Copies the model's gradients. Release with gradient_set_free.
+void gradient_set_take(struct gradient_set *set, const struct model *model);
+void gradient_set_free(struct gradient_set *set);
+// Both sets must come from the same model shape. Release with gradient_report_free.
+void gradient_compare(struct gradient_report *report, const struct gradient_set *set,
+                      const struct gradient_set *reference);
+void gradient_report_free(struct gradient_report *report);
+// The overall relative L2 alone.
+double gradient_relative_l2(const struct gradient_set *set, const struct gradient_set *reference);

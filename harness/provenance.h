@@ -1,0 +1,24 @@
+// Provenance: what a number needs beside it to be made again: the program's revision and compiler, the libraries,
+// the machine and its clocks.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LONGBP_VERSION "0.1.0"
+
+struct provenance {
+    const char *version, *revision, *compiler, *flags;
+    int dirty;      // 1: built from changed files, 0: not, -1: unknown
+    char blas[320]; // name, version, build and the core it chose
+    char cpu[128];
+    char kernel[256];
+    size_t host_memory_bytes;
+    int threads;
+    double clock_mhz_before, clock_mhz_after; // of the fastest core; 0: the machine does not say
+    char time[32];                            // UTC, ISO 8601
+};
+
+// Fills in everything but clock_mhz_after.
+void provenance_take(struct provenance *provenance);
+// The clock of the fastest core now, 0 if the machine does not say.
+double provenance_clock_mhz(void);
