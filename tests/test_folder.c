@@ -1,0 +1,405 @@
+// Tests of harness/folder, its weights: what is written is read back, from one file, shards or an adapter; what
+// does not fit the configuration is refused.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/folder.h"
+#include "harness/safetensors.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+// A model on the CPU in f64, beside the folder it comes from.
+struct bench {
+    struct scratch scratch;
+    struct config config;
+    struct device *device;
+    struct model model;
+};
+
+static const struct config small = {.layers = 2,
+                                    .width = 16,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .head_dim = 6,
+                                    .ffn = 20,
+                                    .vocab = 24,
+                                    .rope_theta = 10000,
+                                    .norm_epsilon = 1e-5,
+                                    .max_context = 64};
+
+static void bench_open(struct bench *bench, struct config config, struct lora lora, enum dtype dtype)
+{
+    struct status status = {0};
+    struct model_options options = {.lora = lora, .kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
+    bench->scratch = scratch_open();
+    bench->config = config;
+    bench->device = device_open("cpu", DTYPE_F64, 0, &status);
+    if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, &status)) {
+        fail_msg("%s", status.message);
+    }
+    model_open(&bench->model, &config, &options, bench->device);
+}
+
+static void bench_close(struct bench *bench)
+{
+    model_close(&bench->model);
+    device_close(bench->device);
+    scratch_close(&bench->scratch);
+}
+
+static struct scratch_path bench_path(const struct bench *bench, const char *name)
+{
+    return scratch_path(&bench->scratch, name);
+}
+
+static void bench_file(const struct bench *bench, const char *name, const char *text)
+{
+    scratch_file(&bench->scratch, name, text, strlen(text));
+}
+
+static void read_weights(struct bench *bench, enum dtype rounding)
+{
+    struct status status = {0};
+    for (size_t i = 0; i < bench->model.parameter_count; i++) {
+        double *poison = malloc(tensor_count(bench->model.parameters[i].value) * sizeof *poison);
+        for (size_t j = 0; j < tensor_count(bench->model.parameters[i].value); j++) {
+            poison[j] = 1e30;
+        }
+        tensor_write(bench->device, bench->model.parameters[i].value, poison);
+        free(poison);
+    }
+    if (!folder_read_weights(bench->scratch.folder, &bench->model, rounding, &status)) {
+        fail_msg("%s", status.message);
+    }
+}
+
+static void expect_unread(struct bench *bench, const char *reason)
+{
+    struct status status = {0};
+    bool ok = folder_read_weights(bench->scratch.folder, &bench->model, DTYPE_F64, &status);
+    if (ok || status.code == STATUS_OK || !strstr(status.message, reason)) {
+        fail_msg("expected \"%s\", got %s: %s", reason, status_name(status.code), status.message);
+    }
+}
+
+// The parameter holds what the seed and its name give, rounded to `first` by the file and to `then` by the reader.
+static void expect_random(struct bench *bench, const struct parameter *p, uint64_t seed, enum dtype first,
+                          enum dtype then)
+{
+    size_t count = tensor_count(p->value);
+    double *found = malloc(count * sizeof *found), *expected = malloc(count * sizeof *expected);
+    tensor_read(bench->device, p->value, found);
+    model_random_values(p, seed, first, expected);
+    for (size_t i = 0; i < count; i++) {
+        if (found[i] != dtype_round(expected[i], then)) {
+            fail_msg("%s[%zu]: expected %.17g, found %.17g", p->name, i, dtype_round(expected[i], then), found[i]);
+        }
+    }
+    free(found);
+    free(expected);
+}
+
+static void folders_are_read_as_written(void **state)
+{
+    (void)state;
+    struct config configs[6] = {small, small, small, small, small, small};
+    configs[1].tied = true;
+    configs[2].qkv_bias = true;
+    configs[3].qk_norm = true;
+    configs[4].rope_scaling = (struct rope_scaling){8, 1, 4, 32};
+    configs[5].vocab = 100000; // read in several blocks, the last of them shorter
+    const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    for (int i = 0; i < 6; i++) {
+        for (int d = 0; d < 3; d++) {
+            struct bench bench;
+            struct status status = {0};
+            bench_open(&bench, configs[i], (struct lora){0}, dtypes[d]);
+            struct config config;
+            if (!folder_read_config(bench.scratch.folder, &config, &status)) {
+                fail_msg("%s", status.message);
+            }
+            memcpy(config.name, configs[i].name, sizeof config.name);
+            assert_memory_equal(&config, &configs[i], sizeof config);
+            for (int r = 0; r < 3; r++) {
+                read_weights(&bench, dtypes[r]);
+                for (size_t j = 0; j < bench.model.parameter_count; j++) {
+                    expect_random(&bench, &bench.model.parameters[j], 5, dtypes[d], dtypes[r]);
+                }
+            }
+            bench_close(&bench);
+        }
+    }
+}
+
+// Writes a file of the model's parameters [first, last), zeros, with one more tensor unless `extra` is NULL.
+static void write_some(const struct bench *bench, const char *name, size_t first, size_t last, const char *extra)
+{
+    struct safetensors_item items[64];
+    size_t count = 0, values = 0;
+    for (size_t i = first; i < last; i++) {
+        const struct parameter *p = &bench->model.parameters[i];
+        items[count] = (struct safetensors_item){.name = p->name, .dtype = DTYPE_F32, .rank = p->vector ? 1 : 2};
+        items[count].shape[0] = p->vector ? p->value.cols : p->value.rows;
+        items[count++].shape[1] = p->value.cols;
+        values += tensor_count(p->value);
+    }
+    if (extra) {
+        items[count++] = (struct safetensors_item){.name = extra, .dtype = DTYPE_F32, .rank = 1, .shape = {2}};
+        values += 2;
+    }
+    struct status status = {0};
+    struct safetensors_writer writer;
+    double *zeros = calloc(values + 1, sizeof *zeros);
+    if (!safetensors_create(&writer, bench_path(bench, name).text, items, count, &status) ||
+        !safetensors_append(&writer, zeros, values, &status) || !safetensors_commit(&writer, &status)) {
+        fail_msg("%s", status.message);
+    }
+    free(zeros);
+}
+
+static void tensors_must_be_those_expected(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, small, (struct lora){0}, DTYPE_F64);
+    size_t count = bench.model.parameter_count;
+    const char *file = "model.safetensors";
+
+    write_some(&bench, file, 0, count - 1, NULL);
+    expect_unread(&bench,
+                  "missing 1: lm_head.weight (a head that is the embedding needs \"tie_word_embeddings\": true)");
+    write_some(&bench, file, 4, count, "model.layers.2.mlp.gate_proj.weight");
+    expect_unread(&bench, "missing 4: model.embed_tokens.weight, model.layers.0.input_layernorm.weight, "
+                          "model.layers.0.self_attn.q_proj.weight, ..., unexpected 1: "
+                          "model.layers.2.mlp.gate_proj.weight");
+    write_some(&bench, file, 0, count, "model.layers.0.self_attn.q_proj.bias");
+    expect_unread(&bench, "missing 0, unexpected 1: model.layers.0.self_attn.q_proj.bias, in two files 0");
+    write_some(&bench, file, 0, count, "model.layers.0.self_attn.rotary_emb.inv_freq");
+    read_weights(&bench, DTYPE_F64);
+
+    // The same weights under a configuration with a wider vocabulary.
+    bench.model.parameters[0].value.rows--;
+    write_some(&bench, file, 0, count, NULL);
+    bench.model.parameters[0].value.rows++;
+    expect_unread(&bench, "tensor model.embed_tokens.weight: expected the shape [24, 16], found [23, 16]");
+    bench.model.parameters[1].vector = false;
+    write_some(&bench, file, 0, count, NULL);
+    bench.model.parameters[1].vector = true;
+    expect_unread(&bench, "layers.0.input_layernorm.weight: expected the shape [16], found [1, 16]");
+
+    unlink(bench_path(&bench, file).text);
+    expect_unread(&bench, "has neither model.safetensors nor model.safetensors.index.json");
+    bench_file(&bench, "pytorch_model.bin", "");
+    expect_unread(&bench, "(pytorch_model.bin must be converted first)");
+    bench_close(&bench);
+
+    struct config tied = small;
+    tied.tied = true;
+    bench_open(&bench, tied, (struct lora){0}, DTYPE_F64);
+    write_some(&bench, file, 0, bench.model.parameter_count, "lm_head.weight");
+    read_weights(&bench, DTYPE_F64);
+    bench_close(&bench);
+}
+
+static void integers_are_no_weights(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, small, (struct lora){0}, DTYPE_F32);
+    // The dtype of the first tensor, in place: the same size under another name.
+    FILE *file = fopen(bench_path(&bench, "model.safetensors").text, "r+b");
+    char header[4096] = "";
+    assert_int_equal(fread(header, 1, sizeof header - 1, file), sizeof header - 1);
+    char *dtype = memmem(header, sizeof header, "\"F32\"", 5);
+    assert_non_null(dtype);
+    assert_int_equal(fseek(file, dtype - header, SEEK_SET), 0);
+    assert_int_equal(fwrite("\"I32\"", 1, 5, file), 5);
+    fclose(file);
+    expect_unread(&bench, "tensor model.embed_tokens.weight: expected F64, F32, BF16 or F16, found I32");
+    bench_close(&bench);
+}
+
+static void shards_are_read_through_their_index(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, small, (struct lora){0}, DTYPE_F64);
+    struct model *model = &bench.model;
+    size_t count = model->parameter_count, cut = 7;
+    const char *index = "model.safetensors.index.json";
+    char text[8192];
+    int used = snprintf(text, sizeof text, "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {");
+    for (size_t i = 0; i < count; i++) {
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s\n\"%s\": \"%s\"", i ? "," : "",
+                         model->parameters[i].name, i < cut ? "a.safetensors" : "b.safetensors");
+    }
+    snprintf(text + used, sizeof text - (size_t)used, "}}");
+    unlink(bench_path(&bench, "model.safetensors").text);
+    bench_file(&bench, index, text);
+    expect_unread(&bench, "a.safetensors: No such file");
+    write_some(&bench, "a.safetensors", 0, cut, NULL);
+    write_some(&bench, "b.safetensors", cut, count, NULL);
+    read_weights(&bench, DTYPE_F64);
+    for (size_t i = 0; i < count; i += count - 1) { // one of either file; all was poisoned before
+        double row[16];
+        tensor_read(bench.device, tensor_rows(model->parameters[i].value, 0, 1), row);
+        for (int j = 0; j < 16; j++) {
+            assert_true(row[j] == 0);
+        }
+    }
+    write_some(&bench, "b.safetensors", cut + 1, count, NULL);
+    expect_unread(&bench, "that file has no such tensor");
+    write_some(&bench, "b.safetensors", cut - 1, count, NULL);
+    expect_unread(&bench, "in two files 1: ");
+    write_some(&bench, "b.safetensors", cut, count, "extra");
+    expect_unread(&bench, "unexpected 1: extra");
+
+    const struct {
+        const char *index, *reason;
+    } wrong[] = {
+        {"{", "index.json:1:"},
+        {"[]", "expected an object of tensor names and file names"},
+        {"{\"weight_map\": []}", "expected an object of tensor names and file names, found a"},
+        {"{\"weight_map\": {}}", "missing 21: "},
+        {"{\"weight_map\": {\"x\": 1}}", "expected the name of a file in the same folder, found 1"},
+        {"{\"weight_map\": {\"x\": \"\"}}", "expected the name of a file in the same folder"},
+        {"{\"weight_map\": {\"x\": \"..\"}}", "expected the name of a file in the same folder"},
+        {"{\"weight_map\": {\"x\": \"../model/a.safetensors\"}}", "expected the name of a file in the same folder"},
+        {"{\"weight_map\": {\"x\": \"/etc/passwd\"}}", "expected the name of a file in the same folder"},
+        {"{\"weight_map\": {\"x\": \".\"}}", "a folder, not a file"},
+        {"{\"weight_map\": {\"x\": \"model.safetensors.index.json\"}}", "a header of"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        bench_file(&bench, index, wrong[i].index);
+        expect_unread(&bench, wrong[i].reason);
+    }
+    bench_close(&bench);
+}
+
+static void lora_factors_come_from_the_adapter(void **state)
+{
+    (void)state;
+    struct lora lora = {.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_DOWN};
+    struct bench bench;
+    bench_open(&bench, small, lora, DTYPE_F64);
+    read_weights(&bench, DTYPE_F32);
+    size_t factors = 0;
+    for (size_t i = 0; i < bench.model.parameter_count; i++) {
+        const struct parameter *p = &bench.model.parameters[i];
+        factors += strstr(p->name, ".lora_") != NULL;
+        expect_random(&bench, p, strstr(p->name, ".lora_") ? 0 : 5, DTYPE_F32, DTYPE_F32);
+    }
+    assert_int_equal(factors, 2 * 2 * 2);
+
+    // An adapter as PEFT names it.
+    struct safetensors_item items[8];
+    size_t count = 0, values = 0;
+    for (size_t l = 0; l < 2; l++) {
+        const struct projection *projections[] = {&bench.model.layers[l].q, &bench.model.layers[l].down};
+        for (int i = 0; i < 4; i++) {
+            const struct parameter *p = i % 2 ? projections[i / 2]->lora_b : projections[i / 2]->lora_a;
+            items[count++] = (struct safetensors_item){p->name, DTYPE_F64, 2, {p->value.rows, p->value.cols}};
+            values += tensor_count(p->value);
+        }
+    }
+    assert_string_equal(items[0].name, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+    double *ones = malloc(values * sizeof *ones);
+    for (size_t i = 0; i < values; i++) {
+        ones[i] = (double)i + 0.5;
+    }
+    struct scratch_path path = bench_path(&bench, "adapter_model.safetensors");
+    struct status status = {0};
+    struct safetensors_writer writer;
+    assert_true(safetensors_create(&writer, path.text, items, 8, &status));
+    assert_true(safetensors_append(&writer, ones, values, &status));
+    assert_true(safetensors_commit(&writer, &status));
+    free(ones);
+    read_weights(&bench, DTYPE_F64);
+    double a[32];
+    tensor_read(bench.device, bench.model.layers[0].q.lora_a->value, a);
+    for (int i = 0; i < 32; i++) {
+        assert_true(a[i] == i + 0.5);
+    }
+    bench_file(&bench, "adapter_config.json", "{\"r\": 2, \"lora_alpha\": 4, \"peft_type\": \"LORA\"}");
+    read_weights(&bench, DTYPE_F64);
+    bench_file(&bench, "adapter_config.json", "{\"r\": 3, \"lora_alpha\": 4}");
+    expect_unread(&bench, "key \"r\": expected the rank asked for, 2, found 3");
+    bench_file(&bench, "adapter_config.json", "{\"r\": 2, \"lora_alpha\": 8}");
+    expect_unread(&bench, "key \"lora_alpha\": expected the alpha asked for, 4, found 8");
+    bench_file(&bench, "adapter_config.json", "{\"r\": 2, \"lora_alpha\": 4, \"use_rslora\": true}");
+    expect_unread(&bench, "key \"use_rslora\": is not supported");
+    unlink(bench_path(&bench, "adapter_config.json").text);
+
+    items[7].name = "base_model.model.model.layers.1.mlp.down_proj.lora_C.weight";
+    assert_true(safetensors_create(&writer, path.text, items, 8, &status));
+    ones = calloc(values, sizeof *ones);
+    assert_true(safetensors_append(&writer, ones, values, &status));
+    assert_true(safetensors_commit(&writer, &status));
+    free(ones);
+    expect_unread(&bench, "missing 1: base_model.model.model.layers.1.mlp.down_proj.lora_B.weight, unexpected 1: ");
+    bench_close(&bench);
+}
+
+static void folders_are_made_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    struct scratch scratch = scratch_open();
+    struct scratch_path folder = scratch_path(&scratch, "new");
+    struct status status = {0};
+    struct config both = small;
+    both.qkv_bias = both.qk_norm = true;
+    assert_false(folder_write(folder.text, &both, 1, DTYPE_F32, &status));
+    assert_non_null(strstr(status.message, "no model type of transformers has both"));
+    assert_int_equal(scratch_entries(&scratch), 0);
+
+    status = (struct status){0};
+    assert_false(folder_write(folder.text, &small, 1, DTYPE_F16, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+    status = (struct status){0};
+    assert_false(folder_write(scratch_path(&scratch, "none/new").text, &small, 1, DTYPE_F32, &status));
+    assert_int_equal(status.code, STATUS_IO);
+    assert_int_equal(scratch_entries(&scratch), 0);
+
+    // A full disk: the limit on a file's size fails a write just so.
+    struct rlimit before, limit;
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before;
+    limit.rlim_cur = 5000;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    status = (struct status){0};
+    bool ok = folder_write(folder.text, &small, 1, DTYPE_F32, &status);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    assert_false(ok);
+    assert_int_equal(status.code, STATUS_IO);
+    assert_int_equal(scratch_entries(&scratch), 0);
+
+    assert_int_equal(mkdir(folder.text, 0700), 0); // empty, so it may be used
+    status = (struct status){0};
+    assert_true(folder_write(folder.text, &small, 1, DTYPE_F32, &status));
+    assert_false(folder_write(folder.text, &small, 1, DTYPE_F32, &status));
+    assert_int_equal(status.code, STATUS_BAD_INPUT);
+    assert_non_null(strstr(status.message, "is there already, and not empty"));
+    status = (struct status){0};
+    assert_false(folder_write(scratch_file(&scratch, "file", "", 0).text, &small, 1, DTYPE_F32, &status));
+    assert_int_equal(status.code, STATUS_IO);
+    scratch_close(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_are_read_as_written),
+        cmocka_unit_test(tensors_must_be_those_expected),
+        cmocka_unit_test(integers_are_no_weights),
+        cmocka_unit_test(shards_are_read_through_their_index),
+        cmocka_unit_test(lora_factors_come_from_the_adapter),
+        cmocka_unit_test(folders_are_made_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+// Tests of harness/folder, its config.json: what each key means in each family, and what is refused.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/folder.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define SIZES                                                                                                      \
+    "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 48, "       \
+    "\"vocab_size\": 64"
+#define LLAMA   "{\"model_type\": \"llama\", " SIZES
+#define QWEN2   "{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, " SIZES
+#define QWEN3   "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, " SIZES
+#define MISTRAL "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
+#define LLAMA3                                                                                                     \
+    "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \
+    "\"original_max_position_embeddings\": 8192"
+
+static bool read_config(const struct scratch *scratch, const char *json, struct config *config,
+                        struct status *status)
+{
+    scratch_file(scratch, "config.json", json, strlen(json));
+    return folder_read_config(scratch->folder, config, status);
+}
+
+static struct config config_of(const struct scratch *scratch, const char *json)
+{
+    struct config config;
+    struct status status = {0};
+    if (!read_config(scratch, json, &config, &status)) {
+        fail_msg("%s\n%s", json, status.message);
+    }
+    return config;
+}
+
+static void families_and_defaults(void **state)
+{
+    (void)state;
+    struct scratch scratch = scratch_open();
+    struct config c = config_of(&scratch, LLAMA "}");
+    assert_true(c.layers == 2 && c.width == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8);
+    assert_true(c.ffn == 48 && c.vocab == 64 && c.max_context == 2048);
+    assert_true(c.rope_theta == 10000 && c.norm_epsilon == 1e-6 && c.rope_scaling.factor == 0);
+    assert_false(c.tied || c.qkv_bias || c.qk_norm);
+    assert_non_null(strstr(scratch.folder, c.name));
+    assert_memory_equal(c.name, "longbp-test-", 12);
+
+    c = config_of(&scratch,
+                  LLAMA ", \"num_key_value_heads\": 2, \"head_dim\": 16, \"rope_theta\": 500000.0, "
+                        "\"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, \"rope_scaling\": null, "
+                        "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", "
+                        "\"max_position_embeddings\": 4096, \"pretraining_tp\": 1, \"eos_token_id\": [1]}");
+    assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope_theta == 500000 && c.norm_epsilon == 1e-5 && c.tied);
+    assert_true(c.max_context == 4096);
+
+    c = config_of(&scratch,
+                  QWEN2 ", \"use_sliding_window\": false, \"sliding_window\": 4096, \"rope_theta\": 1000000}");
+    assert_true(c.qkv_bias && !c.qk_norm && c.kv_heads == 2 && c.head_dim == 8 && c.rope_theta == 1e6);
+    c = config_of(&scratch, QWEN3 ", \"attention_bias\": false, \"layer_types\": [\"full_attention\"]}");
+    assert_true(c.qk_norm && !c.qkv_bias && c.head_dim == 128);
+    c = config_of(&scratch, MISTRAL ", \"sliding_window\": null, \"head_dim\": null}");
+    assert_true(!c.qk_norm && !c.qkv_bias && c.head_dim == 8);
+    c = config_of(&scratch, "{\"model_type\": \"qwen2\", \"num_key_value_heads\": null, " SIZES "}");
+    assert_int_equal(c.kv_heads, 4);
+    scratch_close(&scratch);
+}
+
+static void rope_in_both_spellings(void **state)
+{
+    (void)state;
+    struct scratch scratch = scratch_open();
+    struct config c = config_of(&scratch, LLAMA ", \"rope_theta\": 7.0, \"rope_scaling\": " LLAMA3 "}}");
+    assert_true(c.rope_theta == 7 && c.rope_scaling.factor == 8 && c.rope_scaling.low_freq_factor == 1);
+    assert_true(c.rope_scaling.high_freq_factor == 4 && c.rope_scaling.original_context == 8192);
+    c = config_of(&scratch, LLAMA ", \"rope_parameters\": " LLAMA3 ", \"rope_theta\": 9}}");
+    assert_true(c.rope_theta == 9 && c.rope_scaling.factor == 8 && c.rope_scaling.original_context == 8192);
+    c = config_of(&scratch, LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 9.5}}");
+    assert_true(c.rope_theta == 9.5 && c.rope_scaling.factor == 0);
+    c = config_of(&scratch, LLAMA ", \"rope_scaling\": {\"type\": \"default\"}}");
+    assert_true(c.rope_theta == 10000 && c.rope_scaling.factor == 0);
+    scratch_close(&scratch);
+}
+
+// reason: how the message begins after the path, position included.
+static const struct {
+    const char *json, *reason;
+} wrong_configs[] = {
+    {"", "config.json:"},
+    {"{\"model_type\": \"llama\",}", "config.json:1:"},
+    {"[]", "expected an object, found a list"},
+    {"{}", "key \"model_type\": expected llama, mistral, qwen2 or qwen3, found nothing"},
+    {"{\"model_type\": 3}", "unknown model type 3"},
+    {"{\"model_type\": \"gpt2\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt2\""},
+    {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
+    {"{\"model_type\": \"llama\"}", "key \"hidden_size\": expected a whole number above 0, found nothing"},
+    {"{\"model_type\": \"llama\", \"hidden_size\": \"32\"}", "key \"hidden_size\": expected a whole number"},
+    {"{\"model_type\": \"llama\",\n  \"hidden_size\": 0}", "config.json:2:18: key \"hidden_size\": expected"},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 1e99}", "key \"hidden_size\": expected a whole number"},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 99999999999}", "from 1 to 16777216, found 99999999999"},
+    {LLAMA ", \"num_key_value_heads\": 3}", "heads must be a multiple of kv_heads, found 4 and 3"},
+    {LLAMA ", \"head_dim\": 7}", "head_dim must be even"},
+    {LLAMA ", \"tie_word_embeddings\": 1}", "key \"tie_word_embeddings\": expected true or false, found 1"},
+    {LLAMA ", \"rms_norm_eps\": \"tiny\"}", "key \"rms_norm_eps\": expected a number"},
+    {LLAMA ", \"rms_norm_eps\": 0}", "key \"rms_norm_eps\": expected a number"},
+    {LLAMA ", \"rope_theta\": -1}", "key \"rope_theta\": expected a number"},
+    {LLAMA ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
+    {LLAMA ", \"mlp_bias\": true}", "key \"mlp_bias\": biases in the MLP"},
+    {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": expected silu, found \"gelu\""},
+    {LLAMA ", \"quantization_config\": {}}", "key \"quantization_config\": quantized weights"},
+    {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
+    {LLAMA ", \"rope_scaling\": 2}", "key \"rope_scaling\": expected an object or null, found 2"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+     "expected default or llama3, found \"linear\""},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "expected default or llama3, found \"yarn\""},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\"}}", "factor\": expected a number, found nothing"},
+    {LLAMA ", \"rope_scaling\": " LLAMA3 ", \"factor\": 3}}", "twice"},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
+           "\"high_freq_factor\": 4}}",
+     "config.json: rope_scaling needs"},
+    {LLAMA ", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", "expected 1: whole heads"},
+    {QWEN2 ", \"use_sliding_window\": true}", "key \"use_sliding_window\": attention over a sliding window"},
+    {QWEN3 ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
+    {QWEN3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "found \"sliding_attention\""},
+    {MISTRAL "}", "key \"sliding_window\": expected null"},
+    {MISTRAL ", \"sliding_window\": 4096}", "key \"sliding_window\": expected null"},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 30, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+     "\"intermediate_size\": 1, \"vocab_size\": 1}",
+     "4 heads do not divide hidden_size 30, and there is no head_dim"},
+};
+
+static void wrong_configs_are_refused(void **state)
+{
+    (void)state;
+    struct scratch scratch = scratch_open();
+    for (size_t i = 0; i < sizeof wrong_configs / sizeof *wrong_configs; i++) {
+        struct config config;
+        struct status status = {0};
+        bool ok = read_config(&scratch, wrong_configs[i].json, &config, &status);
+        if (ok || status.code != STATUS_BAD_INPUT || !strstr(status.message, wrong_configs[i].reason) ||
+            !strstr(status.message, "config.json")) {
+            fail_msg("%s\nexpected \"%s\", got %s: %s", wrong_configs[i].json, wrong_configs[i].reason,
+                     status_name(status.code), status.message);
+        }
+    }
+    struct config config;
+    struct status status = {0};
+    assert_false(folder_read_config(scratch_path(&scratch, "none").text, &config, &status));
+    assert_int_equal(status.code, STATUS_IO);
+    scratch_close(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_and_defaults),
+        cmocka_unit_test(rope_in_both_spellings),
+        cmocka_unit_test(wrong_configs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
