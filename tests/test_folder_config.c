@@ -78,6 +78,10 @@ static void rope_in_both_spellings(void **state)
     assert_true(c.rope_theta == 9 && c.rope_scaling.factor == 8 && c.rope_scaling.original_context == 8192);
     c = config_of(&scratch, LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 9.5}}");
     assert_true(c.rope_theta == 9.5 && c.rope_scaling.factor == 0);
+    c = config_of(&scratch,
+                  LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 1, "
+                        "\"high_freq_factor\": 2}}");
+    assert_true(c.rope_scaling.original_context == 2048); // left out: max_position_embeddings
     c = config_of(&scratch, LLAMA ", \"rope_scaling\": {\"type\": \"default\"}}");
     assert_true(c.rope_theta == 10000 && c.rope_scaling.factor == 0);
     scratch_close(&scratch);

@@ -127,8 +127,8 @@ static void hostile_files_are_refused(void **state)
     expect_refused(scratch.folder, STATUS_BAD_INPUT, "a folder, not a file");
     expect_refused(scratch_file(&scratch, "x", "", 0).text, STATUS_BAD_INPUT, "is empty");
     expect_refused(scratch_file(&scratch, "x", "1234567", 7).text, STATUS_BAD_INPUT, "7 bytes are too few");
-    expect_refused(scratch_file(&scratch, "x", "\x05\0\0\0\0\0\0\0{}", 10).text, STATUS_BAD_INPUT,
-                   "a header of 5 bytes, but only 2 follow");
+    expect_refused(scratch_file(&scratch, "x", "\x03\0\0\0\0\0\0\0{}", 10).text, STATUS_BAD_INPUT,
+                   "a header of 3 bytes, but only 2 follow");
     expect_refused(scratch_file(&scratch, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10).text, STATUS_BAD_INPUT,
                    "a header of 18446744073709551615 bytes");
     expect_refused(scratch_file(&scratch, "x", "\0\0\0\0\0\0\0\x80{}", 10).text, STATUS_BAD_INPUT, "a header of");
