@@ -1,0 +1,145 @@
+// The base: arena, dtypes, random numbers, columns.
+#include "kernels/base/ops.h"
+#include "kernels/base/random.h"
+#include "methods/columns.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_arena_peak_by_category(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F32, 1 << 20, &status);
+    arena_timeline_start(&device->arena);
+    struct tensor a = tensor_new(device, 1, 1000, DTYPE_F32, CATEGORY_WEIGHTS);   // 4000 -> 4096
+    struct tensor b = tensor_new(device, 10, 100, DTYPE_F64, CATEGORY_WORKSPACE); // 8000 -> 8192
+    tensor_free(device, &b);
+    struct tensor c = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_DATA); // 4 -> 256
+    assert_int_equal(device->arena.live_bytes, 4096 + 256);
+    assert_int_equal(device->arena.peak_bytes, 4096 + 8192);
+    assert_int_equal(device->arena.peak_by_category[CATEGORY_WEIGHTS], 4096);
+    assert_int_equal(device->arena.peak_by_category[CATEGORY_WORKSPACE], 8192);
+    assert_int_equal(device->arena.peak_by_category[CATEGORY_DATA], 0);
+    assert_int_equal(device->arena.timeline_count, 5); // the start and four changes
+    assert_int_equal(device->arena.timeline[2].live_bytes[CATEGORY_WORKSPACE], 8192);
+    arena_reset_peak(&device->arena);
+    assert_int_equal(device->arena.peak_bytes, 4096 + 256);
+
+    struct tensor d = tensor_new(device, 1 << 10, 1 << 10, DTYPE_F32, CATEGORY_LOGITS);
+    assert_null(d.data);
+    assert_int_equal(device->status.code, STATUS_OOM);
+    assert_non_null(strstr(device->status.message, "logits"));
+    // Sticky: the fronts do nothing now, and nothing is allocated.
+    struct tensor e = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_DATA);
+    assert_null(e.data);
+    op_zero(device, d);
+    tensor_free(device, &a);
+    tensor_free(device, &c);
+    tensor_free(device, &d);
+    device_close(device);
+}
+
+static void test_sizes_beyond_addresses(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
+    tensor_new(device, SIZE_MAX / 2, 3, DTYPE_F64, CATEGORY_DATA);
+    assert_int_equal(device->status.code, STATUS_OOM);
+    device->status = (struct status){0};
+    tensor_new(device, SIZE_MAX / 8, 1, DTYPE_F64, CATEGORY_DATA);
+    assert_int_equal(device->status.code, STATUS_OOM);
+    device_close(device);
+    assert_null(device_open("abacus", DTYPE_F32, 0, &status));
+    assert_non_null(strstr(status.message, "abacus"));
+    status = (struct status){0};
+    assert_null(device_open("cpu", DTYPE_BF16, 0, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+}
+
+// The known answers that the authors of Random123 publish for philox4x32-10.
+static void test_philox_known_answers(void **state)
+{
+    (void)state;
+    const uint32_t zero[4] = {0}, zero_key[2] = {0};
+    const uint32_t ones[4] = {~0u, ~0u, ~0u, ~0u}, ones_key[2] = {~0u, ~0u};
+    const uint32_t zero_out[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    const uint32_t ones_out[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
+    uint32_t out[4];
+    philox(out, zero, zero_key);
+    assert_memory_equal(out, zero_out, sizeof out);
+    philox(out, ones, ones_key);
+    assert_memory_equal(out, ones_out, sizeof out);
+}
+
+static void test_random_moments(void **state)
+{
+    (void)state;
+    struct random random = random_named(1, "moments"), other = random_named(1, "others");
+    double sum = 0, square = 0, uniform = 0, product = 0;
+    const size_t n = 100000;
+    for (size_t i = 0; i < n; i++) {
+        double x = random_normal(&random, i), u = random_uniform(&random, i);
+        assert_true(u >= 0 && u < 1 && isfinite(x));
+        assert_true(random_below(&random, i, 7) < 7);
+        sum += x, square += x * x, uniform += u, product += x * random_normal(&other, i);
+    }
+    // Five standard deviations; the seed is fixed.
+    assert_true(fabs(sum / n) < 5 / sqrt(n));
+    assert_true(fabs(square / n - 1) < 5 * sqrt(2.0 / n));
+    assert_true(fabs(uniform / n - 0.5) < 5 * sqrt(1.0 / 12 / n));
+    assert_true(fabs(product / n) < 5 / sqrt(n));
+    assert_true(random_bits(&random, 3) != random_bits(&other, 3));
+}
+
+static void test_dtypes(void **state)
+{
+    (void)state;
+    enum dtype dtype;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        assert_true(dtype_from_name(dtype_name(i), &dtype) && dtype == (enum dtype)i);
+    }
+    assert_false(dtype_from_name("f8", &dtype));
+    // bf16 has 8 bits of precision: ties go to even.
+    assert_true(dtype_round(1 + 0x1p-8, DTYPE_BF16) == 1);
+    assert_true(dtype_round(1 + 3 * 0x1p-8, DTYPE_BF16) == 1 + 0x1p-6);
+    assert_true(dtype_round(1 + 0x1p-8 + 0x1p-20, DTYPE_BF16) == 1 + 0x1p-7);
+    assert_true(isnan(dtype_from_bf16(dtype_bf16(NAN))));
+    assert_true(isinf(dtype_round(3.4e38, DTYPE_BF16)));
+    assert_true(dtype_round(1 + 0x1p-24, DTYPE_F32) == 1);
+    assert_true(dtype_round(1 + 0x1p-11, DTYPE_F16) == 1);
+    assert_true(dtype_round(0.1, DTYPE_F64) == 0.1);
+}
+
+static void test_columns(void **state)
+{
+    (void)state;
+    for (size_t context = 1; context < 20; context++) {
+        for (size_t chunk = 0; chunk < 25; chunk++) {
+            struct columns columns = columns_of(context, chunk);
+            size_t covered = 0;
+            for (size_t i = 0; i < columns.count; i++) {
+                assert_int_equal(column_start(columns, i), covered);
+                assert_true(column_end(columns, i) > covered);
+                covered = column_end(columns, i);
+            }
+            assert_int_equal(covered, context);
+        }
+    }
+    assert_int_equal(columns_of(10, 4).count, 3);
+    assert_int_equal(columns_of(10, 40).count, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arena_peak_by_category), cmocka_unit_test(test_sizes_beyond_addresses),
+        cmocka_unit_test(test_philox_known_answers),   cmocka_unit_test(test_random_moments),
+        cmocka_unit_test(test_dtypes),                 cmocka_unit_test(test_columns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
