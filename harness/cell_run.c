@@ -17,15 +17,20 @@ struct run {
     struct bias bias;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
     double *samples_ms;
-    double start_s;
+    int64_t start_ns;
     size_t updates; // of the optimizer
 };
 
-static double now_s(void)
+static int64_t now_ns(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static double seconds_since(int64_t start_ns)
+{
+    return (double)(now_ns() - start_ns) / 1e9;
 }
 
 // True while neither the run nor its device has failed; a failed device's reason becomes the run's.
@@ -43,13 +48,13 @@ static bool step(struct run *run, bool update, double *ms)
     const struct cell *cell = run->cell;
     struct setup *setup = &run->setup;
     setup->device->counters = (struct counters){0};
-    double start_s = now_s();
+    int64_t start_ns = now_ns();
     method_step(cell->method, &setup->model, &setup->batch, &cell->options, &run->step);
     if (update) {
         model_adamw(&setup->model, cell->learning_rate, cell->weight_decay, ++run->updates);
         setup->device->ops->synchronize(setup->device);
     }
-    *ms = 1e3 * (now_s() - start_s);
+    *ms = (double)(now_ns() - start_ns) / 1e6;
     if (!fine(run))
         return false;
     if (!run->record.step) {
@@ -90,7 +95,7 @@ static bool measure_bias(struct run *run)
 static bool time_left(const struct run *run, double longest_ms)
 {
     double limit_s = run->cell->measure.max_seconds;
-    return limit_s == 0 || now_s() - run->start_s + 1.25e-3 * longest_ms < limit_s;
+    return limit_s == 0 || seconds_since(run->start_ns) + 1.25e-3 * longest_ms < limit_s;
 }
 
 static bool sample(struct run *run)
@@ -175,7 +180,7 @@ char *cell_run(const struct cell *cell)
     struct run *run = calloc(1, sizeof *run);
     CHECK(run);
     run->cell = cell;
-    run->start_s = now_s();
+    run->start_ns = now_ns();
     run->samples_ms = calloc(cell->measure.samples + 1, sizeof(double));
     CHECK(run->samples_ms);
     struct record *record = &run->record;
@@ -194,7 +199,7 @@ char *cell_run(const struct cell *cell)
         note_memory(run);
     }
     record->provenance.clock_mhz_after = provenance_clock_mhz();
-    record->wall_s = now_s() - run->start_s;
+    record->wall_s = seconds_since(run->start_ns);
     char *line = record_line(record);
 
     setup_close(&run->setup);

@@ -1,0 +1,121 @@
+// Gradient errors by hand, and what the gradient check lets pass.
+#include "harness/gradient_error.h"
+#include "harness/reference.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// A set of two tensors, of 3 and 2 elements; release with gradient_set_free.
+static struct gradient_set set_of(const double a[3], const double b[2])
+{
+    struct gradient_set set = {.count = 2, .tensors = calloc(2, sizeof *set.tensors)};
+    const double *values[] = {a, b};
+    for (size_t i = 0; i < 2; i++) {
+        struct gradient_tensor *tensor = &set.tensors[i];
+        snprintf(tensor->name, sizeof tensor->name, "tensor %zu", i);
+        tensor->size = i == 0 ? 3 : 2;
+        tensor->values = malloc(tensor->size * sizeof(double));
+        memcpy(tensor->values, values[i], tensor->size * sizeof(double));
+    }
+    return set;
+}
+
+static struct gradient_report compare(const double a[3], const double b[2], const double ra[3], const double rb[2])
+{
+    struct gradient_set set = set_of(a, b), reference = set_of(ra, rb);
+    struct gradient_report report;
+    gradient_compare(&report, &set, &reference);
+    gradient_set_free(&set);
+    gradient_set_free(&reference);
+    return report;
+}
+
+#define VALUES(...)        ((const double[]){__VA_ARGS__})
+#define assert_close(a, b) assert_true(fabs((a) - (b)) <= 1e-15 * (1 + fabs(b)))
+
+static void measures_by_hand(void **state)
+{
+    (void)state;
+    struct gradient_report report =
+        compare(VALUES(1, 2, 0.5), VALUES(3, 4), VALUES(1, 2, 0), VALUES(3, 4.5)); // differences 0.5 and -0.5
+    double g = sqrt(1 + 4 + 0.25 + 9 + 16), r = sqrt(1 + 4 + 9 + 20.25);
+    assert_close(report.overall.relative_l2, sqrt(0.5) / r);
+    assert_close(report.overall.max_abs, 0.5);
+    assert_close(report.overall.cosine, (1 + 4 + 9 + 18) / (g * r));
+    assert_close(report.overall.decimals, -log10(0.5));
+    assert_close(report.overall.mean_abs, 0.2);
+    assert_close(report.overall.mean_relative, 0.5 / 4.5 / 4); // the element with r = 0 has none
+    assert_close(report.tensors[0].error.relative_l2, 0.5 / sqrt(5));
+    assert_close(report.tensors[1].error.relative_l2, 0.5 / sqrt(9 + 20.25));
+    assert_int_equal(report.worst, 0);
+    gradient_report_free(&report);
+}
+
+static void zero_references(void **state)
+{
+    (void)state;
+    struct gradient_report report = compare(VALUES(0, 0, 0), VALUES(1, 0), VALUES(0, 0, 0), VALUES(0, 0));
+    assert_true(report.tensors[0].error.relative_l2 == 0);
+    assert_true(report.tensors[0].error.cosine == 1);
+    assert_true(isinf(report.tensors[0].error.decimals));
+    assert_true(isinf(report.tensors[1].error.relative_l2));
+    assert_true(report.tensors[1].error.cosine == 0);
+    assert_int_equal(report.worst, 1);
+    gradient_report_free(&report);
+}
+
+static void not_a_number_reaches_every_measure(void **state)
+{
+    (void)state;
+    struct gradient_report report =
+        compare(VALUES(1, NAN, 9), VALUES(7, 4), VALUES(1, 2, 3), VALUES(3, 4)); // larger differences follow it
+    const struct gradient_error *e = &report.overall;
+    assert_true(isnan(e->relative_l2) && isnan(e->max_abs) && isnan(e->cosine));
+    assert_true(isnan(e->decimals) && isnan(e->mean_abs) && isnan(e->mean_relative));
+    assert_int_equal(report.worst, 0);
+    gradient_report_free(&report);
+}
+
+// What reference_accepts says of a gradient whose second tensor is off by `error`, where rounding alone makes
+// `floor`.
+static struct status verdict(double error, double floor)
+{
+    struct reference reference = {.gradients = set_of(VALUES(1, 2, 3), VALUES(3, 4))};
+    reference.floor = compare(VALUES(1, 2, 3), VALUES(3, 4 + 5 * floor), VALUES(1, 2, 3), VALUES(3, 4));
+    struct gradient_report report =
+        compare(VALUES(1, 2, 3), VALUES(3, 4 + 5 * error), VALUES(1, 2, 3), VALUES(3, 4));
+    struct status status = {0};
+    bool accepted = reference_accepts(&reference, &report, &status);
+    assert_int_equal(accepted, status.code == STATUS_OK);
+    gradient_report_free(&report);
+    reference_free(&reference);
+    return status;
+}
+
+static void check_accepts_rounding_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict(0, 0).code, STATUS_OK);
+    assert_int_equal(verdict(9e-13, 0).code, STATUS_OK);
+    assert_int_equal(verdict(9e-5, 1e-7).code, STATUS_OK);
+    struct status off = verdict(1.1e-12, 0);
+    assert_int_equal(off.code, STATUS_FAILED);
+    assert_non_null(strstr(off.message, "tensor 1"));
+    assert_int_equal(verdict(1.1e-4, 1e-7).code, STATUS_FAILED);
+    assert_int_equal(verdict(NAN, 1e-7).code, STATUS_FAILED);
+    assert_int_equal(verdict(INFINITY, 1e-7).code, STATUS_FAILED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measures_by_hand),
+        cmocka_unit_test(zero_references),
+        cmocka_unit_test(not_a_number_reaches_every_measure),
+        cmocka_unit_test(check_accepts_rounding_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,474 @@
+// The harness's promises, each by really doing it to the program: resume, timeout, crash, out of memory, a bad
+// spec, a full disk, two sweeps at once. The cells are method `null`, which does what it is asked.
+#define _GNU_SOURCE // asprintf
+#include "harness/result_file.h"
+#include "tests/scratch.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define CELLS 8
+static const char spec_head[] =
+    "{\"experiment\": \"t\", \"model\": {\"layers\": 1, \"width\": 8, \"heads\": 2, \"ffn\": 8, \"vocab\": 11},\n"
+    " \"measure\": {\"warmup\": 0, \"samples\": 1, \"max_seconds\": 1, \"gradient\": \"none\"},\n";
+// CELLS cells of a fifth of a second each.
+static const char slow_axes[] = " \"axes\": {\"context\": [8], \"seed\": [1, 2, 3, 4, 5, 6, 7, 8],\n"
+                                "            \"method\": [{\"name\": \"null\", \"seconds\": 0.2}]}}\n";
+static const char fast_axes[] =
+    " \"axes\": {\"context\": [8], \"seed\": [1, 2, 3, 4, 5, 6, 7, 8], \"method\": [\"null\"]}}\n";
+static const char behaviour_axes[] =
+    " \"axes\": {\"context\": [8], \"method\": [{\"name\": \"null\",\n"
+    "            \"behaviour\": [\"fail\", \"hang\", \"oom\", \"crash\", \"ok\"]}]}}\n";
+
+static void spec_write(const struct scratch *scratch, const char *axes)
+{
+    char *text;
+    assert_true(asprintf(&text, "%s%s", spec_head, axes) > 0);
+    scratch_file(scratch, "spec.json", text, strlen(text));
+    free(text);
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+// The program's absolute path.
+static const char *program(void)
+{
+    const char *path = getenv("LONGBP");
+    char *absolute = realpath(path && *path ? path : "build/longbp", NULL);
+    if (!absolute)
+        fail_msg("%s: %s", path ? path : "build/longbp", strerror(errno));
+    return absolute;
+}
+
+// Starts a shell in the folder, in which $L is the program; stdout and stderr go to files `out` and `err`.
+static pid_t start(const struct scratch *scratch, const char *command)
+{
+    const char *longbp = program();
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("L", longbp, 1);
+        if (chdir(scratch->folder) != 0 || !freopen("out", "w", stdout) || !freopen("err", "w", stderr))
+            _exit(99);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(99);
+    }
+    free((char *)longbp);
+    return pid;
+}
+
+// Exit code, or 128 + signal.
+static int finish(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int run(const struct scratch *scratch, const char *command)
+{
+    return finish(start(scratch, command));
+}
+
+// A file of the folder; "" if there is none.
+static char *text_of(const struct scratch *scratch, const char *name)
+{
+    FILE *file = fopen(scratch_path(scratch, name).text, "r");
+    char *text = NULL;
+    size_t capacity = 0;
+    if (!file || getdelim(&text, &capacity, 0, file) < 0) {
+        free(text);
+        text = strdup("");
+    }
+    if (file)
+        fclose(file);
+    return text;
+}
+
+static void assert_says(const struct scratch *scratch, const char *name, const char *expected)
+{
+    char *text = text_of(scratch, name);
+    if (!strstr(text, expected))
+        fail_msg("%s: expected \"%s\" in: %s", name, expected, text);
+    free(text);
+}
+
+static size_t line_count(const struct scratch *scratch, const char *name)
+{
+    char *text = text_of(scratch, name);
+    size_t lines = 0;
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    free(text);
+    return lines;
+}
+
+// The result file holds exactly the spec's cells, each once, every line a valid record, nothing torn.
+static void assert_complete(const struct scratch *scratch, size_t cells)
+{
+    struct result_file file;
+    struct status status = {0};
+    if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status))
+        fail_msg("%s", status.message);
+    assert_int_equal(file.torn_line, 0);
+    assert_int_equal(json_array_size(file.records), cells);
+    assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
+    assert_int_equal(line_count(scratch, "out"), cells);
+    char *list = text_of(scratch, "out");
+    for (size_t i = 0; i < cells; i++) {
+        const char *id = json_string_value(json_object_get(json_array_get(file.records, i), "id"));
+        assert_non_null(strstr(list, id));
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(id, json_string_value(json_object_get(json_array_get(file.records, j), "id")));
+    }
+    free(list);
+    result_file_close(&file);
+}
+
+static void wait_for_lines(const struct scratch *scratch, size_t lines)
+{
+    for (int tries = 0; line_count(scratch, "r.jsonl") < lines; tries++) {
+        assert_true(tries < 1000);
+        pause_ms(10);
+    }
+}
+
+static void sweep_killed_again_and_again_resumes(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, slow_axes);
+    for (size_t kills = 0; kills < 3; kills++) {
+        size_t before = line_count(scratch, "r.jsonl");
+        pid_t sweep = start(scratch, "exec $L run spec.json --out r.jsonl");
+        wait_for_lines(scratch, before + 1);
+        pause_ms(70 * (long)kills);
+        kill(sweep, SIGKILL);
+        assert_int_equal(finish(sweep), 128 + SIGKILL);
+    }
+    size_t kept = line_count(scratch, "r.jsonl");
+    char *first = text_of(scratch, "r.jsonl");
+    assert_in_range(kept, 3, CELLS - 1);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    char *all = text_of(scratch, "r.jsonl");
+    assert_memory_equal(first, all, strlen(first)); // what was there stays as it was
+    free(first);
+    free(all);
+    assert_complete(scratch, CELLS);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_says(scratch, "err", "nothing left to do");
+    assert_int_equal(line_count(scratch, "r.jsonl"), CELLS);
+}
+
+static void interrupt_stops_and_says_how_to_resume(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, slow_axes);
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        pid_t sweep = start(scratch, "exec $L run spec.json --out r.jsonl");
+        wait_for_lines(scratch, 2 * (i + 1));
+        kill(sweep, signals[i]);
+        assert_int_equal(finish(sweep), 130);
+        assert_says(scratch, "err", "the same command again");
+    }
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_complete(scratch, CELLS);
+}
+
+// State of a process in /proc: 'R', 'S', 'Z' ..., 0 if it is gone.
+static char process_state(pid_t pid)
+{
+    char path[64], line[512] = "", *end;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    size_t got = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[got] = 0;
+    end = strrchr(line, ')');
+    return end ? end[2] : 0;
+}
+
+static void cell_dies_with_its_sweep(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch,
+               " \"axes\": {\"context\": [8], \"method\": [{\"name\": \"null\", \"behaviour\": \"hang\"}]}}\n");
+    char *axis = "exec $L run spec.json --out r.jsonl --axis "
+                 "'measure={\"samples\": 1, \"max_seconds\": 0, \"gradient\": \"none\"}'";
+    pid_t sweep = start(scratch, axis), cell = 0;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", sweep, sweep);
+    for (int tries = 0; cell == 0 && tries < 500; tries++) {
+        FILE *file = fopen(path, "r");
+        if (file && fscanf(file, "%d", &cell) != 1)
+            cell = 0;
+        if (file)
+            fclose(file);
+        pause_ms(10);
+    }
+    assert_true(cell > 0);
+    pause_ms(100); // past its prctl
+    assert_true(process_state(cell) != 0);
+    kill(sweep, SIGKILL);
+    finish(sweep);
+    for (int tries = 0; process_state(cell) != 0 && process_state(cell) != 'Z'; tries++) {
+        assert_true(tries < 500);
+        pause_ms(10);
+    }
+}
+
+static const char *field(const json_t *record, const char *key)
+{
+    return json_string_value(json_object_get(record, key));
+}
+
+static void every_end_of_a_cell_is_a_record(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *status, *reason;
+    } expected[] = {{"failed", "method null was asked to fail"},
+                    {"timeout", "did not end within max_seconds, 1"},
+                    {"oom", "limit"},
+                    {"crash", "SIGABRT"},
+                    {"ok", ""}};
+    spec_write(scratch, behaviour_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 1); // a crash is no good result
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    assert_int_equal(json_array_size(file.records), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *record = json_array_get(file.records, i);
+        assert_string_equal(field(record, "status"), expected[i].status);
+        assert_non_null(strstr(field(record, "reason"), expected[i].reason));
+        bool ok = strcmp(expected[i].status, "ok") == 0;
+        assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), ok ? 1 : 0);
+        assert_true(json_is_null(json_object_get(record, "loss")) == !ok);
+        assert_true(json_is_null(json_object_get(record, "median_ms")) == !ok);
+        assert_string_equal(field(record, "experiment"), "t");
+        assert_true(json_is_string(json_object_get(json_object_get(record, "provenance"), "cpu")));
+    }
+    result_file_close(&file);
+    assert_complete(scratch, 5);
+
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0); // all are done, whatever became of them
+    assert_says(scratch, "err", "nothing left to do");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --retry"), 1);
+    assert_says(scratch, "err", "4 of 5 cells are left to do");
+    assert_int_equal(line_count(scratch, "r.jsonl"), 9);
+}
+
+static void memory_limit_is_a_result(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, " \"axes\": {\"context\": [512], \"method\": [\"full\"]}}\n");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --memory-limit 64KiB"), 0);
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    const json_t *record = json_array_get(file.records, 0);
+    assert_string_equal(field(record, "status"), "oom");
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json_object_get(record, "cell"), "limits"), "memory")),
+        65536);
+    assert_in_range(json_integer_value(json_object_get(record, "peak_bytes")), 1, 65536);
+    assert_true(json_is_null(json_object_get(record, "loss")));
+    result_file_close(&file);
+    // The same cell without the limit is another cell, and fits.
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    assert_int_equal(json_array_size(file.records), 2);
+    assert_string_equal(field(json_array_get(file.records, 1), "status"), "ok");
+    result_file_close(&file);
+}
+
+static void wrong_use_is_exit_2(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, " \"axes\": {\"context\": [8],\n \"method\": [{\"name\": \"secco\"}]}}\n");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "spec.json:4:");
+    assert_says(scratch, "err", "did you mean \"seco\"?");
+    assert_int_equal(run(scratch, "$L run missing.json"), 2);
+    assert_says(scratch, "err", "missing.json");
+    static const char *const commands[] = {"$L",
+                                           "$L rum",
+                                           "$L run",
+                                           "$L run --no-such-flag spec.json",
+                                           "$L verify --dtype f61",
+                                           "$L verify --device abacus",
+                                           "$L list spoons",
+                                           "$L init --model tiny",
+                                           "$L init --model tinny --out x",
+                                           "$L grad --model tiny --out g --method seco --chunk zero --context 8",
+                                           "$L grad --model tiny --out g --method full --tokens missing",
+                                           "echo '{}' | $L cell"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        int code = run(scratch, commands[i]);
+        if (code != 2)
+            fail_msg("%s: exit code %d", commands[i], code);
+        assert_int_equal(line_count(scratch, "out"), 0); // stdout is for data
+        assert_in_range(line_count(scratch, "err"), 1, 30);
+    }
+    struct stat nothing;
+    assert_int_not_equal(stat(scratch_path(scratch, "r.jsonl").text, &nothing), 0);
+}
+
+static void folder_that_cannot_be_written(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(mkdir(scratch_path(scratch, "closed").text, 0555), 0);
+    assert_int_equal(chmod(scratch->folder, 0777), 0);
+    // Root may write anywhere: be someone else.
+    const char *command = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups "
+                                           "$L run spec.json --out closed/r.jsonl"
+                                         : "$L run spec.json --out closed/r.jsonl";
+    assert_int_equal(run(scratch, command), 2);
+    assert_says(scratch, "err", "closed/r.jsonl: cannot open it for writing: Permission denied");
+    assert_int_equal(run(scratch, "$L run spec.json --out no/such/folder/r.jsonl"), 2);
+    assert_says(scratch, "err", "no/such/folder/r.jsonl: cannot open it for writing: No such file");
+}
+
+static void full_disk_loses_nothing(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out /dev/full"), 2);
+    assert_says(scratch, "err", "/dev/full: cannot write a record: No space left on device");
+    // A file that may not grow past 8 KiB fills up in the middle of a record.
+    assert_int_equal(run(scratch, "trap '' XFSZ; ulimit -f 16; exec $L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "r.jsonl: cannot write a record: File too large");
+    size_t kept = line_count(scratch, "r.jsonl");
+    assert_in_range(kept, 1, CELLS - 1);
+    char *text = text_of(scratch, "r.jsonl");
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    free(text);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_complete(scratch, CELLS);
+}
+
+static void second_sweep_is_turned_away(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, slow_axes);
+    pid_t first = start(scratch, "exec $L run spec.json --out r.jsonl 2>first");
+    wait_for_lines(scratch, 1);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "another sweep is writing to this file");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh"), 2); // nor may it take the file away
+    assert_int_equal(finish(first), 0);
+    assert_complete(scratch, CELLS);
+}
+
+static void damaged_last_line_is_cut_and_others_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "head -c -200 r.jsonl > cut && mv cut r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_says(scratch, "err", "1 of 8 cells are left to do");
+    assert_complete(scratch, CELLS);
+    // A last record that is whole but for its newline counts, and the next one starts on a line of its own.
+    assert_int_equal(run(scratch, "head -n 7 r.jsonl | head -c -1 > cut && mv cut r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_complete(scratch, CELLS);
+    assert_int_equal(run(scratch, "sed -i '3s/.*/{\"half\": /' r.jsonl; cp r.jsonl before"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "r.jsonl:3");
+    assert_int_equal(run(scratch, "cmp r.jsonl before"), 0);
+}
+
+static void fresh_keeps_the_old_results_aside(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl; cp r.jsonl old"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old"), 0);
+    assert_complete(scratch, CELLS);
+    assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
+}
+
+static void one_cell_is_run_again_by_its_command(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch,
+               " \"axes\": {\"context\": [24], \"method\": [\"full\", {\"name\": \"seco\", \"chunk\": 7}]}}\n");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --axis context=19 --axis 'lora={\"rank\": 2}' "
+                                  "--axis method=seco --memory-limit 1GiB"),
+                     0);
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    assert_int_equal(json_array_size(file.records), 1);
+    const json_t *record = json_array_get(file.records, 0);
+    const char *command = field(record, "command");
+    assert_memory_equal(command, "longbp run ", 11);
+    char *rerun;
+    assert_true(asprintf(&rerun, "$L%s", command + strlen("longbp")) > 0);
+    assert_int_equal(run(scratch, rerun), 0);
+    char *line = text_of(scratch, "out");
+    json_t *again = json_loads(line, 0, NULL);
+    assert_non_null(again);
+    static const char *const same[] = {
+        "id", "experiment", "cell", "loss", "command", "flops", "bytes_moved", "peak_bytes", "peak_by_category"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (!json_equal(json_object_get(record, same[i]), json_object_get(again, same[i])))
+            fail_msg("%s differs", same[i]);
+    assert_int_equal(line_count(scratch, "r.jsonl"), 1);
+    assert_int_equal(run(scratch, "$L run spec.json --cell 00000000000000000000000000000000"), 2);
+    json_decref(again);
+    free(line);
+    free(rerun);
+    result_file_close(&file);
+}
+
+static int setup(void **state)
+{
+    struct scratch *scratch = malloc(sizeof *scratch);
+    *scratch = scratch_open();
+    *state = scratch;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    scratch_close(*state);
+    free(*state);
+    return 0;
+}
+
+#define PROMISE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(sweep_killed_again_and_again_resumes),
+        PROMISE(interrupt_stops_and_says_how_to_resume),
+        PROMISE(cell_dies_with_its_sweep),
+        PROMISE(every_end_of_a_cell_is_a_record),
+        PROMISE(memory_limit_is_a_result),
+        PROMISE(wrong_use_is_exit_2),
+        PROMISE(folder_that_cannot_be_written),
+        PROMISE(full_disk_loses_nothing),
+        PROMISE(second_sweep_is_turned_away),
+        PROMISE(damaged_last_line_is_cut_and_others_refused),
+        PROMISE(fresh_keeps_the_old_results_aside),
+        PROMISE(one_cell_is_run_again_by_its_command),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
