@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 typedef void forward_fn(struct device *, struct attention_shape, struct tensor o, struct tensor logsumexp,
@@ -34,19 +35,25 @@ struct problem {
     struct span segments[MAX_SEGMENTS];
     size_t q_count, k_count, lse_count; // of the seen rows
     double *q, *k, *v, *grad_o;
-    double *o, *logsumexp, *grad_q, *grad_k, *grad_v; // grad_k, grad_v: [start + queries, ..], initial values included
+    double *o, *logsumexp, *grad_q, *grad_k,
+        *grad_v; // grad_k, grad_v: [start + queries, ..], initial values included
 };
 
 static uint64_t random_state = 1;
-static double uniform(void) { // in (-sqrt 3, sqrt 3): variance 1
+static double uniform(void)
+{ // in (-sqrt 3, sqrt 3): variance 1
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return ((double)(random_state >> 11) / (double)(1ull << 53) * 2 - 1) * sqrt(3);
 }
 
 // What grad_k (which = 0) and grad_v (1) hold before the backward.
-static double initial_gradient(int which, size_t i) { return 0.25 * (double)((i * 7 + (size_t)which * 3) % 11) - 1; }
+static double initial_gradient(int which, size_t i)
+{
+    return 0.25 * (double)((i * 7 + (size_t)which * 3) % 11) - 1;
+}
 
-static double *new_values(size_t count, double scale, enum dtype dtype) {
+static double *new_values(size_t count, double scale, enum dtype dtype)
+{
     double *x = malloc((count + 1) * sizeof *x);
     for (size_t i = 0; i < count; i++) {
         x[i] = scale * uniform();
@@ -57,7 +64,8 @@ static double *new_values(size_t count, double scale, enum dtype dtype) {
 }
 
 static struct problem problem_new(struct attention_shape s, const struct span *segments, size_t segment_count,
-                                  double q_scale, enum dtype dtype) {
+                                  double q_scale, enum dtype dtype)
+{
     struct problem p = {.shape = s, .segment_count = segment_count};
     for (size_t i = 0; i < segment_count; i++)
         p.segments[i] = segments[i];
@@ -76,7 +84,8 @@ static struct problem problem_new(struct attention_shape s, const struct span *s
     return p;
 }
 
-static void problem_free(struct problem *p) {
+static void problem_free(struct problem *p)
+{
     double *all[] = {p->q, p->k, p->v, p->grad_o, p->o, p->logsumexp, p->grad_q, p->grad_k, p->grad_v};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -84,7 +93,8 @@ static void problem_free(struct problem *p) {
 
 // ---- the naive reference: one query at a time, its whole row of probabilities, Jacobian of the softmax
 
-static void reference(struct problem *p) {
+static void reference(struct problem *p)
+{
     struct attention_shape s = p->shape;
     size_t D = s.head_dim, keys_total = s.start + s.queries;
     double scale = 1 / sqrt((double)D);
@@ -141,7 +151,8 @@ struct options {
     bool reverse, in_place;
 };
 
-static struct tensor to_tensor(const double *x, size_t rows, size_t cols, size_t unseen_rows, enum dtype dtype) {
+static struct tensor to_tensor(const double *x, size_t rows, size_t cols, size_t unseen_rows, enum dtype dtype)
+{
     size_t total = (rows + unseen_rows) * cols, size = dtype == DTYPE_F32 ? sizeof(float) : sizeof(double);
     struct tensor t = {.data = malloc(total * size + 1), .dtype = dtype, .rows = rows + unseen_rows, .cols = cols};
     for (size_t i = 0; i < total; i++) {
@@ -154,13 +165,15 @@ static struct tensor to_tensor(const double *x, size_t rows, size_t cols, size_t
     return t;
 }
 
-static void from_tensor(double *x, struct tensor t) {
+static void from_tensor(double *x, struct tensor t)
+{
     for (size_t i = 0; i < t.rows * t.cols; i++)
         x[i] = t.dtype == DTYPE_F32 ? (double)((float *)t.data)[i] : ((double *)t.data)[i];
 }
 
 // Computes o, logsumexp and the gradients of p. Keys in no segment keep their initial gradient.
-static void attention(struct problem *p, struct options options) {
+static void attention(struct problem *p, struct options options)
+{
     bool f32 = options.dtype == DTYPE_F32;
     struct attention_shape s = p->shape;
     struct device *device = calloc(1, sizeof *device);
@@ -184,13 +197,12 @@ static void attention(struct problem *p, struct options options) {
         struct span span = p->segments[i];
         size_t begin = span.start * s.batch * k_cols;
         segments[i] = (struct key_segment){
-            span.start, span.count,
-            to_tensor(p->grad_k + begin, span.count * s.batch, k_cols, 0, options.dtype),
+            span.start, span.count, to_tensor(p->grad_k + begin, span.count * s.batch, k_cols, 0, options.dtype),
             to_tensor(p->grad_v + begin, span.count * s.batch, k_cols, 0, options.dtype)};
     }
     size_t bytes = (f32 ? attention_backward_workspace_f32 : attention_backward_workspace_f64)(s);
-    struct tensor workspace = {.data = aligned_alloc(256, (bytes + CANARY_BYTES + 255) / 256 * 256),
-                               .rows = 1, .cols = bytes};
+    struct tensor workspace = {
+        .data = aligned_alloc(256, (bytes + CANARY_BYTES + 255) / 256 * 256), .rows = 1, .cols = bytes};
     memset(workspace.data, 0xff, bytes + CANARY_BYTES); // NaN in both dtypes
 
     (f32 ? attention_forward_f32 : attention_forward_f64)(device, s, o, logsumexp, q, k, v);
@@ -208,15 +220,16 @@ static void attention(struct problem *p, struct options options) {
         free(segments[i].grad_k.data);
         free(segments[i].grad_v.data);
     }
-    void *all[] = {q.data,         k.data,        v.data,
-                   grad_o.data,    o.data,        logsumexp.data,
-                   workspace.data, device,        options.in_place ? NULL : grad_q.data};
+    void *all[] = {q.data,         k.data, v.data,
+                   grad_o.data,    o.data, logsumexp.data,
+                   workspace.data, device, options.in_place ? NULL : grad_q.data};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
 
 // Outside the segments the reference's key gradients are the initial ones.
-static void restrict_to_segments(struct problem *p) {
+static void restrict_to_segments(struct problem *p)
+{
     size_t cols = p->shape.batch * p->shape.kv_heads * p->shape.head_dim;
     for (size_t key = 0; key < p->shape.start + p->shape.queries; key++) {
         bool inside = false;
@@ -229,11 +242,15 @@ static void restrict_to_segments(struct problem *p) {
     }
 }
 
-static double epsilon_of(enum dtype dtype) { return dtype == DTYPE_F32 ? ldexp(1, -24) : ldexp(1, -53); }
+static double epsilon_of(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? ldexp(1, -24) : ldexp(1, -53);
+}
 
 // Relative to the reference's norm; a gradient that vanishes, as of a query with one key, counts as 1/10 of the
 // inputs' size.
-static double relative_l2(const double *x, const double *reference, size_t count) {
+static double relative_l2(const double *x, const double *reference, size_t count)
+{
     double difference = 0, norm = 0;
     for (size_t i = 0; i < count; i++) {
         difference += (x[i] - reference[i]) * (x[i] - reference[i]);
@@ -243,7 +260,8 @@ static double relative_l2(const double *x, const double *reference, size_t count
 }
 
 static void assert_near(const struct problem *p, const char *what, const double *x, const double *reference,
-                        size_t count, double tolerance) {
+                        size_t count, double tolerance)
+{
     double error = relative_l2(x, reference, count);
     if (!(error <= tolerance)) {
         struct attention_shape s = p->shape;
@@ -254,7 +272,8 @@ static void assert_near(const struct problem *p, const char *what, const double 
     }
 }
 
-static void assert_all_near(const struct problem *got, const struct problem *wanted, double tolerance) {
+static void assert_all_near(const struct problem *got, const struct problem *wanted, double tolerance)
+{
     assert_near(got, "o", got->o, wanted->o, got->q_count, tolerance);
     assert_near(got, "logsumexp", got->logsumexp, wanted->logsumexp, got->lse_count, tolerance);
     assert_near(got, "grad_q", got->grad_q, wanted->grad_q, got->q_count, tolerance);
@@ -271,26 +290,27 @@ static const struct {
 } cases[] = {
     {{1, 0, 1, 1, 1, 2}, 0, {{0}}},
     {{1, 0, 3, 4, 2, 16}, 0, {{0}}},
-    {{1, 300, 1, 8, 1, 64}, 0, {{0}}},           // one query against a prefix
-    {{64, 0, 1, 2, 2, 64}, 0, {{0}}},            // one tile
-    {{65, 0, 1, 2, 1, 64}, 0, {{0}}},            // and one key more
-    {{256, 0, 1, 1, 1, 64}, 0, {{0}}},           // several tiles
+    {{1, 300, 1, 8, 1, 64}, 0, {{0}}}, // one query against a prefix
+    {{64, 0, 1, 2, 2, 64}, 0, {{0}}},  // one tile
+    {{65, 0, 1, 2, 1, 64}, 0, {{0}}},  // and one key more
+    {{256, 0, 1, 1, 1, 64}, 0, {{0}}}, // several tiles
     {{257, 0, 1, 4, 4, 16}, 0, {{0}}},
-    {{300, 0, 3, 4, 2, 80}, 0, {{0}}},           // head_dim that is no power of 2
-    {{130, 77, 1, 6, 2, 128}, 0, {{0}}},         // groups of 3 heads
-    {{100, 28, 3, 8, 1, 32}, 0, {{0}}},          // all heads on one key head
-    {{40, 200, 2, 71, 1, 2}, 0, {{0}}},          // rows of a token cross query blocks
+    {{300, 0, 3, 4, 2, 80}, 0, {{0}}},   // head_dim that is no power of 2
+    {{130, 77, 1, 6, 2, 128}, 0, {{0}}}, // groups of 3 heads
+    {{100, 28, 3, 8, 1, 32}, 0, {{0}}},  // all heads on one key head
+    {{40, 200, 2, 71, 1, 2}, 0, {{0}}},  // rows of a token cross query blocks
     {{70, 31, 1, 2, 2, 256}, 0, {{0}}},
-    {{9, 5, 19, 4, 2, 6}, 0, {{0}}},             // more pairs than run at a time
-    {{200, 100, 1, 4, 2, 64}, 1, {{100, 200}}},  // no gradient for the prefix
+    {{9, 5, 19, 4, 2, 6}, 0, {{0}}},            // more pairs than run at a time
+    {{200, 100, 1, 4, 2, 64}, 1, {{100, 200}}}, // no gradient for the prefix
     {{200, 100, 3, 4, 2, 16}, 2, {{0, 17}, {129, 66}}},
     {{150, 333, 1, 4, 4, 80}, 4, {{3, 1}, {63, 2}, {65, 63}, {333, 150}}},
     {{128, 128, 1, 2, 1, 128}, 3, {{5, 50}, {60, 70}, {200, 56}}}, // two in one tile
-    {{50, 100, 1, 2, 2, 64}, 1, {{130, 0}}},     // an empty segment
+    {{50, 100, 1, 2, 2, 64}, 1, {{130, 0}}},                       // an empty segment
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
-static struct problem case_problem(size_t i, double q_scale, enum dtype dtype) {
+static struct problem case_problem(size_t i, double q_scale, enum dtype dtype)
+{
     random_state = i + 1;
     struct span all = {0, cases[i].shape.start + cases[i].shape.queries};
     bool one = cases[i].segment_count == 0;
@@ -300,7 +320,8 @@ static struct problem case_problem(size_t i, double q_scale, enum dtype dtype) {
 
 // Growth 32: exp costs 4 units in the last place, a score or a sum over keys a few more, and a gradient of the
 // scores is a difference of two such sums.
-static void test_reference(void **state) {
+static void test_reference(void **state)
+{
     (void)state;
     for (int dtype = DTYPE_F64; dtype <= DTYPE_F32; dtype++)
         for (size_t i = 0; i < CASE_COUNT; i++) {
@@ -317,7 +338,8 @@ static void test_reference(void **state) {
 }
 
 // Scores up to about 1e4: their own rounding, an absolute error of epsilon * 1e4, is a relative one of P.
-static void test_extreme_scores(void **state) {
+static void test_extreme_scores(void **state)
+{
     (void)state;
     for (int dtype = DTYPE_F64; dtype <= DTYPE_F32; dtype++)
         for (size_t i = 0; i < CASE_COUNT; i++) {
@@ -332,7 +354,8 @@ static void test_extreme_scores(void **state) {
 }
 
 // Equal scores spread the weight evenly: o is the mean of v, logsumexp the logarithm of the number of keys.
-static void test_equal_scores(void **state) {
+static void test_equal_scores(void **state)
+{
     (void)state;
     struct span all = {0, 200};
     struct problem p = problem_new((struct attention_shape){200, 0, 1, 1, 1, 16}, &all, 1, 0, DTYPE_F64);
@@ -348,7 +371,8 @@ static void test_equal_scores(void **state) {
 
 // loss = sum(o * grad_o): along a random direction of q, k and v its central difference is the gradient's product
 // with the direction. The step leaves an error of about step^2.
-static void test_finite_differences(void **state) {
+static void test_finite_differences(void **state)
+{
     (void)state;
     const double step = 1e-5;
     struct attention_shape shapes[] = {{70, 0, 2, 2, 1, 8}, {33, 70, 1, 4, 2, 16}};
@@ -381,7 +405,8 @@ static void test_finite_differences(void **state) {
     }
 }
 
-static bool same_bits(const struct problem *a, const struct problem *b) {
+static bool same_bits(const struct problem *a, const struct problem *b)
+{
     return !memcmp(a->o, b->o, a->q_count * sizeof(double)) &&
            !memcmp(a->logsumexp, b->logsumexp, a->lse_count * sizeof(double)) &&
            !memcmp(a->grad_q, b->grad_q, a->q_count * sizeof(double)) &&
@@ -389,7 +414,8 @@ static bool same_bits(const struct problem *a, const struct problem *b) {
            !memcmp(a->grad_v, b->grad_v, a->k_count * sizeof(double));
 }
 
-static void test_threads(void **state) {
+static void test_threads(void **state)
+{
     (void)state;
     const int threads[] = {1, 2, 3, 5};
     int usual = omp_get_max_threads();
@@ -408,7 +434,8 @@ static void test_threads(void **state) {
 }
 
 // The gradient of a key does not depend on which other keys take gradients, to the bit.
-static void test_segments_do_not_change_bits(void **state) {
+static void test_segments_do_not_change_bits(void **state)
+{
     (void)state;
     struct attention_shape shape = {200, 90, 1, 4, 2, 64};
     struct span all = {0, 290}, some[] = {{10, 33}, {70, 100}};
@@ -427,7 +454,8 @@ static void test_segments_do_not_change_bits(void **state) {
 }
 
 // Reversed sums are the same sums with other rounding errors.
-static void test_reverse_sums(void **state) {
+static void test_reverse_sums(void **state)
+{
     (void)state;
     for (int dtype = DTYPE_F64; dtype <= DTYPE_F32; dtype++)
         for (size_t i = 3; i < CASE_COUNT; i++) {
@@ -442,9 +470,11 @@ static void test_reverse_sums(void **state) {
         }
 }
 
-static void test_workspace(void **state) {
+static void test_workspace(void **state)
+{
     (void)state;
-    const struct attention_shape shapes[] = {{512, 0, 1, 32, 8, 128}, {512, 0, 4, 64, 64, 256}, {512, 0, 1, 8, 1, 64}};
+    const struct attention_shape shapes[] = {
+        {512, 0, 1, 32, 8, 128}, {512, 0, 4, 64, 64, 256}, {512, 0, 1, 8, 1, 64}};
     for (size_t i = 0; i < 3; i++) {
         struct attention_shape longer = shapes[i];
         longer.start = 1000000, longer.queries = 65536;
@@ -455,16 +485,13 @@ static void test_workspace(void **state) {
     }
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_extreme_scores),
-        cmocka_unit_test(test_equal_scores),
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_segments_do_not_change_bits),
-        cmocka_unit_test(test_reverse_sums),
-        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_reference),    cmocka_unit_test(test_extreme_scores),
+        cmocka_unit_test(test_equal_scores), cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_segments_do_not_change_bits),
+        cmocka_unit_test(test_reverse_sums), cmocka_unit_test(test_workspace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

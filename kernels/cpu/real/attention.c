@@ -11,7 +11,6 @@
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
 #include <float.h>
-#include <stdint.h>
 #include <string.h>
 
 enum {
@@ -25,23 +24,25 @@ enum {
 
 #if REAL_BITS == 32
 #define REAL_LOWEST (-FLT_MAX)
-#define EXP_UNDERFLOW (-86.0f)
+#define EXP_LOWEST  (-86.0f)
+#define EXP_ZERO    5e-38f // a little more than exp(EXP_LOWEST)
 #else
 #define REAL_LOWEST (-DBL_MAX)
-#define EXP_UNDERFLOW (-707.0)
+#define EXP_LOWEST  (-707.0)
+#define EXP_ZERO    1e-307
 #endif
 
 struct tiling {
     struct attention_shape shape;
     real scale;
-    size_t group, pairs;         // query heads per key head; sequences * key heads
-    size_t rows, blocks;         // of one pair
-    size_t dim;                  // head_dim, padded
-    size_t block_rows;           // rows of a query block: the columns of a tile
-    size_t block_keys;           // keys of a key block: the rows of a tile
-    size_t dim_stride;           // between rows of tiles [.., dim]
-    size_t row_stride;           // between rows of tiles [.., block_rows]
-    size_t slots, lanes;         // backward: pairs at a time, partial sums of each pair's grad_q
+    size_t group, pairs; // query heads per key head; sequences * key heads
+    size_t rows, blocks; // of one pair
+    size_t dim;          // head_dim, padded
+    size_t block_rows;   // rows of a query block: the columns of a tile
+    size_t block_keys;   // keys of a key block: the rows of a tile
+    size_t dim_stride;   // between rows of tiles [.., dim]
+    size_t row_stride;   // between rows of tiles [.., block_rows]
+    size_t slots, lanes; // backward: pairs at a time, partial sums of each pair's grad_q
     bool reverse;
 };
 
@@ -52,11 +53,23 @@ struct block {
     size_t keys;            // that its last row sees
 };
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
-static size_t max(size_t a, size_t b) { return a > b ? a : b; }
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+static size_t min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
-static struct tiling tiling_of(struct attention_shape s, bool reverse) {
+static size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static struct tiling tiling_of(struct attention_shape s, bool reverse)
+{
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
     CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     t.group = s.heads / s.kv_heads;
@@ -75,7 +88,8 @@ static struct tiling tiling_of(struct attention_shape s, bool reverse) {
     return t;
 }
 
-static struct block block_of(const struct tiling *t, size_t pair, size_t index) {
+static struct block block_of(const struct tiling *t, size_t pair, size_t index)
+{
     struct block block = {.pair = pair, .row = index * t->block_rows};
     block.rows = min(t->block_rows, t->rows - block.row);
     block.columns = tile_round(block.rows);
@@ -84,26 +98,29 @@ static struct block block_of(const struct tiling *t, size_t pair, size_t index) 
 }
 
 // Index of a row of a pair among the (token, sequence, query head) of q, o and logsumexp.
-static size_t query_index(const struct tiling *t, size_t pair, size_t row) {
+static size_t query_index(const struct tiling *t, size_t pair, size_t row)
+{
     size_t sequence = pair / t->shape.kv_heads, key_head = pair % t->shape.kv_heads;
     return (row / t->group * t->shape.batch + sequence) * t->shape.heads + key_head * t->group + row % t->group;
 }
 
 // Index of a key of a pair among the (token, sequence, key head) of k and v.
-static size_t key_index(const struct tiling *t, size_t pair, size_t key) {
+static size_t key_index(const struct tiling *t, size_t pair, size_t key)
+{
     return key * t->pairs + pair;
 }
 
 // The block's first column that sees the key: columns before it are masked.
-static size_t first_column(const struct tiling *t, const struct block *block, size_t key) {
+static size_t first_column(const struct tiling *t, const struct block *block, size_t key)
+{
     size_t row = key > t->shape.start ? (key - t->shape.start) * t->group : 0;
     return row > block->row ? min(row - block->row, block->columns) : 0;
 }
 
-// tile[row, d] = factor * source, of TILE_UNIT rows of a pair from `row` on; rows past the last are zero.
-// And transposed, if asked for: turned[d, row].
+// tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero past the last row.
 static void gather_rows(const struct tiling *t, size_t pair, size_t row, struct view tile, struct view turned,
-                        const real *source, real factor) {
+                        const real *source, real factor)
+{
     size_t dim = t->shape.head_dim;
     for (size_t i = 0; i < TILE_UNIT; i++) {
         real *to = tile.data + i * tile.row;
@@ -118,9 +135,10 @@ static void gather_rows(const struct tiling *t, size_t pair, size_t row, struct 
             turned.data[d * turned.row + i] = tile.data[i * tile.row + d];
 }
 
-// tile[key, d] of a pair's keys from `key` on; padded with zeros to whole rows and to `rows` rows.
+// tile[i, d] = source, for `count` keys of a pair from `key` on; zero up to `rows` rows.
 static void gather_keys(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
-                        struct view tile, const real *source) {
+                        struct view tile, const real *source)
+{
     size_t dim = t->shape.head_dim;
     for (size_t i = 0; i < rows; i++) {
         size_t filled = i < count ? dim : 0;
@@ -132,16 +150,25 @@ static void gather_keys(const struct tiling *t, size_t pair, size_t key, size_t 
 
 // S of the columns that do not see a key becomes -infinity: P is zero there.
 static void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows, size_t from,
-                 struct view s) {
+                 struct view s)
+{
     for (size_t i = 0; i < rows; i++)
-        for (size_t c = from; c < first_column(t, block, key + i); c++)
+        for (size_t c = from, end = first_column(t, block, key + i); c < end; c++)
             s.data[i * s.row + c] = -REAL_INFINITY;
 }
 
-// exp(x) for x <= 0; zero where it would underflow, which keeps the vector function on its fast path.
-static inline real exp_or_zero(real x) {
-    real e = real_exp(x > EXP_UNDERFLOW ? x : EXP_UNDERFLOW);
-    return x > EXP_UNDERFLOW ? e : 0;
+// x = exp(x - shift), for x <= shift; zero where it would soon underflow, so that the vector function never leaves
+// its fast path. In two loops, or the compiler sees that it need not bound what becomes zero.
+static void exp_row(real *x, const real *shift, size_t count)
+{
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        x[c] = x[c] - shift[c] > EXP_LOWEST ? x[c] - shift[c] : EXP_LOWEST;
+#pragma omp simd
+    for (size_t c = 0; c < count; c++) {
+        real e = real_exp(x[c]);
+        x[c] = e > EXP_ZERO ? e : 0;
+    }
 }
 
 // ---- forward
@@ -149,7 +176,8 @@ static inline real exp_or_zero(real x) {
 // Running softmax of a block: per column the maximum and the sum of exp(S - maximum) so far.
 // S becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
 static void softmax_step(struct view s, size_t rows, size_t from, size_t columns, real *maximum, real *sum,
-                         struct view o, size_t dim) {
+                         struct view o, size_t dim)
+{
     _Alignas(64) real top[MAX_QUERY_ROWS], shrink[MAX_QUERY_ROWS];
     int grown = 0;
     memcpy(top, maximum, columns * sizeof(real));
@@ -163,20 +191,21 @@ static void softmax_step(struct view s, size_t rows, size_t from, size_t columns
             top[c] = highest;
         }
     }
-#pragma omp simd reduction(| : grown)
     for (size_t c = from; c < columns; c++) {
         grown |= top[c] > maximum[c];
-        shrink[c] = exp_or_zero(maximum[c] - top[c]);
-        sum[c] *= shrink[c];
+        shrink[c] = maximum[c];
         maximum[c] = top[c];
     }
+    exp_row(shrink + from, top + from, columns - from);
+#pragma omp simd
+    for (size_t c = from; c < columns; c++)
+        sum[c] *= shrink[c];
     for (size_t i = 0; i < rows; i++) {
         real *p = s.data + i * s.row;
+        exp_row(p + from, maximum + from, columns - from);
 #pragma omp simd
-        for (size_t c = from; c < columns; c++) {
-            p[c] = exp_or_zero(p[c] - maximum[c]);
+        for (size_t c = from; c < columns; c++)
             sum[c] += p[c];
-        }
     }
     for (size_t d = 0; grown && d < dim; d++)
 #pragma omp simd
@@ -185,17 +214,18 @@ static void softmax_step(struct view s, size_t rows, size_t from, size_t columns
 }
 
 static void forward_block(const struct tiling *t, struct block block, real *o, real *logsumexp, const real *q,
-                          const real *k, const real *v) {
+                          const real *k, const real *v)
+{
     size_t dim = t->shape.head_dim;
     _Alignas(64) real rows_data[TILE_UNIT * t->dim_stride];
     _Alignas(64) real q_data[t->dim * t->row_stride], o_data[t->dim * t->row_stride];
     _Alignas(64) real s_data[t->block_keys * t->row_stride];
     _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
     _Alignas(64) real maximum[MAX_QUERY_ROWS], sum[MAX_QUERY_ROWS];
-    struct view rows_tile = {rows_data, t->dim_stride, 1};                                   // [TILE_UNIT, dim]
-    struct view q_tile = {q_data, t->row_stride, 1}, o_tile = {o_data, t->row_stride, 1};    // [dim, columns]
-    struct view s_tile = {s_data, t->row_stride, 1};                                         // [keys, columns]
-    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};    // [keys, dim]
+    struct view rows_tile = {rows_data, t->dim_stride, 1};                                // [TILE_UNIT, dim]
+    struct view q_tile = {q_data, t->row_stride, 1}, o_tile = {o_data, t->row_stride, 1}; // [dim, columns]
+    struct view s_tile = {s_data, t->row_stride, 1};                                      // [keys, columns]
+    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1}; // [keys, dim]
 
     for (size_t c = 0; c < block.columns; c += TILE_UNIT)
         gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->scale);
@@ -210,12 +240,12 @@ static void forward_block(const struct tiling *t, struct block block, real *o, r
         size_t from = first_column(t, &block, key) / TILE_UNIT * TILE_UNIT, columns = block.columns - from;
         gather_keys(t, block.pair, key, keys, rows, k_tile, k);
         gather_keys(t, block.pair, key, keys, rows, v_tile, v);
-        NAME(tile_multiply)(view_at(s_tile, 0, from), false, k_tile, view_at(q_tile, 0, from), rows, columns,
-                            dim, t->reverse);
+        tile_multiply(view_at(s_tile, 0, from), false, k_tile, view_at(q_tile, 0, from), rows, columns, dim,
+                      t->reverse);
         mask(t, &block, key, rows, from, s_tile);
         softmax_step(s_tile, rows, from, block.columns, maximum, sum, o_tile, t->dim);
-        NAME(tile_multiply)(view_at(o_tile, 0, from), true, view_transposed(v_tile), view_at(s_tile, 0, from),
-                            t->dim, columns, keys, t->reverse);
+        tile_multiply(view_at(o_tile, 0, from), true, view_transposed(v_tile), view_at(s_tile, 0, from), t->dim,
+                      columns, keys, t->reverse);
     }
     for (size_t c = 0; c < block.rows; c++) {
         size_t index = query_index(t, block.pair, block.row + c);
@@ -226,7 +256,8 @@ static void forward_block(const struct tiling *t, struct block block, real *o, r
 }
 
 void NAME(attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,
-                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v) {
+                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
     struct tiling t = tiling_of(shape, device->reverse_sums);
     // The last blocks see the most keys: begun first, they leave no thread waiting at the end.
 #pragma omp parallel for schedule(dynamic)
@@ -239,7 +270,8 @@ void NAME(attention_forward)(struct device *device, struct attention_shape shape
 //
 // Query blocks run one after another, since grad_q may be grad_o: a block's rows are spent when its grad_q is
 // written. Within a block the keys are dealt out to lanes: each lane alone adds to its keys' gradients and sums its
-// own part of grad_q; the parts are then added in the order of the lanes.
+// own part of grad_q; the parts are then added in the order of the lanes. No thread waits for that to end, since
+// filling the slots with the next block touches neither the parts nor the rows that are being written.
 
 // What the lanes of one pair share: a query block both ways round, and each lane's part of grad_q.
 struct slot {
@@ -249,11 +281,13 @@ struct slot {
     struct view grad_q;                  // [lanes * dim, columns]: grad_q / scale, transposed
 };
 
-static size_t slot_count(const struct tiling *t) {
+static size_t slot_count(const struct tiling *t)
+{
     return 2 * t->block_rows * t->dim_stride + (2 + t->lanes) * t->dim * t->row_stride + 2 * t->row_stride;
 }
 
-static struct slot slot_at(const struct tiling *t, real *workspace, size_t index) {
+static struct slot slot_at(const struct tiling *t, real *workspace, size_t index)
+{
     size_t by_row = t->block_rows * t->dim_stride, by_dim = t->dim * t->row_stride;
     real *data = workspace + index * slot_count(t);
     return (struct slot){
@@ -269,26 +303,28 @@ static struct slot slot_at(const struct tiling *t, real *workspace, size_t index
 
 // Fills TILE_UNIT columns of a slot.
 static void slot_fill(const struct tiling *t, struct slot slot, struct block block, size_t column,
-                      const real *grad_o, const real *o, const real *logsumexp, const real *q) {
+                      const real *grad_o, const real *o, const real *logsumexp, const real *q)
+{
     size_t dim = t->shape.head_dim, row = block.row + column;
     gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->scale);
-    gather_rows(t, block.pair, row, view_at(slot.grad_o, column, 0), view_at(slot.grad_o_turned, 0, column),
-                grad_o, 1);
+    gather_rows(t, block.pair, row, view_at(slot.grad_o, column, 0), view_at(slot.grad_o_turned, 0, column), grad_o,
+                1);
     for (size_t c = column; c < column + TILE_UNIT; c++) {
-        bool real_row = c < block.rows;
-        size_t index = real_row ? query_index(t, block.pair, block.row + c) : 0;
+        bool filled = c < block.rows;
+        size_t index = filled ? query_index(t, block.pair, block.row + c) : 0;
         real delta = 0;
 #pragma omp simd reduction(+ : delta)
-        for (size_t d = 0; d < (real_row ? dim : 0); d++)
+        for (size_t d = 0; d < (filled ? dim : 0); d++)
             delta += grad_o[index * dim + d] * o[index * dim + d];
         slot.delta[c] = delta;
-        slot.logsumexp[c] = real_row ? logsumexp[index] : 0;
+        slot.logsumexp[c] = filled ? logsumexp[index] : 0;
     }
 }
 
 // Writes TILE_UNIT rows of grad_q: the sum of the lanes that had keys.
 static void slot_reduce(const struct tiling *t, struct slot slot, struct block block, size_t column, size_t lanes,
-                        real *grad_q) {
+                        real *grad_q)
+{
     size_t dim = t->shape.head_dim;
     for (size_t d = 0; d < dim; d++) {
         real sum[TILE_UNIT] = {0};
@@ -302,82 +338,74 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
     }
 }
 
-// For the keys of [key, key + keys) in segments:  grad += tile^T-product of their rows of `left` with `right`.
-struct key_gradients {
-    const struct key_segment *segments;
-    size_t count;
-};
-
-static void add_key_gradients(const struct tiling *t, size_t pair, size_t key, size_t keys,
-                              struct key_gradients to, struct view p, struct view grad_o, struct view ds,
-                              struct view q, size_t columns) {
+// grad[n] += the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
+// tile: [keys from `key` on, columns], right: [columns, dim], grad: the segment's, which begins at key `start`.
+static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_t first, size_t end, real *grad,
+                        struct view tile, size_t key, struct view right, size_t columns)
+{
     _Alignas(64) real sum_data[t->block_keys * t->dim_stride];
     struct view sum = {sum_data, t->dim_stride, 1};
-    size_t dim = t->shape.head_dim;
-    for (size_t i = 0; i < to.count; i++) {
-        struct key_segment segment = to.segments[i];
-        size_t first = max(key, segment.start), end = min(key + keys, segment.start + segment.count);
-        if (first >= end)
-            continue;
-        size_t row = (first - key) / TILE_ROWS * TILE_ROWS;
-        size_t rows = ceil_div(end - key, TILE_ROWS) * TILE_ROWS - row;
-        for (int which = 0; which < 2; which++) {
-            NAME(tile_multiply)(sum, false, view_at(which ? p : ds, row, 0), which ? grad_o : q, rows, t->dim,
-                                columns, t->reverse);
-            real *grad = which ? segment.grad_v.data : segment.grad_k.data;
-            for (size_t n = first; n < end; n++) {
-                real *target = grad + key_index(t, pair, n - segment.start) * dim;
-                for (size_t d = 0; d < dim; d++)
-                    target[d] += sum_data[(n - key - row) * sum.row + d];
-            }
-        }
+    size_t dim = t->shape.head_dim, row = (first - key) / TILE_ROWS * TILE_ROWS;
+    tile_multiply(sum, false, view_at(tile, row, 0), right, ceil_div(end - key - row, TILE_ROWS) * TILE_ROWS,
+                  t->dim, columns, t->reverse);
+    for (size_t n = first; n < end; n++) {
+        real *to = grad + key_index(t, pair, n - start) * dim;
+        const real *from = sum_data + (n - key - row) * t->dim_stride;
+#pragma omp simd
+        for (size_t d = 0; d < dim; d++)
+            to[d] += from[d];
     }
 }
 
 static void backward_lane(const struct tiling *t, struct slot slot, struct block block, size_t lane,
-                          struct key_gradients to, const real *k, const real *v) {
-    size_t dim = t->shape.head_dim, key_blocks = ceil_div(block.keys, t->block_keys);
+                          const struct key_segment *segments, size_t segment_count, const real *k, const real *v)
+{
+    size_t dim = t->shape.head_dim;
+    size_t key_blocks = ceil_div(ceil_div(block.keys, t->block_keys) - lane, t->lanes); // lane, lane + lanes, ...
     _Alignas(64) real p_data[t->block_keys * t->row_stride], ds_data[t->block_keys * t->row_stride];
     _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
     struct view p_tile = {p_data, t->row_stride, 1}, ds_tile = {ds_data, t->row_stride, 1}; // [keys, columns]
     struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};   // [keys, dim]
     struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
     memset(grad_q.data, 0, t->dim * t->row_stride * sizeof(real));
-    if (lane >= key_blocks)
-        return;
-    size_t count = ceil_div(key_blocks - lane, t->lanes); // key blocks lane, lane + lanes, ...
-    for (size_t j = 0; j < count; j++) {
-        size_t key = (lane + (t->reverse ? count - 1 - j : j) * t->lanes) * t->block_keys;
+    for (size_t j = 0; j < key_blocks; j++) {
+        size_t key = (lane + (t->reverse ? key_blocks - 1 - j : j) * t->lanes) * t->block_keys;
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         size_t from = first_column(t, &block, key) / TILE_UNIT * TILE_UNIT, columns = block.columns - from;
         gather_keys(t, block.pair, key, keys, rows, k_tile, k);
         gather_keys(t, block.pair, key, keys, rows, v_tile, v);
         struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
-        NAME(tile_multiply)(p, false, k_tile, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
-        NAME(tile_multiply)(ds, false, v_tile, view_at(slot.grad_o_turned, 0, from), rows, columns, dim,
-                            t->reverse);
+        tile_multiply(p, false, k_tile, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
+        tile_multiply(ds, false, v_tile, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->reverse);
         mask(t, &block, key, rows, from, p_tile);
         for (size_t i = 0; i < rows; i++) {
             real *p_row = p_data + i * p_tile.row, *ds_row = ds_data + i * ds_tile.row;
+            exp_row(p_row + from, slot.logsumexp + from, columns);
 #pragma omp simd
-            for (size_t c = from; c < block.columns; c++) {
-                p_row[c] = exp_or_zero(p_row[c] - slot.logsumexp[c]);
+            for (size_t c = from; c < block.columns; c++)
                 ds_row[c] = p_row[c] * (ds_row[c] - slot.delta[c]);
-            }
         }
-        add_key_gradients(t, block.pair, key, keys, to, p, view_at(slot.grad_o, from, 0), ds,
-                          view_at(slot.q, from, 0), columns);
-        NAME(tile_multiply)(view_at(grad_q, 0, from), true, view_transposed(k_tile), ds, t->dim, columns, keys,
-                            t->reverse);
+        for (size_t i = 0; i < segment_count; i++) {
+            struct key_segment to = segments[i];
+            size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
+            if (first >= end)
+                continue;
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, ds, key, view_at(slot.q, from, 0),
+                        columns);
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, p, key, view_at(slot.grad_o, from, 0),
+                        columns);
+        }
+        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(k_tile), ds, t->dim, columns, keys,
+                      t->reverse);
     }
 }
 
 void NAME(attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                              struct tensor v, struct tensor workspace) {
+                              struct tensor v, struct tensor workspace)
+{
     struct tiling t = tiling_of(shape, device->reverse_sums);
-    struct key_gradients to = {segments, segment_count};
 #pragma omp parallel
     for (size_t pair = 0; pair < t.pairs; pair += t.slots)
         for (size_t b = 0; b < t.blocks; b++) {
@@ -392,8 +420,7 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
 #pragma omp for schedule(dynamic)
             for (size_t i = 0; i < slots * lanes; i++)
                 backward_lane(&t, slot_at(&t, workspace.data, i % slots), block_of(&t, pair + i % slots, index),
-                              i / slots, to, k.data, v.data);
-            // Nobody waits here: the next block's filling touches neither these parts nor these rows.
+                              i / slots, segments, segment_count, k.data, v.data);
 #pragma omp for nowait
             for (size_t i = 0; i < slots * strips; i++)
                 slot_reduce(&t, slot_at(&t, workspace.data, i / strips), block_of(&t, pair + i / strips, index),
@@ -401,7 +428,8 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
         }
 }
 
-size_t NAME(attention_backward_workspace)(struct attention_shape shape) {
+size_t NAME(attention_backward_workspace)(struct attention_shape shape)
+{
     struct tiling t = tiling_of(shape, false);
     return t.slots * slot_count(&t) * sizeof(real);
 }

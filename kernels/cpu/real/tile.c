@@ -5,7 +5,8 @@ enum { VECTORS = 3 };
 typedef real vector __attribute__((vector_size(TILE_LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
 
 static inline __attribute__((always_inline)) void multiply_block(int vectors, struct view c, bool accumulate,
-                                                                 struct view a, struct view b, size_t k) {
+                                                                 struct view a, struct view b, size_t k)
+{
     vector sum[TILE_ROWS][VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < TILE_ROWS; i++)
@@ -32,14 +33,15 @@ static inline __attribute__((always_inline)) void multiply_block(int vectors, st
 
 // One strip of columns: its part of b stays in the first-level cache for all rows of a.
 static inline __attribute__((always_inline)) void multiply_strip(int vectors, struct view c, bool accumulate,
-                                                                 struct view a, struct view b, size_t m,
-                                                                 size_t k) {
+                                                                 struct view a, struct view b, size_t m, size_t k)
+{
     for (size_t i = 0; i < m; i += TILE_ROWS)
         multiply_block(vectors, view_at(c, i, 0), accumulate, view_at(a, i, 0), b, k);
 }
 
-void NAME(tile_multiply)(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n,
-                         size_t k, bool reverse) {
+void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
+                   bool reverse)
+{
     if (reverse && k > 0) {
         a = view_at(a, 0, k - 1), a.column = -a.column;
         b = view_at(b, k - 1, 0), b.row = -b.row;
@@ -48,9 +50,15 @@ void NAME(tile_multiply)(struct view c, bool accumulate, struct view a, struct v
     while (left > 0) {
         size_t strips = (left + VECTORS - 1) / VECTORS, vectors = (left + strips - 1) / strips;
         switch (vectors) {
-        case 3: multiply_strip(3, c, accumulate, a, b, m, k); break;
-        case 2: multiply_strip(2, c, accumulate, a, b, m, k); break;
-        default: multiply_strip(1, c, accumulate, a, b, m, k); break;
+        case 3:
+            multiply_strip(3, c, accumulate, a, b, m, k);
+            break;
+        case 2:
+            multiply_strip(2, c, accumulate, a, b, m, k);
+            break;
+        default:
+            multiply_strip(1, c, accumulate, a, b, m, k);
+            break;
         }
         c = view_at(c, 0, vectors * TILE_LANES), b = view_at(b, 0, vectors * TILE_LANES);
         left -= vectors;

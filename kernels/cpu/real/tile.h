@@ -19,20 +19,29 @@ struct view {
     ptrdiff_t row, column;
 };
 
-static inline struct view view_at(struct view x, size_t i, size_t j) {
+static inline struct view view_at(struct view x, size_t i, size_t j)
+{
     x.data += (ptrdiff_t)i * x.row + (ptrdiff_t)j * x.column;
     return x;
 }
-static inline struct view view_transposed(struct view x) {
+static inline struct view view_transposed(struct view x)
+{
     return (struct view){x.data, x.column, x.row};
 }
 
-static inline size_t tile_round(size_t n) { return (n + TILE_UNIT - 1) / TILE_UNIT * TILE_UNIT; }
+static inline size_t tile_round(size_t n)
+{
+    return (n + TILE_UNIT - 1) / TILE_UNIT * TILE_UNIT;
+}
 // Distance between the rows of a tile with n columns: an odd number of cache lines, so that a column of a tile
 // does not fall into a few sets of the cache.
-static inline size_t tile_stride(size_t n) { return ((n + TILE_UNIT - 1) / TILE_UNIT | 1) * TILE_UNIT; }
+static inline size_t tile_stride(size_t n)
+{
+    return ((n + TILE_UNIT - 1) / TILE_UNIT | 1) * TILE_UNIT;
+}
 
+#define tile_multiply NAME(tile_multiply)
 // c = a b, or c += a b if accumulate.  c: [m, n], a: [m, k], b: [k, n]; m a multiple of TILE_ROWS and n of
 // TILE_LANES; columns of b and c stand side by side (column 1). With `reverse` the sum over k runs downward.
-void NAME(tile_multiply)(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n,
-                         size_t k, bool reverse);
+void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
+                   bool reverse);
