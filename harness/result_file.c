@@ -45,8 +45,6 @@ static const struct field cell_fields[] = {
     {"limits", FIELD_OBJECT, false},
 };
 
-static const char *const statuses[] = {"ok", "oom", "timeout", "crash", "unsupported", "failed"};
-
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static bool has_type(const json_t *value, enum field_type type)
@@ -111,10 +109,8 @@ bool record_check(const json_t *record, const char *where, struct status *status
         return status_set(status, STATUS_BAD_INPUT, "%s: \"id\" is \"%.40s\", not 32 hexadecimal digits", where, id);
     }
     const char *name = json_string_value(json_object_get(record, "status"));
-    for (size_t i = 0; i < COUNT(statuses); i++) {
-        if (strcmp(name, statuses[i]) == 0) {
-            return true;
-        }
+    if (record_status_from_name(name) != RECORD_STATUS_COUNT) {
+        return true;
     }
     return status_set(status, STATUS_BAD_INPUT,
                       "%s: \"status\" is \"%.40s\", not ok, oom, timeout, crash, unsupported or failed", where, name);

@@ -1,0 +1,19 @@
+// Plot: chooses from recorded results the figures that they can draw, writes their tables, and has them drawn.
+// A picture is of one setting (model, dtype, device, ...): records that differ in it never share a picture.
+#pragma once
+#include "kernels/base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct plot_request {
+    const char *const *paths; // result files; a cell that is in several counts as in the last
+    size_t path_count;
+    const char *folder;  // of the pictures; their tables go to folder/data
+    const char *scripts; // folder of the gnuplot scripts; NULL: as gnuplot_scripts finds it
+    const char *formats; // "svg,png"
+    const char *figures; // names, with commas; NULL: all that can be drawn
+};
+
+// Draws EXPERIMENT-FIGURE in every format and prints the path of each picture. False and a status if a file is wrong, if
+// nothing can be drawn (the message says what each figure needs), or if drawing failed.
+bool plot(const struct plot_request *request, struct status *status);

@@ -1,0 +1,13 @@
+// Setting: what the records of one picture have in common, and how it is put into words.
+#pragma once
+#include <jansson.h>
+#include <stddef.h>
+
+// A cell without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new reference.
+json_t *setting_of(const json_t *cell, const char *const *within);
+// "tiny, f32, cpu, batch 1, context 4096"; context 0: not said.
+void setting_describe(const json_t *setting, double context, char *text, size_t bytes);
+// "" if setting is alone among all; else "-f64-batch2", by the keys that differ. For a file's name.
+void setting_suffix(const json_t *setting, json_t *const *all, size_t count, char *text, size_t bytes);
+// Lower-case letters, digits, dots and hyphens only: for a file's name.
+void setting_slug(char *text);

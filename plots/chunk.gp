@@ -1,0 +1,58 @@
+# Time and memory against chunk size, at one context. Methods without chunks are horizontal lines; crosses are cells that
+# ran out of memory.
+load scripts.'/style.gp'
+
+stats data using (column('chunk') == column('chunk') ? tick(column('chunk')) : 0) nooutput
+stats data using 'chunk' nooutput
+set logscale x 2
+set xrange [STATS_min / 1.25 : STATS_max * 1.25]
+eval 'set xtics ('.ticks.')'
+set xlabel 'chunk (tokens)' textcolor rgb ink offset 0,0.3
+set yrange [0 : *]
+
+stats data using (count(column('peak_bytes'))) nooutput
+top = 1
+if (known) { stats data using 'peak_bytes' nooutput; top = STATS_max }
+unit_name = memory_unit(top)
+unit = memory_unit_bytes(top)
+known = 0
+stats data using (column('oom') == 1 ? count(1) : 0) nooutput
+ooms = known
+known = 0
+stats data using (count(column('max_ms'))) nooutput
+time_unit = 1.0
+if (known) { stats data using 'max_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
+
+# A method without chunks has one row: its value from one end of the axis to the other, without marks.
+array flat_ms[series_count]
+array flat_peak[series_count]
+do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN }
+flat(i) = (flat_ms[i] = column('median_ms'), flat_peak[i] = column('peak_bytes'), i)
+stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
+lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
+
+width = 900
+bottom = 370
+legend_extra = 'whiskers'.(ooms ? ' cross' : '')
+legend_rows = rows_for(3)
+height = bottom + 105 + 20 * legend_rows
+heading = 'Time and memory against chunk size'
+load scripts.'/page.gp'
+
+set multiplot
+call scripts.'/panel.gp' 70 430 (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)')
+plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit):(column('min_ms') / time_unit):(column('max_ms') / time_unit) \
+         with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit) \
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+
+unset for [l=101:104] label l
+call scripts.'/legend.gp' 25 (bottom + 68)
+call scripts.'/panel.gp' 520 880 'peak memory ('.unit_name.')'
+plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i), \
+     for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(top / unit * 1.05) \
+         with points pt 2 ps 1 lw 2 lc rgb tint(i)
+unset multiplot

@@ -1,0 +1,14 @@
+# The context axis of the figures against context: linear where that is legible.
+stats data using (tick(column('context')), column('context')) nooutput
+stats data using 'context' nooutput
+least = STATS_min
+most = STATS_max
+wide = most / least > 16
+if (wide) {
+    set logscale x 2
+    set xrange [least / 1.15 : most * 1.15]
+} else {
+    set xrange [0 : most * 1.04]
+}
+if (wide || most / least <= 8) { eval 'set xtics ('.ticks.')' }
+set xlabel 'context (tokens)' textcolor rgb ink offset 0,0.3

@@ -1,0 +1,59 @@
+# Relative L2 error of the gradient by method and dtype, on a logarithmic axis from left to right; an upright bar is the
+# noise floor: the reference against itself, summed in another order. A difference of exactly 0 stands at the left edge.
+load scripts.'/style.gp'
+
+dtypes = ''
+dtype_count = 0
+see(name) = strstrt(dtypes, '"'.name.'"') ? 0 : (dtypes = dtypes.' "'.name.'"', dtype_count = dtype_count + 1)
+stats data using (see(strcol('dtype')), 1) nooutput
+
+# The ends of the axis: whole powers of ten around everything above 0.
+small = 1e300
+large = 0
+extend(v) = v > 0 ? (small = v < small ? v : small, large = v > large ? v : large) : 0
+stats data using (extend(column('relative_l2')), extend(column('noise_floor')), 1) nooutput
+if (large == 0) { small = 1e-17; large = 1e-15 }
+low_end = 10.0**(floor(log10(small)) - 1)
+high_end = 10.0**ceil(log10(large) + 0.1)
+zeros = 0
+stats data using (column('relative_l2') == 0 ? (zeros = zeros + 1) : 0) nooutput
+
+spot(v) = v > 0 ? v : v == 0 ? low_end : NaN
+marks = '7 5 9 13 11 6'
+shape(k) = int(word(marks, 1 + (k - 1) % 6))
+width = 900
+bottom = 100 + 26 * series_count
+height = bottom + 125
+heading = 'Gradient error by method and dtype'
+load scripts.'/page.gp'
+set lmargin at screen across(60 + 6.6 * (longest > 12 ? longest : 12))
+set rmargin at screen across(870)
+set tmargin at screen down(75)
+
+set logscale x
+set xrange [low_end : high_end]
+decades = log10(high_end / low_end)
+ends = decades > 12 ? 100.0 : 10.0
+set xtics low_end * (zeros ? ends : 1), ends, high_end
+if (zeros) { set xtics add ('0' low_end) }
+unset mxtics
+set format x '1e%T'
+set xlabel 'relative L2 error against the f64 reference' textcolor rgb ink offset 0,0.3
+set yrange [series_count + 0.6 : 0.4]
+unset ytics
+do for [i=1:series_count] {
+    set label i label[i] at graph 0, first i right offset -1.2,0 font legend_font textcolor rgb ink
+}
+
+do for [k=1:dtype_count] {
+    set label 200+k '' at screen across(60 + 180 * (k - 1)),down(bottom + 72) point pt shape(k) ps 1.1 lw 1.8 lc rgb pale
+    set label 300+k word(dtypes, k) at screen across(75 + 180 * (k - 1)),down(bottom + 72) left font legend_font textcolor rgb ink
+}
+set label 299 '|' at screen across(60 + 180 * dtype_count),down(bottom + 72) center font legend_font textcolor rgb pale
+set label 399 'noise floor' at screen across(72 + 180 * dtype_count),down(bottom + 72) left font legend_font textcolor rgb ink
+
+plot for [k=1:dtype_count] data using (strcol('dtype') eq word(dtypes, k) ? spot(column('noise_floor')) : NaN):(column('series')) \
+         with points pt '|' font legend_font textcolor rgb pale, \
+     for [i=1:series_count] for [k=1:dtype_count] data \
+         using (int(column('series')) == i && strcol('dtype') eq word(dtypes, k) ? spot(column('relative_l2')) : NaN):(column('series')) \
+         with points pt shape(k) ps 1.1 lw 1.8 lc rgb tint(i)

@@ -1,0 +1,56 @@
+# Peak memory against context: one curve per series, its lower bound thin below it, cells that ran out of memory as
+# crosses above the limit.
+load scripts.'/style.gp'
+load scripts.'/context.gp'
+
+stats data using (count(column('peak_bytes'))) nooutput
+top = 1
+if (known) { stats data using 'peak_bytes' nooutput; top = STATS_max }
+known = 0
+stats data using (column('oom') == 1 ? count(1) : 0) nooutput
+ooms = known
+known = 0
+stats data using (count(column('limit_bytes'))) nooutput
+limit = 0
+if (known) { stats data using 'limit_bytes' nooutput; limit = STATS_max }
+# A limit far above all curves would only flatten them.
+limit_shown = limit > 0 && (ooms || top > limit / 3)
+ceiling = limit_shown ? limit : top * 1.02
+
+# Crosses of different series at one context stand above each other.
+array level[series_count]
+levels = 0
+do for [i=1:series_count] {
+    known = 0
+    stats data using (column('series') == i && column('oom') == 1 ? count(1) : 0) nooutput
+    if (known) { levels = levels + 1 }
+    level[i] = levels
+}
+
+unit_name = memory_unit(top)
+unit = memory_unit_bytes(top)
+if (wide) {
+    set logscale y 2
+    cross(i) = ceiling / unit * 1.08**level[i]
+} else {
+    set yrange [0 : *]
+    cross(i) = (ceiling + level[i] * 0.035 * (ceiling > top ? ceiling : top)) / unit
+}
+
+legend_extra = 'bound'.(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
+legend_rows = rows_for(3)
+width = 900
+bottom = 400
+height = bottom + 105 + 20 * legend_rows
+heading = 'Peak memory against context'
+load scripts.'/page.gp'
+call scripts.'/panel.gp' 70 880 'peak memory ('.unit_name.')'
+call scripts.'/legend.gp' 25 (bottom + 68)
+
+plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
+         with lines lw 1 dt 3 lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'context')):(column('peak_bytes') / unit) \
+         with linespoints lw 2 dt dash(rank[i]) pt mark_of(i) ps 0.9 lc rgb tint(i), \
+     for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
+         with points pt 2 ps 1 lw 2 lc rgb tint(i), \
+     (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale

@@ -1,0 +1,60 @@
+# What a budget of columns costs and buys, at one context: time against the walk over all columns, bias of the estimate's
+# expectation, and root mean square error of one estimate. A panel without records is left out.
+load scripts.'/style.gp'
+
+stats data using (tick(column('budget')), column('budget')) nooutput
+stats data using 'budget' nooutput
+set xrange [STATS_min - 0.3 : STATS_max + 0.3]
+if (STATS_max < 12) { eval 'set xtics ('.ticks.')' }
+stats data using 'columns' nooutput
+columns_min = int(STATS_min)
+columns_max = int(STATS_max)
+set xlabel 'budget (columns'.(columns_min == columns_max ? sprintf(' of %d)', columns_max) : ')') textcolor rgb ink offset 0,0.3
+
+# All series are of one method here, so the samplers and compensations get colours that no method has (Tol's muted set).
+tints = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255'
+tint(i) = word(tints, 1 + (i - 1) % 6)
+mark_of(i) = int(word('7 5 9 13 11 4', 1 + (i - 1) % 6))
+# Solid below dashed: where two lie on each other both are seen.
+dash(rank) = 1 + rank % 2
+
+titles = '"time, relative to seco" "bias, relative to the gradient" "root mean square error, relative"'
+names = 'time_ratio bias rms_error'
+shown = ''
+do for [p=1:3] {
+    known = 0
+    stats data using (count(column(word(names, p)))) nooutput
+    if (known) { shown = shown.sprintf(' %d', p) }
+}
+
+width = 900
+bottom = 350
+known = 0
+stats data using (count(column('time_ratio'))) nooutput
+legend_extra = known ? 'whiskers' : ''
+legend_rows = rows_for(3)
+height = bottom + 105 + 20 * legend_rows
+heading = 'What a budget of columns costs and buys'
+load scripts.'/page.gp'
+
+panels = words(shown)
+step = 850.0 / (panels > 2 ? panels : 2)
+set yrange [0 : *]
+set multiplot
+do for [q=1:panels] {
+    p = int(word(shown, q))
+    if (q > 1) { unset for [l=101:104] label l }
+    if (q == panels) { call scripts.'/legend.gp' 25 (bottom + 68) }
+    call scripts.'/panel.gp' (65 + (q - 1) * step) (20 + q * step) word(titles, p)
+    if (p == 1) {
+        plot 1 with lines lw 1 dt 2 lc rgb pale, \
+             for [i=1:series_count] data using (of(i, 'budget')):'time_ratio':'time_ratio_min':'time_ratio_max' \
+                 with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+             for [i=1:series_count] data using (of(i, 'budget')):'time_ratio' \
+                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+    } else {
+        plot for [i=1:series_count] data using (of(i, 'budget')):(column(word(names, p))) \
+                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+    }
+}
+unset multiplot

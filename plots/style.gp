@@ -1,0 +1,64 @@
+# What all figures share: the table's series, one colour and mark per method, lines and fonts. A script loads this file,
+# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws. By hand:
+# gnuplot -e "data='T.tsv'; picture='P.svg'; format='svg'; scripts='plots'; setting=''; source=''; machine=''" plots/memory.gp
+
+set datafile separator "\t"
+set datafile columnheaders
+set datafile missing NaN
+
+# Okabe and Ito's colours, safe for all kinds of colour blindness. A new method gets the next one.
+method_names = 'full checkpoint streambp seco spaco'
+colours = '#222222 #E69F00 #0072B2 #009E73 #CC79A7 #56B4E9 #D55E00 #8C6D1F'
+filled = '7 5 9 13 11 15 7 5'
+hollow = '6 4 8 12 10 14 6 4'
+place(method) = 1 + (sum [p=1:words(method_names)] (word(method_names, p) eq method ? p - 1 : 0)) + \
+                (strstrt(' '.method_names.' ', ' '.method.' ') ? 0 : words(method_names))
+colour(method) = word(colours, place(method))
+# Series of one method share colour and shape; the dashes and the filling of the mark tell them apart.
+mark(method, rank) = int(word(rank % 2 ? hollow : filled, place(method)))
+dash(rank) = int(word('1 2 4 5 3', 1 + rank % 5))
+
+ink = '#333333'
+pale = '#777777'
+set border 3 lw 1 lc rgb '#999999'
+set tics nomirror out scale 0.6 textcolor rgb ink
+set grid lw 0.7 lc rgb '#D4D4D4' dt 1
+set style fill solid 1 noborder
+unset key
+
+# The series of the table: their number, and method, label and rank of each.
+stats data using 'series' nooutput
+series_count = int(STATS_max)
+array method[series_count]
+array label[series_count]
+array rank[series_count]
+note(i) = (method[i] = strcol('method'), label[i] = strcol('label'), rank[i] = int(column('rank')), i)
+stats data using (note(int(column('series')))) nooutput
+# A column of the rows of one series.
+of(i, name) = int(column('series')) == i ? column(name) : NaN
+# A figure may give its series other colours and marks, and draw some without marks.
+tint(i) = colour(method[i])
+mark_of(i) = mark(method[i], rank[i])
+lined(i) = 0
+
+# How many rows have a number in the column: stats data using (count(column(...))), after known = 0.
+known = 0
+count(x) = x == x ? (known = known + 1) : 0
+# Numbers of a column, each once, as the list that `set xtics (...)` takes.
+ticks = ''
+tick(v) = strstrt(', '.ticks.', ', sprintf(', %g, ', v)) ? 0 : (ticks = ticks.(ticks eq '' ? '' : ', ').sprintf('%g', v), 1)
+
+# The legend below the panels: as many columns as the longest label leaves room for, in a page 900 wide. Call
+# legend_extra = '...', then legend_rows = rows_for(most columns).
+legend_extra = ''
+longest = 0
+do for [i=1:series_count] { if (strlen(label[i]) > longest) { longest = strlen(label[i]) } }
+columns_for(most) = longest > 44 ? 1 : longest > 30 && most > 2 ? 2 : most
+rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = 860 / columns_for(most), \
+                  (legend_entries + columns_for(most) - 1) / columns_for(most))
+
+# The unit in which so many bytes can be read.
+memory_unit(bytes) = bytes > 8 * 2.0**30 ? 'GiB' : bytes > 2 * 2.0**20 ? 'MiB' : 'KiB'
+memory_unit_bytes(bytes) = bytes > 8 * 2.0**30 ? 2.0**30 : bytes > 2 * 2.0**20 ? 2.0**20 : 2.0**10
+# A word with its underscores as spaces.
+underscored(text) = strstrt(text, '_') ? text[1:strstrt(text, '_')-1].' '.text[strstrt(text, '_')+1:*] : text

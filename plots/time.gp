@@ -1,0 +1,38 @@
+# Time of one step against context: the median of the samples, whiskers from the fastest to the slowest. On the left the
+# whole range; on the right per token, where the methods' differences can be read at every context.
+load scripts.'/style.gp'
+load scripts.'/context.gp'
+
+stats data using 'max_ms' nooutput
+unit = STATS_max >= 20000 ? 1000.0 : 1.0
+set logscale x 2
+set xrange [least / 1.2 : most * 1.2]
+eval 'set xtics ('.ticks.')'
+
+width = 900
+bottom = 370
+legend_extra = 'whiskers'
+legend_rows = rows_for(3)
+height = bottom + 105 + 20 * legend_rows
+heading = 'Step time against context'
+load scripts.'/page.gp'
+
+set multiplot
+call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)')
+set logscale y
+plot for [i=1:series_count] data using (of(i, 'context')):(column('median_ms') / unit):(column('min_ms') / unit):(column('max_ms') / unit) \
+         with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'context')):(column('median_ms') / unit) \
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+
+unset for [l=101:104] label l
+call scripts.'/legend.gp' 25 (bottom + 68)
+call scripts.'/panel.gp' 520 880 'time per token (µs)'
+unset logscale y
+set yrange [0 : *]
+per_token(name) = 1000.0 * column(name) / column('context')
+plot for [i=1:series_count] data using (of(i, 'context')):(per_token('median_ms')):(per_token('min_ms')):(per_token('max_ms')) \
+         with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'context')):(per_token('median_ms')) \
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+unset multiplot
