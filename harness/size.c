@@ -1,5 +1,6 @@
 #include "harness/size.h"
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 static bool unit_bytes(const char *unit, double *bytes)
@@ -46,6 +47,8 @@ bool size_parse(const char *text, size_t *bytes)
     if (!rest || !unit_bytes(rest + strspn(rest, " "), &unit))
         return false;
     double size = number * unit;
+    if (unit == 1 && number != floor(number)) // "1.5": surely its unit was forgotten
+        return false;
     if (!(size >= 1 && size <= 0x1p53))
         return false;
     *bytes = (size_t)size;

@@ -1,0 +1,52 @@
+// Fuzz target: any bytes as a spec, followed after each zero byte by an --axis, are refused with a reason or give
+// cells whose canonical text decodes to the same cell. clang -std=gnu11 -g -fsanitize=fuzzer,address,undefined -I.
+//     tests/fuzz_spec.c, the files of harness/ that spec.c includes, methods/ and kernels/ -ljansson -lopenblas -lm
+#include "harness/spec.h"
+#include <stdint.h>
+#include <string.h>
+
+#define AXES_MAX      8
+#define CELLS_CHECKED 64 // of a large product the first will do
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+static void check_cell(const struct cell *cell)
+{
+    struct cell again;
+    struct status status = {0};
+    CHECK(cell_decode(&again, cell->canonical, "canonical", &status));
+    CHECK(!strcmp(again.canonical, cell->canonical) && !strcmp(again.id, cell->id));
+    CHECK(again.context == cell->context && again.method == cell->method);
+    CHECK(!memcmp(&again.options, &cell->options, sizeof again.options));
+    cell_free(&again);
+}
+
+static void check_spec(const char *text, size_t bytes, const struct spec_changes *changes)
+{
+    struct spec spec;
+    struct status status = {0};
+    bool ok = spec_parse(&spec, "fuzz", text, bytes, changes, &status);
+    CHECK(ok == (status.code == STATUS_OK) && ok == (status.message[0] == '\0'));
+    CHECK(!ok || (spec.cell_count > 0 && spec.experiment));
+    for (size_t i = 0; ok && i < spec.cell_count && i < CELLS_CHECKED; i++)
+        check_cell(&spec.cells[i]);
+    spec_free(&spec);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    char *text = malloc(count + 1);
+    CHECK(text);
+    if (count)
+        memcpy(text, bytes, count);
+    text[count] = '\0';
+    const char *axes[AXES_MAX];
+    struct spec_changes changes = {.axes = axes};
+    size_t spec_bytes = strlen(text);
+    for (size_t at = spec_bytes + 1; at < count && changes.axis_count < AXES_MAX; at += strlen(text + at) + 1)
+        axes[changes.axis_count++] = text + at;
+    check_spec(text, spec_bytes, &changes);
+    check_spec(text, count, NULL); // zero bytes and all
+    free(text);
+    return 0;
+}

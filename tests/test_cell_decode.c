@@ -1,0 +1,410 @@
+// Tests of cell_decode: defaults, ids that depend on meaning alone, and every wrong value refused at its place.
+// JSON and messages are written with ' for ".
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/cell.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define COUNT(array)  (sizeof(array) / sizeof *(array))
+#define MINIMAL       "{'model': 'tiny', 'context': 64, 'method': 'full'}"
+#define WITH(more)    "{'model': 'tiny', 'context': 64, 'method': 'full',\n" more "}"
+#define METHOD(entry) "{'model': 'tiny', 'context': 64, 'method':\n" entry "}"
+#define MODEL(model)  "{'model':\n" model ", 'context': 64, 'method': 'full'}"
+
+static struct cell cell_of(const char *json)
+{
+    struct cell cell;
+    struct status status = {0};
+    char *text = quoted(json);
+    if (!cell_decode(&cell, text, "c", &status))
+        fail_msg("%s\n%s", status.message, text);
+    assert_int_equal(status.code, STATUS_OK);
+    free(text);
+    return cell;
+}
+
+static void expect_id(const char *json, const char *id)
+{
+    struct cell cell = cell_of(json);
+    if (strcmp(cell.id, id))
+        fail_msg("another id: %s\n%s", json, cell.canonical);
+    cell_free(&cell);
+}
+
+static void expect_same(const char *a, const char *b)
+{
+    struct cell cell = cell_of(a);
+    expect_id(b, cell.id);
+    cell_free(&cell);
+}
+
+static void expect_bad(const char *json, const char *origin, const char *message)
+{
+    struct cell cell;
+    struct status status = {0};
+    char *text = quoted(json), *expected = quoted(message);
+    if (cell_decode(&cell, text, origin, &status))
+        fail_msg("accepted: %s", text);
+    if (status.code == STATUS_OK || !strstr(status.message, expected))
+        fail_msg("expected %s\n   found %s\n   in %s", expected, status.message, text);
+    cell_free(&cell);
+    free(expected);
+    free(text);
+}
+
+struct bad {
+    const char *json, *message;
+};
+static void expect_all_bad(const struct bad *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        expect_bad(cases[i].json, "c", cases[i].message);
+}
+
+static void a_cell_has_its_defaults(void **state)
+{
+    (void)state;
+    struct cell cell = cell_of(MINIMAL);
+    assert_string_equal(cell.config.name, "tiny");
+    assert_null(cell.model_folder);
+    assert_string_equal(cell.method->name, "full");
+    assert_string_equal(cell.device, "cpu");
+    assert_int_equal(cell.dtype, DTYPE_F32);
+    assert_int_equal(cell.kv_gradient_dtype, DTYPE_F32);
+    assert_int_equal(cell.gradient_dtype, DTYPE_F32);
+    assert_int_equal(cell.context, 64);
+    assert_int_equal(cell.batch, 1);
+    assert_int_equal(cell.seed, 1);
+    assert_int_equal(cell.data.kind, DATA_RANDOM);
+    assert_null(cell.labels);
+    assert_int_equal(cell.lora.rank, 0);
+    assert_false(cell.optimizer);
+    assert_int_equal(cell.measure.warmup, 1);
+    assert_int_equal(cell.measure.samples, 5);
+    assert_true(cell.measure.max_seconds == 60);
+    assert_int_equal(cell.measure.gradient, GRADIENT_FULL_F64);
+    assert_int_equal(cell.memory_limit_bytes, 0);
+    cell_free(&cell);
+}
+
+// Committed results are found again by these ids: another id here makes every sweep start from nothing.
+static void ids_stay_what_they_were(void **state)
+{
+    (void)state;
+    struct cell cell = cell_of(MINIMAL);
+    char *canonical =
+        quoted("{'batch':1,'context':64,'data':'random','device':'cpu','dtype':'f32','gradient_dtype':'f32',"
+               "'kv_gradient_dtype':'f32','labels':null,'limits':{'memory':null},'lora':null,'measure':"
+               "{'bias':false,'gradient':'full-f64','max_seconds':60.0,'samples':5,'timeline':false,'warmup':1},"
+               "'method':{'head_chunk':256,'keep':'lean','name':'full'},'model':'tiny','optimizer':null,'seed':1}");
+    assert_string_equal(cell.canonical, canonical);
+    assert_string_equal(cell.id, "e3ed39b1bf36943b3d5067f1887e07a1"); // xxhsum -H2 of that text
+    free(canonical);
+    cell_free(&cell);
+}
+
+static void a_default_may_be_said(void **state)
+{
+    (void)state;
+    expect_same(
+        MINIMAL,
+        "{'method': {'keep': 'lean', 'name': 'full', 'head_chunk': 256}, 'limits': {'memory': null},"
+        " 'context': 64, 'model': {'preset': 'tiny'}, 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'seed': 1,"
+        " 'data': 'random', 'labels': null, 'lora': null, 'optimizer': null, 'kv_gradient_dtype': 'f32',"
+        " 'gradient_dtype': 'f32', 'measure': {'bias': false, 'timeline': false, 'gradient': 'full-f64',"
+        " 'max_seconds': 60, 'samples': 5, 'warmup': 1}}");
+    expect_same(MINIMAL, MODEL("{'layers': 4, 'width': 128, 'heads': 4, 'kv_heads': 2, 'ffn': 352, 'vocab': 256}"));
+    expect_same(MINIMAL, WITH("'limits': {}, 'measure': {}"));
+    expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
+    expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
+    expect_same(WITH("'limits': {'memory': '1.5 GB'}"), WITH("'limits': {'memory': 1500000000}"));
+    expect_same(WITH("'data': {'tokens': 't.bin'}"), WITH("'data': {'dtype': 'u16', 'tokens': 't.bin'}"));
+    expect_same(WITH("'measure': {'max_seconds': 0}"), WITH("'measure': {'max_seconds': -0.0}"));
+    expect_same(WITH("'dtype': 'bf16'"),
+                WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'f32', 'gradient_dtype': 'f32'"));
+    // What a cell cannot have does not make it another cell.
+    expect_same(WITH("'device': 'plan', 'measure': {'gradient': 'none'}"), WITH("'device': 'plan'"));
+    expect_same(MINIMAL, WITH("'measure': {'bias': true}"));
+}
+
+static void another_meaning_is_another_id(void **state)
+{
+    (void)state;
+    static const char *const cells[] = {
+        MINIMAL,
+        WITH("'dtype': 'f64'"),
+        WITH("'dtype': 'bf16'"),
+        WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'bf16'"),
+        WITH("'dtype': 'bf16', 'gradient_dtype': 'bf16'"),
+        WITH("'device': 'plan'"),
+        WITH("'device': 'cuda'"),
+        WITH("'batch': 2"),
+        WITH("'seed': 2"),
+        WITH("'seed': 9007199254740992"),
+        WITH("'data': {'text': 'a'}"),
+        WITH("'data': {'tokens': 'a'}"),
+        WITH("'data': {'tokens': 'a', 'dtype': 'u32'}"),
+        WITH("'labels': 'a'"),
+        WITH("'lora': {}"),
+        WITH("'lora': {'targets': ['q']}"),
+        WITH("'lora': {'alpha': 1}"),
+        WITH("'optimizer': 'adamw'"),
+        WITH("'optimizer': {'decay': 0}"),
+        WITH("'limits': {'memory': 1}"),
+        WITH("'measure': {'samples': 1}"),
+        WITH("'measure': {'warmup': 0}"),
+        WITH("'measure': {'timeline': true}"),
+        WITH("'measure': {'gradient': 'none'}"),
+        "{'model': 'tiny', 'context': 65, 'method': 'full'}",
+        METHOD("'checkpoint'"),
+        METHOD("{'name': 'full', 'keep': 'all'}"),
+        METHOD("{'name': 'full', 'head_chunk': 0}"),
+        MODEL("'qwen3-4b'"),
+        MODEL("{'preset': 'tiny', 'layers': 5}"),
+        MODEL("{'preset': 'tiny', 'name': 'mine'}"),
+        MODEL("{'preset': 'tiny', 'rope_scaling': {'factor': 8}}"),
+    };
+    struct cell decoded[COUNT(cells)];
+    for (size_t i = 0; i < COUNT(cells); i++) {
+        decoded[i] = cell_of(cells[i]);
+        assert_int_equal(strspn(decoded[i].id, "0123456789abcdef"), 32);
+        expect_id(decoded[i].canonical, decoded[i].id); // what a record holds decodes to the same cell
+        for (size_t j = 0; j < i; j++) {
+            if (!strcmp(decoded[i].id, decoded[j].id))
+                fail_msg("one id: %s and %s", cells[i], cells[j]);
+        }
+    }
+    for (size_t i = 0; i < COUNT(cells); i++)
+        cell_free(&decoded[i]);
+}
+
+static void a_model_may_be_a_shape(void **state)
+{
+    (void)state;
+    struct cell cell = cell_of(MODEL("{'layers': 2, 'width': 48, 'heads': 6, 'ffn': 64, 'vocab': 300, 'tied': true,"
+                                     "'qkv_bias': true, 'rope_theta': 500000, 'rope_scaling': {'type': 'llama3',"
+                                     "'factor': 4}}"));
+    assert_string_equal(cell.config.name, "custom");
+    assert_int_equal(cell.config.kv_heads, 6);
+    assert_int_equal(cell.config.head_dim, 8);
+    assert_true(cell.config.rope_theta == 500000);
+    assert_true(cell.config.tied && cell.config.qkv_bias && !cell.config.qk_norm);
+    assert_true(cell.config.rope_scaling.factor == 4 && cell.config.rope_scaling.high_freq_factor == 4);
+    assert_int_equal(cell.config.rope_scaling.original_context, 8192);
+    cell_free(&cell);
+    cell = cell_of(MODEL("{'preset': 'llama-3.2-1b', 'layers': 2, 'rope_scaling': null}"));
+    assert_string_equal(cell.config.name, "llama-3.2-1b-custom");
+    assert_int_equal(cell.config.width, 2048);
+    assert_true(cell.config.tied && cell.config.rope_scaling.factor == 0);
+    cell_free(&cell);
+}
+
+static void a_model_may_be_a_folder(void **state)
+{
+    (void)state;
+    struct scratch scratch = scratch_open();
+    char json[600];
+    snprintf(json, sizeof json, MODEL("'%s/'"), scratch.folder);
+    expect_bad(json, "c", "c:2:1: key 'model': ");
+    char *config = quoted("{'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'num_hidden_layers': 3,"
+                          "'hidden_size': 64, 'num_attention_heads': 4, 'num_key_value_heads': 2,"
+                          "'intermediate_size': 96, 'vocab_size': 512, 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0,"
+                          "'tie_word_embeddings': false, 'max_position_embeddings': 128, 'hidden_act': 'silu'}");
+    scratch_file(&scratch, "config.json", config, strlen(config));
+    struct cell cell = cell_of(json);
+    assert_string_equal(cell.model_folder, scratch.folder); // without the slash
+    assert_int_equal(cell.config.layers, 3);
+    assert_int_equal(cell.config.vocab, 512);
+    cell_free(&cell);
+    free(config);
+    scratch_close(&scratch);
+}
+
+static void options_reach_the_method(void **state)
+{
+    (void)state;
+    struct cell cell = cell_of(
+        "{'model': 'tiny', 'context': 1000, 'method': {'name': 'spaco', 'chunk': 100, 'budget': 3, 'cap': 1.5,"
+        " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all',"
+        " 'sampler_seed': 7}, 'measure': {'bias': true}}");
+    assert_int_equal(cell.options.chunk, 100);
+    assert_int_equal(cell.options.budget, 3);
+    assert_int_equal(cell.options.sampler, SAMPLER_FIXED);
+    assert_int_equal(cell.options.compensation, COMPENSATION_CAPPED);
+    assert_int_equal(cell.options.loss, LOSS_ALL);
+    assert_int_equal(cell.options.sampler_seed, 7);
+    assert_true(cell.options.cap == 1.5);
+    assert_int_equal(cell.options.column_count, 3);
+    assert_memory_equal(cell.options.columns, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
+    assert_true(cell.measure.bias);
+    expect_id(cell.canonical, cell.id);
+    cell_free(&cell);
+    cell = cell_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
+    assert_int_equal(cell.options.inner, INNER_CHECKPOINT);
+    cell_free(&cell);
+}
+
+static void bad_keys_are_refused_with_the_place(void **state)
+{
+    (void)state;
+    static const struct bad cases[] = {
+        {"[]", "c:1:1: expected an object with the keys: model, dtype"},
+        {"{}", "c:1:1: key 'method': missing; methods: full, checkpoint"},
+        {"{'method': 'full'}", "c:1:1: key 'model': missing"},
+        {"{'model': 'tiny', 'method': 'full'}", "c:1:1: key 'context': missing; expected a whole number of tokens"},
+        {"{'model': 'tiny', 'context': 0, 'method': 'full'}",
+         "c:1:30: key 'context': expected a whole number of tokens >= 1, found 0"},
+        {"{'model': 'tiny', 'context': 2147483648, 'method': 'full'}",
+         "expected a whole number of tokens from 1 to 2147483647, found 2147483648"},
+        {"{'model': 'tiny', 'context': '64', 'method': 'full'}", "found '64'"},
+        {WITH("'bacth': 2"), "c:2:1: key 'bacth': unknown key; did you mean 'batch'? known keys: model"},
+        {WITH("'\\u001b[2J': 2"), "c:2:1: key '\\u001B[2J': unknown key"}, // never to the terminal
+        {WITH("'batch': 0"), "c:2:10: key 'batch': expected a whole number of sequences >= 1, found 0"},
+        {WITH("'batch': true"), "expected a whole number of sequences >= 1, found true"},
+        {WITH("'batch': [1, 2]"), "found a list of 2"},
+        {WITH("'batch': 1.0"), "found 1.0"},
+        {WITH("'batch': 1048577"), "a whole number of sequences from 1 to 1048576, found 1048577"},
+        {WITH("'batch': 1, 'batch': 2"), "c:2:13: the key is given twice; keep one"},
+        {WITH("'seed': -1"), "expected a whole number >= 0, found -1"},
+        {WITH("'seed': 9007199254740993"), "up to 2^53 = 9007199254740992, found 9007199254740993"},
+        {WITH("'seed': 99999999999999999999"), "c:2:9: the number is too large"},
+        {WITH("'measure': {'max_seconds': 1e400}"), "the number is too large"},
+        {WITH("'measure': {'max_seconds': NaN}"), "not valid JSON"},
+        {WITH("'measure': {'max_seconds': 9007199254740993}"), "expected a number from 0 to 1000000000"},
+        {WITH("'measure': {'samples': 0}"), "key 'samples': expected a whole number of steps >= 1, found 0"},
+        {WITH("'measure': {'sample': 1}"), "key 'sample': unknown key of 'measure'; did you mean 'samples'?"},
+        {WITH("'measure': {'gradient': 'full_f64'}"),
+         "unknown gradient check 'full_f64'; did you mean 'full-f64'?"},
+        {WITH("'measure': {'timeline': 1}"), "expected true or false, found 1"},
+        {WITH("'measure': null"), "key 'measure': expected an object with the keys: warmup"},
+        {WITH("'dtype': 'f16'"),
+         "key 'dtype': unknown dtype 'f16'; did you mean 'bf16'? known names: f64, f32, bf16"},
+        {WITH("'dtype': 32"), "unknown dtype 32; known names: f64"},
+        {WITH("'dtype': null"), "unknown dtype null"},
+        {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cpu'? known names: cpu, cuda, plan"},
+        {WITH("'kv_gradient_dtype': 'bf16'"), "unknown accumulator of a model in f32: 'bf16'; known names: f32"},
+        {WITH("'gradient_dtype': 'f64'"), "accumulator of a model in f32: 'f64'"},
+        {WITH("'data': 'ramdom'"), "expected 'random', {'text': PATH}"},
+        {WITH("'data': {}"), "expected either {'text': PATH} or"},
+        {WITH("'data': {'text': 'a', 'tokens': 'b'}"), "expected either"},
+        {WITH("'data': {'text': 'a', 'dtype': 'u16'}"), "expected either"},
+        {WITH("'data': {'text': ''}"), "expected the path of a text file, found ''"},
+        {WITH("'data': {'tokens': 'a', 'dtype': 'i16'}"), "unknown dtype of tokens 'i16'; did you mean 'u16'?"},
+        {WITH("'data': {'txt': 'a'}"), "unknown key of 'data'; did you mean 'text'?"},
+        {WITH("'labels': 3"), "expected null or the path of a file of labels, found 3"},
+        {WITH("'lora': {'rank': 0}"), "key 'rank': expected a whole number >= 1, found 0"},
+        {WITH("'lora': {'rank': 129}"), "key 'rank': expected a whole number from 1 to 128, found 129"},
+        {WITH("'lora': {'alpha': 0}"), "key 'alpha': expected a number from 1e-06"},
+        {WITH("'lora': {'targets': []}"), "key 'targets': expected a list of projections"},
+        {WITH("'lora': {'targets': ['q', 'q']}"), "c:2:27: key 'targets[1]': 'q' is given twice"},
+        {WITH("'lora': {'targets': ['gaet']}"), "unknown projection 'gaet'; did you mean 'gate'?"},
+        {WITH("'lora': 8"), "expected an object with the keys: rank, alpha, targets, found 8"},
+        {WITH("'optimizer': 'adam'"), "unknown optimizer 'adam'; did you mean 'adamw'?"},
+        {WITH("'optimizer': {'rate': -1}"), "key 'rate': expected a number from 0 to 1000000, found -1"},
+        {WITH("'limits': {'memory': '24Gib'}"), "key 'memory': expected a size such as '24 GiB'"},
+        {WITH("'limits': {'memory': 0}"), "expected a whole number of bytes >= 1, found 0"},
+        {WITH("'limits': {'memory': 1.5}"), "found 1.5"},
+        {WITH("'limits': {'time': 1}"), "unknown key of 'limits'; known keys: memory"},
+    };
+    expect_all_bad(cases, COUNT(cases));
+}
+
+static void bad_models_are_refused_with_the_place(void **state)
+{
+    (void)state;
+    static const struct bad cases[] = {
+        {MODEL("'lama-3-8b'"),
+         "c:2:1: key 'model': 'lama-3-8b' is neither a preset nor a folder with a config.json; "
+         "did you mean 'llama-3-8b'? presets: tiny, llama-3-8b"},
+        {MODEL("''"), "'' is neither a preset nor a folder"},
+        {MODEL("3"), "expected a preset, a shape {'layers': ...} or a folder, found 3"},
+        {MODEL("{'layers': 2}"), "key 'model': 'width' is missing; give it, or a 'preset' to start from"},
+        {MODEL("{'preset': 'tyni'}"), "c:2:12: key 'preset': unknown preset 'tyni'; did you mean 'tiny'?"},
+        {MODEL("{'preset': 'tiny', 'layer': 2}"),
+         "c:2:20: key 'layer': unknown key of 'model'; did you mean 'layers'?"},
+        {MODEL("{'preset': 'tiny', 'layers': 0}"), "c:2:30: key 'layers': expected a whole number >= 1, found 0"},
+        {MODEL("{'preset': 'tiny', 'width': 99999999}"), "expected a whole number from 1 to 16777216"},
+        {MODEL("{'preset': 'tiny', 'kv_heads': 3}"), "c:2:1: key 'model': heads must be a multiple of kv_heads"},
+        {MODEL("{'preset': 'tiny', 'rope_theta': 0}"), "key 'rope_theta': expected a number"},
+        {MODEL("{'preset': 'tiny', 'name': '0123456789012345678901234567890123456789012345678901234567890123'}"),
+         "key 'name': expected a label of at most 63 bytes"},
+        {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'yarn', 'factor': 2}}"),
+         "unknown type of rope_scaling 'yarn'; known names: llama3"},
+        {MODEL("{'preset': 'tiny', 'rope_scaling': {}}"), "c:2:36: key 'factor': missing"},
+        {MODEL("{'layers': 2, 'width': 10, 'heads': 3, 'ffn': 4, 'vocab': 5}"),
+         "width 10 is no multiple of heads 3; give head_dim"},
+        {MODEL("{'preset': 'tiny', 'vocab': 255}, 'data': {'text': 'a'}"),
+         "key 'data': text is read as bytes, which needs a vocabulary of at least 256; the model has 255"},
+    };
+    expect_all_bad(cases, COUNT(cases));
+}
+
+static void bad_methods_are_refused_with_the_place(void **state)
+{
+    (void)state;
+    static const struct bad cases[] = {
+        {METHOD("'sceo'"), "c:2:1: key 'method': unknown method 'sceo'; did you mean 'seco'? known names: full"},
+        {METHOD("{'chunk': 3}"), "c:2:1: key 'name': missing; methods: full"},
+        {METHOD("7"), "key 'method': expected a method: {'name': 'seco', 'chunk': 128}, or its name, found 7"},
+        {METHOD("['full']"), "expected a method"},
+        {METHOD("{'name': 'full', 'chunk': 3}"),
+         "c:2:18: key 'chunk': method 'full' has no such option; methods that have it: streambp, seco, spaco"},
+        {METHOD("{'name': 'seco',\n'chnk': 3}"),
+         "c:3:1: key 'chnk': unknown key of method 'seco'; did you mean 'chunk'? known keys: name, chunk"},
+        {METHOD("{'name': 'seco', 'chunk': -1}"),
+         "c:2:27: key 'chunk': expected a whole number (tokens per column of the context) >= 1, found -1"},
+        {METHOD("{'name': 'seco', 'chunk': 0}"), ">= 1, found 0"},
+        {METHOD("{'name': 'seco', 'chunk': null}"), "found null"},
+        {METHOD("{'name': 'seco', 'chunk': [64]}"), "found a list of 1"},
+        {METHOD("{'name': 'seco', 'keep': 'lena'}"), "key 'keep': unknown keep 'lena'; did you mean 'lean'?"},
+        {METHOD("{'name': 'spaco', 'chunk': 32, 'budget': 3}"),
+         "c:2:1: key 'method': method 'spaco' at context 64: budget 3 is larger than the number of columns"},
+        {METHOD("{'name': 'spaco', 'chunk': 32, 'budget': 1, 'sampler': 'unifrom'}"),
+         "unknown sampler 'unifrom'; did you mean 'uniform'? known names: uniform, bernoulli, sequential, fixed"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [3, 3]}"),
+         "key 'columns[1]': expected a number above the one before it (3), each once, found 3"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4, 3]}"), "before it (4)"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [1.5]}"), "found 1.5"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4096]}"),
+         "from 0 to 4095, found 4096"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [8]}"), "column 8 does not exist"},
+        {METHOD("{'name': 'spaco', 'columns': 3}"), "key 'columns': expected a list of whole numbers, found 3"},
+        {METHOD("{'name': 'spaco', 'cap': 'two'}"), "key 'cap': expected a number from 0 to 1000000, found 'two'"},
+    };
+    expect_all_bad(cases, COUNT(cases));
+}
+
+static void the_command_line_has_no_lines(void **state)
+{
+    (void)state;
+    expect_bad(METHOD("{'name': 'seco', 'chunk': -1}"), "command line",
+               "command line: key 'chunk': expected a whole number (tokens");
+    expect_bad("{'method': 'full'}", "command line", "command line: key 'model': missing");
+    // A long name must not push the reason out.
+    char origin[3000];
+    memset(origin, 'x', sizeof origin - 1);
+    origin[sizeof origin - 1] = '\0';
+    expect_bad("{'method': 'full'}", origin, "x:1:1: key 'model': missing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cell_has_its_defaults),
+        cmocka_unit_test(ids_stay_what_they_were),
+        cmocka_unit_test(a_default_may_be_said),
+        cmocka_unit_test(another_meaning_is_another_id),
+        cmocka_unit_test(a_model_may_be_a_shape),
+        cmocka_unit_test(a_model_may_be_a_folder),
+        cmocka_unit_test(options_reach_the_method),
+        cmocka_unit_test(bad_keys_are_refused_with_the_place),
+        cmocka_unit_test(bad_models_are_refused_with_the_place),
+        cmocka_unit_test(bad_methods_are_refused_with_the_place),
+        cmocka_unit_test(the_command_line_has_no_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

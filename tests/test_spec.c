@@ -1,0 +1,383 @@
+// Tests of harness/spec: good specs give the cells they say, in their order; bad ones are refused at their place.
+// JSON and messages are written with ' for ".
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/spec.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// axes: of --axis, with ' for ", ending in NULL; NULL: none.
+static bool parse(struct spec *spec, const char *json, const char *const *axes, const char *device,
+                  struct status *status)
+{
+    char *quoted_axes[4];
+    struct spec_changes changes = {.axes = (const char *const *)quoted_axes, .device = device};
+    for (; axes && axes[changes.axis_count]; changes.axis_count++)
+        quoted_axes[changes.axis_count] = quoted(axes[changes.axis_count]);
+    char *text = quoted(json);
+    bool ok = spec_parse(spec, "s.json", text, strlen(text), &changes, status);
+    free(text);
+    for (size_t i = 0; i < changes.axis_count; i++)
+        free(quoted_axes[i]);
+    return ok;
+}
+
+static struct spec spec_of(const char *json, const char *const *axes, const char *device)
+{
+    struct spec spec;
+    struct status status = {0};
+    if (!parse(&spec, json, axes, device, &status))
+        fail_msg("%s\n%s", status.message, json);
+    return spec;
+}
+
+static void expect_bad(const char *json, const char *const *axes, const char *device, const char *message)
+{
+    struct spec spec;
+    struct status status = {0};
+    char *expected = quoted(message);
+    if (parse(&spec, json, axes, device, &status))
+        fail_msg("accepted: %s", json);
+    if (status.code == STATUS_OK || !strstr(status.message, expected))
+        fail_msg("expected %s\n   found %s\n   in %s", expected, status.message, json);
+    spec_free(&spec);
+    free(expected);
+}
+
+// "full 512, seco/128 512, ...": the method, its chunk if it has one, and the context of every cell.
+static void expect_cells(const struct spec *spec, const char *expected)
+{
+    char text[4096] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < spec->cell_count; i++) {
+        const struct cell *cell = &spec->cells[i];
+        bool chunked = strcmp(cell->method->name, "full") && strcmp(cell->method->name, "checkpoint");
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", cell->method->name);
+        if (chunked)
+            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", cell->options.chunk);
+        used += (size_t)snprintf(text + used, sizeof text - used, " %zu", cell->context);
+    }
+    assert_string_equal(text, expected);
+}
+
+#define SWEEP                                                                                                      \
+    "{'experiment': 'sweep', 'question': '?', 'model': 'tiny',\n"                                                  \
+    " 'axes': {'context': [512, 256],\n"                                                                           \
+    "  'method': ['full', {'name': 'seco', 'chunk': [64, 128]},\n"                                                 \
+    "   {'name': 'spaco', 'chunk': 64, 'budget': [1, 2], 'sampler': ['uniform', 'bernoulli']}]}}"
+#define START            "{'experiment': 'e', 'model': 'tiny',\n"
+#define AXES             "'axes': {'context': [8], 'method': ['full']}}"
+#define METHODS(entries) START "'axes': {'context': [512, 128], 'method': [" entries "]}}"
+
+// What a record holds of a cell of a sweep decodes to the same cell.
+static void expect_same_cell(const struct cell *cell)
+{
+    struct cell again;
+    struct status status = {0};
+    assert_true(cell_decode(&again, cell->canonical, "record", &status));
+    assert_string_equal(again.id, cell->id);
+    cell_free(&again);
+}
+
+static void axes_multiply_in_the_order_written(void **state)
+{
+    (void)state;
+    struct spec spec = spec_of(SWEEP, NULL, NULL);
+    assert_string_equal(spec.experiment, "sweep");
+    assert_string_equal(spec.question, "?");
+    expect_cells(&spec,
+                 "full 512, seco/64 512, seco/128 512, spaco/64 512, spaco/64 512, spaco/64 512, spaco/64 512, "
+                 "full 256, seco/64 256, seco/128 256, spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256");
+    assert_int_equal(spec.cells[4].options.budget, 1);
+    assert_int_equal(spec.cells[4].options.sampler, SAMPLER_BERNOULLI);
+    assert_int_equal(spec.cells[5].options.budget, 2);
+    assert_int_equal(spec.cells[5].options.sampler, SAMPLER_UNIFORM);
+    for (size_t i = 0; i < spec.cell_count; i++)
+        expect_same_cell(&spec.cells[i]);
+    spec_free(&spec);
+
+    spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'method': ['full', 'checkpoint'],"
+                   "'context': [1, 2]}}",
+                   NULL, NULL);
+    expect_cells(&spec, "full 1, full 2, checkpoint 1, checkpoint 2");
+    spec_free(&spec);
+    spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'context': 3, 'method': {'name': 'seco',"
+                   "'chunk': [1, 2]}, 'axes': {}}",
+                   NULL, NULL);
+    expect_cells(&spec, "seco/1 3, seco/2 3");
+    spec_free(&spec);
+}
+
+static void any_key_is_an_axis(void **state)
+{
+    (void)state;
+    static const char *const axes[] = {
+        "'model': ['tiny', {'preset': 'tiny', 'layers': 2}]",
+        "'model': ['tiny'], 'dtype': ['f32', 'f64']",
+        "'model': ['tiny'], 'device': ['cpu', 'plan']",
+        "'model': ['tiny'], 'batch': [1, 2]",
+        "'model': ['tiny'], 'seed': [1, 2]",
+        "'model': ['tiny'], 'data': ['random', {'text': 'Makefile'}]",
+        "'model': ['tiny'], 'labels': [null, 'Makefile']",
+        "'model': ['tiny'], 'lora': [null, {'rank': 2}]",
+        "'model': ['tiny'], 'optimizer': [null, {}]",
+        "'model': ['tiny'], 'dtype': ['bf16'], 'kv_gradient_dtype': ['bf16', 'f32']",
+        "'model': ['tiny'], 'dtype': ['bf16'], 'gradient_dtype': ['bf16', 'f32']",
+        "'model': ['tiny'], 'measure': [{'samples': 1}, {'samples': 2}]",
+        "'model': ['tiny'], 'limits': [{}, {'memory': '1GiB'}]",
+    };
+    for (size_t i = 0; i < COUNT(axes); i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{'experiment': 'e', 'axes': {'context': [8], 'method': ['full'], %s}}",
+                 axes[i]);
+        struct spec spec = spec_of(text, NULL, NULL);
+        assert_int_equal(spec.cell_count, 2);
+        spec_free(&spec);
+    }
+}
+
+static void a_list_option_takes_a_list_of_lists(void **state)
+{
+    (void)state;
+    struct spec spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'context': [8], 'method': ["
+                               "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [0, 2]},"
+                               "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [[1], [0, 3]]}]}}",
+                               NULL, NULL);
+    assert_int_equal(spec.cell_count, 3);
+    assert_int_equal(spec.cells[0].options.column_count, 2);
+    assert_int_equal(spec.cells[0].options.columns[1], 2);
+    assert_int_equal(spec.cells[1].options.column_count, 1);
+    assert_int_equal(spec.cells[2].options.columns[1], 3);
+    spec_free(&spec);
+}
+
+static void one_cell_is_measured_once(void **state)
+{
+    (void)state;
+    struct spec spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'context': [8, 8, 4, 8],"
+                               "'method': ['full', {'name': 'full'}, {'name': 'full', 'keep': ['all', 'lean']}]}}",
+                               NULL, NULL);
+    expect_cells(&spec, "full 8, full 8, full 4, full 4");
+    assert_int_equal(spec.cells[0].options.keep, KEEP_LEAN);
+    assert_int_equal(spec.cells[1].options.keep, KEEP_ALL);
+    spec_free(&spec);
+}
+
+static void the_command_line_changes_axes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *axes[4], *device, *cells;
+    } cases[] = {
+        {{"context=128", "method=seco"}, NULL, "seco/64 128, seco/128 128"},
+        {{"method=full,seco", "context=1,2"}, NULL, "full 1, seco/64 1, seco/128 1, full 2, seco/64 2, seco/128 2"},
+        {{"method=seco", "chunk=7"}, NULL, "seco/7 512, seco/7 256"},
+        {{"chunk=16,8", "method=full,seco", "context=9"}, NULL, "full 9, seco/16 9, seco/8 9"},
+        {{"method=full", "dtype=f64,f32"}, NULL, "full 512, full 512, full 256, full 256"},
+        {{"method=full", "lora=null,{'rank': 2, 'targets': ['q', 'k']}", "context=8"}, NULL, "full 8, full 8"},
+        {{"method=full"}, "plan", "full 512, full 256"},
+        {{"method=spaco", "sampler=fixed", "columns=[0],[1, 2]", "context=256"},
+         NULL,
+         "spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256"},
+        {{"method=full", "model={'preset': 'tiny', 'layers': 1}", "measure={'samples': 1}"},
+         NULL,
+         "full 512, full 256"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct spec spec = spec_of(SWEEP, cases[i].axes, cases[i].device);
+        expect_cells(&spec, cases[i].cells);
+        for (size_t j = 0; cases[i].device && j < spec.cell_count; j++)
+            assert_string_equal(spec.cells[j].device, cases[i].device);
+        spec_free(&spec);
+    }
+    struct spec spec = spec_of(SWEEP, (const char *const[]){"method=full", "dtype=f64", NULL}, NULL);
+    assert_int_equal(spec.cells[0].dtype, DTYPE_F64);
+    assert_int_equal(spec.cells[0].gradient_dtype, DTYPE_F64);
+    spec_free(&spec);
+    // A key that the file lacks may come from the command line.
+    spec = spec_of("{'experiment': 'e', 'axes': {'method': ['full']}}",
+                   (const char *const[]){"model=tiny", "context=5", NULL}, NULL);
+    expect_cells(&spec, "full 5");
+    spec_free(&spec);
+}
+
+static void bad_changes_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *axes[4], *message;
+    } cases[] = {
+        {{"contxt=1"}, "--axis contxt=1: unknown axis; did you mean 'context'? known axes: model"},
+        {{"chnk=1"}, "--axis chnk=1: unknown axis; did you mean 'chunk'?"},
+        {{"context"}, "--axis context: expected NAME=VALUE"},
+        {{"=1"}, "--axis =1: expected NAME=VALUE"},
+        {{""}, "expected NAME=VALUE"},
+        {{"context="}, "--axis context=: a value is empty"},
+        {{"context=1,,2"}, "a value is empty"},
+        {{"context=1,"}, "a value is empty"},
+        {{"context=0"}, "--axis context=0: expected a whole number of tokens >= 1, found 0"},
+        {{"context=1k"}, "expected a whole number of tokens >= 1, found '1k'"},
+        {{"context=1e400"}, "found '1e400'"},
+        {{"context=1", "context=2"}, "--axis context=2: axis 'context' is given twice"},
+        {{"method=sceo"},
+         "--axis method=sceo: unknown method entry of the spec 'sceo'; did you mean 'seco'? known names: full, "
+         "seco, spaco"},
+        {{"method=streambp"}, "unknown method entry of the spec 'streambp'"},
+        {{"method=1"}, "unknown method entry of the spec 1"},
+        {{"method=full", "chunk=1"},
+         "--axis chunk=1: no method entry here has the option 'chunk'; methods that have it: streambp"},
+        {{"seconds=1"}, "no method entry here has the option 'seconds'; methods that have it: null"},
+        {{"chunk=-1"},
+         "--axis chunk=-1: expected a whole number (tokens per column of the context) >= 1, found -1"},
+        {{"lora={'rank': 0}"}, "--axis lora={'rank': 0}: key 'rank': expected a whole number >= 1, found 0"},
+        {{"lora={'rank': 0"}, "a value is not valid JSON"},
+        {{"columns=1"}, "--axis columns=1: expected a list of whole numbers, found 1"},
+        {{"budget=9"},
+         "s.json:4:4: key 'method[2]': method 'spaco' at context 512: budget 9 is larger than the number of "
+         "columns"},
+        {{"experiment=x"}, "unknown axis"},
+        {{"model=\xff"}, "not valid JSON"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        expect_bad(SWEEP, cases[i].axes, NULL, cases[i].message);
+    expect_bad(SWEEP, NULL, "gpu", "--device gpu: unknown device 'gpu'; did you mean 'cpu'?");
+    expect_bad(SWEEP, NULL, "", "--device : a value is empty");
+    expect_bad(SWEEP, (const char *const[]){"device=cpu", NULL}, "cpu",
+               "--device cpu: axis 'device' is given twice");
+}
+
+static void bad_specs_are_refused_with_the_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"", "s.json:1:1: empty"},
+        {"[1]", "s.json:1:1: expected an object with the keys: experiment, question, model"},
+        {"{'experiment': 'e',\n 'model': 'tiny',\n}",
+         "s.json:3:1: not valid JSON here; look for a missing or extra comma"},
+        {"{'axes': {}}", "s.json:1:1: key 'experiment': missing"},
+        {"{'experiment': '', " AXES, "expected a label of letters"},
+        {"{'experiment': '../x', " AXES, "s.json:1:16: key 'experiment': expected a label of letters"},
+        {"{'experiment': 3, " AXES, "found 3"},
+        {"{'experiment': 'e', 'question': [], " AXES, "key 'question': expected one sentence, found a list of 0"},
+        {"{'experiment': 'e'}", "s.json:1:1: key 'axes': missing"},
+        {"{'experiment': 'e', " AXES, "s.json:1:1: key 'model': missing"},
+        {START "'axis': {}}", "s.json:2:1: key 'axis': unknown key; did you mean 'axes'? known keys: experiment"},
+        {START "'axes': []}", "s.json:2:9: key 'axes': expected an object"},
+        {START "'axes': {'method': ['full']}}",
+         "s.json:2:9: key 'context': missing; expected a whole number of tokens"},
+        {START "'axes': {'context': [1]}}", "s.json:2:9: key 'method': missing; methods: full"},
+        {START "'axes': {'context': 1, 'method': ['full']}}",
+         "s.json:2:21: key 'context': expected a list with at least one value, found 1"},
+        {START "'axes': {'context': [], 'method': ['full']}}", "found a list of 0"},
+        {START "'axes': {'contxt': [1], 'method': ['full']}}",
+         "s.json:2:10: key 'contxt': unknown axis; did you mean 'context'?"},
+        {START "'axes': {'chunk': [1], 'method': ['full']}}",
+         "s.json:2:10: key 'chunk': an option of methods, not an axis of its own"},
+        {START "'batch': 1, 'axes': {'batch': [1], 'context': [1], 'method': ['full']}}",
+         "key 'batch': given twice: in axes, and beside them"},
+        {START "'batch': [1, 2], " AXES,
+         "s.json:2:10: key 'batch': expected a whole number of sequences >= 1, found a list of 2"},
+        {START "'axes': {'context': [8,\n -1], 'method': ['full']}}",
+         "s.json:3:2: key 'context[1]': expected a whole number of tokens >= 1, found -1"},
+        {METHODS("'full',\n'ful'"), "s.json:3:1: key 'method[1]': unknown method 'ful'; did you mean 'full'?"},
+        {METHODS("{'name': 'seco', 'chunk': [8,\n0]}"),
+         "s.json:3:1: key 'chunk[1]': expected a whole number (tokens"},
+        {METHODS("{'name': 'seco', 'chunk': []}"),
+         "key 'chunk': expected a value, or a list with at least one, found a list of 0"},
+        {METHODS("{'name': ['seco']}"), "unknown method a list of 1"},
+        {METHODS("{'name': 'seco',\n'chnk': 1}"),
+         "s.json:3:1: key 'chnk': unknown key of method 'seco'; did you mean 'chunk'?"},
+        {START "'axes': {'context': [8], 'method': [{'name': 'spaco', 'columns': [[0], 1], "
+               "'sampler': 'fixed'}]}}",
+         "key 'columns[1]': expected a list of whole numbers, found 1"},
+        {START "'axes': {'context': [512, 128], 'method': ['full',\n {'name': 'spaco', 'chunk': 64, "
+               "'budget': 4}]}}",
+         "s.json:3:2: key 'method[1]': method 'spaco' at context 128: budget 4 is larger than the number of "
+         "columns"},
+        {START "'data': {'text': 'no/such/file'},\n" AXES,
+         "s.json:2:9: key 'data': no/such/file: cannot be read: No such file"},
+        {START "'data': {'text': 'harness'},\n" AXES, "harness: is not a file"},
+        {START "'labels': 'no/such/file',\n" AXES, "key 'labels': no/such/file: cannot be read"},
+        {START "'data': {'tokens': 'Makefile', 'dtype': 'u32'}, 'batch': 1000000,\n" AXES,
+         "batch and context need 32000000"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        expect_bad(cases[i].text, NULL, NULL, cases[i].message);
+}
+
+static void a_plan_needs_no_data(void **state)
+{
+    (void)state;
+    struct spec spec = spec_of(START "'data': {'text': 'no/such/file'},\n" AXES, NULL, "plan");
+    assert_int_equal(spec.cell_count, 1);
+    spec_free(&spec);
+}
+
+static void a_sweep_without_end_is_refused(void **state)
+{
+    (void)state;
+    // 4000 contexts, 1000 batches, and entries whose own axes alone overflow a size_t.
+    static char text[200000];
+    size_t used = (size_t)snprintf(text, sizeof text, START "'axes': {'method': ['full'], 'context': [1");
+    for (size_t i = 2; i <= 4000; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, ",%zu", i);
+    size_t head = used;
+    used += (size_t)snprintf(text + used, sizeof text - used, "], 'batch': [1");
+    for (size_t i = 2; i <= 1000; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, ",%zu", i);
+    snprintf(text + used, sizeof text - used, "]}}");
+    expect_bad(text, NULL, NULL, "s.json: the axes multiply to more than 100000 cells");
+
+    text[head] = '\0';
+    static char entry[200000];
+    char *list = strrchr(text, '[');
+    snprintf(entry, sizeof entry,
+             START "'axes': {'context': [1], 'method': [{'name': 'spaco', 'chunk': %s], 'head_chunk': %s],"
+                   "'budget': %s], 'cap': %s], 'sampler_seed': %s], 'minimum': %s]}]}}",
+             list, list, list, list, list, list);
+    expect_bad(entry, NULL, NULL, "more than 100000 cells");
+
+    used = (size_t)snprintf(text, sizeof text, START "'axes': {'context': [1], 'method': ['full'");
+    for (size_t i = 0; i < 1000; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, ",'full'");
+    snprintf(text + used, sizeof text - used, "]}}");
+    expect_bad(text, NULL, NULL, "key 'method': more than 1000 entries");
+}
+
+static void a_spec_is_a_file(void **state)
+{
+    (void)state;
+    struct scratch scratch = scratch_open();
+    struct spec spec;
+    struct status status = {0};
+    char *text = quoted(SWEEP);
+    struct scratch_path path = scratch_file(&scratch, "sweep.json", text, strlen(text));
+    assert_true(spec_load(&spec, path.text, NULL, &status));
+    assert_int_equal(spec.cell_count, 14);
+    spec_free(&spec);
+    assert_false(spec_load(&spec, scratch.folder, NULL, &status));
+    assert_non_null(strstr(status.message, "is a folder"));
+    spec_free(&spec);
+    free(text);
+    scratch_close(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(axes_multiply_in_the_order_written),   cmocka_unit_test(any_key_is_an_axis),
+        cmocka_unit_test(a_list_option_takes_a_list_of_lists),  cmocka_unit_test(one_cell_is_measured_once),
+        cmocka_unit_test(the_command_line_changes_axes),        cmocka_unit_test(bad_changes_are_refused),
+        cmocka_unit_test(bad_specs_are_refused_with_the_place), cmocka_unit_test(a_plan_needs_no_data),
+        cmocka_unit_test(a_sweep_without_end_is_refused),       cmocka_unit_test(a_spec_is_a_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
