@@ -1,25 +1,38 @@
-# longbp: make · make figures · make test · make test-asan · make bench · make lint · make help
+# longbp. `make help` lists the targets; variables: ARCH=native|x86-64-v3|..., BUILD=build, PREFIX=/usr/local.
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+ARCH     ?= native
+BUILD    ?= build
+PREFIX   ?= /usr/local
+OPT      ?= -O3 -march=$(ARCH) -mprefer-vector-width=512
+RESULTS  ?= $(BUILD)/results
+PICTURES ?= $(BUILD)/pictures
+BLAS     := $(shell pkg-config --cflags openblas 2>/dev/null)
+COMMON   := $(OPT) -g -fopenmp -fno-math-errno -Wall -Wextra -Werror $(SANITIZE)
+CFLAGS   := -std=gnu11 $(COMMON)
+CXXFLAGS := -std=c++17 $(COMMON)
+CPPFLAGS := -I. -MMD -MP $(BLAS)
+LDFLAGS  := -fopenmp $(SANITIZE)
+LDLIBS   := -ljansson -lopenblas -lm
 
-ARCH    ?= native
-BUILD   ?= build
-OPT     ?= -O3 -march=$(ARCH) -mprefer-vector-width=512
-WARN    := -Wall -Wextra -Werror
-CFLAGS  := -std=gnu11 $(OPT) -g -fopenmp -fno-math-errno $(WARN) $(SANITIZE)
-CPPFLAGS := -I. -MMD -MP $(shell pkg-config --cflags openblas 2>/dev/null)
-LDFLAGS := -fopenmp $(SANITIZE)
-LDLIBS  := -ljansson -lopenblas -lm
+# Everything is found by wildcard; kernels/cpu/real is compiled once per dtype.
+REAL     := $(wildcard kernels/cpu/real/*.c)
+PLAIN    := $(filter-out $(REAL) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*.c))
+OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(REAL:%.c=$(BUILD)/%.f32.o) $(REAL:%.c=$(BUILD)/%.f64.o)
+TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/test_*.c))
+SOURCES  := $(wildcard kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] methods/*.[ch] harness/*.[ch] tests/*.[ch])
+FIGURES  := context-sweep chunk sparsity gradient-error timeline
 
-BASE    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard kernels/*.c kernels/base/*.c kernels/cpu/*.c kernels/transformer/*.c methods/*.c))
-REAL    := $(foreach bits,32 64,$(patsubst %.c,$(BUILD)/%.f$(bits).o,$(wildcard kernels/cpu/real/*.c)))
-CORE    := $(BASE) $(REAL)
-HARNESS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out harness/main.c,$(wildcard harness/*.c)))
+all: $(BUILD)/longbp ## build the program (the default)
 
-all: $(BUILD)/longbp
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-$(BUILD)/longbp: $(BUILD)/harness/main.o $(HARNESS) $(CORE)
+$(BUILD)/longbp: $(BUILD)/harness/main.o $(OBJECTS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/%.f32.o: %.c
@@ -31,12 +44,88 @@ $(BUILD)/%.f64.o: %.c
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/%.o: %.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
 
-# Tests: every tests/test_*.c is one cmocka program.
-TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/fixture.o $(HARNESS) $(CORE)
+# Records name the source they were made from: a change of revision rebuilds this one file.
+$(BUILD)/harness/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"$(strip $(CFLAGS))"' $(shell cat $(BUILD)/revision 2>/dev/null)
+$(BUILD)/harness/provenance.o: $(BUILD)/revision
+$(BUILD)/revision: FORCE
+	@mkdir -p $(@D)
+	@echo "-DLONGBP_REVISION='\"$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)\"'" \
+	  "-DLONGBP_DIRTY=$$(test -z "$$(git status --porcelain -uno 2>/dev/null)"; echo $$?)" > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+dependencies: ## install the packages that are missing, or say how
+	@tools/dependencies
+
+figures: dependencies ## measure the default experiments (RESULTS=) and draw them (PICTURES=); under five minutes
+	@$(MAKE) --no-print-directory all
+	@mkdir -p $(RESULTS) $(PICTURES)
+	@for name in $(FIGURES); do \
+	  $(BUILD)/longbp run experiments/$$name.json --out $(RESULTS)/$$name.jsonl $(RUN) || exit $$?; done
+	@$(BUILD)/longbp plot --out $(PICTURES) $(FIGURES:%=$(RESULTS)/%.jsonl)
+
+speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
+	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/fixture.o $(OBJECTS)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
+test: all $(TESTS) ## every test, under ten minutes
+	@tests/check_includes
+	@failed=; for test in $(TESTS); do LONGBP=$(BUILD)/longbp $$test || failed="$$failed $$test"; done; \
+	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -march=$(ARCH)" \
+	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" test
+
+# clang's fuzzer over the readers of files: `make fuzz SECONDS=60`.
+SECONDS ?= 30
+FUZZERS := $(patsubst tests/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz_*.c))
+$(BUILD)/fuzz/%: tests/%.c $(PLAIN) $(REAL)
+	@mkdir -p $(@D)/real
+	@for bits in 32 64; do for file in $(REAL); do clang-14 $(CPPFLAGS) -std=gnu11 -O1 -fopenmp=libgomp \
+	  -I$$($(CC) -print-file-name=include) -DREAL_BITS=$$bits -c -o $(@D)/real/$$(basename $$file .c).$$bits.o $$file \
+	  || exit 1; done; done
+	clang-14 $(filter-out -MMD -MP,$(CPPFLAGS)) -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -o $@ $< $(PLAIN) \
+	  $(@D)/real/*.o $(LDLIBS) -lgomp
+fuzz: $(FUZZERS) ## clang's fuzzer over the readers of specs and safetensors, SECONDS=30 each
+	@for fuzzer in $^; do $$fuzzer -max_total_time=$(SECONDS) -print_final_stats=1 || exit 1; done
+
+$(BUILD)/bench/bench_%: $(BUILD)/bench/bench_%.o $(OBJECTS)
+	$(CXX) $(LDFLAGS) -o $@ $^ -lbenchmark $(LDLIBS)
+bench: $(patsubst %.cpp,$(BUILD)/%,$(wildcard bench/bench_*.cpp)) ## the operations alone: GFLOP/s and share of the BLAS peak
+	@for bench in $^; do $$bench || exit 1; done
+
+format: ## clang-format every source
+	clang-format -i $(SOURCES) $(wildcard bench/*.cpp)
+
+lint: ## clang-format, clang-tidy and cppcheck, all without a finding
+	clang-format --dry-run -Werror $(SOURCES) $(wildcard bench/*.cpp)
+	cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
+	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
+	clang-tidy --quiet $(PLAIN) $(REAL) harness/main.c -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 -DLONGBP_LINT
+
+# Man pages come from --help, one for the program and one per command.
+COMMANDS = $(shell $(BUILD)/longbp --commands)
+man: all ## man pages, from --help
+	@mkdir -p $(BUILD)/man
+	@help2man -N -n "benchmark of long-context backpropagation" -o $(BUILD)/man/longbp.1 $(BUILD)/longbp
+	@for command in $(COMMANDS); do help2man -N -n "$$command, a command of longbp" --version-string="$$($(BUILD)/longbp --version)" \
+	  -o $(BUILD)/man/longbp-$$command.1 "$(BUILD)/longbp $$command" || exit 1; done
+
+install: all man ## into PREFIX=/usr/local (and DESTDIR)
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/longbp
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/plots plots/*.gp
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments experiments/*.json
+
+clean: ## remove what was built
+	rm -rf $(BUILD)
+
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all
+.PHONY: all help dependencies figures speed test test-asan fuzz bench format lint man install clean FORCE
 .SECONDARY:
