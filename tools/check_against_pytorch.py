@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Holds the gradients of `longbp grad` in f64 against PyTorch's autograd, method by method and family by family.
+
+Run by hand, from the repository's root, after `make`:  tools/check_against_pytorch.py [--tolerance 1e-9]
+Needs torch, numpy and safetensors; transformers, if there, is compared too. Exits 1 if a difference is too large.
+
+The reference is the decoder below, all in f64. transformers' own classes are compared twice: as they are, where
+RMSNorm and RoPE's angles are computed in f32 whatever the model's dtype, so that about 1e-6 is all they can show
+(printed, held against 1e-4); and with those two replaced by f64 twins, so that names, shapes and wiring are theirs.
+"""
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+try:
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+except ImportError:
+    transformers = None
+
+CONTEXT, BATCH, CHUNK = 100, 2, 32  # the last chunk is shorter
+METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp", "--chunk", 7, "--head-chunk", 5],
+           ["seco", "--chunk", CHUNK], ["seco", "--chunk", 1], ["seco", "--chunk", CHUNK, "--inner", "checkpoint"],
+           ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK)]]  # all columns drawn: exact
+SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "intermediate_size": 72, "vocab_size": 256, "hidden_act": "silu", "rms_norm_eps": 1e-5}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+FOLDERS = {  # beside `longbp init`'s own
+    "llama, llama3 rope, tied": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_theta": 1e4,
+                                 "rope_scaling": LLAMA3, "tie_word_embeddings": True},
+    "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None,
+                "head_dim": 20},
+    "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "rope_theta": 1e6},
+    "qwen3, tied": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "rope_theta": 1e6, "head_dim": 16,
+                    "tie_word_embeddings": True},
+}
+LORA = {"r": 4, "alpha": 12, "targets": "q,v,down"}
+
+
+def rope_frequencies(config):
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
+    dim = config["head_dim"]
+    frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    if rope.get("rope_type") == "llama3":
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
+        blend = ((turns - low) / (high - low)).clamp(0, 1)
+        frequencies = blend * frequencies + (1 - blend) * frequencies / rope["factor"]
+    return frequencies
+
+
+def rope_angles(config, context):
+    angles = torch.arange(context, dtype=torch.float64)[:, None] * rope_frequencies(config)
+    return torch.cat([angles, angles], -1)
+
+
+def rms_norm(x, gain, epsilon):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * gain
+
+
+def decoder(weights, config, ids):
+    """Logits [B, T, V] of the Llama family, as methods.md writes it down; LoRA factors in weights are applied."""
+    batch, context = ids.shape
+    heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    epsilon, angles = config["rms_norm_eps"], rope_angles(config, context)
+
+    def linear(name, x):
+        y = F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
+        a = weights.get(f"base_model.model.{name}.lora_A.weight")
+        if a is not None:
+            y = y + LORA["alpha"] / LORA["r"] * x @ a.T @ weights[f"base_model.model.{name}.lora_B.weight"].T
+        return y
+
+    def rotate(x):
+        half = torch.cat([-x[..., dim // 2:], x[..., :dim // 2]], -1)
+        return x * angles.cos() + half * angles.sin()
+
+    x = weights["model.embed_tokens.weight"][ids]
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        h = rms_norm(x, weights[at + "input_layernorm.weight"], epsilon)
+        q, k, v = (linear(f"{at}self_attn.{p}_proj", h).view(batch, context, -1, dim).transpose(1, 2) for p in "qkv")
+        if config["model_type"] == "qwen3":
+            q = rms_norm(q, weights[at + "self_attn.q_norm.weight"], epsilon)
+            k = rms_norm(k, weights[at + "self_attn.k_norm.weight"], epsilon)
+        q, k = rotate(q), rotate(k)
+        k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
+        scores = q @ k.transpose(2, 3) / math.sqrt(dim)
+        scores = scores.masked_fill(torch.ones(context, context).triu(1).bool(), -math.inf)
+        o = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, context, -1)
+        x = x + linear(at + "self_attn.o_proj", o)
+        h = rms_norm(x, weights[at + "post_attention_layernorm.weight"], epsilon)
+        x = x + linear(at + "mlp.down_proj", F.silu(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
+    x = rms_norm(x, weights["model.norm.weight"], epsilon)
+    return F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
+
+
+def loss_of(logits, labels):
+    """labels: [B, T], what each position should predict; the mean over those that are not -100."""
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
+def reference(folder, config, ids, labels, lora):
+    weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
+    if config["tie_word_embeddings"]:
+        weights.pop("lm_head.weight", None)
+    trained = weights
+    if lora:
+        trained = {name: w.double() for name, w in load_file(f"{folder}/adapter_model.safetensors").items()}
+        weights = {**weights, **trained}
+    for w in trained.values():
+        w.requires_grad_()
+    loss = loss_of(decoder(weights, config, ids), labels)
+    loss.backward()
+    return loss.item(), {name: w.grad for name, w in trained.items()}
+
+
+def transformers_gradients(folder, config, ids, labels, twins):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
+    if twins:
+        angles = rope_angles(config, ids.shape[1])[None]
+        model.model.rotary_emb.forward = lambda x, position_ids: (angles.cos(), angles.sin())
+        for module in model.modules():
+            if type(module).__name__.endswith("RMSNorm"):
+                module.forward = lambda x, m=module: rms_norm(x, m.weight, m.variance_epsilon)
+    loss = loss_of(model(ids).logits, labels)
+    loss.backward()
+    return loss.item(), {name: p.grad for name, p in model.named_parameters()}
+
+
+def longbp(binary, folder, tokens, labels, method, out):
+    command = [binary, "grad", "--model", folder, "--tokens", tokens, "--token-dtype", "bytes", "--context", CONTEXT,
+               "--batch", BATCH, "--dtype", "f64", "--out", out, *labels, "--method", *method]
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"failed with {done.returncode}: {' '.join(map(str, command))}")
+    return json.loads(done.stdout)["loss"], load_file(out)
+
+
+def relative_l2(found, expected):
+    if found.keys() != expected.keys():
+        sys.exit(f"the names differ: {sorted(found.keys() ^ expected.keys())}")
+    square = lambda tensors: sum(t.square().sum().item() for t in tensors)
+    for name in expected:
+        if found[name].shape != expected[name].shape or found[name].dtype != torch.float64:
+            sys.exit(f"{name}: expected f64 of {list(expected[name].shape)}, found {found[name].dtype} of "
+                     f"{list(found[name].shape)}")
+    difference = {name: found[name] - expected[name] for name in expected}
+    worst = max(difference, key=lambda name: difference[name].norm() / (expected[name].norm() + 1e-300))
+    of_worst = (difference[worst].norm() / expected[worst].norm()).item()
+    return math.sqrt(square(difference.values()) / square(expected.values())), of_worst, worst
+
+
+def make_folder(folder, changes, seed):
+    """A small random model, saved by transformers itself if it is there."""
+    torch.manual_seed(seed)
+    config = {**SMALL, **changes}
+    if transformers:
+        config = transformers.AutoConfig.for_model(**config)
+        model = transformers.AutoModelForCausalLM.from_config(config).double()
+        for name, p in model.named_parameters():  # no gain is 1 and no bias 0
+            p.data.normal_(1.0 if "norm" in name else 0.0, 0.1)
+        model.save_pretrained(folder)
+        return
+    os.makedirs(folder)
+    width, ffn, dim = config["hidden_size"], config["intermediate_size"], config.get("head_dim", 12)
+    q, kv = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
+    shapes = {"model.embed_tokens.weight": (256, width), "model.norm.weight": (width,)}
+    if not config.get("tie_word_embeddings"):
+        shapes["lm_head.weight"] = (256, width)
+    for at in (f"model.layers.{layer}." for layer in range(config["num_hidden_layers"])):
+        shapes |= {at + "input_layernorm.weight": (width,), at + "post_attention_layernorm.weight": (width,),
+                   at + "self_attn.q_proj.weight": (q, width), at + "self_attn.k_proj.weight": (kv, width),
+                   at + "self_attn.v_proj.weight": (kv, width), at + "self_attn.o_proj.weight": (width, q),
+                   at + "mlp.gate_proj.weight": (ffn, width), at + "mlp.up_proj.weight": (ffn, width),
+                   at + "mlp.down_proj.weight": (width, ffn)}
+        if config["model_type"] == "qwen2":
+            shapes |= {f"{at}self_attn.{p}_proj.bias": (n,) for p, n in (("q", q), ("k", kv), ("v", kv))}
+        if config["model_type"] == "qwen3":
+            shapes |= {f"{at}self_attn.{p}_norm.weight": (dim,) for p in "qk"}
+    weights = {name: torch.randn(shape, dtype=torch.float64) * 0.1 + ("norm" in name)
+               for name, shape in shapes.items()}
+    save_file(weights, f"{folder}/model.safetensors")
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump(config, file)
+
+
+def make_adapter(folder):
+    weights, adapter = load_file(f"{folder}/model.safetensors"), {}
+    for target in LORA["targets"].split(","):
+        for name, w in weights.items():
+            if name.endswith(f".{target}_proj.weight"):
+                at = f"base_model.model.{name.removesuffix('.weight')}"
+                adapter[at + ".lora_A.weight"] = torch.randn(LORA["r"], w.shape[1], dtype=torch.float64) * 0.1
+                adapter[at + ".lora_B.weight"] = torch.randn(w.shape[0], LORA["r"], dtype=torch.float64) * 0.1
+    save_file(adapter, f"{folder}/adapter_model.safetensors")
+    with open(f"{folder}/adapter_config.json", "w") as file:
+        json.dump({"r": LORA["r"], "lora_alpha": LORA["alpha"], "peft_type": "LORA"}, file)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--longbp", default="build/longbp")
+    parser.add_argument("--tolerance", type=float, default=1e-9, help="relative L2 of all gradients together (1e-9)")
+    arguments = parser.parse_args()
+    scratch = tempfile.TemporaryDirectory(prefix="longbp-pytorch-")
+    path = scratch.name
+    failures = 0
+
+    def report(title, loss, gradients, expected_loss, expected, tolerance):
+        nonlocal failures
+        overall, of_worst, worst = relative_l2(gradients, expected)
+        of_loss = abs(loss - expected_loss) / abs(expected_loss)
+        good = overall <= tolerance and of_loss <= tolerance  # false for NaN
+        failures += not good
+        print(f"  {title:44} {overall:9.2e} (loss {of_loss:7.1e}, worst {of_worst:7.1e} {worst})"
+              f"{'' if good else '  TOO LARGE'}", flush=True)
+
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(0, 256, (BATCH, CONTEXT)).astype(np.uint8)
+    tokens.tofile(f"{path}/tokens.bin")
+    ids = torch.from_numpy(tokens.astype(np.int64))
+    shifted = F.pad(ids[:, 1:], (0, 1), value=-100)
+    masked = torch.where(torch.from_numpy(rng.random((BATCH, CONTEXT)) < 0.5), shifted, -100)
+    masked[:, CHUNK:2 * CHUNK] = -100  # a chunk without a single target
+    masked.numpy().astype("<i4").tofile(f"{path}/labels.bin")
+
+    subprocess.run([arguments.longbp, "init", "--model", "tiny", "--dtype", "f64", "--out", f"{path}/init"],
+                   check=True)
+    folders = {"llama, from longbp init": f"{path}/init"}
+    for i, (title, changes) in enumerate(FOLDERS.items()):
+        folders[title] = f"{path}/{i}"
+        make_folder(folders[title], changes, i)
+    cases = [(title, folder, [], shifted) for title, folder in folders.items()]
+    cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], masked))
+    make_adapter(f"{path}/3")
+    lora = ["--lora", ",".join(f"{key}={value}" for key, value in LORA.items() if key != "targets")
+            + ",targets=" + LORA["targets"]]
+    cases.append(("qwen3, LoRA", f"{path}/3", lora, shifted))
+
+    for title, folder, flags, labels in cases:
+        with open(f"{folder}/config.json") as file:
+            config = json.load(file)
+        config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        config.setdefault("tie_word_embeddings", False)
+        expected_loss, expected = reference(folder, config, ids, labels, flags == lora)
+        print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")
+        for method in METHODS:
+            loss, gradients = longbp(arguments.longbp, folder, f"{path}/tokens.bin", flags, method, f"{path}/g")
+            report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
+        if transformers and flags != lora:
+            name = f"transformers {transformers.__version__}"
+            for twins, suffix, tolerance in ((True, ", norms and angles in f64", arguments.tolerance),
+                                             (False, ", as it is", 1e-4)):
+                loss, theirs = transformers_gradients(folder, config, ids, labels, twins)
+                report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
+    print("all within tolerance" if not failures else f"{failures} TOO LARGE")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
