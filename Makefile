@@ -19,6 +19,10 @@ CPPFLAGS := -I. -MMD -MP $(BLAS)
 LDFLAGS  := -fopenmp $(SANITIZE)
 LDLIBS   := -ljansson -lopenblas -lm
 
+# One line per compilation; `make V=1` shows the commands.
+Q        := $(if $(V),,@)
+say       = $(if $(V),,@echo "  $(1)  $(2)")
+
 # Everything is found by wildcard; kernels/cpu/real is compiled once per dtype.
 REAL     := $(wildcard kernels/cpu/real/*.c)
 PLAIN    := $(filter-out $(REAL) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*.c))
@@ -33,20 +37,25 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
 $(BUILD)/longbp: $(BUILD)/harness/main.o $(OBJECTS)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/%.f32.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -DREAL_BITS=32 -c -o $@ $<
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DREAL_BITS=32 -c -o $@ $<
 $(BUILD)/%.f64.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -DREAL_BITS=64 -c -o $@ $<
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DREAL_BITS=64 -c -o $@ $<
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(BUILD)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
 
 # Records name the source they were made from: a change of revision rebuilds this one file.
 $(BUILD)/harness/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"$(strip $(CFLAGS))"' $(shell cat $(BUILD)/revision 2>/dev/null)
@@ -71,7 +80,8 @@ speed: all ## measure experiments/speed.json: throughput against the BLAS peak, 
 	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/fixture.o $(OBJECTS)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 test: all $(TESTS) ## every test, under ten minutes
 	@tests/check_includes
@@ -96,7 +106,8 @@ fuzz: $(FUZZERS) ## clang's fuzzer over the readers of specs and safetensors, SE
 	@for fuzzer in $^; do $$fuzzer -max_total_time=$(SECONDS) -print_final_stats=1 || exit 1; done
 
 $(BUILD)/bench/bench_%: $(BUILD)/bench/bench_%.o $(OBJECTS)
-	$(CXX) $(LDFLAGS) -o $@ $^ -lbenchmark $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lbenchmark $(LDLIBS)
 bench: $(patsubst %.cpp,$(BUILD)/%,$(wildcard bench/bench_*.cpp)) ## the operations alone: GFLOP/s and share of the BLAS peak
 	@for bench in $^; do $$bench || exit 1; done
 

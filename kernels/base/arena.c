@@ -74,13 +74,13 @@ void *arena_allocate(struct arena *arena, size_t bytes, enum category category, 
                    arena->limit_bytes / 0x1p20);
         return NULL;
     }
-    void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(bytes);
+    void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes);
     if (!pointer) {
         status_set(status, STATUS_OOM, "the device has no %.1f MiB left for %s: %.1f MiB are live",
                    bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20);
         return NULL;
     }
-    arena->allocations++;
+    arena->allocated_bytes += bytes;
     arena->live_bytes += bytes;
     arena->live_by_category[category] += bytes;
     if (arena->live_bytes > arena->peak_bytes) {
@@ -95,7 +95,7 @@ void arena_release(struct arena *arena, void *pointer, size_t bytes, enum catego
 {
     bytes = arena_rounded(bytes ? bytes : 1);
     CHECK(arena->live_by_category[category] >= bytes);
-    arena->source.release(pointer);
+    arena->source.release(arena, pointer);
     arena->live_bytes -= bytes;
     arena->live_by_category[category] -= bytes;
     timeline_add(arena, flops);

@@ -31,11 +31,12 @@ struct arena_event {
     size_t live_bytes[CATEGORY_COUNT];
 };
 
+struct arena;
 // Where the bytes come from: malloc on a CPU, cudaMalloc on a card, nowhere in a plan.
 // allocate returns NULL when the device itself is full.
 struct arena_source {
-    void *(*allocate)(size_t bytes);
-    void (*release)(void *pointer);
+    void *(*allocate)(const struct arena *arena, size_t bytes);
+    void (*release)(const struct arena *arena, void *pointer);
 };
 
 struct arena {
@@ -43,7 +44,7 @@ struct arena {
     size_t limit_bytes; // 0: no limit
     size_t live_bytes, peak_bytes;
     size_t live_by_category[CATEGORY_COUNT], peak_by_category[CATEGORY_COUNT];
-    size_t allocations; // number of calls, ever
+    size_t allocated_bytes; // ever, released or not
     // The time line, kept while timeline_on is set.
     bool timeline_on;
     double timeline_start_ms;

@@ -9,6 +9,13 @@ struct counters {
     double flops;       // multiplications and additions of GEMM and attention, causal pairs counted exactly
     double bytes_moved; // each operation's operands read once and results written once
     uint64_t launches;  // operations
+    double estimate_s;  // with a roofline: the sum over operations of what each would take at least
+};
+
+// Rates that a time estimate is made from: an operation takes as long as its FLOPs or its bytes do, whichever is
+// longer, and a launch. All zero: no estimate.
+struct roofline {
+    double flops_per_s, bytes_per_s, launch_s;
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [(start + queries) * batch, kv_heads * head_dim] at least.
@@ -31,6 +38,7 @@ struct device_ops {
     const char *name; // "cpu"
     enum dtype dtype; // of weights and activations
     struct arena_source source;
+    bool dataless; // tensors have no data (a plan): nothing is written, read or computed
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
@@ -108,13 +116,14 @@ struct device {
     struct counters counters;
     // Sticky: after the first failure the fronts do nothing, so a walk needs no error paths and ends at once.
     struct status status;
+    struct roofline roofline;
     // Sums of GEMM and attention run over their terms in another order: the noise floor of an error is the
     // difference that this alone makes.
     bool reverse_sums;
 };
 
-// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device.
-// limit_bytes 0: the memory that the machine has free. Release with device_close.
+// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, or the device no
+// such dtype. limit_bytes 0: the memory that the machine has free; a plan has no limit. Release with device_close.
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
 void device_close(struct device *device);
 // Names of the devices this program has, ending in NULL.

@@ -5,6 +5,11 @@ static bool failed(const struct device *device) { return device->status.code != 
 // One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
 static void count(struct device *device, double flops, double bytes)
 {
+    const struct roofline *roof = &device->roofline;
+    if (roof->bytes_per_s > 0) {
+        double compute_s = flops / roof->flops_per_s, memory_s = bytes / roof->bytes_per_s;
+        device->counters.estimate_s += (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+    }
     device->counters.flops += flops;
     device->counters.bytes_moved += bytes;
     device->counters.launches++;
@@ -42,7 +47,7 @@ void tensor_free(struct device *device, struct tensor *t)
 
 void tensor_write(struct device *device, struct tensor t, const double *values)
 {
-    if (failed(device)) {
+    if (failed(device) || device->ops->dataless) {
         return;
     }
     size_t n = tensor_count(t);
@@ -63,7 +68,7 @@ void tensor_write(struct device *device, struct tensor t, const double *values)
 
 void tensor_read(struct device *device, struct tensor t, double *values)
 {
-    if (failed(device)) {
+    if (failed(device) || device->ops->dataless) {
         return;
     }
     size_t n = tensor_count(t);

@@ -9,7 +9,8 @@ struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum d
                          enum category category);
 // Releases the tensor's memory and makes it no tensor. Views are never released.
 void tensor_free(struct device *device, struct tensor *t);
-// Host values in f64, converted to the tensor's dtype on the way, and back. values: rows * cols numbers.
+// Host values in f64, converted to the tensor's dtype on the way, and back. values: rows * cols numbers. On a device
+// without data neither does anything.
 void tensor_write(struct device *device, struct tensor t, const double *values);
 void tensor_read(struct device *device, struct tensor t, double *values);
 

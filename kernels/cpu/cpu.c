@@ -28,8 +28,18 @@ size_t cpu_available_bytes(void)
     return kib * 1024;
 }
 
-void *cpu_allocate(size_t bytes) { return aligned_alloc(ARENA_ALIGNMENT, bytes); }
-void cpu_release(void *pointer) { free(pointer); }
+void *cpu_allocate(const struct arena *arena, size_t bytes)
+{
+    (void)arena;
+    return aligned_alloc(ARENA_ALIGNMENT, bytes);
+}
+
+void cpu_release(const struct arena *arena, void *pointer)
+{
+    (void)arena;
+    free(pointer);
+}
+
 void cpu_synchronize(struct device *device) { (void)device; }
 
 void cpu_upload(struct device *device, struct tensor t, const void *src)

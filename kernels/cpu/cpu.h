@@ -9,8 +9,8 @@ void cpu_start(void);
 // Bytes of memory that the machine could give to this process now.
 size_t cpu_available_bytes(void);
 
-void *cpu_allocate(size_t bytes);
-void cpu_release(void *pointer);
+void *cpu_allocate(const struct arena *arena, size_t bytes);
+void cpu_release(const struct arena *arena, void *pointer);
 void cpu_upload(struct device *device, struct tensor t, const void *src);
 void cpu_download(struct device *device, void *dst, struct tensor t);
 void cpu_synchronize(struct device *device);

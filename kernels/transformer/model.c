@@ -138,7 +138,7 @@ void model_randomize(struct model *model, uint64_t seed, enum dtype rounding)
         size_t count = tensor_count(model->parameters[i].value);
         most = count > most ? count : most;
     }
-    if (model->device->status.code != STATUS_OK) {
+    if (model->device->status.code != STATUS_OK || model->device->ops->dataless) {
         return;
     }
     double *values = malloc(most * sizeof *values);

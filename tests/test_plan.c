@@ -1,0 +1,154 @@
+// The plan device against the CPU, for every method and option there is: peak bytes equal by category, byte for byte,
+// and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by existing.
+#include "tests/fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void measure(struct fixture *f, const char *device, const struct method *method,
+                    const struct method_options *options, struct arena *arena, struct counters *counters)
+{
+    struct status status = {0};
+    struct step_report *report = calloc(1, sizeof *report);
+    f->device = device_open(device, f->dtype, 0, &status);
+    assert_non_null(f->device);
+    struct model_options model_options = {f->lora, f->dtype, f->dtype, .optimizer = true};
+    model_open(&f->model, &f->config, &model_options, f->device);
+    model_randomize(&f->model, 1, DTYPE_F32);
+    int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
+    batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
+    f->device->counters = (struct counters){0};
+    method_step(method, &f->model, &f->batch, options, report);
+    model_adamw(&f->model, 1e-3, 0.1, 1);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    *arena = f->device->arena;
+    *counters = f->device->counters;
+    batch_close(&f->batch, f->device);
+    model_close(&f->model);
+    device_close(f->device);
+    free(ids);
+    free(report);
+}
+
+static void compare(struct fixture *f, const struct method *method, const struct method_options *options)
+{
+    struct arena planned, measured;
+    struct counters planned_counters, measured_counters;
+    measure(f, "cpu", method, options, &measured, &measured_counters);
+    measure(f, "plan-cpu", method, options, &planned, &planned_counters);
+    if (planned.peak_bytes != measured.peak_bytes ||
+        memcmp(planned.peak_by_category, measured.peak_by_category, sizeof planned.peak_by_category) != 0) {
+        fail_msg("%s: planned peak %zu bytes, measured %zu", method->name, planned.peak_bytes, measured.peak_bytes);
+    }
+    assert_true(measured.peak_bytes > measured.live_bytes || strcmp(method->name, "null") == 0);
+    assert_memory_equal(&planned_counters, &measured_counters, sizeof planned_counters);
+}
+
+// Every choice of every option that a method knows, one at a time, and several chunk sizes.
+static void compare_all(struct fixture *f)
+{
+    for (const struct method *const *m = methods; *m; m++) {
+        for (const char *const *name = (*m)->options; *name; name++) {
+            const struct option *option = option_find(*name);
+            size_t values = option->type == OPTION_CHOICE ? 0 : 3;
+            while (option->type == OPTION_CHOICE && option->choices[values]) {
+                values++;
+            }
+            for (size_t i = 0; i < values; i++) {
+                struct method_options options;
+                struct status status = {0};
+                options_init(&options);
+                options.chunk = 6;
+                options.budget = 2;
+                void *value = (char *)&options + option->offset;
+                if (option->type == OPTION_CHOICE) {
+                    *(int *)value = (int)i;
+                } else if (option->type == OPTION_COUNT && strcmp(*name, "budget") != 0) {
+                    *(size_t *)value = (const size_t[]){1, 7, 64}[i];
+                }
+                if (options.sampler == SAMPLER_FIXED || strcmp(*name, "columns") == 0) {
+                    options.sampler = SAMPLER_FIXED;
+                    options.columns[0] = 1;
+                    options.columns[1] = 3;
+                    options.column_count = 2;
+                }
+                // Method null hangs and crashes on request.
+                bool stops = options.behaviour != BEHAVIOUR_OK;
+                if (!stops && (!(*m)->check || (*m)->check(&options, f->context, &status))) {
+                    compare(f, *m, &options);
+                }
+            }
+        }
+    }
+}
+
+static void test_full_training(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    compare_all(&f);
+    f.dtype = DTYPE_F32;
+    f.config.qk_norm = true;
+    f.config.tied = true;
+    f.sequences = 3;
+    compare_all(&f);
+}
+
+static void test_lora(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.qkv_bias = true;
+    f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_V};
+    compare_all(&f);
+    f.context = 1;
+    compare_all(&f);
+}
+
+static void test_more_rows_than_a_block(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.layers = 2;
+    f.context = 1100;
+    for (const struct method *const *m = methods; *m; m++) {
+        struct method_options options;
+        options_init(&options);
+        options.chunk = 400;
+        options.budget = 1;
+        compare(&f, *m, &options);
+    }
+}
+
+// A model that no machine here could hold, in no time and no memory.
+static void test_large_model(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config = *config_preset("llama-3-8b");
+    f.dtype = DTYPE_BF16;
+    f.context = 4096;
+    f.sequences = 1;
+    struct method_options options;
+    options_init(&options);
+    struct arena arena;
+    struct counters counters;
+    measure(&f, "plan-cuda", method_find("seco"), &options, &arena, &counters);
+    // Weights, gradients and two moments, all bf16, of 8,030,261,248 parameters.
+    assert_true(arena.peak_bytes > 8030261248ull * 8);
+    assert_true(arena.peak_by_category[CATEGORY_KV_CACHE] == 32ull * 2 * 1024 * 2 * 4096);
+    assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, 4096, 1) / 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_full_training),
+        cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_more_rows_than_a_block),
+        cmocka_unit_test(test_large_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
