@@ -11,16 +11,22 @@ struct scratch {
     char folder[256];
 };
 
-static inline struct scratch scratch_open(void)
+// A new folder within another.
+static inline struct scratch scratch_within(const char *parent)
 {
     struct scratch scratch;
-    const char *parent = getenv("TMPDIR");
-    snprintf(scratch.folder, sizeof scratch.folder, "%s/longbp-test-XXXXXX", parent && *parent ? parent : "/tmp");
-    if (!mkdtemp(scratch.folder)) {
+    int length = snprintf(scratch.folder, sizeof scratch.folder, "%s/longbp-test-XXXXXX", parent);
+    if (length >= (int)sizeof scratch.folder || !mkdtemp(scratch.folder)) {
         perror(scratch.folder);
         abort();
     }
     return scratch;
+}
+
+static inline struct scratch scratch_open(void)
+{
+    const char *parent = getenv("TMPDIR");
+    return scratch_within(parent && *parent ? parent : "/tmp");
 }
 
 static inline int scratch_remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
@@ -32,6 +38,25 @@ static inline int scratch_remove_one(const char *path, const struct stat *info, 
 static inline void scratch_close(struct scratch *scratch)
 {
     nftw(scratch->folder, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// For cmocka_unit_test_setup_teardown: *state is the test's folder, which goes away also when the test fails.
+static inline int scratch_setup(void **state)
+{
+    struct scratch *scratch = malloc(sizeof *scratch);
+    if (!scratch) {
+        abort();
+    }
+    *scratch = scratch_open();
+    *state = scratch;
+    return 0;
+}
+
+static inline int scratch_teardown(void **state)
+{
+    scratch_close(*state);
+    free(*state);
+    return 0;
 }
 
 // The path of a name in the folder.

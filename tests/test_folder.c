@@ -31,11 +31,12 @@ static const struct config small = {.layers = 2,
                                     .norm_epsilon = 1e-5,
                                     .max_context = 64};
 
-static void bench_open(struct bench *bench, struct config config, struct lora lora, enum dtype dtype)
+static void bench_open(struct bench *bench, struct scratch *scratch, struct config config, struct lora lora,
+                       enum dtype dtype)
 {
     struct status status = {0};
     struct model_options options = {.lora = lora, .kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
-    bench->scratch = scratch_open();
+    bench->scratch = scratch_within(scratch->folder);
     bench->config = config;
     bench->device = device_open("cpu", DTYPE_F64, 0, &status);
     if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, &status)) {
@@ -48,7 +49,6 @@ static void bench_close(struct bench *bench)
 {
     model_close(&bench->model);
     device_close(bench->device);
-    scratch_close(&bench->scratch);
 }
 
 static struct scratch_path bench_path(const struct bench *bench, const char *name)
@@ -117,7 +117,6 @@ static void expect_config(const struct config *a, const struct config *b)
 
 static void folders_are_read_as_written(void **state)
 {
-    (void)state;
     struct config configs[6] = {small, small, small, small, small, small};
     configs[1].tied = true;
     configs[2].qkv_bias = true;
@@ -129,7 +128,7 @@ static void folders_are_read_as_written(void **state)
         for (int d = 0; d < 3; d++) {
             struct bench bench;
             struct status status = {0};
-            bench_open(&bench, configs[i], (struct lora){0}, dtypes[d]);
+            bench_open(&bench, *state, configs[i], (struct lora){0}, dtypes[d]);
             struct config config;
             if (!folder_read_config(bench.scratch.folder, &config, &status)) {
                 fail_msg("%s", status.message);
@@ -174,9 +173,8 @@ static void write_some(const struct bench *bench, const char *name, size_t first
 
 static void tensors_must_be_those_expected(void **state)
 {
-    (void)state;
     struct bench bench;
-    bench_open(&bench, small, (struct lora){0}, DTYPE_F64);
+    bench_open(&bench, *state, small, (struct lora){0}, DTYPE_F64);
     size_t count = bench.model.parameter_count;
     const char *file = "model.safetensors";
 
@@ -217,7 +215,7 @@ static void tensors_must_be_those_expected(void **state)
 
     struct config tied = small;
     tied.tied = true;
-    bench_open(&bench, tied, (struct lora){0}, DTYPE_F64);
+    bench_open(&bench, *state, tied, (struct lora){0}, DTYPE_F64);
     write_some(&bench, file, 0, bench.model.parameter_count, "lm_head.weight");
     read_weights(&bench, DTYPE_F64);
     bench_close(&bench);
@@ -225,9 +223,8 @@ static void tensors_must_be_those_expected(void **state)
 
 static void integers_are_no_weights(void **state)
 {
-    (void)state;
     struct bench bench;
-    bench_open(&bench, small, (struct lora){0}, DTYPE_F32);
+    bench_open(&bench, *state, small, (struct lora){0}, DTYPE_F32);
     // The dtype of the first tensor, in place: the same size under another name.
     FILE *file = fopen(bench_path(&bench, "model.safetensors").text, "r+b");
     char header[4096] = "";
@@ -243,9 +240,8 @@ static void integers_are_no_weights(void **state)
 
 static void shards_are_read_through_their_index(void **state)
 {
-    (void)state;
     struct bench bench;
-    bench_open(&bench, small, (struct lora){0}, DTYPE_F64);
+    bench_open(&bench, *state, small, (struct lora){0}, DTYPE_F64);
     struct model *model = &bench.model;
     size_t count = model->parameter_count, cut = 7;
     const char *index = "model.safetensors.index.json";
@@ -300,10 +296,9 @@ static void shards_are_read_through_their_index(void **state)
 
 static void lora_factors_come_from_the_adapter(void **state)
 {
-    (void)state;
     struct lora lora = {.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_DOWN};
     struct bench bench;
-    bench_open(&bench, small, lora, DTYPE_F64);
+    bench_open(&bench, *state, small, lora, DTYPE_F64);
     read_weights(&bench, DTYPE_F32);
     size_t factors = 0;
     for (size_t i = 0; i < bench.model.parameter_count; i++) {
@@ -364,23 +359,22 @@ static void lora_factors_come_from_the_adapter(void **state)
 
 static void folders_are_made_whole_or_not_at_all(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
-    struct scratch_path folder = scratch_path(&scratch, "new");
+    struct scratch *scratch = *state;
+    struct scratch_path folder = scratch_path(scratch, "new");
     struct status status = {0};
     struct config both = small;
     both.qkv_bias = both.qk_norm = true;
     assert_false(folder_write(folder.text, &both, 1, DTYPE_F32, &status));
     assert_non_null(strstr(status.message, "no model type of transformers has both"));
-    assert_int_equal(scratch_entries(&scratch), 0);
+    assert_int_equal(scratch_entries(scratch), 0);
 
     status = (struct status){0};
     assert_false(folder_write(folder.text, &small, 1, DTYPE_F16, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
     status = (struct status){0};
-    assert_false(folder_write(scratch_path(&scratch, "none/new").text, &small, 1, DTYPE_F32, &status));
+    assert_false(folder_write(scratch_path(scratch, "none/new").text, &small, 1, DTYPE_F32, &status));
     assert_int_equal(status.code, STATUS_IO);
-    assert_int_equal(scratch_entries(&scratch), 0);
+    assert_int_equal(scratch_entries(scratch), 0);
 
     // A full disk: the limit on a file's size fails a write just so.
     struct rlimit before, limit;
@@ -395,7 +389,7 @@ static void folders_are_made_whole_or_not_at_all(void **state)
     signal(SIGXFSZ, handler);
     assert_false(ok);
     assert_int_equal(status.code, STATUS_IO);
-    assert_int_equal(scratch_entries(&scratch), 0);
+    assert_int_equal(scratch_entries(scratch), 0);
 
     assert_int_equal(mkdir(folder.text, 0700), 0); // empty, so it may be used
     status = (struct status){0};
@@ -404,20 +398,19 @@ static void folders_are_made_whole_or_not_at_all(void **state)
     assert_int_equal(status.code, STATUS_BAD_INPUT);
     assert_non_null(strstr(status.message, "is there already, and not empty"));
     status = (struct status){0};
-    assert_false(folder_write(scratch_file(&scratch, "file", "", 0).text, &small, 1, DTYPE_F32, &status));
+    assert_false(folder_write(scratch_file(scratch, "file", "", 0).text, &small, 1, DTYPE_F32, &status));
     assert_int_equal(status.code, STATUS_IO);
-    scratch_close(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folders_are_read_as_written),
-        cmocka_unit_test(tensors_must_be_those_expected),
-        cmocka_unit_test(integers_are_no_weights),
-        cmocka_unit_test(shards_are_read_through_their_index),
-        cmocka_unit_test(lora_factors_come_from_the_adapter),
-        cmocka_unit_test(folders_are_made_whole_or_not_at_all),
+        cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(integers_are_no_weights, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(shards_are_read_through_their_index, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(lora_factors_come_from_the_adapter, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folders_are_made_whole_or_not_at_all, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

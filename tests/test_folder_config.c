@@ -37,17 +37,16 @@ static struct config config_of(const struct scratch *scratch, const char *json)
 
 static void families_and_defaults(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
-    struct config c = config_of(&scratch, LLAMA "}");
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, LLAMA "}");
     assert_true(c.layers == 2 && c.width == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8);
     assert_true(c.ffn == 48 && c.vocab == 64 && c.max_context == 2048);
     assert_true(c.rope_theta == 10000 && c.norm_epsilon == 1e-6 && c.rope_scaling.factor == 0);
     assert_false(c.tied || c.qkv_bias || c.qk_norm);
-    assert_non_null(strstr(scratch.folder, c.name));
+    assert_non_null(strstr(scratch->folder, c.name));
     assert_memory_equal(c.name, "longbp-test-", 12);
 
-    c = config_of(&scratch,
+    c = config_of(scratch,
                   LLAMA ", \"num_key_value_heads\": 2, \"head_dim\": 16, \"rope_theta\": 500000.0, "
                         "\"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, \"rope_scaling\": null, "
                         "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", "
@@ -55,36 +54,33 @@ static void families_and_defaults(void **state)
     assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope_theta == 500000 && c.norm_epsilon == 1e-5 && c.tied);
     assert_true(c.max_context == 4096);
 
-    c = config_of(&scratch,
+    c = config_of(scratch,
                   QWEN2 ", \"use_sliding_window\": false, \"sliding_window\": 4096, \"rope_theta\": 1000000}");
     assert_true(c.qkv_bias && !c.qk_norm && c.kv_heads == 2 && c.head_dim == 8 && c.rope_theta == 1e6);
-    c = config_of(&scratch, QWEN3 ", \"attention_bias\": false, \"layer_types\": [\"full_attention\"]}");
+    c = config_of(scratch, QWEN3 ", \"attention_bias\": false, \"layer_types\": [\"full_attention\"]}");
     assert_true(c.qk_norm && !c.qkv_bias && c.head_dim == 128);
-    c = config_of(&scratch, MISTRAL ", \"sliding_window\": null, \"head_dim\": null}");
+    c = config_of(scratch, MISTRAL ", \"sliding_window\": null, \"head_dim\": null}");
     assert_true(!c.qk_norm && !c.qkv_bias && c.head_dim == 8);
-    c = config_of(&scratch, "{\"model_type\": \"qwen2\", \"num_key_value_heads\": null, " SIZES "}");
+    c = config_of(scratch, "{\"model_type\": \"qwen2\", \"num_key_value_heads\": null, " SIZES "}");
     assert_int_equal(c.kv_heads, 4);
-    scratch_close(&scratch);
 }
 
 static void rope_in_both_spellings(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
-    struct config c = config_of(&scratch, LLAMA ", \"rope_theta\": 7.0, \"rope_scaling\": " LLAMA3 "}}");
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, LLAMA ", \"rope_theta\": 7.0, \"rope_scaling\": " LLAMA3 "}}");
     assert_true(c.rope_theta == 7 && c.rope_scaling.factor == 8 && c.rope_scaling.low_freq_factor == 1);
     assert_true(c.rope_scaling.high_freq_factor == 4 && c.rope_scaling.original_context == 8192);
-    c = config_of(&scratch, LLAMA ", \"rope_parameters\": " LLAMA3 ", \"rope_theta\": 9}}");
+    c = config_of(scratch, LLAMA ", \"rope_parameters\": " LLAMA3 ", \"rope_theta\": 9}}");
     assert_true(c.rope_theta == 9 && c.rope_scaling.factor == 8 && c.rope_scaling.original_context == 8192);
-    c = config_of(&scratch, LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 9.5}}");
+    c = config_of(scratch, LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 9.5}}");
     assert_true(c.rope_theta == 9.5 && c.rope_scaling.factor == 0);
-    c = config_of(&scratch,
+    c = config_of(scratch,
                   LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 1, "
                         "\"high_freq_factor\": 2}}");
     assert_true(c.rope_scaling.original_context == 2048); // left out: max_position_embeddings
-    c = config_of(&scratch, LLAMA ", \"rope_scaling\": {\"type\": \"default\"}}");
+    c = config_of(scratch, LLAMA ", \"rope_scaling\": {\"type\": \"default\"}}");
     assert_true(c.rope_theta == 10000 && c.rope_scaling.factor == 0);
-    scratch_close(&scratch);
 }
 
 // reason: how the message begins after the path, position included.
@@ -136,12 +132,11 @@ static const struct {
 
 static void wrong_configs_are_refused(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
+    struct scratch *scratch = *state;
     for (size_t i = 0; i < sizeof wrong_configs / sizeof *wrong_configs; i++) {
         struct config config;
         struct status status = {0};
-        bool ok = read_config(&scratch, wrong_configs[i].json, &config, &status);
+        bool ok = read_config(scratch, wrong_configs[i].json, &config, &status);
         if (ok || status.code != STATUS_BAD_INPUT || !strstr(status.message, wrong_configs[i].reason) ||
             !strstr(status.message, "config.json")) {
             fail_msg("%s\nexpected \"%s\", got %s: %s", wrong_configs[i].json, wrong_configs[i].reason,
@@ -150,17 +145,16 @@ static void wrong_configs_are_refused(void **state)
     }
     struct config config;
     struct status status = {0};
-    assert_false(folder_read_config(scratch_path(&scratch, "none").text, &config, &status));
+    assert_false(folder_read_config(scratch_path(scratch, "none").text, &config, &status));
     assert_int_equal(status.code, STATUS_IO);
-    scratch_close(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_and_defaults),
-        cmocka_unit_test(rope_in_both_spellings),
-        cmocka_unit_test(wrong_configs_are_refused),
+        cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(wrong_configs_are_refused, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

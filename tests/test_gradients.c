@@ -57,9 +57,8 @@ static void check_file(const char *path, const struct model *model, enum dtype d
     safetensors_close(&file);
 }
 
-static void check(struct lora lora, size_t expected, enum dtype dtype)
+static void check(struct scratch *scratch, struct lora lora, size_t expected, enum dtype dtype)
 {
-    struct scratch scratch = scratch_open();
     struct status status = {0};
     struct model_options options = {.lora = lora, .kv_gradient_dtype = dtype, .gradient_dtype = dtype};
     struct device *device = device_open("cpu", DTYPE_F64, 0, &status);
@@ -67,13 +66,13 @@ static void check(struct lora lora, size_t expected, enum dtype dtype)
     struct model model;
     model_open(&model, &small, &options, device);
     fill(&model, dtype);
-    struct scratch_path path = scratch_path(&scratch, "g.safetensors");
+    struct scratch_path path = scratch_path(scratch, "g.safetensors");
     if (!gradients_write(path.text, &model, &status)) {
         fail_msg("%s", status.message);
     }
     check_file(path.text, &model, dtype, expected);
 
-    assert_false(gradients_write(scratch_path(&scratch, "none/g").text, &model, &status));
+    assert_false(gradients_write(scratch_path(scratch, "none/g").text, &model, &status));
     assert_int_equal(status.code, STATUS_IO);
     // A step that failed has no gradients.
     unlink(path.text);
@@ -81,30 +80,27 @@ static void check(struct lora lora, size_t expected, enum dtype dtype)
     status_set(&device->status, STATUS_OOM, "full");
     assert_false(gradients_write(path.text, &model, &status));
     assert_int_equal(status.code, STATUS_OOM);
-    assert_int_equal(scratch_entries(&scratch), 0);
+    assert_int_equal(scratch_entries(scratch), 0);
     model_close(&model);
     device_close(device);
-    scratch_close(&scratch);
 }
 
 static void all_are_written_when_all_train(void **state)
 {
-    (void)state;
-    check((struct lora){0}, 3 + 2 * 9, DTYPE_F64);
-    check((struct lora){0}, 3 + 2 * 9, DTYPE_F32);
+    check(*state, (struct lora){0}, 3 + 2 * 9, DTYPE_F64);
+    check(*state, (struct lora){0}, 3 + 2 * 9, DTYPE_F32);
 }
 
 static void lora_factors_alone_are_written(void **state)
 {
-    (void)state;
-    check((struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q | LORA_UP}, 2 * 2 * 2, DTYPE_F64);
+    check(*state, (struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q | LORA_UP}, 2 * 2 * 2, DTYPE_F64);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_written_when_all_train),
-        cmocka_unit_test(lora_factors_alone_are_written),
+        cmocka_unit_test_setup_teardown(all_are_written_when_all_train, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(lora_factors_alone_are_written, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

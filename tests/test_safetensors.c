@@ -97,60 +97,53 @@ static const struct {
 
 static void hostile_headers_are_refused(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
+    struct scratch *scratch = *state;
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
-        struct scratch_path path = make(&scratch, hostile[i].header, strlen(hostile[i].header), hostile[i].data);
+        struct scratch_path path = make(scratch, hostile[i].header, strlen(hostile[i].header), hostile[i].data);
         expect_refused(path.text, STATUS_BAD_INPUT, hostile[i].reason);
     }
-    scratch_close(&scratch);
 }
 
 static void deep_nesting_is_refused(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
+    struct scratch *scratch = *state;
     char *header = malloc(200000);
     for (int i = 0; i < 100000; i++) {
         memcpy(header + 2 * i, "[[", 2);
     }
-    expect_refused(make(&scratch, header, 200000, 0).text, STATUS_BAD_INPUT, "nested too deeply");
+    expect_refused(make(scratch, header, 200000, 0).text, STATUS_BAD_INPUT, "nested too deeply");
     free(header);
-    scratch_close(&scratch);
 }
 
 static void hostile_files_are_refused(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
-    expect_refused(scratch_path(&scratch, "none").text, STATUS_IO, "No such file");
-    expect_refused(scratch.folder, STATUS_BAD_INPUT, "a folder, not a file");
-    expect_refused(scratch_file(&scratch, "x", "", 0).text, STATUS_BAD_INPUT, "is empty");
-    expect_refused(scratch_file(&scratch, "x", "1234567", 7).text, STATUS_BAD_INPUT, "7 bytes are too few");
-    expect_refused(scratch_file(&scratch, "x", "\x03\0\0\0\0\0\0\0{}", 10).text, STATUS_BAD_INPUT,
+    struct scratch *scratch = *state;
+    expect_refused(scratch_path(scratch, "none").text, STATUS_IO, "No such file");
+    expect_refused(scratch->folder, STATUS_BAD_INPUT, "a folder, not a file");
+    expect_refused(scratch_file(scratch, "x", "", 0).text, STATUS_BAD_INPUT, "is empty");
+    expect_refused(scratch_file(scratch, "x", "1234567", 7).text, STATUS_BAD_INPUT, "7 bytes are too few");
+    expect_refused(scratch_file(scratch, "x", "\x03\0\0\0\0\0\0\0{}", 10).text, STATUS_BAD_INPUT,
                    "a header of 3 bytes, but only 2 follow");
-    expect_refused(scratch_file(&scratch, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10).text, STATUS_BAD_INPUT,
+    expect_refused(scratch_file(scratch, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10).text, STATUS_BAD_INPUT,
                    "a header of 18446744073709551615 bytes");
-    expect_refused(scratch_file(&scratch, "x", "\0\0\0\0\0\0\0\x80{}", 10).text, STATUS_BAD_INPUT, "a header of");
-    struct scratch_path pipe = scratch_path(&scratch, "pipe");
+    expect_refused(scratch_file(scratch, "x", "\0\0\0\0\0\0\0\x80{}", 10).text, STATUS_BAD_INPUT, "a header of");
+    struct scratch_path pipe = scratch_path(scratch, "pipe");
     assert_int_equal(mkfifo(pipe.text, 0600), 0);
     expect_refused(pipe.text, STATUS_BAD_INPUT, "a device or pipe, not a file");
 
     // Every truncation of a good file is refused.
     const char *good = ONE("\"F32\"", "[2]", "[0,8]");
-    struct scratch_path whole = make(&scratch, good, strlen(good), 8);
+    struct scratch_path whole = make(scratch, good, strlen(good), 8);
     for (size_t bytes = 0; bytes < 8 + strlen(good) + 8; bytes++) {
         assert_int_equal(truncate(whole.text, (off_t)bytes), 0);
         expect_refused(whole.text, STATUS_BAD_INPUT, "");
-        whole = make(&scratch, good, strlen(good), 8);
+        whole = make(scratch, good, strlen(good), 8);
     }
-    scratch_close(&scratch);
 }
 
 static void every_byte_flip_is_survived(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
+    struct scratch *scratch = *state;
     const char *good = TWO("[0,4]", "[4,8]");
     size_t bytes = 8 + strlen(good) + 8, refused = 0;
     unsigned char *content = malloc(bytes);
@@ -160,7 +153,7 @@ static void every_byte_flip_is_survived(void **state)
         memcpy(content, &length, 8);
         memcpy(content + 8, good, strlen(good));
         content[i / 8] ^= (unsigned char)(1 << i % 8);
-        struct scratch_path path = scratch_file(&scratch, "x", content, bytes);
+        struct scratch_path path = scratch_file(scratch, "x", content, bytes);
         struct safetensors file;
         struct status status = {0};
         bool ok = safetensors_open(&file, path.text, &status);
@@ -177,7 +170,6 @@ static void every_byte_flip_is_survived(void **state)
     }
     assert_in_range(refused, 500, 8 * bytes);
     free(content);
-    scratch_close(&scratch);
 }
 
 // The values that are hard for a dtype: ends of its range, subnormals, ties.
@@ -188,9 +180,8 @@ static const double values[] = {0,      -0.0,     1,          -1.5,         0x1p
 
 static void written_values_come_back(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
-    struct scratch_path path = scratch_path(&scratch, "x.safetensors");
+    struct scratch *scratch = *state;
+    struct scratch_path path = scratch_path(scratch, "x.safetensors");
     const struct safetensors_item items[] = {
         {"a.weight", DTYPE_F64, 2, {5, 3}}, {"b", DTYPE_F32, 1, {VALUES}},
         {"empty", DTYPE_F32, 2, {0, 7}},    {"scalar \"\xc3\xa4\"", DTYPE_F64, 0, {0}},
@@ -211,7 +202,7 @@ static void written_values_come_back(void **state)
     }
     assert_int_equal(access(path.text, F_OK), -1); // not before it is whole
     assert_true(safetensors_commit(&writer, &status));
-    assert_int_equal(scratch_entries(&scratch), 1);
+    assert_int_equal(scratch_entries(scratch), 1);
 
     struct safetensors file;
     if (!safetensors_open(&file, path.text, &status)) {
@@ -245,7 +236,6 @@ static void written_values_come_back(void **state)
     assert_null(safetensors_get(&file, "d", &status));
     assert_non_null(strstr(status.message, "has no tensor d"));
     safetensors_close(&file);
-    scratch_close(&scratch);
 }
 
 // Every one of the 2^16 numbers, against their definition.
@@ -271,12 +261,11 @@ static void f16_is_read_exactly(void **state)
 
 static void other_dtypes_are_listed_but_not_read(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
+    struct scratch *scratch = *state;
     const char *header =
         "{\"__metadata__\":{\"any\":\"thing\"},\"ids\":{\"dtype\":\"I64\",\"shape\":[2],"
         "\"data_offsets\":[0,16]},\"f4\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[16,18]}}   ";
-    struct scratch_path path = make(&scratch, header, strlen(header), 18);
+    struct scratch_path path = make(scratch, header, strlen(header), 18);
     struct safetensors file;
     struct status status = {0};
     assert_true(safetensors_open(&file, path.text, &status));
@@ -286,16 +275,14 @@ static void other_dtypes_are_listed_but_not_read(void **state)
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
     assert_non_null(strstr(status.message, "tensor ids: expected F64, F32, BF16 or F16, found I64"));
     safetensors_close(&file);
-    scratch_close(&scratch);
 }
 
 static const struct safetensors_item big = {"w", DTYPE_F64, 1, {1 << 16}};
 
 static void a_full_disk_leaves_nothing(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
-    struct scratch_path path = scratch_file(&scratch, "x.safetensors", "old", 3);
+    struct scratch *scratch = *state;
+    struct scratch_path path = scratch_file(scratch, "x.safetensors", "old", 3);
     // A limit on the size of files fails a write as a full disk does.
     struct rlimit before, limit;
     getrlimit(RLIMIT_FSIZE, &before);
@@ -318,23 +305,21 @@ static void a_full_disk_leaves_nothing(void **state)
     assert_false(again);
     assert_int_equal(status.code, STATUS_IO);
     assert_non_null(strstr(status.message, "x.safetensors: cannot write: File too large"));
-    assert_int_equal(scratch_entries(&scratch), 1); // the old file, as it was
+    assert_int_equal(scratch_entries(scratch), 1); // the old file, as it was
     safetensors_discard(&writer);
-    scratch_close(&scratch);
 }
 
 static void unwritable_places_are_refused(void **state)
 {
-    (void)state;
-    struct scratch scratch = scratch_open();
+    struct scratch *scratch = *state;
     struct safetensors_writer writer;
     struct status status = {0};
-    assert_false(safetensors_create(&writer, scratch_path(&scratch, "none/x").text, &big, 1, &status));
+    assert_false(safetensors_create(&writer, scratch_path(scratch, "none/x").text, &big, 1, &status));
     assert_int_equal(status.code, STATUS_IO);
     assert_non_null(strstr(status.message, "none/x: cannot create the file"));
 
     // A name that a folder has already: known only at the end.
-    struct scratch_path taken = scratch_path(&scratch, "taken");
+    struct scratch_path taken = scratch_path(scratch, "taken");
     struct safetensors_item one = {"w", DTYPE_F32, 0, {0}};
     assert_int_equal(mkdir(taken.text, 0700), 0);
     status = (struct status){0};
@@ -342,28 +327,27 @@ static void unwritable_places_are_refused(void **state)
     assert_true(safetensors_append(&writer, &(double){1}, 1, &status));
     assert_false(safetensors_commit(&writer, &status));
     assert_int_equal(status.code, STATUS_IO);
-    assert_int_equal(scratch_entries(&scratch), 1);
+    assert_int_equal(scratch_entries(scratch), 1);
 
     status = (struct status){0};
-    assert_true(safetensors_create(&writer, scratch_path(&scratch, "x").text, &big, 1, &status));
-    assert_int_equal(scratch_entries(&scratch), 2);
+    assert_true(safetensors_create(&writer, scratch_path(scratch, "x").text, &big, 1, &status));
+    assert_int_equal(scratch_entries(scratch), 2);
     safetensors_discard(&writer);
-    assert_int_equal(scratch_entries(&scratch), 1);
-    scratch_close(&scratch);
+    assert_int_equal(scratch_entries(scratch), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_headers_are_refused),
-        cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(hostile_files_are_refused),
-        cmocka_unit_test(every_byte_flip_is_survived),
-        cmocka_unit_test(written_values_come_back),
-        cmocka_unit_test(f16_is_read_exactly),
-        cmocka_unit_test(other_dtypes_are_listed_but_not_read),
-        cmocka_unit_test(a_full_disk_leaves_nothing),
-        cmocka_unit_test(unwritable_places_are_refused),
+        cmocka_unit_test_setup_teardown(hostile_headers_are_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(deep_nesting_is_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(hostile_files_are_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(every_byte_flip_is_survived, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(written_values_come_back, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(f16_is_read_exactly, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(other_dtypes_are_listed_but_not_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_full_disk_leaves_nothing, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(unwritable_places_are_refused, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
