@@ -58,6 +58,7 @@ int child_signals_open(struct status *status)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGCHLD, SIG_DFL); // ignored, as some parents leave it, it would never come
     int signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (signals < 0)
         status_set(status, STATUS_IO, "signalfd: %s", strerror(errno));
@@ -267,28 +268,6 @@ void child_result_free(struct child_result *result)
     *result = (struct child_result){0};
 }
 
-static char *read_all(int file)
-{
-    size_t bytes = 0, capacity = 65536;
-    char *text = malloc(capacity);
-    CHECK(text);
-    for (;;) {
-        ssize_t got = read(file, text + bytes, capacity - bytes - 1);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        bytes += (size_t)got;
-        if (capacity - bytes < 2) {
-            capacity *= 2;
-            text = realloc(text, capacity);
-            CHECK(text);
-        }
-    }
-    text[bytes] = 0;
-    return text;
-}
-
 int child_main(void)
 {
     // The record has stdout for itself; whatever a library prints joins stderr.
@@ -296,8 +275,14 @@ int child_main(void)
     CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);
     struct cell cell;
     struct status status = {0};
-    char *json = read_all(STDIN_FILENO);
+    char *json = NULL;
+    size_t capacity = 0;
     int code = 2;
+    if (getdelim(&json, &capacity, 0, stdin) < 0) {
+        fprintf(stderr, "no cell on stdin\n");
+        free(json);
+        return code;
+    }
     if (cell_decode(&cell, json, "stdin", &status)) {
         char *line = cell_run(&cell);
         FILE *file = fdopen(output, "w");

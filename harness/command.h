@@ -1,5 +1,5 @@
-// Commands: what `longbp NAME ...` runs. argv[0] is "longbp NAME"; the result is the exit code. Data goes to stdout,
-// everything else to stderr.
+// Commands: what `longbp NAME ...` runs. argv[0] is "longbp NAME"; the result is the exit code. Data goes to
+// stdout, everything else to stderr.
 #pragma once
 
 enum exit_code {

@@ -5,8 +5,11 @@
 #include "harness/flags.h"
 #include "harness/gradients.h"
 #include "harness/setup.h"
+#include <errno.h>
+#include <libgen.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_MEMORY_LIMIT, FLAG_METHOD, FLAG_OUT, FLAG_LORA, FLAG_CELL };
 
@@ -154,6 +157,13 @@ static bool complete(struct arguments *arguments, struct status *status)
     size_t token_bytes = bytes ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
     if (!token_bytes)
         return status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", kind);
+    // Before the step, not after it.
+    char *copy = strdup(arguments->out), *folder = dirname(copy);
+    if (access(folder, W_OK) != 0)
+        status_set(status, STATUS_IO, "--out %s: %s: %s", arguments->out, folder, strerror(errno));
+    free(copy);
+    if (status->code != STATUS_OK)
+        return false;
     json_object_set(cell, "method", arguments->method);
     if (!arguments->tokens)
         return true;
@@ -162,9 +172,15 @@ static bool complete(struct arguments *arguments, struct status *status)
                               : json_pack("{s:s, s:s}", "tokens", arguments->tokens, "dtype", kind));
     json_int_t batch = json_integer_value(json_object_get(cell, "batch"));
     struct stat file;
-    if (!json_object_get(cell, "context") && stat(arguments->tokens, &file) == 0)
-        json_object_set_new(cell, "context",
-                            json_integer(file.st_size / (json_int_t)token_bytes / (batch > 1 ? batch : 1)));
+    if (json_object_get(cell, "context"))
+        return true;
+    if (stat(arguments->tokens, &file) != 0)
+        return status_set(status, STATUS_BAD_INPUT, "%s: %s", arguments->tokens, strerror(errno));
+    json_int_t context = file.st_size / (json_int_t)token_bytes / (batch > 1 ? batch : 1);
+    if (context == 0)
+        return status_set(status, STATUS_BAD_INPUT, "%s: %lld bytes hold no token for every sequence",
+                          arguments->tokens, (long long)file.st_size);
+    json_object_set_new(cell, "context", json_integer(context));
     return true;
 }
 

@@ -14,7 +14,7 @@ struct arguments {
 static json_t *option_json(const struct option *option)
 {
     json_t *object = json_pack("{s:s, s:s}", "name", option->name, "help", option->help);
-    json_t *initial = json_null();
+    json_t *initial;
     if (option->type == OPTION_CHOICE) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++)

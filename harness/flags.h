@@ -1,5 +1,5 @@
-// Flags: values typed on a command line, as the JSON that a spec would hold. Nothing is checked here: the decoder of
-// specs does that, with one set of messages. New references, to be released with json_decref.
+// Flags: values typed on a command line, as the JSON that a spec would hold. Nothing is checked here: the decoder
+// of specs does that, with one set of messages. New references, to be released with json_decref.
 #pragma once
 #include <jansson.h>
 

@@ -1,5 +1,6 @@
 // longbp: the commands by name.
 #include "harness/arguments.h"
+#include "harness/blas_core.h"
 #include "harness/command.h"
 #include "harness/names.h"
 #include "harness/provenance.h"
@@ -49,6 +50,7 @@ static int unknown(const char *name)
 
 int main(int argc, char **argv)
 {
+    blas_core_choose(argv);
     argp_err_exit_status = EXIT_BAD_INPUT;
     if (argc < 2) {
         print_help(stderr);
@@ -64,6 +66,12 @@ int main(int argc, char **argv)
         provenance_take(&provenance);
         printf("longbp %s (%s%s)\n", provenance.version, provenance.revision,
                provenance.dirty == 1 ? ", changed" : "");
+        return EXIT_FINE;
+    }
+    if (strcmp(name, "--commands") == 0) { // for the man pages
+        for (const struct command *command = commands; command->name; command++)
+            if (command->summary)
+                puts(command->name);
         return EXIT_FINE;
     }
     for (const struct command *command = commands; command->name; command++) {

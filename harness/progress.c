@@ -59,6 +59,8 @@ void progress_describe(const struct cell *cell, char *text, size_t bytes)
         add(text, bytes, ", batch %zu", cell->batch);
     if (cell->lora.rank)
         add(text, bytes, ", lora %zu", cell->lora.rank);
+    if (cell->seed != 1)
+        add(text, bytes, ", seed %llu", (unsigned long long)cell->seed);
     add(text, bytes, ", %s %s %s", cell->config.name[0] ? cell->config.name : "model", dtype_name(cell->dtype),
         cell->device);
 }

@@ -62,6 +62,11 @@ double provenance_clock_mhz(void)
     return mhz;
 }
 
+const char *provenance_blas_core(void)
+{
+    return openblas_get_corename();
+}
+
 void provenance_take(struct provenance *provenance)
 {
     *provenance = (struct provenance){
@@ -75,7 +80,7 @@ void provenance_take(struct provenance *provenance)
         .clock_mhz_before = provenance_clock_mhz(),
     };
     snprintf(provenance->blas, sizeof provenance->blas, "%s, core %s", openblas_get_config(),
-             openblas_get_corename());
+             provenance_blas_core());
     cpuinfo_each("model name", keep_first, provenance->cpu);
     struct utsname system;
     if (uname(&system) == 0) {

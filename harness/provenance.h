@@ -20,5 +20,7 @@ struct provenance {
 
 // Fills in everything but clock_mhz_after.
 void provenance_take(struct provenance *provenance);
+// The name of the kernels that OpenBLAS chose for this CPU.
+const char *provenance_blas_core(void);
 // The clock of the fastest core now, 0 if the machine does not say.
 double provenance_clock_mhz(void);

@@ -200,27 +200,34 @@ static char process_state(pid_t pid)
     return end ? end[2] : 0;
 }
 
-static void cell_dies_with_its_sweep(void **state)
+// A sweep of one cell that hangs and has no time limit; *cell becomes its process.
+static pid_t start_hanging(const struct scratch *scratch, pid_t *cell)
 {
-    struct scratch *scratch = *state;
     spec_write(scratch,
                " \"axes\": {\"context\": [8], \"method\": [{\"name\": \"null\", \"behaviour\": \"hang\"}]}}\n");
-    char *axis = "exec $L run spec.json --out r.jsonl --axis "
-                 "'measure={\"samples\": 1, \"max_seconds\": 0, \"gradient\": \"none\"}'";
-    pid_t sweep = start(scratch, axis), cell = 0;
+    pid_t sweep = start(scratch, "exec $L run spec.json --out r.jsonl --axis "
+                                 "'measure={\"samples\": 1, \"max_seconds\": 0, \"gradient\": \"none\"}'");
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", sweep, sweep);
-    for (int tries = 0; cell == 0 && tries < 500; tries++) {
+    *cell = 0;
+    for (int tries = 0; *cell == 0 && tries < 500; tries++) {
         FILE *file = fopen(path, "r");
-        if (file && fscanf(file, "%d", &cell) != 1)
-            cell = 0;
+        if (file && fscanf(file, "%d", cell) != 1)
+            *cell = 0;
         if (file)
             fclose(file);
         pause_ms(10);
     }
-    assert_true(cell > 0);
-    pause_ms(100); // past its prctl
-    assert_true(process_state(cell) != 0);
+    assert_true(*cell > 0);
+    pause_ms(200); // until it runs
+    assert_int_not_equal(process_state(*cell), 0);
+    return sweep;
+}
+
+static void cell_dies_with_its_sweep(void **state)
+{
+    struct scratch *scratch = *state;
+    pid_t cell, sweep = start_hanging(scratch, &cell);
     kill(sweep, SIGKILL);
     finish(sweep);
     for (int tries = 0; process_state(cell) != 0 && process_state(cell) != 'Z'; tries++) {
@@ -269,6 +276,39 @@ static void every_end_of_a_cell_is_a_record(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --retry"), 1);
     assert_says(scratch, "err", "4 of 5 cells are left to do");
     assert_int_equal(line_count(scratch, "r.jsonl"), 9);
+}
+
+static void cell_killed_by_someone_else_is_a_crash(void **state)
+{
+    struct scratch *scratch = *state;
+    pid_t cell, sweep = start_hanging(scratch, &cell);
+    kill(cell, SIGKILL);
+    assert_int_equal(finish(sweep), 1);
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    const json_t *record = json_array_get(file.records, 0);
+    assert_string_equal(field(record, "status"), "crash");
+    assert_non_null(strstr(field(record, "reason"), "SIGKILL (Killed), sent by another process"));
+    result_file_close(&file);
+}
+
+static void samples_end_when_the_time_is_over(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, " \"axes\": {\"context\": [8], \"method\": [{\"name\": \"null\", \"seconds\": 0.3}]}}\n");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --axis "
+                                  "'measure={\"samples\": 100, \"max_seconds\": 1.5, \"gradient\": \"none\"}'"),
+                     0);
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    const json_t *record = json_array_get(file.records, 0), *samples = json_object_get(record, "samples_ms");
+    assert_string_equal(field(record, "status"), "ok");
+    assert_in_range(json_array_size(samples), 1, 4);
+    for (size_t i = 0; i < json_array_size(samples); i++)
+        assert_true(json_number_value(json_array_get(samples, i)) >= 300);
+    result_file_close(&file);
 }
 
 static void memory_limit_is_a_result(void **state)
@@ -461,6 +501,8 @@ int main(void)
         PROMISE(interrupt_stops_and_says_how_to_resume),
         PROMISE(cell_dies_with_its_sweep),
         PROMISE(every_end_of_a_cell_is_a_record),
+        PROMISE(cell_killed_by_someone_else_is_a_crash),
+        PROMISE(samples_end_when_the_time_is_over),
         PROMISE(memory_limit_is_a_result),
         PROMISE(wrong_use_is_exit_2),
         PROMISE(folder_that_cannot_be_written),
