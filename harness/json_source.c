@@ -37,6 +37,19 @@ static char *short_name(const char *name)
     return shortened;
 }
 
+// Control characters, of ASCII and of Unicode's second block (C1), as "?": a hostile file must not write to the
+// terminal.
+static void disarm(char *text)
+{
+    for (; *text; text++) {
+        unsigned char byte = (unsigned char)text[0], next = (unsigned char)text[1];
+        if (byte < 0x20 || byte == 0x7f)
+            text[0] = '?';
+        else if (byte == 0xc2 && next >= 0x80 && next < 0xa0)
+            text[0] = text[1] = '?';
+    }
+}
+
 // Line and column, from 1, of a byte.
 static void position(const struct json_source *source, size_t offset, size_t *line, size_t *column)
 {
@@ -99,12 +112,15 @@ static size_t error_offset(const struct json_source *source, const json_error_t 
 static bool syntax_error(const struct json_source *source, size_t offset, const char *what, const char *detail,
                          struct status *status)
 {
-    if (!source->text)
-        return status_set(status, STATUS_BAD_INPUT, "%s: %s%s%s", source->name, what, *detail ? ": " : "", detail);
-    size_t line, column;
-    position(source, offset, &line, &column);
-    return status_set(status, STATUS_BAD_INPUT, "%s:%zu:%zu: %s%s%s", source->name, line, column, what,
-                      *detail ? ": " : "", detail);
+    char message[400], where[48] = "";
+    snprintf(message, sizeof message, "%s%s%s", what, *detail ? ": " : "", detail);
+    disarm(message);
+    if (source->positions) {
+        size_t line, column;
+        position(source, offset, &line, &column);
+        snprintf(where, sizeof where, ":%zu:%zu", line, column);
+    }
+    return status_set(status, STATUS_BAD_INPUT, "%s%s: %s", source->name, where, message);
 }
 
 static bool parse(struct json_source *source, struct status *status)
@@ -128,18 +144,13 @@ static bool parse(struct json_source *source, struct status *status)
 bool json_source_parse(struct json_source *source, const char *name, const char *text, size_t bytes,
                        struct status *status)
 {
-    *source = (struct json_source){.name = short_name(name)};
+    *source = (struct json_source){.name = short_name(name), .positions = strcmp(name, JSON_COMMAND_LINE) != 0};
     if (bytes > JSON_SOURCE_BYTES_MAX)
         return status_set(status, STATUS_BAD_INPUT, "%s: %zu bytes; at most %zu are read (is this the right file?)",
                           source->name, bytes, JSON_SOURCE_BYTES_MAX);
     source->text = copy_text(text, bytes);
     source->bytes = bytes;
-    bool ok = parse(source, status);
-    if (!strcmp(name, JSON_COMMAND_LINE)) {
-        free(source->text);
-        source->text = NULL;
-    }
-    return ok;
+    return parse(source, status);
 }
 
 // Reads until the end of the file or one byte past the limit: the size that stat gives is not to be trusted for a
@@ -175,7 +186,7 @@ static bool read_all(struct json_source *source, int file, const char *path, str
 
 bool json_source_open(struct json_source *source, const char *path, struct status *status)
 {
-    *source = (struct json_source){.name = short_name(path)};
+    *source = (struct json_source){.name = short_name(path), .positions = true};
     // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
     int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (file < 0)
@@ -381,7 +392,8 @@ bool json_source_error(const struct json_source *source, struct json_path path, 
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    if (source->text) {
+    disarm(message);
+    if (source->positions) {
         size_t line, column;
         json_source_locate(source, path, part, &line, &column);
         snprintf(where, sizeof where, ":%zu:%zu", line, column);

@@ -12,8 +12,9 @@
 
 struct json_source {
     char *name; // what messages begin with: the path, shortened if it is long
-    char *text; // NULL: there are no lines and columns to show
+    char *text;
     size_t bytes;
+    bool positions; // whether messages show line and column
     json_t *root;
 };
 
@@ -41,8 +42,8 @@ struct json_path json_path_key(struct json_path path, const char *key);
 struct json_path json_path_index(struct json_path path, size_t index);
 
 enum json_part { JSON_VALUE, JSON_KEY };
-// Line and column, from 1, in characters, of the value at the path or of the key it is written under. What is not
-// there has the position of the innermost value around it that is.
+// Of a source with positions. Line and column, from 1, in characters, of the value at the path or of the key it is
+// written under. What is not there has the position of the innermost value around it that is.
 void json_source_locate(const struct json_source *source, struct json_path path, enum json_part part, size_t *line,
                         size_t *column);
 // Sets `name:line:column: key "chunk[1]": message`, with the path from its last key on. Returns false.

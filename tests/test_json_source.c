@@ -180,6 +180,7 @@ static void bad_texts_are_refused_with_the_place(void **state)
         {"\xef\xbb\xbf{}", "t:1:1: begins with a byte order mark"},
         {"['\\u0000']", "\\u0000 cannot be part of a name or path"},
         {"['\\ud800']", "t:1:2: not valid JSON"},
+        {"['a\xc2\x9b\x01']", "a??"}, // nothing that a terminal obeys
         {"[1e400]", "t:1:2: the number is too large"},
         {"[99999999999999999999]", "t:1:2: the number is too large; whole numbers go to 2^53"},
         {"[-99999999999999999999]", "t:1:2: the number is too large"},
