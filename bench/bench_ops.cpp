@@ -2,6 +2,7 @@
 // the device counts itself; `of_peak` is the share of what BLAS reaches on all threads with one large GEMM,
 // measured when the program starts. Filter with --benchmark_filter=attention.
 extern "C" {
+#include "harness/blas_core.h"
 #include "kernels/base/ops.h"
 }
 #include <algorithm>
@@ -246,6 +247,7 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
 
 int main(int argc, char **argv)
 {
+    blas_core_choose(argv);
     char short_run[] = "--benchmark_min_time=0.2"; // the caller's own, later, wins
     std::vector<char *> arguments(argv, argv + argc);
     arguments.insert(arguments.begin() + 1, short_run);
