@@ -276,27 +276,28 @@ static bool check_adapter_config(const char *folder, const struct lora *lora, st
     return ok;
 }
 
-static void randomize_lora(struct model *model, enum dtype rounding)
+static void randomize_lora(struct model *model, uint64_t seed, enum dtype rounding)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (is_lora(p)) {
             double *values = malloc(tensor_count(p->value) * sizeof *values);
             CHECK(values);
-            model_random_values(p, 0, rounding, values);
+            model_random_values(p, seed, rounding, values);
             tensor_write(model->device, p->value, values);
             free(values);
         }
     }
 }
 
-static bool read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status)
+static bool read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status)
 {
     if (!model->lora.rank) {
         return true;
     }
     if (!exists(folder, ADAPTER_FILE)) {
-        randomize_lora(model, rounding);
+        randomize_lora(model, seed, rounding);
         return true;
     }
     struct shards adapter = {0};
@@ -307,13 +308,15 @@ static bool read_adapter(const char *folder, struct model *model, enum dtype rou
     return ok;
 }
 
-bool folder_read_weights(const char *folder, struct model *model, enum dtype rounding, struct status *status)
+bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status)
 {
     struct device *device = model->device;
     struct shards shards = {0};
     bool ok = device->status.code == STATUS_OK && open_weights(&shards, folder, status) &&
               check_names(&shards, folder, model, false, status) &&
-              read_all(&shards, model, false, rounding, status) && read_adapter(folder, model, rounding, status);
+              read_all(&shards, model, false, rounding, status) &&
+              read_adapter(folder, model, seed, rounding, status);
     shards_close(&shards);
     if (device->status.code != STATUS_OK) {
         return status_set(status, device->status.code, "%s", device->status.message);

@@ -8,8 +8,9 @@
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
 // Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
 // f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA
-// factors come from the folder's adapter; without one they are random (model_random_values, seed 0).
-bool folder_read_weights(const char *folder, struct model *model, enum dtype rounding, struct status *status);
+// factors come from the folder's adapter; without one they are random (model_random_values).
+bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status);
 
 // Writes config.json for transformers, with the dtype that the weights have.
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);

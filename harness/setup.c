@@ -42,7 +42,7 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
         goto cleanup;
     if (!cell->model_folder)
         model_randomize(&setup->model, cell->seed, cell->dtype);
-    else if (!folder_read_weights(cell->model_folder, &setup->model, cell->dtype, status))
+    else if (!folder_read_weights(cell->model_folder, &setup->model, cell->seed, cell->dtype, status))
         goto cleanup;
     ids = tokens_read(&cell->data, cell->context, cell->batch, cell->config.vocab, cell->seed, status);
     if (!ids)

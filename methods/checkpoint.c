@@ -1,7 +1,7 @@
-// Layer-level gradient checkpointing: the forward keeps each row's input; the backward rebuilds a row, then walks it.
-// Chen et al. 2016, arXiv 1604.06174, with one segment per layer.
-// Cost: at most 4 F; a rebuilt row stops before its down-projection, whose output its own backward does not need.
-// Memory per token: L d e, plus one row's activations and one gradient of width d.
+// Layer-level gradient checkpointing: the forward keeps each row's input; the backward rebuilds a row, then walks
+// it. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F; a rebuilt row stops before
+// its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one row's
+// activations and one gradient of width d.
 #include "methods/cost.h"
 #include "methods/method.h"
 
@@ -30,7 +30,7 @@ static void walk(struct step *step)
         struct activations rebuilt = {0};
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         kv_project(model, l, x[l], 0, B, kv, &rebuilt);
-        cell_forward(model, l, x[l], 0, B, kv, (struct tensor){0}, &rebuilt, step->options->keep);
+        cell_forward(model, l, x[l], 0, B, kv, tensor_none(), &rebuilt, step->options->keep);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);

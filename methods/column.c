@@ -53,7 +53,7 @@ void column_backward(struct step *step, size_t start, size_t end, struct kv *kv,
     head_backward(model, step->batch, grad, start, step->options->head_chunk, weights, step->loss);
     for (size_t l = layers; l-- > 0;) {
         if (inner) {
-            cell_forward(model, l, x[l], start, B, kv[l], (struct tensor){0}, &kept[l], step->options->keep);
+            cell_forward(model, l, x[l], start, B, kv[l], tensor_none(), &kept[l], step->options->keep);
         }
         cell_backward(model, l, &kept[l], start, B, kv[l], segments + l * segment_count, segment_count, grad);
         tensor_free(device, &x[l]);

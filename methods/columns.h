@@ -7,7 +7,10 @@ struct columns {
 };
 // chunk 0, or above the context: one column.
 struct columns columns_of(size_t context, size_t chunk);
-static inline size_t column_start(struct columns c, size_t i) { return i * c.chunk; }
+static inline size_t column_start(struct columns c, size_t i)
+{
+    return i * c.chunk;
+}
 static inline size_t column_end(struct columns c, size_t i)
 {
     size_t end = (i + 1) * c.chunk;

@@ -1,11 +1,26 @@
 #include "methods/cost.h"
 
-static double element(const struct model *model) { return dtype_bytes(model->device->ops->dtype); }
-static double statistic(const struct model *model) { return model->device->ops->dtype == DTYPE_F64 ? 8 : 4; }
-static double kv_width(const struct model *model) { return model->config.kv_heads * model->config.head_dim; }
+static double element(const struct model *model)
+{
+    return dtype_bytes(model->device->ops->dtype);
+}
+static double statistic(const struct model *model)
+{
+    return model->device->ops->dtype == DTYPE_F64 ? 8 : 4;
+}
+static double kv_width(const struct model *model)
+{
+    return model->config.kv_heads * model->config.head_dim;
+}
 
-double cost_hidden(const struct model *model) { return model->config.width * element(model); }
-double cost_kv(const struct model *model) { return 2 * kv_width(model) * element(model); }
+double cost_hidden(const struct model *model)
+{
+    return model->config.width * element(model);
+}
+double cost_kv(const struct model *model)
+{
+    return 2 * kv_width(model) * element(model);
+}
 double cost_kv_gradients(const struct model *model)
 {
     return 2 * kv_width(model) * dtype_bytes(model->kv_gradient_dtype);

@@ -22,10 +22,10 @@ struct step {
 
 struct method {
     const char *name;
-    const char *summary;           // one line
-    const char *source;            // the paper
-    const char *const *options;    // names in method_option_table, ending in NULL
-    bool exact;                    // the gradient is that of the full loss
+    const char *summary;        // one line
+    const char *source;         // the paper
+    const char *const *options; // names in method_option_table, ending in NULL
+    bool exact;                 // the gradient is that of the full loss
     // What the options cannot say alone (a budget above the number of columns); NULL: nothing. False sets status.
     bool (*check)(const struct method_options *options, size_t context, struct status *status);
     // Adds the gradient of the batch's mean loss to the parameters' gradients.

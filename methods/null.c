@@ -1,5 +1,5 @@
-// Null: no gradient at all. It takes no time, or fails, hangs, crashes or runs out of memory on request, so that the
-// harness itself can be tested.
+// Null: no gradient at all. It takes no time, or fails, hangs, crashes or runs out of memory on request, so that
+// the harness itself can be tested.
 #include "methods/method.h"
 #include <time.h>
 #include <unistd.h>
@@ -11,8 +11,11 @@ static void walk(struct step *step)
     struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
     nanosleep(&pause, NULL);
     switch (step->options->behaviour) {
-    case BEHAVIOUR_OK: break;
-    case BEHAVIOUR_FAIL: status_set(&device->status, STATUS_FAILED, "method null was asked to fail"); break;
+    case BEHAVIOUR_OK:
+        break;
+    case BEHAVIOUR_FAIL:
+        status_set(&device->status, STATUS_FAILED, "method null was asked to fail");
+        break;
     case BEHAVIOUR_HANG:
         for (;;) {
             sleep(1);
@@ -22,7 +25,8 @@ static void walk(struct step *step)
         tensor_free(device, &t);
         break;
     }
-    case BEHAVIOUR_CRASH: abort();
+    case BEHAVIOUR_CRASH:
+        abort();
     }
 }
 

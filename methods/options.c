@@ -2,7 +2,11 @@
 #include <string.h>
 
 #define AT(member) offsetof(struct method_options, member)
-#define CHOICES(...) (const char *const[]) { __VA_ARGS__, NULL }
+#define CHOICES(...)                                                                                               \
+    (const char *const[])                                                                                          \
+    {                                                                                                              \
+        __VA_ARGS__, NULL                                                                                          \
+    }
 
 // Whole numbers above this have no exact double, and no use.
 #define MOST 9007199254740992.0
@@ -51,10 +55,17 @@ void options_init(struct method_options *options)
     for (const struct option *option = method_option_table; option->name; option++) {
         void *value = (char *)options + option->offset;
         switch (option->type) {
-        case OPTION_COUNT: *(size_t *)value = (size_t)option->initial; break;
-        case OPTION_NUMBER: *(double *)value = option->initial; break;
-        case OPTION_CHOICE: *(int *)value = (int)option->initial; break;
-        case OPTION_LIST: break; // empty
+        case OPTION_COUNT:
+            *(size_t *)value = (size_t)option->initial;
+            break;
+        case OPTION_NUMBER:
+            *(double *)value = option->initial;
+            break;
+        case OPTION_CHOICE:
+            *(int *)value = (int)option->initial;
+            break;
+        case OPTION_LIST:
+            break; // empty
         }
     }
 }

@@ -32,9 +32,12 @@ static bool contains(const uint32_t *columns, size_t count, size_t column)
 static double kv_factor(const struct method_options *options, double factor)
 {
     switch (options->compensation) {
-    case COMPENSATION_NONE: return 1;
-    case COMPENSATION_CAPPED: return factor < options->cap ? factor : options->cap;
-    default: return factor;
+    case COMPENSATION_NONE:
+        return 1;
+    case COMPENSATION_CAPPED:
+        return factor < options->cap ? factor : options->cap;
+    default:
+        return factor;
     }
 }
 
@@ -50,10 +53,16 @@ void sampler_draw(const struct method_options *options, size_t count, struct dra
         double p = sequential ? sequential_probability(options, count, i, drawn) : t / count;
         double u = random_uniform(&random, i);
         switch (options->sampler) {
-        case SAMPLER_UNIFORM: taken[i] = u * (i + 1) < t - drawn; break; // selection sampling, Knuth 3.4.2 S
+        case SAMPLER_UNIFORM:
+            taken[i] = u * (i + 1) < t - drawn;
+            break; // selection sampling, Knuth 3.4.2 S
         case SAMPLER_BERNOULLI:
-        case SAMPLER_SEQUENTIAL: taken[i] = u < p; break;
-        case SAMPLER_FIXED: taken[i] = contains(options->columns, options->column_count, i); break;
+        case SAMPLER_SEQUENTIAL:
+            taken[i] = u < p;
+            break;
+        case SAMPLER_FIXED:
+            taken[i] = contains(options->columns, options->column_count, i);
+            break;
         }
         factor[i] = 1 / p;
         drawn += taken[i];
@@ -79,7 +88,7 @@ double sampler_probability(const struct method_options *options, size_t count, c
     }
     for (size_t i = count; i-- > 0;) {
         bool hit = contains(columns, drawn, i);
-        double p = options->sampler == SAMPLER_UNIFORM      ? (t - taken) / (i + 1)
+        double p = options->sampler == SAMPLER_UNIFORM     ? (t - taken) / (i + 1)
                    : options->sampler == SAMPLER_BERNOULLI ? t / count
                                                            : sequential_probability(options, count, i, taken);
         probability *= hit ? p : 1 - p;

@@ -2,7 +2,8 @@
 // t: budget, K: columns. A contribution that hops through p columns survives only if all p were drawn.
 //   uniform     t of K without replacement; factor K / t. Biased towards short chains (Li et al. 2025).
 //   bernoulli   each column with probability t / K; factor K / t. Unbiased: the draws are independent.
-//   sequential  right to left, with probability p = clip(budget left / columns left, minimum, 1); factor 1 / p. Unbiased
+//   sequential  right to left, with probability p = clip(budget left / columns left, minimum, 1); factor 1 / p.
+//   Unbiased
 //               for any p > 0 that depends on earlier draws alone, at nearly the fixed cost of uniform.
 //   fixed       the columns given; factor K / t, or with compensation sequential what that sampler would have used.
 #pragma once

@@ -1,8 +1,8 @@
-// SpaCO: SeCO's second pass over a random subset of the columns, scaled. Li et al. 2025, arXiv 2505.16710, Algorithm 2.
-// Cost: F as T grows with the budget fixed; with loss `sampled` the first pass stops at the last sampled column, and
-// that column needs none; attention's backward computes no gradients for keys of columns that were not sampled.
-// Memory per token: L 2 G D (e + a t / K), plus one column's activations.
-// Deviations: two further samplers, both unbiased (see sampler.h); the published one is `uniform` with `paper`.
+// SpaCO: SeCO's second pass over a random subset of the columns, scaled. Li et al. 2025, arXiv 2505.16710,
+// Algorithm 2. Cost: F as T grows with the budget fixed; with loss `sampled` the first pass stops at the last
+// sampled column, and that column needs none; attention's backward computes no gradients for keys of columns that
+// were not sampled. Memory per token: L 2 G D (e + a t / K), plus one column's activations. Deviations: two further
+// samplers, both unbiased (see sampler.h); the published one is `uniform` with `paper`.
 #include "methods/column.h"
 #include "methods/columns.h"
 #include "methods/cost.h"
@@ -26,8 +26,8 @@ static void fill_cache(struct step *step, struct columns columns, const struct d
 }
 
 // The sampled columns' keys alone have gradients: per layer one buffer, in which they lie side by side.
-static void list_segments(struct step *step, struct columns columns, const struct draw *draw, const struct kv *grad_kv,
-                          size_t segment_count, struct key_segment *segments)
+static void list_segments(struct step *step, struct columns columns, const struct draw *draw,
+                          const struct kv *grad_kv, size_t segment_count, struct key_segment *segments)
 {
     size_t B = step->batch->sequences;
     for (size_t l = 0; l < step->model->config.layers; l++) {
@@ -101,24 +101,32 @@ static bool check(const struct method_options *options, size_t context, struct s
     size_t count = columns_of(context, options->chunk).count;
     bool fixed = options->sampler == SAMPLER_FIXED;
     if (count > COLUMNS_MAX) {
-        return status_set(status, STATUS_BAD_INPUT, "chunk %zu cuts %zu tokens into %zu columns, more than %d; "
-                          "use a larger chunk", options->chunk, context, count, COLUMNS_MAX);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "chunk %zu cuts %zu tokens into %zu columns, more than %d; "
+                          "use a larger chunk",
+                          options->chunk, context, count, COLUMNS_MAX);
     }
     if (!fixed && options->column_count) {
         return status_set(status, STATUS_BAD_INPUT, "columns go with sampler \"fixed\" alone");
     }
     if (options->budget > count) {
-        return status_set(status, STATUS_BAD_INPUT, "budget %zu is larger than the number of columns: %zu tokens in "
-                          "chunks of %zu are %zu columns", options->budget, context, options->chunk, count);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "budget %zu is larger than the number of columns: %zu tokens in "
+                          "chunks of %zu are %zu columns",
+                          options->budget, context, options->chunk, count);
     }
     if (!fixed && options->budget == 0) {
-        return status_set(status, STATUS_BAD_INPUT, "spaco needs a budget: the number of columns, from 1 to %zu, to "
-                          "backpropagate through", count);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "spaco needs a budget: the number of columns, from 1 to %zu, to "
+                          "backpropagate through",
+                          count);
     }
     for (size_t j = 0; j < options->column_count; j++) {
         if (options->columns[j] >= count) {
-            return status_set(status, STATUS_BAD_INPUT, "column %u does not exist: %zu tokens in chunks of %zu are "
-                              "columns 0 to %zu", options->columns[j], context, options->chunk, count - 1);
+            return status_set(status, STATUS_BAD_INPUT,
+                              "column %u does not exist: %zu tokens in chunks of %zu are "
+                              "columns 0 to %zu",
+                              options->columns[j], context, options->chunk, count - 1);
         }
     }
     if (options->compensation == COMPENSATION_SEQUENTIAL && !fixed && options->sampler != SAMPLER_SEQUENTIAL) {

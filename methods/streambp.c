@@ -1,10 +1,10 @@
-// StreamBP: checkpoints as above, but a row is rebuilt and walked chunk by chunk, right to left; its keys and values
-// are rebuilt once. Luo et al. 2025, arXiv 2506.03077.
-// Cost: at most 4 F, causal attention counted exactly; a rebuilt cell stops before its down-projection.
-// Memory per token: L d e, plus one row's keys, values and their gradients, and one gradient of width d.
-// Deviations: the published code projects K and V again for [0, end of chunk) at every chunk and repeats them to all
-// query heads; its loss counts labels before shifting. Here as the paper's equations say, and the loss is exact. The
-// forward is streamed too: else its own scratch, not the backward's, would set the peak.
+// StreamBP: checkpoints as above, but a row is rebuilt and walked chunk by chunk, right to left; its keys and
+// values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F, causal attention counted exactly;
+// a rebuilt cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their
+// gradients, and one gradient of width d. Deviations: the published code projects K and V again for [0, end of
+// chunk) at every chunk and repeats them to all query heads; its loss counts labels before shifting. Here as the
+// paper's equations say, and the loss is exact. The forward is streamed too: else its own scratch, not the
+// backward's, would set the peak.
 #include "methods/columns.h"
 #include "methods/cost.h"
 #include "methods/method.h"
@@ -33,8 +33,8 @@ static void walk(struct step *step)
         kv_free(model, &kv);
     }
 
-    // grad holds the gradient of the row above; each chunk's is spent when that of its input is complete, so it takes
-    // its place.
+    // grad holds the gradient of the row above; each chunk's is spent when that of its input is complete, so it
+    // takes its place.
     struct tensor grad = x[layers];
     head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     for (size_t l = layers; l-- > 0;) {
@@ -48,7 +48,7 @@ static void walk(struct step *step)
             struct kv grad_seen = kv_rows(grad_kv, 0, end * B);
             struct key_segment seen = {0, end, grad_seen.k, grad_seen.v};
             struct activations rebuilt = {0};
-            cell_forward(model, l, tensor_rows(x[l], start * B, n), start, B, kv, (struct tensor){0}, &rebuilt,
+            cell_forward(model, l, tensor_rows(x[l], start * B, n), start, B, kv, tensor_none(), &rebuilt,
                          step->options->keep);
             cell_backward(model, l, &rebuilt, start, B, kv, &seen, 1, tensor_rows(grad, start * B, n));
         }

@@ -4,9 +4,21 @@
 struct fixture fixture_default(void)
 {
     return (struct fixture){
-        .config = {.name = "test", .layers = 3, .width = 24, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn = 40,
-                   .vocab = 31, .rope_theta = 10000, .norm_epsilon = 1e-5},
-        .dtype = DTYPE_F64, .rounding = DTYPE_F32, .context = 23, .sequences = 2, .seed = 7,
+        .config = {.name = "test",
+                   .layers = 3,
+                   .width = 24,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = 6,
+                   .ffn = 40,
+                   .vocab = 31,
+                   .rope_theta = 10000,
+                   .norm_epsilon = 1e-5},
+        .dtype = DTYPE_F64,
+        .rounding = DTYPE_F32,
+        .context = 23,
+        .sequences = 2,
+        .seed = 7,
     };
 }
 

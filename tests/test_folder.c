@@ -72,7 +72,7 @@ static void read_weights(struct bench *bench, enum dtype rounding)
         tensor_write(bench->device, bench->model.parameters[i].value, poison);
         free(poison);
     }
-    if (!folder_read_weights(bench->scratch.folder, &bench->model, rounding, &status)) {
+    if (!folder_read_weights(bench->scratch.folder, &bench->model, 0, rounding, &status)) {
         fail_msg("%s", status.message);
     }
 }
@@ -80,7 +80,7 @@ static void read_weights(struct bench *bench, enum dtype rounding)
 static void expect_unread(struct bench *bench, const char *reason)
 {
     struct status status = {0};
-    bool ok = folder_read_weights(bench->scratch.folder, &bench->model, DTYPE_F64, &status);
+    bool ok = folder_read_weights(bench->scratch.folder, &bench->model, 0, DTYPE_F64, &status);
     if (ok || status.code == STATUS_OK || !strstr(status.message, reason)) {
         fail_msg("expected \"%s\", got %s: %s", reason, status_name(status.code), status.message);
     }

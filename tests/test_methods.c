@@ -1,6 +1,6 @@
 // Every method against full backprop in f64, over the shapes in which chunked walks go wrong; full against finite
-// differences; f32 against f64; the same bits on any number of threads. A loop over the array of methods: a new exact
-// method is tested by existing.
+// differences; f32 against f64; the same bits on any number of threads. A loop over the array of methods: a new
+// exact method is tested by existing.
 #include "tests/fixture.h"
 #include <math.h>
 #include <omp.h>
@@ -18,7 +18,7 @@ struct variant {
 };
 
 static const struct variant variants[] = {
-    {1, 256, KEEP_LEAN, INNER_NONE},      {4, 3, KEEP_LEAN, INNER_NONE}, {5, 0, KEEP_ALL, INNER_NONE},
+    {1, 256, KEEP_LEAN, INNER_NONE},       {4, 3, KEEP_LEAN, INNER_NONE},       {5, 0, KEEP_ALL, INNER_NONE},
     {7, 256, KEEP_LEAN, INNER_CHECKPOINT}, {64, 5, KEEP_ALL, INNER_CHECKPOINT},
 };
 
@@ -227,7 +227,8 @@ static void check_finite_differences(struct fixture *f)
         for (size_t i = 0; i < (count < 4 ? count : 4); i++) {
             size_t element = random_below(&random, p * 8 + i, count);
             double w = ((double *)parameter->value.data)[element];
-            double near = loss_at(f, parameter->value, element, w + h) - loss_at(f, parameter->value, element, w - h);
+            double near =
+                loss_at(f, parameter->value, element, w + h) - loss_at(f, parameter->value, element, w - h);
             double far =
                 loss_at(f, parameter->value, element, w + 2 * h) - loss_at(f, parameter->value, element, w - 2 * h);
             double numeric = (8 * near - far) / (12 * h), analytic = gradient[offset + element];
@@ -368,13 +369,20 @@ static void test_memory_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grouped_heads),    cmocka_unit_test(test_equal_heads_three_sequences),
-        cmocka_unit_test(test_one_kv_head_tied), cmocka_unit_test(test_one_token),
-        cmocka_unit_test(test_bias),             cmocka_unit_test(test_qk_norm),
-        cmocka_unit_test(test_rope_scaling),     cmocka_unit_test(test_masked_spans),
-        cmocka_unit_test(test_no_target_at_all), cmocka_unit_test(test_lora),
-        cmocka_unit_test(test_several_blocks),   cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_f32_near_f64),     cmocka_unit_test(test_same_bits_on_any_threads),
+        cmocka_unit_test(test_grouped_heads),
+        cmocka_unit_test(test_equal_heads_three_sequences),
+        cmocka_unit_test(test_one_kv_head_tied),
+        cmocka_unit_test(test_one_token),
+        cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_qk_norm),
+        cmocka_unit_test(test_rope_scaling),
+        cmocka_unit_test(test_masked_spans),
+        cmocka_unit_test(test_no_target_at_all),
+        cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_several_blocks),
+        cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_f32_near_f64),
+        cmocka_unit_test(test_same_bits_on_any_threads),
         cmocka_unit_test(test_memory_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,7 +87,8 @@ static void check_near(const struct pair *p, size_t sum_length, const char *what
 static void test_gemm(void **state)
 {
     (void)state;
-    const size_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {64, 33, 129}, {300, 260, 70}, {1030, 790, 5}, {17, 400, 600}};
+    const size_t shapes[][3] = {{1, 1, 1},      {3, 5, 7},      {64, 33, 129},
+                                {300, 260, 70}, {1030, 790, 5}, {17, 400, 600}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int variant = 0; variant < 12; variant++) {
             size_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
@@ -204,7 +205,8 @@ static void test_rope(void **state)
             memcpy(before, x.v, n * d * sizeof *before);
             for (size_t r = 0; r < n; r++) {
                 for (size_t i = 0; i < heads * half; i++) {
-                    double *low = &x.v[r * d + i / half * 2 * half + i % half], *high = low + half, a = *low, b = *high;
+                    double *low = &x.v[r * d + i / half * 2 * half + i % half], *high = low + half, a = *low,
+                           b = *high;
                     double angle = (start + r / batch) * frequency[i % half];
                     *low = a * cos(angle) - b * sin(angle);
                     *high = b * cos(angle) + a * sin(angle);
@@ -418,16 +420,16 @@ static int close_device(void **state)
     return 0;
 }
 
-#define BOTH(test)                                                                                                     \
-    {#test " f32", test, open_device, close_device, (void *)&dtypes[0]},                                               \
-    {                                                                                                                  \
-        #test " f64", test, open_device, close_device, (void *)&dtypes[1]                                              \
+#define BOTH(test)                                                                                                 \
+    {#test " f32", test, open_device, close_device, (void *)&dtypes[0]},                                           \
+    {                                                                                                              \
+#test " f64", test, open_device, close_device, (void *)&dtypes[1]                                          \
     }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {BOTH(test_gemm),      BOTH(test_bias),          BOTH(test_rmsnorm),
-                                       BOTH(test_rope),      BOTH(test_swiglu),        BOTH(test_embedding),
-                                       BOTH(test_cross_entropy), BOTH(test_updates),   BOTH(test_counters)};
+    const struct CMUnitTest tests[] = {BOTH(test_gemm),          BOTH(test_bias),    BOTH(test_rmsnorm),
+                                       BOTH(test_rope),          BOTH(test_swiglu),  BOTH(test_embedding),
+                                       BOTH(test_cross_entropy), BOTH(test_updates), BOTH(test_counters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

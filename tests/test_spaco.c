@@ -1,5 +1,6 @@
-// SpaCO's estimators over every subset of the columns of a small model in f64: the mean of bernoulli and of sequential
-// is the exact gradient; the bias of uniform has the sign and order that counting the surviving chains predicts.
+// SpaCO's estimators over every subset of the columns of a small model in f64: the mean of bernoulli and of
+// sequential is the exact gradient; the bias of uniform has the sign and order that counting the surviving chains
+// predicts.
 #include "methods/sampler.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -10,7 +11,7 @@
 #include <cmocka.h>
 
 #define COLUMNS 6
-#define CHUNK 4
+#define CHUNK   4
 
 struct estimate {
     struct fixture fixture;
@@ -122,8 +123,8 @@ static void test_sequential_unbiased(void **state)
     check_unbiased(SAMPLER_SEQUENTIAL, 0.3, LOSS_ALL);
 }
 
-// weight[p]: the mean weight that an estimator gives to a contribution through p columns, computed from the definition:
-// probability that all p survive, times s * s'^(p - 1). 1 for all p would be unbiased.
+// weight[p]: the mean weight that an estimator gives to a contribution through p columns, computed from the
+// definition: probability that all p survive, times s * s'^(p - 1). 1 for all p would be unbiased.
 static double chain_weight(size_t p, double t, double loss_factor, double kv_factor)
 {
     double weight = loss_factor;
@@ -208,7 +209,8 @@ static void test_uniform_bias_is_chain_survival(void **state)
                 }
             }
             double bias = relative_l2(mean, e.exact, count);
-            printf("uniform, compensation %-6s  t = %zu of %d: relative L2 bias %.4f\n", names[i], budget, COLUMNS, bias);
+            printf("uniform, compensation %-6s  t = %zu of %d: relative L2 bias %.4f\n", names[i], budget, COLUMNS,
+                   bias);
             // The mean of the estimator is what the survival of chains says, to the roundings of taking it apart.
             assert_true(relative_l2(mean, predicted, count) < 1e-9);
             assert_true(fabs(loss - e.exact_loss) <= 1e-13 * e.exact_loss); // chains of one column are unbiased

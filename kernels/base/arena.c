@@ -64,8 +64,7 @@ size_t arena_rounded(size_t bytes)
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
-void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
-                     struct status *status)
+void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops, struct status *status)
 {
     bytes = arena_rounded(bytes ? bytes : 1);
     if (arena->limit_bytes && (bytes > arena->limit_bytes || arena->live_bytes > arena->limit_bytes - bytes)) {
@@ -76,8 +75,8 @@ void *arena_allocate(struct arena *arena, size_t bytes, enum category category, 
     }
     void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes);
     if (!pointer) {
-        status_set(status, STATUS_OOM, "the device has no %.1f MiB left for %s: %.1f MiB are live",
-                   bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20);
+        status_set(status, STATUS_OOM, "the device has no %.1f MiB left for %s: %.1f MiB are live", bytes / 0x1p20,
+                   category_name(category), arena->live_bytes / 0x1p20);
         return NULL;
     }
     arena->allocated_bytes += bytes;
@@ -115,4 +114,7 @@ void arena_timeline_start(struct arena *arena)
     timeline_add(arena, 0);
 }
 
-void arena_timeline_stop(struct arena *arena) { arena->timeline_on = false; }
+void arena_timeline_stop(struct arena *arena)
+{
+    arena->timeline_on = false;
+}

@@ -25,7 +25,8 @@ struct attention_shape {
     size_t queries, start, batch, heads, kv_heads, head_dim;
 };
 
-// Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads * head_dim].
+// Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads *
+// head_dim].
 struct key_segment {
     size_t start, count;
     struct tensor grad_k, grad_v;
@@ -79,8 +80,8 @@ struct device_ops {
     void (*attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
     // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;
-    // grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys alone.
-    // workspace: attention_backward_workspace(shape) bytes.
+    // grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
+    // alone. workspace: attention_backward_workspace(shape) bytes.
     void (*attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
                                const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                                struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
@@ -105,7 +106,8 @@ struct device_ops {
                           double loss_weight, double grad_weight);
 
     // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-    // w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter 2019)
+    // w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter
+    // 2019)
     void (*adamw)(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
                   double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
 };
@@ -122,8 +124,9 @@ struct device {
     bool reverse_sums;
 };
 
-// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, or the device no
-// such dtype. limit_bytes 0: the memory that the machine has free; a plan has no limit. Release with device_close.
+// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, or the
+// device no such dtype. limit_bytes 0: the memory that the machine has free; a plan has no limit. Release with
+// device_close.
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
 void device_close(struct device *device);
 // Names of the devices this program has, ending in NULL.

@@ -8,13 +8,22 @@ static const struct {
     size_t bytes;
     double epsilon;
 } dtypes[DTYPE_COUNT] = {
-    [DTYPE_F64] = {"f64", 8, 0x1p-53},  [DTYPE_F32] = {"f32", 4, 0x1p-24}, [DTYPE_BF16] = {"bf16", 2, 0x1p-9},
+    [DTYPE_F64] = {"f64", 8, 0x1p-53}, [DTYPE_F32] = {"f32", 4, 0x1p-24}, [DTYPE_BF16] = {"bf16", 2, 0x1p-9},
     [DTYPE_F16] = {"f16", 2, 0x1p-11}, [DTYPE_I32] = {"i32", 4, 0},
 };
 
-size_t dtype_bytes(enum dtype dtype) { return dtypes[dtype].bytes; }
-const char *dtype_name(enum dtype dtype) { return dtypes[dtype].name; }
-double dtype_epsilon(enum dtype dtype) { return dtypes[dtype].epsilon; }
+size_t dtype_bytes(enum dtype dtype)
+{
+    return dtypes[dtype].bytes;
+}
+const char *dtype_name(enum dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+double dtype_epsilon(enum dtype dtype)
+{
+    return dtypes[dtype].epsilon;
+}
 
 bool dtype_from_name(const char *name, enum dtype *dtype)
 {
@@ -48,9 +57,11 @@ unsigned short dtype_bf16(float value)
 double dtype_round(double value, enum dtype dtype)
 {
     switch (dtype) {
-    case DTYPE_F32: return (float)value;
-    case DTYPE_BF16: return dtype_from_bf16(dtype_bf16((float)value));
-    case DTYPE_F16: return (double)(_Float16)value;
-    default: return value;
+    case DTYPE_F32:
+        return (float)value;
+    case DTYPE_BF16:
+        return dtype_from_bf16(dtype_bf16((float)value));
+    default:
+        return value;
     }
 }

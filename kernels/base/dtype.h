@@ -11,7 +11,7 @@ const char *dtype_name(enum dtype dtype); // "f64", "f32", "bf16", "f16", "i32"
 bool dtype_from_name(const char *name, enum dtype *dtype);
 // Unit roundoff: half the distance from 1 to the next larger number. 0 for integers.
 double dtype_epsilon(enum dtype dtype);
-// value rounded to what the dtype can hold (to nearest, ties to even), as a double.
+// value rounded to what f64, f32 or bf16 can hold (to nearest, ties to even), as a double.
 double dtype_round(double value, enum dtype dtype);
 // bf16 as its 16 bits; NaN stays NaN.
 unsigned short dtype_bf16(float value);

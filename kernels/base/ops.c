@@ -1,6 +1,9 @@
 #include "kernels/base/ops.h"
 
-static bool failed(const struct device *device) { return device->status.code != STATUS_OK; }
+static bool failed(const struct device *device)
+{
+    return device->status.code != STATUS_OK;
+}
 
 // One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
 static void count(struct device *device, double flops, double bytes)
@@ -15,12 +18,20 @@ static void count(struct device *device, double flops, double bytes)
     device->counters.launches++;
 }
 
-static double bytes(struct tensor t) { return t.data ? (double)tensor_bytes(t) : 0; }
-static bool same_shape(struct tensor a, struct tensor b) { return a.rows == b.rows && a.cols == b.cols; }
-static bool is_vector(struct tensor t, size_t length) { return t.rows == 1 && t.cols == length; }
+static double bytes(struct tensor t)
+{
+    return t.data ? (double)tensor_bytes(t) : 0;
+}
+static bool same_shape(struct tensor a, struct tensor b)
+{
+    return a.rows == b.rows && a.cols == b.cols;
+}
+static bool is_vector(struct tensor t, size_t length)
+{
+    return t.rows == 1 && t.cols == length;
+}
 
-struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype,
-                         enum category category)
+struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category)
 {
     struct tensor t = {.dtype = dtype, .category = category, .rows = rows, .cols = cols};
     size_t elements, size;
@@ -55,11 +66,20 @@ void tensor_write(struct device *device, struct tensor t, const double *values)
     CHECK(host);
     for (size_t i = 0; i < n; i++) {
         switch (t.dtype) {
-        case DTYPE_F64: ((double *)host)[i] = values[i]; break;
-        case DTYPE_F32: ((float *)host)[i] = (float)values[i]; break;
-        case DTYPE_BF16: ((uint16_t *)host)[i] = dtype_bf16((float)values[i]); break;
-        case DTYPE_I32: ((int32_t *)host)[i] = (int32_t)values[i]; break;
-        default: CHECK(!"a dtype that devices hold");
+        case DTYPE_F64:
+            ((double *)host)[i] = values[i];
+            break;
+        case DTYPE_F32:
+            ((float *)host)[i] = (float)values[i];
+            break;
+        case DTYPE_BF16:
+            ((uint16_t *)host)[i] = dtype_bf16((float)values[i]);
+            break;
+        case DTYPE_I32:
+            ((int32_t *)host)[i] = (int32_t)values[i];
+            break;
+        default:
+            CHECK(!"a dtype that devices hold");
         }
     }
     op_upload(device, t, host);
@@ -77,11 +97,20 @@ void tensor_read(struct device *device, struct tensor t, double *values)
     op_download(device, host, t);
     for (size_t i = 0; i < n; i++) {
         switch (t.dtype) {
-        case DTYPE_F64: values[i] = ((double *)host)[i]; break;
-        case DTYPE_F32: values[i] = ((float *)host)[i]; break;
-        case DTYPE_BF16: values[i] = dtype_from_bf16(((uint16_t *)host)[i]); break;
-        case DTYPE_I32: values[i] = ((int32_t *)host)[i]; break;
-        default: CHECK(!"a dtype that devices hold");
+        case DTYPE_F64:
+            values[i] = ((double *)host)[i];
+            break;
+        case DTYPE_F32:
+            values[i] = ((float *)host)[i];
+            break;
+        case DTYPE_BF16:
+            values[i] = dtype_from_bf16(((uint16_t *)host)[i]);
+            break;
+        case DTYPE_I32:
+            values[i] = ((int32_t *)host)[i];
+            break;
+        default:
+            CHECK(!"a dtype that devices hold");
         }
     }
     free(host);
@@ -130,8 +159,8 @@ void op_scale(struct device *device, struct tensor t, double factor)
     device->ops->scale(device, t, factor);
 }
 
-void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
-             struct tensor b, enum transpose transpose_b, double alpha, double beta)
+void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
+             enum transpose transpose_b, double alpha, double beta)
 {
     if (failed(device)) {
         return;
@@ -303,8 +332,7 @@ void op_embedding_forward(struct device *device, struct tensor y, struct tensor 
     device->ops->embedding_forward(device, y, table, ids);
 }
 
-void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y,
-                           struct tensor ids)
+void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y, struct tensor ids)
 {
     if (failed(device)) {
         return;

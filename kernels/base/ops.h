@@ -1,16 +1,15 @@
-// Ops: the fronts of the device table. Each checks the shapes (a wrong one is a bug: abort), counts FLOPs, bytes and
-// launches, and calls the device. After the device's status has failed each does nothing.
-// The formulas and gradient contracts are those of the table in device.h.
+// Ops: the fronts of the device table. Each checks the shapes (a wrong one is a bug: abort), counts FLOPs, bytes
+// and launches, and calls the device. After the device's status has failed each does nothing. The formulas and
+// gradient contracts are those of the table in device.h.
 #pragma once
 #include "kernels/base/device.h"
 
 // A tensor of [rows, cols], not initialised. With a failed device or no room, its data is NULL.
-struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype,
-                         enum category category);
+struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category);
 // Releases the tensor's memory and makes it no tensor. Views are never released.
 void tensor_free(struct device *device, struct tensor *t);
-// Host values in f64, converted to the tensor's dtype on the way, and back. values: rows * cols numbers. On a device
-// without data neither does anything.
+// Host values in f64, converted to the tensor's dtype on the way, and back. values: rows * cols numbers. On a
+// device without data neither does anything.
 void tensor_write(struct device *device, struct tensor t, const double *values);
 void tensor_read(struct device *device, struct tensor t, double *values);
 
@@ -19,8 +18,8 @@ void op_download(struct device *device, void *dst, struct tensor t);
 void op_zero(struct device *device, struct tensor t);
 void op_copy(struct device *device, struct tensor dst, struct tensor src);
 void op_scale(struct device *device, struct tensor t, double factor);
-void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
-             struct tensor b, enum transpose transpose_b, double alpha, double beta);
+void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
+             enum transpose transpose_b, double alpha, double beta);
 void op_bias_forward(struct device *device, struct tensor y, struct tensor bias);
 void op_bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y);
 void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,

@@ -25,10 +25,10 @@ bool status_set(struct status *status, enum status_code code, const char *format
 // "ok", "oom", "unsupported", "bad_input", "io", "failed".
 const char *status_name(enum status_code code);
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);                    \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define CHECK(condition)                                                                                           \
+    do {                                                                                                           \
+        if (!(condition)) {                                                                                        \
+            fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);                          \
+            abort();                                                                                               \
+        }                                                                                                          \
     } while (0)

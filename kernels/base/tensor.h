@@ -11,8 +11,18 @@ struct tensor {
     size_t rows, cols;
 };
 
-static inline size_t tensor_count(struct tensor t) { return t.rows * t.cols; }
-static inline size_t tensor_bytes(struct tensor t) { return t.rows * t.cols * dtype_bytes(t.dtype); }
+static inline struct tensor tensor_none(void)
+{
+    return (struct tensor){0};
+}
+static inline size_t tensor_count(struct tensor t)
+{
+    return t.rows * t.cols;
+}
+static inline size_t tensor_bytes(struct tensor t)
+{
+    return t.rows * t.cols * dtype_bytes(t.dtype);
+}
 // Rows [start, start + count) of t, sharing its data. No tensor gives no tensor, of that many rows.
 struct tensor tensor_rows(struct tensor t, size_t start, size_t count);
 // The same data as [rows, cols]; the number of elements must not change.

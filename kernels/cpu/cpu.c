@@ -40,7 +40,10 @@ void cpu_release(const struct arena *arena, void *pointer)
     free(pointer);
 }
 
-void cpu_synchronize(struct device *device) { (void)device; }
+void cpu_synchronize(struct device *device)
+{
+    (void)device;
+}
 
 void cpu_upload(struct device *device, struct tensor t, const void *src)
 {

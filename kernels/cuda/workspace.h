@@ -1,5 +1,5 @@
-// Workspace: what the CUDA device's operations take from the arena besides their operands; pure functions of the shape,
-// without a CUDA header, so that a plan can ask them where there is no CUDA.
+// Workspace: what the CUDA device's operations take from the arena besides their operands; pure functions of the
+// shape, without a CUDA header, so that a plan can ask them where there is no CUDA.
 #pragma once
 #include "kernels/base/device.h"
 

@@ -10,9 +10,15 @@ static void *allocate(const struct arena *arena, size_t bytes)
     return (void *)(uintptr_t)(ARENA_ALIGNMENT + arena->allocated_bytes);
 }
 
-static void release(const struct arena *arena, void *pointer) { (void)arena, (void)pointer; }
+static void release(const struct arena *arena, void *pointer)
+{
+    (void)arena, (void)pointer;
+}
 
-static void upload(struct device *device, struct tensor t, const void *src) { (void)device, (void)t, (void)src; }
+static void upload(struct device *device, struct tensor t, const void *src)
+{
+    (void)device, (void)t, (void)src;
+}
 
 static void download(struct device *device, void *dst, struct tensor t)
 {
@@ -20,15 +26,27 @@ static void download(struct device *device, void *dst, struct tensor t)
     memset(dst, 0, tensor_bytes(t));
 }
 
-static void synchronize(struct device *device) { (void)device; }
-static void zero(struct device *device, struct tensor t) { (void)device, (void)t; }
+static void synchronize(struct device *device)
+{
+    (void)device;
+}
+static void zero(struct device *device, struct tensor t)
+{
+    (void)device, (void)t;
+}
 
-static void copy(struct device *device, struct tensor dst, struct tensor src) { (void)device, (void)dst, (void)src; }
+static void copy(struct device *device, struct tensor dst, struct tensor src)
+{
+    (void)device, (void)dst, (void)src;
+}
 
-static void scale(struct device *device, struct tensor t, double factor) { (void)device, (void)t, (void)factor; }
+static void scale(struct device *device, struct tensor t, double factor)
+{
+    (void)device, (void)t, (void)factor;
+}
 
-static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
-                 enum transpose transpose_b, double alpha, double beta)
+static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
+                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
     (void)device, (void)c, (void)a, (void)transpose_a, (void)b, (void)transpose_b, (void)alpha, (void)beta;
 }
@@ -136,16 +154,16 @@ static size_t cuda_workspace_f64(struct attention_shape shape)
     return cuda_attention_backward_workspace(shape, DTYPE_F64);
 }
 
-#define PLAN(like, element, workspace)                                                                       \
-    {                                                                                                        \
-        .name = like, .dtype = element, .source = {allocate, release}, .dataless = true, .upload = upload,   \
-        .download = download, .synchronize = synchronize, .zero = zero, .copy = copy, .scale = scale,        \
-        .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                          \
-        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,              \
-        .attention_forward = attention_forward, .attention_backward = attention_backward,                    \
-        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                         \
-        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                          \
-        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw             \
+#define PLAN(like, element, workspace)                                                                             \
+    {                                                                                                              \
+        .name = like, .dtype = element, .source = {allocate, release}, .dataless = true, .upload = upload,         \
+        .download = download, .synchronize = synchronize, .zero = zero, .copy = copy, .scale = scale,              \
+        .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                                \
+        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,                    \
+        .attention_forward = attention_forward, .attention_backward = attention_backward,                          \
+        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
+        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
+        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
     }
 
 const struct device_ops *plan_ops_like_cpu(enum dtype dtype)

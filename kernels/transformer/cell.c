@@ -5,8 +5,14 @@
 // chunk: a whole context can be one cell. GEMMs of this many rows still run at full speed.
 #define BLOCK 1024
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-static size_t block_rows(size_t rows) { return smaller(rows, BLOCK); }
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+static size_t block_rows(size_t rows)
+{
+    return smaller(rows, BLOCK);
+}
 
 static struct tensor activation(struct model *model, size_t rows, size_t cols)
 {
@@ -45,8 +51,8 @@ struct kv kv_rows(struct kv kv, size_t start, size_t count)
 
 void activations_free(struct model *model, struct activations *a)
 {
-    struct tensor *owned[] = {&a->q,        &a->k_projected, &a->o,      &a->logsumexp,   &a->x_mid,
-                              &a->gate,     &a->up,          &a->rstd_q, &a->rstd_k,      &a->rstd_attention,
+    struct tensor *owned[] = {&a->q,        &a->k_projected, &a->o,      &a->logsumexp, &a->x_mid,
+                              &a->gate,     &a->up,          &a->rstd_q, &a->rstd_k,    &a->rstd_attention,
                               &a->rstd_mlp, &a->h_attention, &a->h_mlp,  &a->act};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) {
         tensor_free(model->device, owned[i]);
@@ -98,13 +104,12 @@ void kv_project(struct model *model, size_t layer, struct tensor x, size_t start
     for (size_t row = 0; row < n; row += BLOCK) {
         size_t rows = smaller(BLOCK, n - row);
         struct tensor block = tensor_rows(h, 0, rows);
-        op_rmsnorm_forward(device, block, (struct tensor){0}, tensor_rows(x, row, rows), w->attention_norm->value,
+        op_rmsnorm_forward(device, block, tensor_none(), tensor_rows(x, row, rows), w->attention_norm->value,
                            model->config.norm_epsilon);
         projection_forward(model, &w->k, tensor_rows(projected, row, rows), block, false);
         projection_forward(model, &w->v, tensor_rows(kv.v, row, rows), block, false);
     }
-    normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : (struct tensor){0}, projected, start,
-                         sequences);
+    normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, start, sequences);
     tensor_free(device, &h);
 }
 
@@ -224,8 +229,12 @@ void cell_forward(struct model *model, size_t layer, struct tensor x, size_t sta
     struct activations none = {0}, *a = keep ? keep : &none;
     size_t n = x.rows;
     a->x = x;
-    struct attention_shape shape = {.queries = n / sequences, .start = start, .batch = sequences,
-                                    .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim};
+    struct attention_shape shape = {.queries = n / sequences,
+                                    .start = start,
+                                    .batch = sequences,
+                                    .heads = c->heads,
+                                    .kv_heads = c->kv_heads,
+                                    .head_dim = c->head_dim};
     struct tensor q = queries(model, layer, x, start, sequences, a, keep, how);
     a->o = activation(model, n, c->heads * c->head_dim);
     a->logsumexp = statistic(model, n, c->heads);
@@ -257,7 +266,7 @@ static void mlp_backward(struct model *model, size_t layer, struct activations *
     size_t n = grad.rows, most = block_rows(n);
     bool all = a->h_mlp.data;
     struct tensor act = scratch(model, most, c->ffn);
-    struct tensor h = all ? (struct tensor){0} : scratch(model, most, c->width);
+    struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
     for (size_t row = 0; row < n; row += BLOCK) {
         size_t rows = smaller(BLOCK, n - row);
         struct tensor grad_block = tensor_rows(grad, row, rows), act_block = tensor_rows(act, 0, rows);
@@ -268,7 +277,7 @@ static void mlp_backward(struct model *model, size_t layer, struct activations *
         op_swiglu_backward(device, gate, up, act_block); // act_block: the gradient, then the product again
         projection_backward_weights(model, &w->down, grad_block, all ? tensor_rows(a->act, row, rows) : act_block);
         if (!all) {
-            op_rmsnorm_forward(device, h_block, (struct tensor){0}, x_mid, w->mlp_norm->value, c->norm_epsilon);
+            op_rmsnorm_forward(device, h_block, tensor_none(), x_mid, w->mlp_norm->value, c->norm_epsilon);
         }
         projection_backward_weights(model, &w->gate, gate, h_block);
         projection_backward_weights(model, &w->up, up, h_block);
@@ -296,8 +305,11 @@ static void projections_backward(struct model *model, size_t layer, struct activ
     // Whole tokens: RoPE wants a position per row.
     size_t n = grad.rows, most = smaller(n, BLOCK > sequences ? BLOCK / sequences * sequences : sequences);
     bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
-    struct tensor h = all ? (struct tensor){0} : scratch(model, most, c->width);
-    struct kv converted = convert ? kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE) : (struct kv){0};
+    struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
+    struct kv converted = {0};
+    if (convert) {
+        converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
+    }
     for (size_t row = 0; row < n; row += most) {
         size_t rows = smaller(most, n - row), position = start + row / sequences;
         struct tensor q = tensor_rows(grad_q, row, rows), x = tensor_rows(a->x, row, rows);
@@ -315,7 +327,7 @@ static void projections_backward(struct model *model, size_t layer, struct activ
                                       tensor_rows(a->k_projected, row, rows), position, sequences);
         struct tensor h_block = all ? tensor_rows(a->h_attention, row, rows) : tensor_rows(h, 0, rows);
         if (!all) {
-            op_rmsnorm_forward(device, h_block, (struct tensor){0}, x, w->attention_norm->value, c->norm_epsilon);
+            op_rmsnorm_forward(device, h_block, tensor_none(), x, w->attention_norm->value, c->norm_epsilon);
         }
         projection_backward_weights(model, &w->q, q, h_block);
         projection_backward_weights(model, &w->k, kv.k, h_block);
@@ -337,8 +349,12 @@ void cell_backward(struct model *model, size_t layer, struct activations *a, siz
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = grad.rows;
-    struct attention_shape shape = {.queries = n / sequences, .start = start, .batch = sequences,
-                                    .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim};
+    struct attention_shape shape = {.queries = n / sequences,
+                                    .start = start,
+                                    .batch = sequences,
+                                    .heads = c->heads,
+                                    .kv_heads = c->kv_heads,
+                                    .head_dim = c->head_dim};
     mlp_backward(model, layer, a, grad);
 
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
@@ -347,7 +363,7 @@ void cell_backward(struct model *model, size_t layer, struct activations *a, siz
     struct tensor q = a->q;
     if (w->q_norm) {
         q = scratch(model, n, a->q.cols);
-        normalize_and_rotate(model, w->q_norm, q, (struct tensor){0}, a->q, start, sequences);
+        normalize_and_rotate(model, w->q_norm, q, tensor_none(), a->q, start, sequences);
     }
     struct tensor grad_q = grad_o; // in place
     op_attention_backward(device, shape, grad_q, segments, segment_count, grad_o, a->o, a->logsumexp, q, kv.k,

@@ -1,6 +1,7 @@
 // Cell (l, c): layer l for the tokens of chunk c; the primitives that every method is an order of.
-// Forward needs the cell's input and the keys and values of chunks 0..c of the layer. Backward needs what the cell kept,
-// the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i * B + b.
+// Forward needs the cell's input and the keys and values of chunks 0..c of the layer. Backward needs what the cell
+// kept, the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i *
+// B + b.
 #pragma once
 #include "kernels/transformer/model.h"
 
@@ -17,12 +18,12 @@ struct kv kv_rows(struct kv kv, size_t start, size_t count);
 enum keep { KEEP_LEAN, KEEP_ALL };
 
 struct activations {
-    struct tensor x;              // [n, d], the cell's input; owned elsewhere
-    struct tensor q;              // [n, H D], rotated; with qk_norm as projected, before its norm
-    struct tensor k_projected;    // [n, G D], before its norm; with qk_norm only
-    struct tensor o, logsumexp;   // [n, H D], [n, H]
-    struct tensor x_mid;          // [n, d], after attention
-    struct tensor gate, up;       // [n, f]
+    struct tensor x;            // [n, d], the cell's input; owned elsewhere
+    struct tensor q;            // [n, H D], rotated; with qk_norm as projected, before its norm
+    struct tensor k_projected;  // [n, G D], before its norm; with qk_norm only
+    struct tensor o, logsumexp; // [n, H D], [n, H]
+    struct tensor x_mid;        // [n, d], after attention
+    struct tensor gate, up;     // [n, f]
     struct tensor rstd_attention, rstd_mlp, rstd_q, rstd_k; // [n, 1] [n, 1] [n H, 1] [n G, 1]
     struct tensor h_attention, h_mlp, act;                  // [n, d] [n, d] [n, f]; `all` only
 };

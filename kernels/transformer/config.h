@@ -15,22 +15,14 @@ struct config {
     size_t layers, width, heads, kv_heads, head_dim, ffn, vocab;
     double rope_theta, norm_epsilon;
     struct rope_scaling rope_scaling;
-    bool tied;     // the head is the embedding table
-    bool qkv_bias; // Qwen2
-    bool qk_norm;  // Qwen3: RMSNorm over head_dim of q and k, before RoPE
+    bool tied;          // the head is the embedding table
+    bool qkv_bias;      // Qwen2
+    bool qk_norm;       // Qwen3: RMSNorm over head_dim of q and k, before RoPE
     size_t max_context; // what the model was made for; not a limit here
 };
 
 // The projections that LoRA can be put on, as bits, and their short names in that order.
-enum lora_target {
-    LORA_Q = 1,
-    LORA_K = 2,
-    LORA_V = 4,
-    LORA_O = 8,
-    LORA_GATE = 16,
-    LORA_UP = 32,
-    LORA_DOWN = 64
-};
+enum lora_target { LORA_Q = 1, LORA_K = 2, LORA_V = 4, LORA_O = 8, LORA_GATE = 16, LORA_UP = 32, LORA_DOWN = 64 };
 #define LORA_TARGETS 7
 extern const char *const lora_target_names[LORA_TARGETS]; // "q", "k", "v", "o", "gate", "up", "down"
 

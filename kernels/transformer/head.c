@@ -38,8 +38,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     tensor_free(device, &h);
 }
 
-void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start,
-                   size_t head_chunk, struct loss_weights weights, struct tensor loss)
+void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
+                   struct loss_weights weights, struct tensor loss)
 {
     head(model, batch, x, start, head_chunk, weights, loss, true);
 }

@@ -10,8 +10,8 @@ struct loss_weights {
 
 // x: [n, d], the last layer's output for the tokens from `start` on, becomes the gradient of itself.
 // loss += the weighted mean's share of these tokens. head_chunk: tokens per block, 0 for all at once.
-void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start,
-                   size_t head_chunk, struct loss_weights weights, struct tensor loss);
+void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
+                   struct loss_weights weights, struct tensor loss);
 // The loss alone. x is not changed.
 void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                struct tensor loss);

@@ -15,7 +15,7 @@ static struct parameter *add(struct model *model, size_t rows, size_t cols, cons
     va_end(arguments);
     p->value.rows = rows;
     p->value.cols = cols;
-    p->vector = rows == 1 && !strstr(p->name, "lora_");
+    p->vector = strstr(p->name, "norm.weight") || strstr(p->name, ".bias");
     return p;
 }
 

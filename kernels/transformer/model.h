@@ -7,9 +7,9 @@
 struct parameter {
     char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
     struct tensor value;
-    struct tensor grad; // no tensor when frozen
+    struct tensor grad;             // no tensor when frozen
     struct tensor moment1, moment2; // AdamW's state, when the model has an optimizer
-    bool vector; // a norm's gain or a bias: one dimension in files
+    bool vector;                    // a norm's gain or a bias: one dimension in files
 };
 
 // y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
@@ -49,9 +49,9 @@ void model_open(struct model *model, const struct config *config, const struct m
 void model_close(struct model *model);
 
 // Sets every weight at random, by its name and the seed: equal on every device up to rounding to `rounding`, the
-// dtype the values are rounded to before they are stored (so that an f64 reference can hold an f32 model's weights).
-// Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases N(0, 0.02^2), LoRA A N(0, 1/in),
-// B N(0, 0.02^2): no gradient is trivially zero.
+// dtype the values are rounded to before they are stored (so that an f64 reference can hold an f32 model's
+// weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases N(0, 0.02^2), LoRA A
+// N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
 // The random values of one parameter: rows * cols numbers.
 void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values);

@@ -1,6 +1,9 @@
 #include "kernels/transformer/projection.h"
 
-static double lora_scale(const struct model *model) { return model->lora.alpha / model->lora.rank; }
+static double lora_scale(const struct model *model)
+{
+    return model->lora.alpha / model->lora.rank;
+}
 
 // x A^T: [n, rank]
 static struct tensor lora_down(struct model *model, const struct projection *p, struct tensor x)

@@ -1,7 +1,7 @@
 // The CPU device's operations, one dtype at a time; contracts in kernels/base/device.h.
-// Work is cut into pieces by shape alone, never by the number of threads, and each piece is summed by one thread in one
-// order: the same bits on any number of threads. Scratch of a piece (tiles, at most 512 KiB) lives on the stack, the
-// CPU's counterpart of a GPU's shared memory; everything larger comes from the arena.
+// Work is cut into pieces by shape alone, never by the number of threads, and each piece is summed by one thread in
+// one order: the same bits on any number of threads. Scratch of a piece (tiles, at most 512 KiB) lives on the
+// stack, the CPU's counterpart of a GPU's shared memory; everything larger comes from the arena.
 #pragma once
 #include "kernels/base/device.h"
 #include "kernels/cpu/real/real.h"
@@ -12,9 +12,8 @@ void NAME(bias_forward)(struct device *device, struct tensor y, struct tensor bi
 void NAME(bias_backward)(struct device *device, struct tensor grad_bias, struct tensor grad_y);
 void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
                            struct tensor gain, double epsilon);
-void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate,
-                            struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
-                            struct tensor rstd);
+void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
+                            struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd);
 void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
                 int direction);
 void NAME(attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,

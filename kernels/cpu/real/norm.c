@@ -55,9 +55,8 @@ static void gain_backward(struct tensor grad_gain, struct tensor grad_y, struct 
     }
 }
 
-void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate,
-                            struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
-                            struct tensor rstd)
+void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
+                            struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
 {
     (void)device;
     const real *px = x.data, *pgy = grad_y.data, *pg = gain.data, *pr = rstd.data;

@@ -1,11 +1,12 @@
 // RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
-//   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position frequency[j]
-// Sines are computed at every 64th position and carried over the 64 by rotation, at an error of a few f64 roundings. The
-// angle's bits depend on the position alone, never on the chunk that it falls in.
+//   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
+//   frequency[j]
+// Sines are computed at every 64th position and carried over the 64 by rotation, at an error of a few f64
+// roundings. The angle's bits depend on the position alone, never on the chunk that it falls in.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
-#define BLOCK 64 // positions
+#define BLOCK 64  // positions
 #define PAIRS 256 // pairs handled at a time: head_dim 512 in one go
 
 static void rotate(real *x, const double *cosine, const double *sine, size_t pairs, size_t half)
