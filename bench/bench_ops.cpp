@@ -1,10 +1,13 @@
 // Speed of single operations of the CPU device, through the same fronts the methods use. FLOPs and bytes are those
 // the device counts itself; `of_peak` is the share of what BLAS reaches on all threads with one large GEMM,
 // measured when the program starts. Filter with --benchmark_filter=attention.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
 #include "harness/blas_core.h"
 #include "kernels/base/ops.h"
 }
+#pragma GCC diagnostic pop
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cblas.h>
