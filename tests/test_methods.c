@@ -1,6 +1,7 @@
 // Every method against full backprop in f64, over the shapes in which chunked walks go wrong; full against finite
 // differences; f32 against f64; the same bits on any number of threads. A loop over the array of methods: a new
 // exact method is tested by existing.
+#include "harness/blas_core.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <omp.h>
@@ -366,8 +367,10 @@ static void test_memory_limit(void **state)
     fixture_close(&f);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_core_choose(argv); // the kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grouped_heads),
         cmocka_unit_test(test_equal_heads_three_sequences),

@@ -1,6 +1,7 @@
 // The plan device against the CPU, for every method and option there is: peak bytes equal by category, byte for
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
+#include "harness/blas_core.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,8 +144,10 @@ static void test_large_model(void **state)
     assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, 4096, 1) / 3);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_core_choose(argv); // the kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_training),
         cmocka_unit_test(test_lora),

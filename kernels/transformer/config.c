@@ -163,8 +163,8 @@ bool config_check(const struct config *c, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           c->heads, c->kv_heads);
     }
-    if (c->head_dim % 2 || c->head_dim > 1024) {
-        return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 1024, found %zu",
+    if (c->head_dim % 2 || c->head_dim > 512) {
+        return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
                           c->head_dim);
     }
     if (!(c->rope_theta > 0) || !isfinite(c->rope_theta)) {
