@@ -29,7 +29,8 @@ static void add_option(char *text, size_t bytes, const struct option *option, co
     const void *value = (const char *)options + option->offset;
     switch (option->type) {
     case OPTION_COUNT:
-        if (*(const size_t *)value != (size_t)option->initial)
+        // The chunk is what cells of one method differ in most: it is always said.
+        if (*(const size_t *)value != (size_t)option->initial || strcmp(option->name, "chunk") == 0)
             add(text, bytes, " %s=%zu", option->name, *(const size_t *)value);
         break;
     case OPTION_NUMBER:

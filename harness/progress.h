@@ -18,5 +18,6 @@ void progress_end(struct progress *progress, const struct cell *cell, enum recor
 void progress_clear(const struct progress *progress);
 // "6 ok, 1 oom"
 void progress_counts(const struct progress *progress, char *text, size_t bytes);
-// "seco chunk=128, context 1024, tiny f32 cpu": the cell in words; options that have their defaults are left out.
+// "seco chunk=128, context 1024, tiny f32 cpu": the cell in words; options that have their defaults are left out,
+// but for chunk.
 void progress_describe(const struct cell *cell, char *text, size_t bytes);

@@ -43,11 +43,14 @@ bool reference_take(struct reference *reference, const struct cell *cell, struct
     own.memory_limit_bytes = 0; // a limit is for the method that is measured
     if (!full_gradients(&reference->gradients, &reference->loss, cell, &exact, false, status))
         return false;
+    // An f64 cell on the CPU has the reference itself for its forward order.
+    bool same = strcmp(own.device, exact.device) == 0 && own.dtype == exact.dtype &&
+                own.kv_gradient_dtype == exact.kv_gradient_dtype && own.gradient_dtype == exact.gradient_dtype;
     struct gradient_set forward = {0}, reverse = {0};
-    bool done = full_gradients(&forward, NULL, cell, &own, false, status) &&
+    bool done = (same || full_gradients(&forward, NULL, cell, &own, false, status)) &&
                 full_gradients(&reverse, NULL, cell, &own, true, status);
     if (done)
-        gradient_compare(&reference->floor, &reverse, &forward);
+        gradient_compare(&reference->floor, &reverse, same ? &reference->gradients : &forward);
     gradient_set_free(&forward);
     gradient_set_free(&reverse);
     return done;
