@@ -48,13 +48,18 @@ int command_plot(int argc, char **argv)
          "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)", 0},
         {0},
     };
-    static const struct argp argp = {
-        options, parse, "RESULTS...",
-        "Draws figures from recorded results alone, one for each experiment and setting that has the records for it, "
-        "and prints the path of each picture.\v"
-        "Needs gnuplot 5.4 or later. The tables are tab-separated with a header line. Exit status: 0 drawn, 2 wrong "
-        "use, a bad file, nothing to draw, or no gnuplot.",
-        NULL, NULL, NULL};
+    static const struct argp argp = {options,
+                                     parse,
+                                     "RESULTS...",
+                                     "Draws figures from recorded results alone, one for each experiment and "
+                                     "setting that has the records for it, "
+                                     "and prints the path of each picture.\v"
+                                     "Needs gnuplot 5.4 or later. The tables are tab-separated with a header line. "
+                                     "Exit status: 0 drawn, 2 wrong "
+                                     "use, a bad file, nothing to draw, or no gnuplot.",
+                                     NULL,
+                                     NULL,
+                                     NULL};
     struct arguments arguments = {.request = {.folder = "plots", .formats = "svg,png"},
                                   .paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
     CHECK(arguments.paths);

@@ -1,6 +1,7 @@
 #include "harness/figure.h"
 #include "harness/series.h"
 #include "kernels/base/status.h"
+#include "methods/method.h"
 #include <math.h>
 #include <string.h>
 
@@ -13,9 +14,18 @@ static double number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static const json_t *cell_of(const json_t *record) { return json_object_get(record, "cell"); }
-static const json_t *method_of(const json_t *record) { return json_object_get(cell_of(record), "method"); }
-static double context_of(const json_t *record) { return number(cell_of(record), "context"); }
+static const json_t *cell_of(const json_t *record)
+{
+    return json_object_get(record, "cell");
+}
+static const json_t *method_of(const json_t *record)
+{
+    return json_object_get(cell_of(record), "method");
+}
+static double context_of(const json_t *record)
+{
+    return number(cell_of(record), "context");
+}
 
 static bool has_status(const json_t *record, const char *status)
 {
@@ -56,7 +66,7 @@ static void cells(FILE *table, const double *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (isfinite(values[i])) {
-            fprintf(table, "\t%.10g", values[i]);
+            fprintf(table, "\t%.15g", values[i]);
         } else {
             fputs("\tNaN", table);
         }
@@ -64,8 +74,7 @@ static void cells(FILE *table, const double *values, size_t count)
     fputc('\n', table);
 }
 
-#define ROW(table, ...)                                                                                      \
-    cells(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+#define ROW(table, ...) cells(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 
 static void header(FILE *table, const char *columns)
 {
@@ -275,16 +284,20 @@ static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *
 
 static const struct figure sparsity = {
     .name = "sparsity",
-    .needs = "two budgets or more of a sampling method at one context (and a seco record with the same chunk for the "
-             "time panel, \"bias\": true for the error panels)",
+    .needs =
+        "two budgets or more of a sampling method at one context (and a seco record with the same chunk for the "
+        "time panel, \"bias\": true for the error panels)",
     .one_context = true,
     .within = nothing,
     .tabulate = tabulate_sparsity,
 };
 
+// An exact method's: what a sampled estimate strays by is no rounding, and belongs to the sparsity figure.
 static bool has_gradient(const json_t *record)
 {
-    return has_status(record, "ok") && isfinite(number(json_object_get(record, "gradient"), "relative_l2"));
+    const struct method *method = method_find(json_string_value(json_object_get(method_of(record), "name")));
+    return (!method || method->exact) && has_status(record, "ok") &&
+           isfinite(number(json_object_get(record, "gradient"), "relative_l2"));
 }
 
 // The dtype, and the accumulators' where they are not the only ones of that dtype: "bf16, kv gradients bf16".
@@ -335,7 +348,8 @@ static const char *const along_dtype[] = {"dtype", "kv_gradient_dtype", "gradien
 
 static const struct figure gradient_error = {
     .name = "gradient-error",
-    .needs = "two records or more with a gradient check (\"gradient\": \"full-f64\") at one context",
+    .needs = "two records or more of exact methods with a gradient check (\"gradient\": \"full-f64\") at one "
+             "context",
     .one_context = true,
     .within = along_dtype,
     .tabulate = tabulate_gradient_error,
@@ -349,7 +363,7 @@ static bool has_timeline(const json_t *record)
 }
 
 // As many steps as a picture can show.
-#define TIMELINE_STEPS 600
+#define TIMELINE_STEPS 400
 
 static double event_value(const json_t *events, size_t event, size_t column)
 {
@@ -357,42 +371,56 @@ static double event_value(const json_t *events, size_t event, size_t column)
     return json_is_number(value) ? json_number_value(value) : 0;
 }
 
-// One record's events: of each of TIMELINE_STEPS equal spans of the x axis the event with the most live bytes, so that
-// no peak is lost, and the last event.
+// The event with the most live bytes from `start` on, within one of TIMELINE_STEPS equal spans of the axis; *end is
+// the first event behind that span.
+static size_t highest_of_step(const json_t *events, size_t categories, size_t axis, size_t start, size_t *end)
+{
+    size_t count = json_array_size(events), highest = start;
+    double first = event_value(events, 0, axis), last = event_value(events, count - 1, axis);
+    double step = (last - first) / TIMELINE_STEPS, most = -1;
+    double limit = first + step * (floor((event_value(events, start, axis) - first) / step) + 1);
+    *end = start;
+    do {
+        double total = 0;
+        for (size_t c = 0; c < categories; c++) {
+            total += event_value(events, *end, 2 + c);
+        }
+        if (total > most) {
+            most = total;
+            highest = *end;
+        }
+    } while (++*end < count && event_value(events, *end, axis) < limit);
+    return highest;
+}
+
+// One record's events as the corners of its steps: at each change a row with what was live before it and one with
+// what is live after it. Thinned so that no peak is lost.
 static void timeline_rows(FILE *table, const struct series_table *all, const struct series *series,
                           const json_t *record, size_t categories)
 {
     const json_t *events = json_object_get(json_object_get(record, "timeline"), "events");
     // A plan has no clock; its steps lie along the FLOPs.
     bool planned = strcmp(json_string_value(json_object_get(cell_of(record), "device")), "plan") == 0;
-    size_t count = json_array_size(events), axis = planned ? 1 : 0;
+    size_t count = json_array_size(events);
     double *values = calloc(2 + categories, sizeof *values);
     CHECK(values);
-    double first = event_value(events, 0, axis), span = event_value(events, count - 1, axis) - first;
-    for (size_t start = 0; start < count;) {
-        size_t end = start, highest = start;
-        double most = -1, step = span > 0 ? floor((event_value(events, start, axis) - first) / span * TIMELINE_STEPS) : 0;
-        do {
-            double total = 0;
-            for (size_t c = 0; c < categories; c++) {
-                total += event_value(events, end, 2 + c);
+    for (size_t start = 0, end; start < count; start = end) {
+        size_t highest = highest_of_step(events, categories, planned ? 1 : 0, start, &end);
+        // The step's end is where the last event is, whatever was higher just before.
+        size_t shown[] = {highest, count - 1};
+        for (size_t i = 0; i < (end == count && highest != count - 1 ? 2 : 1); i++) {
+            values[0] = planned ? NAN : event_value(events, shown[i], 0);
+            values[1] = event_value(events, shown[i], 1);
+            if (start > 0 || i > 0) {
+                row_start(table, all, series);
+                cells(table, values, 2 + categories);
             }
-            if (total > most) {
-                most = total;
-                highest = end;
+            for (size_t c = 2; c < 2 + categories; c++) {
+                values[c] = event_value(events, shown[i], c);
             }
-            end++;
-        } while (end < count && (event_value(events, end, axis) - first) / span * TIMELINE_STEPS < step + 1);
-        if (end == count && highest != count - 1 && start < count - 1) {
-            end = count - 1;
+            row_start(table, all, series);
+            cells(table, values, 2 + categories);
         }
-        row_start(table, all, series);
-        values[0] = planned ? NAN : event_value(events, highest, 0);
-        for (size_t c = 1; c < 2 + categories; c++) {
-            values[c] = event_value(events, highest, c);
-        }
-        cells(table, values, 2 + categories);
-        start = end;
     }
     free(values);
 }

@@ -38,9 +38,10 @@ char *gnuplot_scripts(const char *given, struct status *status)
             return strdup(path);
         }
     }
-    status_set(status, STATUS_IO,
-               "the plot scripts (plots/*.gp) were not found beside the program; name their folder with --scripts or "
-               "$LONGBP_PLOTS");
+    status_set(
+        status, STATUS_IO,
+        "the plot scripts (plots/*.gp) were not found beside the program; name their folder with --scripts or "
+        "$LONGBP_PLOTS");
     return NULL;
 }
 
@@ -56,7 +57,8 @@ static char *assignment(const struct gnuplot_variable *variable)
         }
         *out++ = (unsigned char)*in < ' ' ? ' ' : *in;
     }
-    strcpy(out, "'");
+    *out++ = '\'';
+    *out = 0;
     return text;
 }
 
@@ -94,8 +96,9 @@ bool gnuplot_run(const char *folder, const char *name, const struct gnuplot_vari
     posix_spawn_file_actions_destroy(&actions);
     bool fine = true;
     if (error == ENOENT) {
-        fine = status_set(status, STATUS_UNSUPPORTED,
-                          "gnuplot was not found; install it (Debian: apt install gnuplot-nox) or put it on the PATH");
+        fine =
+            status_set(status, STATUS_UNSUPPORTED,
+                       "gnuplot was not found; install it (Debian: apt install gnuplot-nox) or put it on the PATH");
     } else if (error) {
         fine = status_set(status, STATUS_IO, "gnuplot could not be started: %s", strerror(error));
     } else if (waitpid(child, &state, 0) != child || !WIFEXITED(state) || WEXITSTATUS(state) != 0) {

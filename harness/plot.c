@@ -38,7 +38,8 @@ static bool load(struct results *results, const struct plot_request *request, st
         result_file_warn(&file);
         size_t at;
         json_t *record;
-        json_array_foreach(file.records, at, record) {
+        json_array_foreach(file.records, at, record)
+        {
             const char *id = json_string_value(json_object_get(record, "id"));
             json_object_set(results->records, id, record);
             json_object_set_new(results->origins, id, json_string(file.path));
@@ -56,7 +57,8 @@ static void group_records(struct grouping *grouping, const struct figure *figure
     *grouping = (struct grouping){0};
     const char *id;
     json_t *record;
-    json_object_foreach(results->records, id, record) {
+    json_object_foreach(results->records, id, record)
+    {
         const char *experiment = json_string_value(json_object_get(record, "experiment"));
         json_t *setting = setting_of(json_object_get(record, "cell"), figure->within);
         size_t at = 0;
@@ -184,8 +186,8 @@ static void captions(const struct group *group, const struct results *results, c
     snprintf(machine, 300, "%s", machines);
     if (left_out) {
         size_t used = strlen(machine);
-        snprintf(machine + used, 300 - used, "%s%zu of %zu cells did not end and are left out", used ? "; " : "",
-                 left_out, group->count);
+        snprintf(machine + used, 300 - used, "%sno result from %zu of %zu cells", used ? "; " : "", left_out,
+                 group->count);
     }
 }
 
@@ -220,13 +222,14 @@ static bool write_table(const char *path, const char *text, struct status *statu
     return fine || status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
 }
 
-// "chunk-ablation" and "chunk" would say the same twice: the figure's name is left out where the experiment's begins
-// with it.
+// "chunk-ablation" and "chunk" would say the same twice: the figure's name is left out where the experiment's
+// begins with it.
 static void picture_name(const char *experiment, const struct figure *figure, const char *suffix, char *name,
                          size_t bytes)
 {
     size_t length = strlen(figure->name);
-    bool said = strncmp(experiment, figure->name, length) == 0 && (!experiment[length] || experiment[length] == '-');
+    bool said =
+        strncmp(experiment, figure->name, length) == 0 && (!experiment[length] || experiment[length] == '-');
     snprintf(name, bytes, "%s%s%s", experiment, said ? "" : "-", said ? "" : figure->name);
     setting_slug(name);
     size_t used = strlen(name);
@@ -259,7 +262,7 @@ static bool draw(const struct plot_request *request, const char *scripts, const 
     for (char *format = strtok_r(formats, ",", &rest); format; format = strtok_r(NULL, ",", &rest)) {
         char output[PATH_MAX + 8];
         snprintf(output, sizeof output, "%s/%s.%s", request->folder, name, format);
-        struct gnuplot_variable variables[] = {{"data", data},     {"picture", output}, {"format", format},
+        struct gnuplot_variable variables[] = {{"data", data},       {"picture", output}, {"format", format},
                                                {"setting", setting}, {"source", source},  {"machine", machine}};
         if (!gnuplot_run(scripts, picture->figure->name, variables, sizeof variables / sizeof *variables, status)) {
             return false;

@@ -14,6 +14,6 @@ struct plot_request {
     const char *figures; // names, with commas; NULL: all that can be drawn
 };
 
-// Draws EXPERIMENT-FIGURE in every format and prints the path of each picture. False and a status if a file is wrong, if
-// nothing can be drawn (the message says what each figure needs), or if drawing failed.
+// Draws EXPERIMENT-FIGURE in every format and prints the path of each picture. False and a status if a file is
+// wrong, if nothing can be drawn (the message says what each figure needs), or if drawing failed.
 bool plot(const struct plot_request *request, struct status *status);

@@ -40,8 +40,8 @@ static const struct field fields[] = {
 };
 
 static const struct field cell_fields[] = {
-    {"dtype", FIELD_STRING, true},  {"device", FIELD_STRING, true}, {"batch", FIELD_COUNT, true},
-    {"context", FIELD_COUNT, true}, {"method", FIELD_OBJECT, true}, {"measure", FIELD_OBJECT, false},
+    {"dtype", FIELD_STRING, true},   {"device", FIELD_STRING, true}, {"batch", FIELD_COUNT, true},
+    {"context", FIELD_COUNT, true},  {"method", FIELD_OBJECT, true}, {"measure", FIELD_OBJECT, false},
     {"limits", FIELD_OBJECT, false},
 };
 
@@ -106,14 +106,16 @@ bool record_check(const json_t *record, const char *where, struct status *status
     }
     const char *id = json_string_value(json_object_get(record, "id"));
     if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32) {
-        return status_set(status, STATUS_BAD_INPUT, "%s: \"id\" is \"%.40s\", not 32 hexadecimal digits", where, id);
+        return status_set(status, STATUS_BAD_INPUT, "%s: \"id\" is \"%.40s\", not 32 hexadecimal digits", where,
+                          id);
     }
     const char *name = json_string_value(json_object_get(record, "status"));
     if (record_status_from_name(name) != RECORD_STATUS_COUNT) {
         return true;
     }
     return status_set(status, STATUS_BAD_INPUT,
-                      "%s: \"status\" is \"%.40s\", not ok, oom, timeout, crash, unsupported or failed", where, name);
+                      "%s: \"status\" is \"%.40s\", not ok, oom, timeout, crash, unsupported or failed", where,
+                      name);
 }
 
 // The whole file, with a 0 behind it; NULL and a status if it cannot be read.
@@ -130,8 +132,9 @@ static char *read_all(const char *path, size_t *bytes, struct status *status)
     for (;;) {
         if (*bytes + 1 >= capacity) {
             capacity = capacity ? 2 * capacity : 65536;
-            text = realloc(text, capacity);
-            CHECK(text);
+            char *larger = realloc(text, capacity);
+            CHECK(larger);
+            text = larger;
         }
         size_t got = fread(text + *bytes, 1, capacity - 1 - *bytes, stream);
         *bytes += got;
@@ -196,10 +199,11 @@ void result_file_close(struct result_file *file)
 void result_file_warn(const struct result_file *file)
 {
     if (file->torn_line) {
-        fprintf(stderr,
-                "longbp: %s:%zu: warning: the last line is torn (%zu bytes, written by a run that was cut off) and is "
-                "ignored\n",
-                file->path, file->torn_line, file->bytes - file->intact_bytes);
+        fprintf(
+            stderr,
+            "longbp: %s:%zu: warning: the last line is torn (%zu bytes, written by a run that was cut off) and is "
+            "ignored\n",
+            file->path, file->torn_line, file->bytes - file->intact_bytes);
     }
 }
 

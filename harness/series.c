@@ -3,10 +3,12 @@
 #include "methods/method.h"
 #include <string.h>
 
-// Options that tell most come first in a label; all others follow by name.
+// Options that tell most come first in a label; all others follow by name. The first two say how much is kept and
+// computed, so a label that begins with the method's name has them even if they tell no series apart.
 static const char *const leading[] = {"chunk", "budget", "sampler", "compensation"};
 
-#define LEADING (sizeof leading / sizeof *leading)
+#define LEADING      (sizeof leading / sizeof *leading)
+#define ALWAYS_SHOWN 2
 
 static const json_t *options_of(const json_t *record)
 {
@@ -110,7 +112,8 @@ static int compare_records(const json_t *a, const json_t *b, const char *const *
     return order;
 }
 
-// Appends one option: "chunk 128"; a choice by its value alone, which says what it is ("uniform", "no compensation").
+// Appends one option: "chunk 128"; a choice by its value alone, which says what it is ("uniform", "no
+// compensation").
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
     size_t used = strlen(series->label);
@@ -141,7 +144,7 @@ static void label(struct series_table *table, struct series *series, const char 
     }
     for (size_t k = 0; k < key_count; k++) {
         const json_t *value = json_object_get(options_of(own), keys[k]);
-        bool shown = prefixed && strcmp(keys[k], "chunk") == 0;
+        bool shown = prefixed && key_rank(keys[k]) < ALWAYS_SHOWN;
         for (size_t s = 0; value && !shown && s < table->count; s++) {
             const json_t *other = table->series[s].records[0];
             shown = strcmp(name_of(other), series->method) == 0 && compare_records(own, other, keys, k) == 0 &&

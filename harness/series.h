@@ -18,8 +18,8 @@ struct series_table {
     struct series *series; // by method in the order of the program's list, then by options, numbers by size
 };
 
-// Sorts records into series. omit: names of options that vary within a series, ending in NULL. prefixed: labels begin
-// with the method's name. The records are borrowed. Release with series_free.
+// Sorts records into series. omit: names of options that vary within a series, ending in NULL. prefixed: labels
+// begin with the method's name. The records are borrowed. Release with series_free.
 void series_make(struct series_table *table, const json_t *const *records, size_t count, const char *const *omit,
                  bool prefixed);
 void series_free(struct series_table *table);

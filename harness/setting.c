@@ -107,7 +107,8 @@ void setting_suffix(const json_t *setting, json_t *const *all, size_t count, cha
     *text = 0;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)setting, key, value) {
+    json_object_foreach((json_t *)setting, key, value)
+    {
         bool differs = false;
         for (size_t i = 0; i < count; i++) {
             differs |= !json_equal(json_object_get(all[i], key), value);

@@ -3,7 +3,8 @@
 #include <jansson.h>
 #include <stddef.h>
 
-// A cell without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new reference.
+// A cell without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new
+// reference.
 json_t *setting_of(const json_t *cell, const char *const *within);
 // "tiny, f32, cpu, batch 1, context 4096"; context 0: not said.
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes);

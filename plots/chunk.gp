@@ -7,7 +7,6 @@ stats data using 'chunk' nooutput
 set logscale x 2
 set xrange [STATS_min / 1.25 : STATS_max * 1.25]
 eval 'set xtics ('.ticks.')'
-set xlabel 'chunk (tokens)' textcolor rgb ink offset 0,0.3
 set yrange [0 : *]
 
 stats data using (count(column('peak_bytes'))) nooutput
@@ -40,19 +39,19 @@ heading = 'Time and memory against chunk size'
 load scripts.'/page.gp'
 
 set multiplot
-call scripts.'/panel.gp' 70 430 (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)')
+call scripts.'/panel.gp' 70 430 (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
 plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
-     for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit):(column('min_ms') / time_unit):(column('max_ms') / time_unit) \
-         with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('min_ms') / time_unit):(0):((column('max_ms') - column('min_ms')) / time_unit) \
+         with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 520 880 'peak memory ('.unit_name.')'
+call scripts.'/panel.gp' 520 880 'peak memory ('.unit_name.')' 'chunk (tokens)'
 plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i), \
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i), \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(top / unit * 1.05) \
-         with points pt 2 ps 1 lw 2 lc rgb tint(i)
+         with points pt 2 ps 1*dot lw 2 lc rgb tint(i)
 unset multiplot

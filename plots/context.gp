@@ -11,4 +11,3 @@ if (wide) {
     set xrange [0 : most * 1.04]
 }
 if (wide || most / least <= 8) { eval 'set xtics ('.ticks.')' }
-set xlabel 'context (tokens)' textcolor rgb ink offset 0,0.3

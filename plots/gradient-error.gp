@@ -38,22 +38,23 @@ set xtics low_end * (zeros ? ends : 1), ends, high_end
 if (zeros) { set xtics add ('0' low_end) }
 unset mxtics
 set format x '1e%T'
-set xlabel 'relative L2 error against the f64 reference' textcolor rgb ink offset 0,0.3
+set label 98 'relative L2 error against the f64 reference' at screen 0.6,down(bottom + 42) center textcolor rgb ink
 set yrange [series_count + 0.6 : 0.4]
 unset ytics
 do for [i=1:series_count] {
-    set label i label[i] at graph 0, first i right offset -1.2,0 font legend_font textcolor rgb ink
+    set label i label[i] noenhanced at graph 0, first i right offset -1.2,0 font legend_font textcolor rgb ink
 }
 
 do for [k=1:dtype_count] {
-    set label 200+k '' at screen across(60 + 180 * (k - 1)),down(bottom + 72) point pt shape(k) ps 1.1 lw 1.8 lc rgb pale
-    set label 300+k word(dtypes, k) at screen across(75 + 180 * (k - 1)),down(bottom + 72) left font legend_font textcolor rgb ink
+    set label 200+k '' at screen across(60 + 180 * (k - 1)),down(bottom + 72) point pt shape(k) ps 1.1*dot lw 1.8 lc rgb pale
+    set label 300+k word(dtypes, k) noenhanced at screen across(75 + 180 * (k - 1)),down(bottom + 72) left font legend_font textcolor rgb ink
 }
-set label 299 '|' at screen across(60 + 180 * dtype_count),down(bottom + 72) center font legend_font textcolor rgb pale
+set arrow 299 from screen across(60 + 180 * dtype_count),down(bottom + 63) to screen across(60 + 180 * dtype_count),down(bottom + 81) \
+    nohead lw 1.5 lc rgb pale
 set label 399 'noise floor' at screen across(72 + 180 * dtype_count),down(bottom + 72) left font legend_font textcolor rgb ink
 
-plot for [k=1:dtype_count] data using (strcol('dtype') eq word(dtypes, k) ? spot(column('noise_floor')) : NaN):(column('series')) \
-         with points pt '|' font legend_font textcolor rgb pale, \
+plot for [k=1:dtype_count] data using (strcol('dtype') eq word(dtypes, k) ? spot(column('noise_floor')) : NaN):(column('series') - 0.36):(0):(0.72) \
+         with vectors nohead lw 1.5 lc rgb pale, \
      for [i=1:series_count] for [k=1:dtype_count] data \
          using (int(column('series')) == i && strcol('dtype') eq word(dtypes, k) ? spot(column('relative_l2')) : NaN):(column('series')) \
-         with points pt shape(k) ps 1.1 lw 1.8 lc rgb tint(i)
+         with points pt shape(k) ps 1.1*dot lw 1.8 lc rgb tint(i)

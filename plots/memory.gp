@@ -31,10 +31,10 @@ unit_name = memory_unit(top)
 unit = memory_unit_bytes(top)
 if (wide) {
     set logscale y 2
-    cross(i) = ceiling / unit * 1.08**level[i]
+    cross(i) = ceiling / unit * 1.1**level[i]
 } else {
     set yrange [0 : *]
-    cross(i) = (ceiling + level[i] * 0.035 * (ceiling > top ? ceiling : top)) / unit
+    cross(i) = (ceiling + level[i] * 0.045 * (ceiling > top ? ceiling : top)) / unit
 }
 
 legend_extra = 'bound'.(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
@@ -44,13 +44,13 @@ bottom = 400
 height = bottom + 105 + 20 * legend_rows
 heading = 'Peak memory against context'
 load scripts.'/page.gp'
-call scripts.'/panel.gp' 70 880 'peak memory ('.unit_name.')'
+call scripts.'/panel.gp' 70 880 'peak memory ('.unit_name.')' 'context (tokens)'
 call scripts.'/legend.gp' 25 (bottom + 68)
 
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
          with lines lw 1 dt 3 lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'context')):(column('peak_bytes') / unit) \
-         with linespoints lw 2 dt dash(rank[i]) pt mark_of(i) ps 0.9 lc rgb tint(i), \
+         with linespoints lw 2 dt dash(rank[i]) pt mark_of(i) ps 0.9*dot lc rgb tint(i), \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
-         with points pt 2 ps 1 lw 2 lc rgb tint(i), \
+         with points pt 2 ps 1*dot lw 2 lc rgb tint(i), \
      (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale

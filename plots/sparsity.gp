@@ -9,7 +9,7 @@ if (STATS_max < 12) { eval 'set xtics ('.ticks.')' }
 stats data using 'columns' nooutput
 columns_min = int(STATS_min)
 columns_max = int(STATS_max)
-set xlabel 'budget (columns'.(columns_min == columns_max ? sprintf(' of %d)', columns_max) : ')') textcolor rgb ink offset 0,0.3
+budget_axis = 'budget (columns'.(columns_min == columns_max ? sprintf(' of %d)', columns_max) : ')')
 
 # All series are of one method here, so the samplers and compensations get colours that no method has (Tol's muted set).
 tints = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255'
@@ -45,16 +45,16 @@ do for [q=1:panels] {
     p = int(word(shown, q))
     if (q > 1) { unset for [l=101:104] label l }
     if (q == panels) { call scripts.'/legend.gp' 25 (bottom + 68) }
-    call scripts.'/panel.gp' (65 + (q - 1) * step) (20 + q * step) word(titles, p)
+    call scripts.'/panel.gp' (65 + (q - 1) * step) (20 + q * step) word(titles, p) budget_axis
     if (p == 1) {
         plot 1 with lines lw 1 dt 2 lc rgb pale, \
-             for [i=1:series_count] data using (of(i, 'budget')):'time_ratio':'time_ratio_min':'time_ratio_max' \
-                 with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+             for [i=1:series_count] data using (of(i, 'budget')):'time_ratio_min':(0):(column('time_ratio_max') - column('time_ratio_min')) \
+                 with vectors @whisker lc rgb tint(i), \
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio' \
-                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
     } else {
         plot for [i=1:series_count] data using (of(i, 'budget')):(column(word(names, p))) \
-                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
     }
 }
 unset multiplot

@@ -22,7 +22,7 @@ ink = '#333333'
 pale = '#777777'
 set border 3 lw 1 lc rgb '#999999'
 set tics nomirror out scale 0.6 textcolor rgb ink
-set grid lw 0.7 lc rgb '#D4D4D4' dt 1
+set grid lt 1 lw 0.7 lc rgb '#E2E2E2'
 set style fill solid 1 noborder
 unset key
 
@@ -53,7 +53,7 @@ tick(v) = strstrt(', '.ticks.', ', sprintf(', %g, ', v)) ? 0 : (ticks = ticks.(t
 legend_extra = ''
 longest = 0
 do for [i=1:series_count] { if (strlen(label[i]) > longest) { longest = strlen(label[i]) } }
-columns_for(most) = longest > 44 ? 1 : longest > 30 && most > 2 ? 2 : most
+columns_for(most) = longest > 54 ? 1 : longest > 32 && most > 2 ? 2 : most
 rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = 860 / columns_for(most), \
                   (legend_entries + columns_for(most) - 1) / columns_for(most))
 

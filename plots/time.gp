@@ -18,21 +18,21 @@ heading = 'Step time against context'
 load scripts.'/page.gp'
 
 set multiplot
-call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)')
+call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 set logscale y
-plot for [i=1:series_count] data using (of(i, 'context')):(column('median_ms') / unit):(column('min_ms') / unit):(column('max_ms') / unit) \
-         with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+plot for [i=1:series_count] data using (of(i, 'context')):(column('min_ms') / unit):(0):((column('max_ms') - column('min_ms')) / unit) \
+         with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'context')):(column('median_ms') / unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 520 880 'time per token (µs)'
+call scripts.'/panel.gp' 520 880 'time per token (µs)' 'context (tokens)'
 unset logscale y
 set yrange [0 : *]
 per_token(name) = 1000.0 * column(name) / column('context')
-plot for [i=1:series_count] data using (of(i, 'context')):(per_token('median_ms')):(per_token('min_ms')):(per_token('max_ms')) \
-         with yerrorbars lw 1 pt -1 lc rgb tint(i), \
+plot for [i=1:series_count] data using (of(i, 'context')):(per_token('min_ms')):(0):(per_token('max_ms') - per_token('min_ms')) \
+         with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'context')):(per_token('median_ms')) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8 lc rgb tint(i)
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 unset multiplot

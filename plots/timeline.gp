@@ -43,9 +43,10 @@ set rmargin at screen across(880)
 set label 1 'memory ('.unit_name.')' at screen across(25),down(75) left textcolor rgb ink
 set xrange [0 : longest_step / axis_unit * 1.01]
 set yrange [0 : highest * 1.15]
-# Three or four ticks: 1, 2 or 5 times a power of ten.
+# About three ticks: 1, 2 or 5 times a power of ten.
 power = 10.0**floor(log10(highest / 3))
-set ytics power * (highest / 3 / power < 2 ? 1 : highest / 3 / power < 5 ? 2 : 5)
+third = highest / 3 / power
+set ytics power * (third < 1.5 ? 1 : third < 3.5 ? 2 : third < 7 ? 5 : 10)
 do for [k=1:words(used)] {
     set object 400+k rectangle from screen across(25 + 170 * ((k - 1) % 5)),down(bottom + 56 + 20 * ((k - 1) / 5)) \
         to screen across(39 + 170 * ((k - 1) % 5)),down(bottom + 70 + 20 * ((k - 1) / 5)) fc rgb shade(int(word(used, k))) fs solid noborder
@@ -57,10 +58,11 @@ set multiplot
 do for [i=1:series_count] {
     set tmargin at screen down(90 + panel * (i - 1))
     set bmargin at screen down(90 + panel * i - 22)
-    set label 2 label[i] at screen across(80),down(90 + panel * (i - 1) + 2) left font legend_font textcolor rgb '#111111' front
-    set label 3 sprintf('peak %.4g %s', peak[i], unit_name) at screen across(880),down(90 + panel * (i - 1) + 2) right font small_font textcolor rgb pale front
-    if (i == series_count) { set xlabel axis_name textcolor rgb ink offset 0,0.3; set format x '%g' } else { set format x '' }
-    plot for [k=words(used):1:-1] data using (of(i, timed ? 'ms' : 'flops') / axis_unit):(total_to(k) / unit) with fillsteps \
+    set label 2 label[i] noenhanced at screen across(80),down(90 + panel * (i - 1) + 11) left font legend_font textcolor rgb '#111111' front
+    set label 3 sprintf('peak %.4g %s', peak[i], unit_name) at screen across(880),down(90 + panel * (i - 1) + 11) right font small_font textcolor rgb pale front
+    if (i == series_count) { set label 4 axis_name at screen across(475),down(bottom + 30) center textcolor rgb ink }
+    set format x (i == series_count ? '%g' : '')
+    plot for [k=words(used):1:-1] data using (of(i, timed ? 'ms' : 'flops') / axis_unit):(total_to(k) / unit) with filledcurves y=0 \
         fc rgb shade(int(word(used, k))) fs solid noborder
     unset for [l=400:420] label l
     unset for [l=101:104] label l
