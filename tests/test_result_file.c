@@ -1,0 +1,176 @@
+// Tests of harness/result_file: what is read, what is forgiven, and what is refused at its line.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/result_file.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ID_A       "0123456789abcdef0123456789abcdef"
+#define ID_B       "ffffffffffffffffffffffffffffffff"
+#define CELL       "'cell': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}}"
+#define RECORD(id) "{'schema': 1, 'id': '" id "', 'experiment': 'e', 'status': 'ok', " CELL "}"
+
+static bool read_text(struct scratch *scratch, struct result_file *file, const char *text, struct status *status)
+{
+    char *json = quoted(text);
+    struct scratch_path path = scratch_file(scratch, "r.jsonl", json, strlen(json));
+    free(json);
+    return result_file_read(file, path.text, status);
+}
+
+static struct result_file must_read(struct scratch *scratch, const char *text)
+{
+    struct result_file file;
+    struct status status = {0};
+    if (!read_text(scratch, &file, text, &status)) {
+        fail_msg("%s", status.message);
+    }
+    return file;
+}
+
+static void expect_bad(struct scratch *scratch, const char *text, const char *message)
+{
+    struct result_file file;
+    struct status status = {0};
+    if (read_text(scratch, &file, text, &status)) {
+        fail_msg("accepted: %s", text);
+    }
+    char *expected = quoted(message);
+    if (status.code != STATUS_BAD_INPUT || !strstr(status.message, expected)) {
+        fail_msg("expected %s\n   found %s", expected, status.message);
+    }
+    free(expected);
+    result_file_close(&file);
+}
+
+static void test_whole_records(void **state)
+{
+    struct result_file file = must_read(*state, RECORD(ID_A) "\n" RECORD(ID_B) "\n");
+    assert_int_equal(json_array_size(file.records), 2);
+    assert_int_equal(file.intact_bytes, file.bytes);
+    assert_int_equal(file.torn_line, 0);
+    assert_false(file.unterminated);
+    assert_ptr_equal(result_file_find(&file, ID_B), json_array_get(file.records, 1));
+    assert_null(result_file_find(&file, "00000000000000000000000000000000"));
+    result_file_close(&file);
+}
+
+static void test_the_last_record_with_an_id_is_found(void **state)
+{
+    struct result_file file = must_read(*state, RECORD(ID_A) "\n" RECORD(ID_B) "\n" RECORD(ID_A) "\n");
+    assert_ptr_equal(result_file_find(&file, ID_A), json_array_get(file.records, 2));
+    result_file_close(&file);
+}
+
+static void test_an_empty_file_has_no_records(void **state)
+{
+    struct result_file file = must_read(*state, "");
+    assert_int_equal(json_array_size(file.records), 0);
+    assert_int_equal(file.intact_bytes, 0);
+    result_file_close(&file);
+}
+
+// A crash can cut a line anywhere: whatever is left of the second record, the first one stands.
+static void test_every_torn_end(void **state)
+{
+    const char *second = RECORD(ID_B);
+    size_t first_bytes = strlen(RECORD(ID_A) "\n");
+    for (size_t length = 1; length < strlen(second); length++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s\n%.*s", RECORD(ID_A), (int)length, second);
+        struct result_file file = must_read(*state, text);
+        assert_int_equal(json_array_size(file.records), 1);
+        assert_int_equal(file.intact_bytes, first_bytes);
+        assert_int_equal(file.bytes, first_bytes + length);
+        assert_int_equal(file.torn_line, 2);
+        result_file_close(&file);
+    }
+}
+
+static void test_a_missing_newline_is_not_torn(void **state)
+{
+    struct result_file file = must_read(*state, RECORD(ID_A) "\n" RECORD(ID_B));
+    assert_int_equal(json_array_size(file.records), 2);
+    assert_int_equal(file.torn_line, 0);
+    assert_int_equal(file.intact_bytes, file.bytes);
+    assert_true(file.unterminated);
+    result_file_close(&file);
+}
+
+static void test_a_tail_of_zeros_is_torn(void **state)
+{
+    struct scratch *scratch = *state;
+    char *json = quoted(RECORD(ID_A) "\n");
+    size_t bytes = strlen(json);
+    json = realloc(json, bytes + 100);
+    assert_non_null(json);
+    memset(json + bytes, 0, 100); // what some file systems leave after a power cut
+    struct scratch_path path = scratch_file(scratch, "r.jsonl", json, bytes + 100);
+    free(json);
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, path.text, &status));
+    assert_int_equal(file.intact_bytes, bytes);
+    assert_int_equal(file.torn_line, 2);
+    result_file_close(&file);
+}
+
+static void test_bad_lines_are_named(void **state)
+{
+    expect_bad(*state, RECORD(ID_A) "\n{'schema': 1,\n" RECORD(ID_B) "\n", "r.jsonl:2:");
+    expect_bad(*state, RECORD(ID_A) "\nnonsense\n", "not JSON");
+    expect_bad(*state, RECORD(ID_A) "\n\n", "r.jsonl:2:");
+    expect_bad(*state, "[1]\n", "r.jsonl:1: not a record: a JSON object was expected");
+    expect_bad(*state, "{}\n", "r.jsonl:1: not a record: 'schema' is missing");
+    expect_bad(*state, "{}", "r.jsonl:1: not a record: 'schema' is missing"); // whole, so not torn
+    expect_bad(*state, "{'schema': 2}\n", "r.jsonl:1: schema 2, but this program reads schema 1");
+    expect_bad(*state, "{'schema': 1, 'schema': 1}\n", "duplicate");
+    expect_bad(*state, "{'schema': 1}\n", "'id' is missing");
+    expect_bad(*state, "{'schema': 1, 'id': 'zz', 'experiment': 'e', 'status': 'ok', " CELL "}\n",
+               "not 32 hexadecimal digits");
+    expect_bad(*state, "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'fine', " CELL "}\n",
+               "'status' is 'fine'");
+    expect_bad(*state, "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'cell': {}}\n",
+               "'cell.dtype' is missing");
+    expect_bad(*state,
+               "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'peak_bytes': -1, " CELL "}\n",
+               "'peak_bytes' is not a whole number");
+    expect_bad(*state,
+               "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'median_ms': '5', " CELL "}\n",
+               "'median_ms' is not a number");
+}
+
+static void test_a_file_that_is_not_there(void **state)
+{
+    struct result_file file;
+    struct status status = {0};
+    assert_false(result_file_read(&file, scratch_path(*state, "absent").text, &status));
+    assert_int_equal(status.code, STATUS_IO);
+    assert_non_null(strstr(status.message, "absent: No such file"));
+    result_file_close(&file);
+    status = (struct status){0};
+    assert_false(result_file_read(&file, ((struct scratch *)*state)->folder, &status));
+    assert_non_null(strstr(status.message, "Is a directory"));
+    result_file_close(&file);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_whole_records),
+        TEST(test_the_last_record_with_an_id_is_found),
+        TEST(test_an_empty_file_has_no_records),
+        TEST(test_every_torn_end),
+        TEST(test_a_missing_newline_is_not_torn),
+        TEST(test_a_tail_of_zeros_is_torn),
+        TEST(test_bad_lines_are_named),
+        TEST(test_a_file_that_is_not_there),
+    };
+    return cmocka_run_group_tests_name("result_file", tests, NULL, NULL);
+}
