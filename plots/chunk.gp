@@ -2,10 +2,11 @@
 # ran out of memory.
 load scripts.'/style.gp'
 
-stats data using (column('chunk') == column('chunk') ? tick(column('chunk')) : 0) nooutput
 stats data using 'chunk' nooutput
+kilo = STATS_max >= 32768
 set logscale x 2
 set xrange [STATS_min / 1.25 : STATS_max * 1.25]
+stats data using (column('chunk') == column('chunk') ? tick(column('chunk')) : 0) nooutput
 eval 'set xtics ('.ticks.')'
 set yrange [0 : *]
 

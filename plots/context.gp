@@ -1,8 +1,9 @@
 # The context axis of the figures against context: linear where that is legible.
-stats data using (tick(column('context')), column('context')) nooutput
 stats data using 'context' nooutput
 least = STATS_min
 most = STATS_max
+kilo = most >= 32768
+stats data using (tick(column('context')), column('context')) nooutput
 wide = most / least > 16
 if (wide) {
     set logscale x 2

@@ -44,9 +44,11 @@ lined(i) = 0
 # How many rows have a number in the column: stats data using (count(column(...))), after known = 0.
 known = 0
 count(x) = x == x ? (known = known + 1) : 0
-# Numbers of a column, each once, as the list that `set xtics (...)` takes.
+# Numbers of a column, each once, as the list that `set xtics (...)` takes; with kilo = 1 as 64k for 65536.
+kilo = 0
 ticks = ''
-tick(v) = strstrt(', '.ticks.', ', sprintf(', %g, ', v)) ? 0 : (ticks = ticks.(ticks eq '' ? '' : ', ').sprintf('%g', v), 1)
+tick_text(v) = kilo && v >= 1024 && int(v) % 1024 == 0 ? sprintf('"%.0fk" %.0f', v / 1024, v) : sprintf('"%.0f" %.0f', v, v)
+tick(v) = strstrt(ticks.',', tick_text(v).',') ? 0 : (ticks = ticks.(ticks eq '' ? '' : ', ').tick_text(v), 1)
 
 # The legend below the panels: as many columns as the longest label leaves room for, in a page 900 wide. Call
 # legend_extra = '...', then legend_rows = rows_for(most columns).
