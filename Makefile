@@ -92,16 +92,15 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -march=$(ARCH)" \
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" test
 
-# clang's fuzzer over the readers of files: `make fuzz SECONDS=60`.
-SECONDS ?= 30
-FUZZERS := $(patsubst tests/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz_*.c))
-$(BUILD)/fuzz/%: tests/%.c $(PLAIN) $(REAL)
-	@mkdir -p $(@D)/real
-	@for bits in 32 64; do for file in $(REAL); do clang-14 $(CPPFLAGS) -std=gnu11 -O1 -fopenmp=libgomp \
-	  -I$$($(CC) -print-file-name=include) -DREAL_BITS=$$bits -c -o $(@D)/real/$$(basename $$file .c).$$bits.o $$file \
-	  || exit 1; done; done
-	clang-14 $(filter-out -MMD -MP,$(CPPFLAGS)) -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -o $@ $< $(PLAIN) \
-	  $(@D)/real/*.o $(LDLIBS) -lgomp
+# clang's fuzzer over the readers of files; the kernels as gcc builds them, for they need its OpenMP.
+SECONDS  ?= 30
+FUZZERS  := $(patsubst tests/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz_*.c))
+READERS  := $(filter harness/% methods/%,$(PLAIN))
+$(BUILD)/fuzz/%: tests/%.c $(READERS) $(filter $(BUILD)/kernels/%,$(OBJECTS))
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@)
+	$(Q)clang-14 -I. $(BLAS) -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -o $@ $< $(READERS) \
+	  $(filter %.o,$^) $(LDLIBS) -lgomp -ldl
 fuzz: $(FUZZERS) ## clang's fuzzer over the readers of specs and safetensors, SECONDS=30 each
 	@for fuzzer in $^; do $$fuzzer -max_total_time=$(SECONDS) -print_final_stats=1 || exit 1; done
 

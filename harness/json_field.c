@@ -1,4 +1,5 @@
 #include "harness/json_field.h"
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -93,7 +94,7 @@ bool json_field_number(struct json_field field, double minimum, double maximum, 
         return true;
     double found = json_number_value(field.value);
     // Above 2^53 a whole number is no double: what is computed with would not be what is written.
-    bool exact = !json_is_integer(field.value) || (found >= -0x1p53 && found <= 0x1p53);
+    bool exact = !json_is_integer(field.value) || fabs(found) <= 0x1p53;
     if (json_is_number(field.value) && exact && found >= minimum && found <= maximum) {
         *value = found + 0.0; // -0 becomes 0: one value, one id
         return true;

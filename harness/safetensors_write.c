@@ -57,11 +57,11 @@ static char *encode_header(struct safetensors_writer *writer, const struct safet
     json_decref(header);
     CHECK(text);
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
-    text = realloc(text, padded + 1);
-    CHECK(text);
-    memset(text + length, ' ', padded - length);
+    char *whole = realloc(text, padded + 1);
+    CHECK(whole);
+    memset(whole + length, ' ', padded - length);
     *bytes = padded;
-    return text;
+    return whole;
 }
 
 bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,

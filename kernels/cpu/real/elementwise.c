@@ -26,6 +26,6 @@ void NAME(adamw)(struct device *device, struct tensor w, struct tensor g, struct
     for (size_t i = 0; i < count; i++) {
         pm[i] = b1 * pm[i] + (1 - b1) * pg[i];
         pv[i] = b2 * pv[i] + (1 - b2) * pg[i] * pg[i];
-        pw[i] = pw[i] * keep - a * (pm[i] * unbias1) / ((real)sqrt(pv[i] * unbias2) + e);
+        pw[i] = pw[i] * keep - a * (pm[i] * unbias1) / (real_sqrt(pv[i] * unbias2) + e);
     }
 }

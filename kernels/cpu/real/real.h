@@ -11,6 +11,7 @@ typedef float real;
 #define REAL_DTYPE    DTYPE_F32
 #define real_gemm     cblas_sgemm
 #define real_exp      expf
+#define real_sqrt     sqrtf
 #define REAL_INFINITY ((float)INFINITY)
 #elif REAL_BITS == 64
 typedef double real;
@@ -18,6 +19,7 @@ typedef double real;
 #define REAL_DTYPE    DTYPE_F64
 #define real_gemm     cblas_dgemm
 #define real_exp      exp
+#define real_sqrt     sqrt
 #define REAL_INFINITY INFINITY
 #else
 #error "compile with -DREAL_BITS=32 or 64"
