@@ -1,0 +1,29 @@
+// Profile: what a card or a machine holds and how fast it is at best, each number beside where it comes from; plans
+// make their time estimates from it. Files: experiments/devices/NAME.json.
+#pragma once
+#include "kernels/base/device.h"
+
+struct profile_number {
+    double value;     // 0: not given
+    char source[256]; // the datasheet, or how it was measured
+};
+
+struct profile {
+    char name[64];
+    struct profile_number memory_bytes, usable_bytes; // usable: what is left for the arena
+    struct profile_number flops_per_s[DTYPE_COUNT];   // dense GEMM; f64, f32 and bf16 (sums in f32)
+    struct profile_number bandwidth_bytes_per_s;      // of its own memory
+    struct profile_number launch_s;                   // of an operation that does nothing
+    struct profile_number host_link_bytes_per_s;      // to the host's memory, in one direction
+    struct profile_number peer_link_bytes_per_s;      // to another card, in one direction
+};
+
+// Loads a profile by its name, from experiments/devices in the working folder or beside or above the program, or,
+// if the text has a "/" or ends in ".json", from that file. Every key is known, every number is finite, positive
+// and has a source. False and a status that names file, line and column if not.
+bool profile_load(struct profile *profile, const char *name, struct status *status);
+// The rates for operations in this dtype. False and a status (bad input) if the profile has none.
+bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,
+                      struct status *status);
+// The file's text, to be freed. Numbers that are not given are left out.
+char *profile_text(const struct profile *profile);
