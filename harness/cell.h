@@ -1,6 +1,6 @@
 // Cell: everything that defines one measurement of a sweep, decoded and checked; and its execution.
 #pragma once
-#include "kernels/base/dtype.h"
+#include "harness/profile.h"
 #include "kernels/transformer/config.h"
 #include "methods/method.h"
 
@@ -29,6 +29,8 @@ struct cell {
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];
+    bool planned;            // the device has no data: nothing is computed, only counted
+    struct profile *profile; // NULL: no time estimate
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
     size_t context, batch;
     uint64_t seed;
@@ -41,11 +43,13 @@ struct cell {
     size_t memory_limit_bytes; // 0: what the machine has free
 };
 
-// Decodes and checks one cell's JSON (the object that a record holds under "cell"; defaults may be left out). origin
-// names where it came from in messages. False and a status if anything in it is wrong. Release with cell_free, also
-// after a failure.
+// Decodes and checks one cell's JSON (the object that a record holds under "cell"; defaults may be left out).
+// origin names where it came from in messages. False and a status if anything in it is wrong. Release with
+// cell_free, also after a failure.
 bool cell_decode(struct cell *cell, const char *json, const char *origin, struct status *status);
 void cell_free(struct cell *cell);
-// Runs the cell in this process: set-up, gradient check, warm-up, samples. Returns the record as one line of JSON, to
-// be freed; a failure is a record too.
+// Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
+bool cell_plans_on(const char *device);
+// Runs the cell in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
+// nothing times. Returns the record as one line of JSON, to be freed; a failure is a record too.
 char *cell_run(const struct cell *cell);

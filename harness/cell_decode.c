@@ -1,7 +1,7 @@
-// Defaults: dtype "f32", device "cpu", batch 1, seed 1, data "random", labels null, lora null (or rank 8, alpha 16,
-// targets q and v), optimizer null (or adamw, rate 1e-4, decay 0.01), gradient dtypes f32 for bf16 and else the
-// dtype, measure {1 warm-up, 5 samples, 60 seconds, gradient "full-f64"}, limits {memory null}; options:
-// methods/options.c.
+// Defaults: dtype "f32", device "cpu", profile null, batch 1, seed 1, data "random", labels null, lora null (or
+// rank 8, alpha 16, targets q and v), optimizer null (or adamw, rate 1e-4, decay 0.01), gradient dtypes f32 for
+// bf16 and else the dtype, measure {1 warm-up, 5 samples, 60 seconds, gradient "full-f64"}, limits {memory null};
+// options: methods/options.c.
 #define XXH_INLINE_ALL
 #include "harness/cell_decode.h"
 #include "harness/config_decode.h"
@@ -17,6 +17,7 @@ const char *const cell_key_names[CELL_KEYS + 1] = {
     [CELL_MODEL] = "model",
     [CELL_DTYPE] = "dtype",
     [CELL_DEVICE] = "device",
+    [CELL_PROFILE] = "profile",
     [CELL_BATCH] = "batch",
     [CELL_CONTEXT] = "context",
     [CELL_SEED] = "seed",
@@ -71,8 +72,31 @@ static json_t *decode_device(struct cell *cell, struct json_field field, struct 
     size_t index = 0;
     if (!json_field_choice(field, &names, "device", &index, status))
         return NULL;
-    snprintf(cell->device, sizeof cell->device, "%s", names.items[index]);
-    return json_string(cell->device);
+    const char *name = names.items[index];
+    if (!strcmp(name, "plan")) // like the device that the dtype is for
+        name = cell->dtype == DTYPE_BF16 ? "plan-cuda" : "plan-cpu";
+    snprintf(cell->device, sizeof cell->device, "%s", name);
+    cell->planned = cell_plans_on(name);
+    return json_string(name);
+}
+
+static json_t *decode_profile(struct cell *cell, struct json_field field, struct status *status)
+{
+    const char *name = NULL;
+    struct roofline roofline;
+    struct status why = {0};
+    if (!json_field_given(field))
+        return json_null();
+    if (!json_field_text(field, "null, or the name or path of a device profile", &name, status))
+        return NULL;
+    cell->profile = calloc(1, sizeof *cell->profile);
+    CHECK(cell->profile);
+    if (!profile_load(cell->profile, name, &why) ||
+        !profile_roofline(cell->profile, cell->dtype, &roofline, &why)) {
+        json_field_fail(field, status, "%s", why.message);
+        return NULL;
+    }
+    return json_string(name);
 }
 
 static json_t *decode_batch(struct cell *cell, struct json_field field, struct status *status)
@@ -273,10 +297,13 @@ static json_t *decode_measure(struct cell *cell, struct json_field field, struct
          !json_field_bool(json_field_get(field, "bias"), &measure->bias, status)))
         return NULL;
     // What a cell cannot have is left out, rather than refused, so that one spec serves all devices and methods: a
-    // plan computes no gradient, and only a sampled gradient has a bias.
-    bool plan = !strcmp(cell->device, "plan");
-    measure->gradient = plan ? GRADIENT_NONE : (enum gradient_check)check;
-    measure->bias = measure->bias && !plan && method_knows(cell->method, "sampler");
+    // plan is one step without a gradient, and only a sampled gradient has a bias.
+    if (cell->planned) {
+        measure->warmup = 0;
+        measure->samples = 1;
+    }
+    measure->gradient = cell->planned ? GRADIENT_NONE : (enum gradient_check)check;
+    measure->bias = measure->bias && !cell->planned && method_knows(cell->method, "sampler");
     return json_pack("{s:I, s:I, s:f, s:s, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
                      (json_int_t)measure->samples, "max_seconds", measure->max_seconds, "gradient",
                      checks.items[measure->gradient], "timeline", measure->timeline, "bias", measure->bias);
@@ -307,6 +334,7 @@ static decode_key *const decoders[CELL_KEYS] = {
     [CELL_MODEL] = decode_model,
     [CELL_DTYPE] = decode_dtype,
     [CELL_DEVICE] = decode_device,
+    [CELL_PROFILE] = decode_profile,
     [CELL_BATCH] = decode_batch,
     [CELL_CONTEXT] = decode_context,
     [CELL_SEED] = decode_seed,
@@ -343,7 +371,11 @@ bool cell_decode_fields(struct cell *cell, const struct cell_fields *fields, str
             value = decoders[i](cell, fields->keys[i], status);
             ok = value != NULL;
         }
-        json_object_set_new(canonical, cell_key_names[i], value);
+        // It came later than the others: without one a cell's id is what it was.
+        if (i == CELL_PROFILE && json_is_null(value))
+            json_decref(value);
+        else
+            json_object_set_new(canonical, cell_key_names[i], value);
     }
     if (ok) {
         cell->canonical = json_dumps(canonical, JSON_COMPACT | JSON_SORT_KEYS);
@@ -372,9 +404,15 @@ bool cell_decode(struct cell *cell, const char *json, const char *origin, struct
     return ok;
 }
 
+bool cell_plans_on(const char *device)
+{
+    return !strncmp(device, "plan", 4);
+}
+
 void cell_free(struct cell *cell)
 {
     free(cell->canonical);
+    free(cell->profile);
     free(cell->model_folder);
     free(cell->data.path);
     free(cell->labels);

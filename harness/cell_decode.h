@@ -9,6 +9,7 @@ enum cell_key {
     CELL_MODEL,
     CELL_DTYPE,
     CELL_DEVICE,
+    CELL_PROFILE,
     CELL_BATCH,
     CELL_CONTEXT,
     CELL_SEED,

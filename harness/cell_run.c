@@ -1,5 +1,6 @@
 // Cell: its execution in this process: set-up, gradient check, bias, warm-up, samples, time line; in that order,
-// for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on.
+// for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on. A
+// planned cell has been decoded to one sample without the rest.
 #include "harness/provenance.h"
 #include "harness/record.h"
 #include "harness/reference.h"
@@ -148,6 +149,9 @@ static bool measure(struct run *run)
     if (!setup_open(&run->setup, cell, &options, &run->status))
         return false;
     struct arena *arena = &run->setup.device->arena;
+    // The rates were checked when the cell was decoded.
+    if (cell->profile)
+        profile_roofline(cell->profile, cell->dtype, &run->setup.device->roofline, &run->status);
     run->record.resident_bytes = arena->live_bytes;
     run->record.model_flops = model_flops(&cell->config, &cell->lora, cell->context, cell->batch);
     if (cell->method->floor_bytes_per_token)
@@ -163,6 +167,8 @@ static bool measure(struct run *run)
     arena_reset_peak(arena);
     if (!sample(run))
         return false;
+    if (cell->planned) // its clock measured this program
+        run->record.sample_count = 0;
     note_memory(run); // the time line's own step is not the measured one
     return !cell->measure.timeline || record_timeline(run);
 }

@@ -1,4 +1,5 @@
 #include "harness/figure.h"
+#include "harness/cell.h"
 #include "harness/series.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
@@ -400,7 +401,7 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
 {
     const json_t *events = json_object_get(json_object_get(record, "timeline"), "events");
     // A plan has no clock; its steps lie along the FLOPs.
-    bool planned = strcmp(json_string_value(json_object_get(cell_of(record), "device")), "plan") == 0;
+    bool planned = cell_plans_on(json_string_value(json_object_get(cell_of(record), "device")));
     size_t count = json_array_size(events);
     double *values = calloc(2 + categories, sizeof *values);
     CHECK(values);

@@ -96,7 +96,7 @@ static double median(const double *values, size_t count)
 static void set_step(json_t *object, const struct record *record)
 {
     const struct step_report *step = record->step;
-    set(object, "loss", step ? number(step->loss) : json_null());
+    set(object, "loss", step && !record->cell->planned ? number(step->loss) : json_null());
     if (!step || !step->column_count)
         return;
     json_t *columns = json_array();
@@ -113,6 +113,10 @@ static void set_times(json_t *object, const struct record *record)
     set(object, "samples_ms", samples);
     set(object, "median_ms",
         record->sample_count ? number(median(record->samples_ms, record->sample_count)) : json_null());
+    const struct profile *profile = record->cell->profile;
+    bool estimated = profile && record->counters.launches > 0;
+    set(object, "estimate_ms", estimated ? number(1e3 * record->counters.estimate_s) : json_null());
+    set(object, "profile", profile ? text(profile->name) : json_null());
 }
 
 static void set_memory(json_t *object, const struct record *record)

@@ -10,9 +10,11 @@
 //           "method": {"name": "seco", "chunk": 128, ...every option the method knows},
 //           "measure": {"warmup": 1, "samples": 5, "max_seconds": 60, "gradient": "full-f64"|"none",
 //                       "timeline": false, "bias": false},
-//           "limits": {"memory": null | BYTES}},
+//           "limits": {"memory": null | BYTES},
+//           "profile": NAME | PATH                      (of a device profile; left out if there is none)},
 //  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
 //  "samples_ms": [..], "median_ms": 1.0,
+//  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
 //  "floor_bytes_per_token": X,     (per token of context, from methods.md)
 //  "lower_bound_bytes": N, "peak_over_bound": X,   (resident + floor * context * batch)
@@ -27,7 +29,9 @@
 //                 "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO 8601), "version"},
 //  "wall_s": X, "command": "longbp run SPEC --cell ID"}
 //
-// A number that is not finite is null (decimals of an exact gradient too). What a cell did not come to is null.
+// A number that is not finite is null (decimals of an exact gradient too). What a cell did not come to is null. A
+// planned cell ("device": "plan-cpu" or "plan-cuda") has no loss, no samples and no gradient; its bytes and counts
+// are those of a step on the device that it is like.
 #pragma once
 #include "harness/bias.h"
 #include "harness/cell.h"

@@ -21,6 +21,8 @@ static const struct field fields[] = {
     {"columns", FIELD_ARRAY, false},
     {"samples_ms", FIELD_ARRAY, false},
     {"median_ms", FIELD_NUMBER, false},
+    {"estimate_ms", FIELD_NUMBER, false},
+    {"profile", FIELD_STRING, false},
     {"peak_bytes", FIELD_COUNT, false},
     {"peak_by_category", FIELD_OBJECT, false},
     {"resident_bytes", FIELD_COUNT, false},

@@ -40,6 +40,10 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
     int32_t *ids = NULL, *labels = NULL;
     if (setup->device->status.code != STATUS_OK)
         goto cleanup;
+    if (setup->device->ops->dataless) { // weights and tokens would go nowhere
+        batch_open(&setup->batch, setup->device, NULL, NULL, cell->context, cell->batch);
+        goto cleanup;
+    }
     if (!cell->model_folder)
         model_randomize(&setup->model, cell->seed, cell->dtype);
     else if (!folder_read_weights(cell->model_folder, &setup->model, cell->seed, cell->dtype, status))

@@ -20,7 +20,8 @@ struct setup_options {
 struct setup_options setup_options_of(const struct cell *cell);
 // For the reference gradient: f64 throughout, on the CPU.
 struct setup_options setup_options_reference(void);
-// Release with setup_close, also after a failure. False and a status (oom, unsupported, bad input).
+// On a device without data no weights and no tokens are read. Release with setup_close, also after a failure. False
+// and a status (oom, unsupported, bad input).
 bool setup_open(struct setup *setup, const struct cell *cell, const struct setup_options *options,
                 struct status *status);
 void setup_close(struct setup *setup);

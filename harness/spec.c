@@ -383,7 +383,7 @@ static bool check_files(const struct cell *cell, const struct cell_fields *field
 {
     static const size_t widths[] = {[DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4};
     size_t tokens = cell->batch * cell->context;
-    if (!strcmp(cell->device, "plan")) // reads no data
+    if (cell->planned) // reads no data
         return true;
     if (cell->data.path &&
         !check_file(fields->keys[CELL_DATA], cell->data.path, tokens * widths[cell->data.kind], status))

@@ -128,7 +128,13 @@ static void a_default_may_be_said(void **state)
                 WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'f32', 'gradient_dtype': 'f32'"));
     // What a cell cannot have does not make it another cell.
     expect_same(WITH("'device': 'plan', 'measure': {'gradient': 'none'}"), WITH("'device': 'plan'"));
+    expect_same(WITH("'device': 'plan', 'measure': {'warmup': 3, 'samples': 9}"), WITH("'device': 'plan'"));
     expect_same(MINIMAL, WITH("'measure': {'bias': true}"));
+    // A plan is like the device that the dtype is for.
+    expect_same(WITH("'device': 'plan'"), WITH("'device': 'plan-cpu'"));
+    expect_same(WITH("'device': 'plan', 'dtype': 'f64'"), WITH("'device': 'plan-cpu', 'dtype': 'f64'"));
+    expect_same(WITH("'device': 'plan', 'dtype': 'bf16'"), WITH("'device': 'plan-cuda', 'dtype': 'bf16'"));
+    expect_same(MINIMAL, WITH("'profile': null"));
 }
 
 static void another_meaning_is_another_id(void **state)
@@ -141,6 +147,10 @@ static void another_meaning_is_another_id(void **state)
         WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'bf16'"),
         WITH("'dtype': 'bf16', 'gradient_dtype': 'bf16'"),
         WITH("'device': 'plan'"),
+        WITH("'device': 'plan-cuda'"),
+        WITH("'device': 'plan', 'profile': 'rtx-3090'"),
+        WITH("'device': 'plan', 'profile': 'rtx-4090'"),
+        WITH("'profile': 'rtx-3090'"),
         WITH("'device': 'cuda'"),
         WITH("'batch': 2"),
         WITH("'seed': 2"),
@@ -286,6 +296,10 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'dtype': 32"), "unknown dtype 32; known names: f64"},
         {WITH("'dtype': null"), "unknown dtype null"},
         {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cpu'? known names: cpu, cuda, plan"},
+        {WITH("'profile': 'rtx-3900'"),
+         "key 'profile': no profile 'rtx-3900' in experiments/devices; did you mean 'rtx-3090'? known profiles:"},
+        {WITH("'profile': 'no/such.json'"), "key 'profile': no/such.json: "},
+        {WITH("'profile': 3"), "expected null, or the name or path of a device profile, found 3"},
         {WITH("'kv_gradient_dtype': 'bf16'"), "unknown accumulator of a model in f32: 'bf16'; known names: f32"},
         {WITH("'gradient_dtype': 'f64'"), "accumulator of a model in f32: 'f64'"},
         {WITH("'data': 'ramdom'"), "expected 'random', {'text': PATH}"},

@@ -7,6 +7,9 @@ void batch_open(struct batch *batch, struct device *device, const int32_t *ids, 
     *batch = (struct batch){.context = context, .sequences = sequences};
     batch->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     batch->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
+    if (!ids) {
+        return;
+    }
     int32_t *turned_ids = malloc(rows * sizeof *turned_ids),
             *turned_targets = malloc(rows * sizeof *turned_targets);
     CHECK(turned_ids && turned_targets);

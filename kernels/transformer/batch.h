@@ -12,7 +12,7 @@ struct batch {
 };
 
 // ids and targets: [sequences, context], sequence-major as files hold them. targets NULL: the next token of the
-// same sequence; the last position of a sequence has none.
+// same sequence; the last position of a sequence has none. ids NULL: nothing is written, for devices without data.
 void batch_open(struct batch *batch, struct device *device, const int32_t *ids, const int32_t *targets,
                 size_t context, size_t sequences);
 void batch_close(struct batch *batch, struct device *device);
