@@ -1,8 +1,6 @@
 // Command: `longbp grad`, one step's gradient of a model on given tokens, written to a file.
-// The flags become the JSON object that a spec would hold, and the decoder of specs checks it.
-#include "harness/arguments.h"
+#include "harness/cell_flags.h"
 #include "harness/command.h"
-#include "harness/flags.h"
 #include "harness/gradients.h"
 #include "harness/setup.h"
 #include <errno.h>
@@ -11,105 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_MEMORY_LIMIT, FLAG_METHOD, FLAG_OUT, FLAG_LORA, FLAG_CELL };
+enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
 
-// Flags that are a cell's key of the same name, typed as a plain value.
-static const struct argp_option cell_flags[] = {
-    {.name = "model", .arg = "DIR|PRESET", .doc = "folder with config.json and *.safetensors, or a preset"},
-    {.name = "dtype", .arg = "DTYPE", .doc = "f64, f32 or bf16 (f32)"},
-    {.name = "device", .arg = "DEVICE", .doc = "where to compute (cpu)"},
-    {.name = "context", .arg = "N", .doc = "tokens per sequence (all of the file)"},
-    {.name = "batch", .arg = "N", .doc = "sequences (1)"},
-    {.name = "seed", .arg = "N", .doc = "of a preset's random weights, and of random tokens (1)"},
-    {.name = "labels", .arg = "FILE", .doc = "little-endian int32, -100: no target (the next token)"},
-    {.name = "kv-gradient-dtype", .arg = "DTYPE", .doc = "accumulator of the gradient of keys and values"},
-    {.name = "gradient-dtype", .arg = "DTYPE", .doc = "accumulator of the weights' gradients"},
-};
-#define CELL_FLAGS (sizeof cell_flags / sizeof *cell_flags)
+static const char *const cell_keys[] = {"model",          "dtype",        "device", "context", "batch",
+                                        "seed",           "labels",       "lora",   "method",  "kv_gradient_dtype",
+                                        "gradient_dtype", "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},
     {.name = "token-dtype", .key = FLAG_TOKEN_DTYPE, .arg = "KIND", .doc = "bytes, u16 or u32 (bytes)"},
-    {.name = "memory-limit", .key = FLAG_MEMORY_LIMIT, .arg = "BYTES", .doc = "such as 24GiB (what is free)"},
-    {.name = "lora", .key = FLAG_LORA, .arg = "r=8,alpha=16,targets=q,v", .doc = "train LoRA factors alone"},
     {.name = "out", .key = FLAG_OUT, .arg = "FILE", .doc = "the gradients, safetensors"},
-    {.name = "method", .key = FLAG_METHOD, .arg = "NAME", .doc = "see `longbp list methods` (full)"},
-};
-#define OWN_FLAGS (sizeof own_flags / sizeof *own_flags)
+    {0}};
 
 struct arguments {
-    json_t *cell, *method;
+    struct cell_flags flags;
     const char *tokens, *token_dtype, *out;
 };
-
-static size_t option_count(void)
-{
-    size_t count = 0;
-    while (method_option_table[count].name)
-        count++;
-    return count;
-}
-
-// head_chunk as head-chunk, and the other way round.
-static char *respelled(const char *name, char from, char to)
-{
-    char *copy = strdup(name);
-    CHECK(copy);
-    for (char *c = copy; *c; c++)
-        *c = *c == from ? to : *c;
-    return copy;
-}
-
-// Adds the flag under `name` with hyphens, and a hidden alias with underscores; the names live until release_flags.
-static void add_flag(struct argp_option **next, struct argp_option flag)
-{
-    flag.name = respelled(flag.name, '_', '-');
-    *(*next)++ = flag;
-    *(*next)++ =
-        (struct argp_option){.name = respelled(flag.name, '-', '_'), .flags = OPTION_ALIAS | OPTION_HIDDEN};
-}
-
-static struct argp_option *make_flags(void)
-{
-    size_t options = option_count();
-    struct argp_option *flags = calloc(2 * (CELL_FLAGS + OWN_FLAGS + options) + 2, sizeof *flags), *next = flags;
-    CHECK(flags);
-    for (size_t i = 0; i < CELL_FLAGS; i++) {
-        struct argp_option flag = cell_flags[i];
-        flag.key = FLAG_CELL + (int)i;
-        add_flag(&next, flag);
-    }
-    for (size_t i = 0; i < OWN_FLAGS; i++)
-        add_flag(&next, own_flags[i]);
-    *next++ = (struct argp_option){.doc = "Options of the method:"};
-    for (size_t i = 0; i < options; i++)
-        add_flag(&next, (struct argp_option){.name = method_option_table[i].name,
-                                             .key = FLAG_CELL + (int)(CELL_FLAGS + i),
-                                             .arg = "VALUE",
-                                             .doc = method_option_table[i].help});
-    return flags;
-}
-
-static void release_flags(struct argp_option *flags)
-{
-    for (struct argp_option *flag = flags; flag->name || flag->doc; flag++)
-        free((char *)flag->name);
-    free(flags);
-}
-
-static void set_cell_flag(struct arguments *arguments, size_t index, const char *text)
-{
-    if (index < CELL_FLAGS) {
-        char *key = respelled(cell_flags[index].name, '-', '_');
-        bool is_text = strcmp(key, "model") == 0 || strcmp(key, "labels") == 0; // a folder may be called 7
-        json_object_set_new(arguments->cell, key, is_text ? json_string(text) : flag_value(text));
-        free(key);
-        return;
-    }
-    const struct option *option = &method_option_table[index - CELL_FLAGS];
-    json_object_set_new(arguments->method, option->name,
-                        option->type == OPTION_LIST ? flag_list(text) : flag_value(text));
-}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -121,15 +36,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case FLAG_TOKEN_DTYPE:
         arguments->token_dtype = text;
         return 0;
-    case FLAG_MEMORY_LIMIT:
-        json_object_set_new(arguments->cell, "limits", json_pack("{s:o}", "memory", flag_value(text)));
-        return 0;
-    case FLAG_LORA:
-        json_object_set_new(arguments->cell, "lora", flag_object(text));
-        return 0;
-    case FLAG_METHOD:
-        json_object_set_new(arguments->method, "name", json_string(text));
-        return 0;
     case FLAG_OUT:
         arguments->out = text;
         return 0;
@@ -137,21 +43,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_error(state, "unexpected \"%s\"", text);
         return 0;
     case ARGP_KEY_END:
-        if (!json_object_get(arguments->cell, "model") || !arguments->out)
+        if (!json_object_get(arguments->flags.cell, "model") || !arguments->out)
             argp_error(state, "--model and --out are needed");
         return 0;
     default:
-        if (key < FLAG_CELL || (size_t)(key - FLAG_CELL) >= CELL_FLAGS + option_count())
-            return ARGP_ERR_UNKNOWN;
-        set_cell_flag(arguments, (size_t)(key - FLAG_CELL), text);
-        return 0;
+        return cell_flags_parse(&arguments->flags, key, text);
     }
 }
 
 // Fills in the data and, where none was given, the context: as many whole tokens as the file has per sequence.
 static bool complete(struct arguments *arguments, struct status *status)
 {
-    json_t *cell = arguments->cell;
+    json_t *cell = arguments->flags.cell;
     const char *kind = arguments->token_dtype;
     bool bytes = strcmp(kind, "bytes") == 0;
     size_t token_bytes = bytes ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
@@ -164,7 +67,6 @@ static bool complete(struct arguments *arguments, struct status *status)
     free(copy);
     if (status->code != STATUS_OK)
         return false;
-    json_object_set(cell, "method", arguments->method);
     if (!arguments->tokens)
         return true;
     json_object_set_new(cell, "data",
@@ -219,29 +121,34 @@ static bool compute(const struct cell *cell, const char *out, struct status *sta
     return done;
 }
 
+// A plan has no data, so nothing that could be written.
+static bool check_device(const struct cell *cell, struct status *status)
+{
+    return !cell->planned ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "--device %s computes no gradient; `longbp plan` says what a step would take", cell->device);
+}
+
 int command_grad(int argc, char **argv)
 {
-    struct argp_option *flags = make_flags();
+    struct arguments arguments = {.token_dtype = "bytes"};
+    cell_flags_open(&arguments.flags, cell_keys, own_flags);
     const struct argp argp = {
-        .options = flags,
+        .options = arguments.flags.options,
         .parser = parse,
         .doc =
             "Computes the gradient of one step and writes it as safetensors under Hugging Face names; prints the "
-            "loss as JSON.\v--chunk 64 and --head_chunk 64 are spelled as in specs; hyphens do as well."};
-    struct arguments arguments = {.cell = json_object(), .method = json_object(), .token_dtype = "bytes"};
+            "loss as JSON.\vWithout --context it takes all of the token file. --chunk 64 and --head_chunk 64 are "
+            "spelled as in specs; hyphens do as well."};
     struct status status = {0};
     struct cell cell = {0};
-    json_object_set_new(arguments.method, "name", json_string("full"));
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    char *json = complete(&arguments, &status) ? json_dumps(arguments.cell, 0) : NULL;
-    bool done = json && cell_decode(&cell, json, "command line", &status) && compute(&cell, arguments.out, &status);
+    bool done = complete(&arguments, &status) && cell_flags_decode(&arguments.flags, NULL, &cell, &status) &&
+                check_device(&cell, &status) && compute(&cell, arguments.out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     cell_free(&cell);
-    free(json);
-    json_decref(arguments.cell);
-    json_decref(arguments.method);
-    release_flags(flags);
+    cell_flags_close(&arguments.flags);
     bool step_failed = status.code == STATUS_OOM || status.code == STATUS_FAILED;
     return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
