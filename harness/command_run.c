@@ -3,6 +3,7 @@
 #include "harness/arguments.h"
 #include "harness/child.h"
 #include "harness/command.h"
+#include "harness/shell.h"
 #include "harness/sweep.h"
 #include <jansson.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 struct arguments {
     const char *spec, *out, *device, *cell;
-    const char **axes; // of --axis, and what --memory-limit means as one
+    const char **axes; // of --axis, and what --memory-limit and --profile mean as one
     size_t axis_count;
     bool list, fresh, retry, json;
 };
@@ -23,6 +24,7 @@ static const struct argp_option flags[] = {
      .doc = "these values instead of the spec's; repeatable"},
     {.name = "device", .key = 'd', .arg = "DEVICE", .doc = "instead of the spec's"},
     {.name = "memory-limit", .key = 'm', .arg = "BYTES", .doc = "such as 24GiB, instead of the spec's"},
+    {.name = "profile", .key = 'p', .arg = "NAME|FILE", .doc = "estimate a step's time by this device profile"},
     {.name = "list", .key = 'l', .doc = "print the cells and their ids, and measure nothing"},
     {.name = "cell", .key = 'c', .arg = "ID", .doc = "measure this cell alone and print its record"},
     {.name = "fresh", .key = 'f', .doc = "measure every cell; the old results move to FILE.bak"},
@@ -37,14 +39,16 @@ static void add_axis(struct arguments *arguments, char *axis)
     arguments->axes[arguments->axis_count++] = axis;
 }
 
-static void add_memory_limit(struct arguments *arguments, const char *text)
+// A key of one value, which may hold commas.
+static void add_key(struct arguments *arguments, const char *key, json_t *value)
 {
-    json_t *limits = json_pack("{s:s?}", "memory", text);
-    char *json = json_dumps(limits, JSON_COMPACT), *axis;
-    CHECK(json && asprintf(&axis, "limits=%s", json) > 0);
+    if (!value)
+        value = json_string("(not UTF-8)");
+    char *json = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY), *axis;
+    CHECK(json && asprintf(&axis, "%s=%s", key, json) > 0);
     add_axis(arguments, axis);
     free(json);
-    json_decref(limits);
+    json_decref(value);
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -61,7 +65,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->device = text;
         return 0;
     case 'm':
-        add_memory_limit(arguments, text);
+        add_key(arguments, "limits", json_pack("{s:s?}", "memory", text));
+        return 0;
+    case 'p':
+        add_key(arguments, "profile", json_string(text));
         return 0;
     case 'c':
         arguments->cell = text;
@@ -94,43 +101,20 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-// Appends a word as a shell reads it back.
-static void append_word(char **command, const char *word)
-{
-    bool plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+%") ==
-                              strlen(word);
-    size_t used = *command ? strlen(*command) : 0;
-    *command = realloc(*command, used + 4 * strlen(word) + 4);
-    CHECK(*command);
-    char *end = *command + used;
-    if (used)
-        *end++ = ' ';
-    if (!plain)
-        *end++ = '\'';
-    for (; *word; word++) {
-        if (*word == '\'')
-            end = stpcpy(end, "'\\'");
-        *end++ = *word;
-    }
-    if (!plain)
-        *end++ = '\'';
-    *end = 0;
-}
-
 // The command that finds the same cells again.
 static char *rerun_command(const struct arguments *arguments)
 {
     char *command = NULL;
-    append_word(&command, "longbp");
-    append_word(&command, "run");
-    append_word(&command, arguments->spec);
+    shell_append(&command, "longbp");
+    shell_append(&command, "run");
+    shell_append(&command, arguments->spec);
     for (size_t i = 0; i < arguments->axis_count; i++) {
-        append_word(&command, "--axis");
-        append_word(&command, arguments->axes[i]);
+        shell_append(&command, "--axis");
+        shell_append(&command, arguments->axes[i]);
     }
     if (arguments->device) {
-        append_word(&command, "--device");
-        append_word(&command, arguments->device);
+        shell_append(&command, "--device");
+        shell_append(&command, arguments->device);
     }
     return command;
 }
