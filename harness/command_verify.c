@@ -11,7 +11,7 @@
 #define METHODS_MAX 64
 
 struct arguments {
-    const char *model, *dtype, *device;
+    const char *model, *dtype, *device, *kv_gradient_dtype, *gradient_dtype;
     bool json;
 };
 
@@ -101,6 +101,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'd':
         arguments->device = text;
         return 0;
+    case 'k':
+        arguments->kv_gradient_dtype = text;
+        return 0;
+    case 'g':
+        arguments->gradient_dtype = text;
+        return 0;
     case 'j':
         arguments->json = true;
         return 0;
@@ -112,12 +118,32 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
+// Sums are kept in the dtype of the model, or above bf16 in f32. name NULL: the widest of them.
+static bool read_accumulator(const char *flag, const char *name, enum dtype model, enum dtype *dtype,
+                             struct status *status)
+{
+    enum dtype widest = model == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    *dtype = widest;
+    if (!name || (dtype_from_name(name, dtype) && (*dtype == model || *dtype == widest)))
+        return true;
+    return status_set(status, STATUS_BAD_INPUT, "%s of a model in %s is %s%s, not \"%s\"", flag, dtype_name(model),
+                      dtype_name(widest), model == DTYPE_BF16 ? " or bf16" : "", name);
+}
+
 static bool run(const struct arguments *arguments, struct table *table, struct status *status)
 {
     struct config config;
     struct verify_request request = {.device = arguments->device};
     if (!dtype_from_name(arguments->dtype, &request.dtype) || request.dtype > DTYPE_BF16)
         return status_set(status, STATUS_BAD_INPUT, "--dtype is f64, f32 or bf16, not \"%s\"", arguments->dtype);
+    if (!read_accumulator("--kv-gradient-dtype", arguments->kv_gradient_dtype, request.dtype,
+                          &request.kv_gradient_dtype, status) ||
+        !read_accumulator("--gradient-dtype", arguments->gradient_dtype, request.dtype, &request.gradient_dtype,
+                          status))
+        return false;
+    if (cell_plans_on(request.device))
+        return status_set(status, STATUS_BAD_INPUT, "--device %s computes no gradient that could be verified",
+                          request.device);
     if (arguments->model && !(request.config = config_preset(arguments->model))) {
         if (!folder_read_config(arguments->model, &config, status))
             return false;
@@ -137,6 +163,14 @@ int command_verify(int argc, char **argv)
         {.name = "model", .key = 'm', .arg = "DIR|PRESET", .doc = "instead of small models of every kind"},
         {.name = "dtype", .key = 't', .arg = "DTYPE", .doc = "f64, f32 or bf16 (f64)"},
         {.name = "device", .key = 'd', .arg = "DEVICE", .doc = "where to compute (cpu)"},
+        {.name = "kv-gradient-dtype",
+         .key = 'k',
+         .arg = "DTYPE",
+         .doc = "accumulator of the gradient of keys and values (f32; f64 for f64)"},
+        {.name = "gradient-dtype",
+         .key = 'g',
+         .arg = "DTYPE",
+         .doc = "accumulator of the weights' gradients (f32; f64 for f64)"},
         {.name = "json", .key = 'j', .doc = "one JSON object per case"},
         {0}};
     static const struct argp argp = {

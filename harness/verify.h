@@ -7,7 +7,7 @@ struct verify_request {
     const struct config *config; // NULL: small ones of every kind the decoder knows
     const char *folder;          // of the model's weights; NULL: random ones
     const char *device;
-    enum dtype dtype;
+    enum dtype dtype, kv_gradient_dtype, gradient_dtype;
 };
 
 // One method on one shape, or why it has no gradient.
