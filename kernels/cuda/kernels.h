@@ -3,13 +3,13 @@
 // (one dtype per call), sums f64 in f64 and f32 otherwise; rstd and logsumexp have the sums' dtype. Every sum has
 // one order, fixed by the shape alone. A launcher returns at once and aborts if the launch is refused.
 #pragma once
+#include <cuda_runtime.h>
+#ifdef __cplusplus
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
+#endif
 #include "kernels/base/device.h"
-}
-#pragma GCC diagnostic pop
-#include <cuda_runtime.h>
 
 // Device memory for the partial sums of one operation at a time, in stream order: `scratch` below. The caller may
 // share it with whatever else runs in the same stream (GEMM's workspace).
@@ -59,3 +59,8 @@ void cuda_cross_entropy(struct tensor logits, struct tensor loss, struct tensor 
 // g, m and v share one dtype, which may be wider than that of w.
 void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor g, double rate, double beta1,
                 double beta2, double epsilon, double decay, size_t t, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#pragma GCC diagnostic pop
+#endif
