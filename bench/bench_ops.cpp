@@ -4,7 +4,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
-#include "harness/blas_core.h"
+#include "harness/environment.h"
 #include "kernels/base/ops.h"
 }
 #pragma GCC diagnostic pop
@@ -250,7 +250,7 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
 
 int main(int argc, char **argv)
 {
-    blas_core_choose(argv);
+    environment_settle(argv);
     char short_run[] = "--benchmark_min_time=0.2"; // the caller's own, later, wins
     std::vector<char *> arguments(argv, argv + argc);
     arguments.insert(arguments.begin() + 1, short_run);

@@ -1,7 +1,7 @@
 // longbp: the commands by name.
 #include "harness/arguments.h"
-#include "harness/blas_core.h"
 #include "harness/command.h"
+#include "harness/environment.h"
 #include "harness/names.h"
 #include "harness/provenance.h"
 
@@ -50,7 +50,7 @@ static int unknown(const char *name)
 
 int main(int argc, char **argv)
 {
-    blas_core_choose(argv);
+    environment_settle(argv);
     argp_err_exit_status = EXIT_BAD_INPUT;
     if (argc < 2) {
         print_help(stderr);

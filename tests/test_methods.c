@@ -1,7 +1,7 @@
 // Every method against full backprop in f64, over the shapes in which chunked walks go wrong; full against finite
 // differences; f32 against f64; the same bits on any number of threads. A loop over the array of methods: a new
 // exact method is tested by existing.
-#include "harness/blas_core.h"
+#include "harness/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <omp.h>
@@ -370,7 +370,7 @@ static void test_memory_limit(void **state)
 int main(int argc, char **argv)
 {
     (void)argc;
-    blas_core_choose(argv); // the kernels that the program itself uses
+    environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grouped_heads),
         cmocka_unit_test(test_equal_heads_three_sequences),

@@ -1,7 +1,7 @@
 // Every operation of the CPU device except attention (test_attention.c), in f32 and f64, against its formula in
 // device.h written plainly in f64. Outputs are poisoned first; += operands start from known values.
 // Tolerance: the dtype's epsilon times the length of the longest sum times a growth factor of 8.
-#include "harness/blas_core.h"
+#include "harness/environment.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
 #include <math.h>
@@ -430,7 +430,7 @@ static int close_device(void **state)
 int main(int argc, char **argv)
 {
     (void)argc;
-    blas_core_choose(argv); // the kernels that the program itself uses
+    environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {BOTH(test_gemm),          BOTH(test_bias),    BOTH(test_rmsnorm),
                                        BOTH(test_rope),          BOTH(test_swiglu),  BOTH(test_embedding),
                                        BOTH(test_cross_entropy), BOTH(test_updates), BOTH(test_counters)};

@@ -1,7 +1,7 @@
 // The plan device against the CPU, for every method and option there is: peak bytes equal by category, byte for
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
-#include "harness/blas_core.h"
+#include "harness/environment.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -147,7 +147,7 @@ static void test_large_model(void **state)
 int main(int argc, char **argv)
 {
     (void)argc;
-    blas_core_choose(argv); // the kernels that the program itself uses
+    environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_training),
         cmocka_unit_test(test_lora),

@@ -1,7 +1,7 @@
 // SpaCO's estimators over every subset of the columns of a small model in f64: the mean of bernoulli and of
 // sequential is the exact gradient; the bias of uniform has the sign and order that counting the surviving chains
 // predicts.
-#include "harness/blas_core.h"
+#include "harness/environment.h"
 #include "methods/sampler.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -290,7 +290,7 @@ static void test_draws_follow_probabilities(void **state)
 int main(int argc, char **argv)
 {
     (void)argc;
-    blas_core_choose(argv); // the kernels that the program itself uses
+    environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bernoulli_unbiased),
         cmocka_unit_test(test_sequential_unbiased),
