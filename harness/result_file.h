@@ -23,6 +23,3 @@ void result_file_close(struct result_file *file);
 void result_file_warn(const struct result_file *file);
 // The last record with this id, NULL if the file has none. Borrowed.
 json_t *result_file_find(const struct result_file *file, const char *id);
-// Checks one record: the fields that must be there, and the type of every field that record.h names. False and a
-// status that begins with `where`.
-bool record_check(const json_t *record, const char *where, struct status *status);

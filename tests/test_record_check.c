@@ -1,0 +1,115 @@
+// Tests of harness/record_check: a record by its own schema, and every way to leave it, named by its key.
+#include "harness/record_check.h"
+#include "tests/quoted.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ID "0123456789abcdef0123456789abcdef"
+#define CELL(more)                                                                                                 \
+    "'cell': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}" more "}"
+#define RECORD(more) "{'schema': 1, 'id': '" ID "', 'experiment': 'e', 'status': 'ok', " more "}"
+
+static bool check(const char *text, struct status *status)
+{
+    char *json = quoted(text);
+    json_t *record = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    if (!record)
+        fail_msg("not JSON: %s", json);
+    bool good = record_check(record, "r:7", status);
+    json_decref(record);
+    free(json);
+    return good;
+}
+
+static void expect_good(const char *text)
+{
+    struct status status = {0};
+    if (!check(text, &status))
+        fail_msg("%s\n%s", status.message, text);
+    assert_int_equal(status.code, STATUS_OK);
+}
+
+static void expect_bad(const char *text, const char *message)
+{
+    struct status status = {0};
+    char *expected = quoted(message);
+    if (check(text, &status))
+        fail_msg("accepted: %s", text);
+    if (status.code != STATUS_BAD_INPUT || !strstr(status.message, expected) ||
+        strstr(status.message, "r:7: ") != status.message)
+        fail_msg("expected %s\n   found %s", expected, status.message);
+    free(expected);
+}
+
+static void a_record_may_be_short_or_null(void **state)
+{
+    (void)state;
+    expect_good(RECORD(CELL("")));
+    expect_good(RECORD(CELL(
+        ", 'labels': null, 'lora': {'rank': 2}, 'limits': {'memory': null}") ", 'loss': null, 'peak_bytes': null, "
+                                                                             "'peak_by_category': null, "
+                                                                             "'samples_ms': [], 'gradient': null"));
+    expect_good(RECORD(CELL("") ", 'samples_ms': [0.5, 3], 'peak_by_category': {'weights': 0, 'workspace': 7}, "
+                                "'gradient': {'cosine': -1, 'decimals': -2.5, 'tensors': {'w': {'max_abs': 0}}}"));
+}
+
+static void unknown_keys_are_named_wherever_they_are(void **state)
+{
+    (void)state;
+    expect_bad(RECORD(CELL("") ", 'peek_bytes': 1"), "unknown key 'peek_bytes'; did you mean 'peak_bytes'?");
+    expect_bad(RECORD(CELL(", 'sed': 1")), "unknown key 'cell.sed'; did you mean 'seed'?");
+    expect_bad(RECORD(CELL(", 'measure': {'sample': 5}")),
+               "unknown key 'cell.measure.sample'; did you mean 'samples'?");
+    expect_bad(RECORD(CELL(", 'limits': {'time': 5}")), "unknown key 'cell.limits.time'; known keys: memory");
+    expect_bad(RECORD(CELL("") ", 'peak_by_category': {'weight': 5}"), "unknown key 'peak_by_category.weight'");
+    expect_bad(RECORD(CELL("") ", 'gradient': {'l2': 5}"), "unknown key 'gradient.l2'");
+    expect_bad(RECORD(CELL("") ", 'bias': {'l2': 5}"), "unknown key 'bias.l2'");
+    expect_bad(RECORD(CELL("") ", 'timeline': {'event': []}"), "unknown key 'timeline.event'");
+    expect_bad(RECORD(CELL("") ", 'provenance': {'host': 'x'}"), "unknown key 'provenance.host'");
+}
+
+static void sizes_are_not_below_zero(void **state)
+{
+    (void)state;
+    expect_bad(RECORD(CELL("") ", 'peak_bytes': -1"), "'peak_bytes' is not a whole number >= 0");
+    expect_bad(RECORD(CELL("") ", 'peak_by_category': {'logits': -1}"), "'peak_by_category.logits' is not a whole");
+    expect_bad(RECORD(CELL("") ", 'flops': -1e9"), "'flops' is not a number >= 0");
+    expect_bad(RECORD(CELL("") ", 'bytes_moved': -0.5"), "'bytes_moved' is not a number >= 0");
+    expect_bad(RECORD(CELL("") ", 'launches': -2"), "'launches' is not a whole number >= 0");
+    expect_bad(RECORD(CELL("") ", 'gradient': {'relative_l2': -1e-9}"),
+               "'gradient.relative_l2' is not a number >= 0");
+    expect_bad(RECORD(CELL(", 'measure': {'samples': -5}")), "'cell.measure.samples' is not a whole number >= 0");
+    expect_bad(RECORD(CELL("") ", 'samples_ms': [1, -1]"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(CELL("") ", 'samples_ms': [1, 0]"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(CELL("") ", 'samples_ms': [null]"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(CELL("") ", 'samples_ms': 3"), "'samples_ms' is not an array of numbers > 0");
+}
+
+static void types_are_checked(void **state)
+{
+    (void)state;
+    expect_bad(RECORD(CELL("") ", 'launches': 2.5"), "'launches' is not a whole number >= 0");
+    expect_bad(RECORD(CELL("") ", 'gradient': 'none'"), "'gradient' is not an object");
+    expect_bad(RECORD(CELL("") ", 'peak_by_category': [1]"), "'peak_by_category' is not an object");
+    expect_bad(RECORD(CELL("") ", 'provenance': {'dirty': 1}"), "'provenance.dirty' is not true or false");
+    expect_bad(RECORD("'cell': null"), "'cell' is not an object");
+    expect_bad("{'schema': 1}", "not a record: 'id' is missing");
+    expect_bad("{'schema': 2, 'what': 'ever'}", "schema 2, but this program reads schema 1");
+    expect_bad("{'schema': '1'}", "'schema' is missing");
+    expect_bad("[]", "a JSON object was expected");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_may_be_short_or_null),
+        cmocka_unit_test(unknown_keys_are_named_wherever_they_are),
+        cmocka_unit_test(sizes_are_not_below_zero),
+        cmocka_unit_test(types_are_checked),
+    };
+    return cmocka_run_group_tests_name("record_check", tests, NULL, NULL);
+}
