@@ -30,6 +30,9 @@ struct method {
     bool (*check)(const struct method_options *options, size_t context, struct status *status);
     // Adds the gradient of the batch's mean loss to the parameters' gradients.
     void (*walk)(struct step *step);
+    // Options that leave the columns to chance become those of the draw that takes the most memory among the draws
+    // of as many columns as are to be expected; context: a multiple of the chunk. NULL: nothing is drawn.
+    void (*largest_draw)(struct method_options *options, size_t context);
     // The growth of the peak per token of context that methods.md derives, in bytes: a floor to be held against.
     double (*floor_bytes_per_token)(const struct model *model, const struct method_options *options,
                                     size_t context);

@@ -136,6 +136,20 @@ static bool check(const struct method_options *options, size_t context, struct s
     return true;
 }
 
+// The last columns: the cache then reaches to the end, and no column attends to more keys than the last one.
+static void largest_draw(struct method_options *options, size_t context)
+{
+    if (options->sampler == SAMPLER_FIXED) {
+        return;
+    }
+    size_t count = columns_of(context, options->chunk).count;
+    options->sampler = SAMPLER_FIXED;
+    options->column_count = options->budget < count ? options->budget : count;
+    for (size_t j = 0; j < options->column_count; j++) {
+        options->columns[j] = (uint32_t)(count - options->column_count + j);
+    }
+}
+
 static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
 {
     double count = columns_of(context, options->chunk).count;
@@ -151,5 +165,6 @@ const struct method method_spaco = {
                                      "sampler_seed", "columns", "head_chunk", "keep", "inner", NULL},
     .check = check,
     .walk = walk,
+    .largest_draw = largest_draw,
     .floor_bytes_per_token = floor_bytes,
 };
