@@ -13,6 +13,9 @@ enum exit_code {
 int command_run(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_grad(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_max_context(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_list(int argc, char **argv);

@@ -112,6 +112,11 @@ static bool has_file(const char *folder, void *context)
     return access(lookup->path, F_OK) == 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 // Adds the names of the folder's profiles; the first folder that is there is the one that counts.
 static bool add_names(const char *folder, void *context)
 {
@@ -128,6 +133,7 @@ static bool add_names(const char *folder, void *context)
         names_add(names, name);
     }
     closedir(entries);
+    qsort(names->items, names->count, sizeof *names->items, by_name);
     return true;
 }
 

@@ -7,3 +7,5 @@
 // none, or B, is bytes. Fractions are rounded down to a byte. False if the text is anything else, 0, or above 2^53
 // bytes.
 bool size_parse(const char *text, size_t *bytes);
+// "23.19 GiB": in the largest binary unit that it has one of.
+void size_text(size_t bytes, char *text, size_t text_bytes);

@@ -1,0 +1,53 @@
+// Command: `longbp calibrate`, a device profile of this machine.
+#include "harness/arguments.h"
+#include "harness/calibrate.h"
+#include "harness/command.h"
+#include <errno.h>
+#include <string.h>
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    const char **out = state->input;
+    switch (key) {
+    case 'o':
+        *out = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool write_profile(const struct profile *profile, const char *path, struct status *status)
+{
+    char *text = profile_text(profile);
+    FILE *file = path ? fopen(path, "w") : stdout;
+    bool written = file && fprintf(file, "%s\n", text) > 0;
+    if (path && file && fclose(file) != 0)
+        written = false;
+    free(text);
+    return written || status_set(status, STATUS_IO, "%s: %s", path ? path : "stdout", strerror(errno));
+}
+
+int command_calibrate(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "out", .key = 'o', .arg = "FILE", .doc = "the profile (to stdout)"}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Measures this machine for some ten seconds and writes its device profile, called host. As "
+               "experiments/devices/host.json it is found by that name."};
+    const char *out = NULL;
+    struct status status = {0};
+    struct profile *profile = calloc(1, sizeof *profile);
+    CHECK(profile);
+    argp_parse(&argp, argc, argv, 0, NULL, &out);
+    bool done = calibrate(profile, &status) && write_profile(profile, out, &status);
+    if (!done)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    free(profile);
+    return done ? EXIT_FINE : EXIT_BAD_INPUT;
+}
