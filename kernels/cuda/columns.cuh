@@ -1,0 +1,67 @@
+// Columns: grad[j] += sum over rows of term(row, j), in two passes of fixed order. First every block adds one slice
+// of the rows over one strip of columns and leaves the sums in scratch; then the slices are added in their order.
+#pragma once
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+
+constexpr int COLUMN_WARPS = 8, COLUMN_SLICES = 64, COLUMN_SLICE_ROWS = 64;
+
+// partial: [slices, cols]. Block (x, y): strip x of 32 N columns, slice y. Warp w adds rows w, w + COLUMN_WARPS,
+// ... of its slice; term.add(sum, row, column) adds N terms.
+template <int N, class A, class Term>
+__global__ void column_slices(A *partial, Term term, size_t rows, size_t cols, size_t slice_rows)
+{
+    __shared__ A sums[COLUMN_WARPS][32 * N];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    size_t column = ((size_t)blockIdx.x * 32 + lane) * N;
+    size_t first = blockIdx.y * slice_rows, end = first + slice_rows < rows ? first + slice_rows : rows;
+    A sum[N] = {};
+    if (column < cols)
+        for (size_t row = first + warp; row < end; row += COLUMN_WARPS)
+            term.add(sum, row, column);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sums[warp][i * 32 + lane] = sum[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < 32 * N; i += blockDim.x) {
+        A total = sums[0][i];
+        for (int w = 1; w < COLUMN_WARPS; w++)
+            total += sums[w][i];
+        size_t to = ((size_t)blockIdx.x * 32 + i % 32) * N + i / 32;
+        if (to < cols)
+            partial[blockIdx.y * cols + to] = total;
+    }
+}
+
+template <class G, class A> __global__ void add_slices(G *grad, const A *partial, size_t cols, size_t slices)
+{
+    size_t column = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= cols)
+        return;
+    A sum = 0;
+    for (size_t slice = 0; slice < slices; slice++)
+        sum += partial[slice * cols + column];
+    narrow(grad[column], widen<A>(grad[column]) + sum);
+}
+
+// A: of the sums. Term: for N columns at a time.
+template <int N, class A, class Term>
+void column_sums(struct tensor grad, Term term, size_t rows, void *scratch, cudaStream_t stream)
+{
+    size_t cols = grad.cols, room = CUDA_SCRATCH_BYTES / (cols * sizeof(A)), slices = COLUMN_SLICES;
+    CHECK(room > 0);
+    slices = slices < room ? slices : room;
+    size_t wanted = ceil_div(rows, COLUMN_SLICE_ROWS);
+    slices = slices < wanted ? slices : wanted;
+    if (slices == 0)
+        return;
+    size_t slice_rows = ceil_div(rows, slices);
+    slices = ceil_div(rows, slice_rows);
+    launch(column_slices<N, A, Term>, dim3(ceil_div(cols, 32 * N), slices), 32 * COLUMN_WARPS, 0, stream,
+           (A *)scratch, term, rows, cols, slice_rows);
+    with_type(grad.dtype, [&](auto type) {
+        using G = typename decltype(type)::type;
+        launch(add_slices<G, A>, dim3(ceil_div(cols, 128)), 128, 0, stream, (G *)grad.data, (const A *)scratch,
+               cols, slices);
+    });
+}

@@ -1,0 +1,126 @@
+// Elementwise updates, in one pass over memory each: copies between dtypes, scaling, and AdamW (Loshchilov & Hutter
+// 2019):  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+//         w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+
+// Threads go on by a stride past this many blocks.
+dim3 blocks_for(size_t count, int elements)
+{
+    size_t blocks = ceil_div(count, (size_t)THREADS * elements);
+    return dim3(blocks < 65536 ? blocks : 65536);
+}
+
+template <int N, class D, class S> __global__ void copy(D *dst, const S *src, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        wide_t<S> x[N];
+        read(x, src + i, count - i);
+        write(dst + i, x, count - i);
+    }
+}
+
+template <int N, class T> __global__ void scale(T *t, wide_t<T> factor, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        wide_t<T> x[N];
+        read(x, t + i, count - i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] *= factor;
+        write(t + i, x, count - i);
+    }
+}
+
+template <class A> struct adamw_factors {
+    A beta1, beta2, grad1, grad2, unbias1, unbias2, epsilon, rate, keep;
+};
+
+// W: of w. G: of g, m and v.
+template <int N, class W, class G, class A>
+__global__ void adamw(W *w, G *m, G *v, const G *g, adamw_factors<A> f, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        A pw[N], pm[N], pv[N], pg[N];
+        read(pw, w + i, count - i);
+        read(pm, m + i, count - i);
+        read(pv, v + i, count - i);
+        read(pg, g + i, count - i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            pm[j] = f.beta1 * pm[j] + f.grad1 * pg[j];
+            pv[j] = f.beta2 * pv[j] + f.grad2 * pg[j] * pg[j];
+            pw[j] = pw[j] * f.keep - f.rate * (pm[j] * f.unbias1) / (sqrt(pv[j] * f.unbias2) + f.epsilon);
+        }
+        write(w + i, pw, count - i);
+        write(m + i, pm, count - i);
+        write(v + i, pv, count - i);
+    }
+}
+
+} // namespace
+
+void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream)
+{
+    size_t count = tensor_count(src);
+    with_type(dst.dtype, [&](auto to) {
+        with_type(src.dtype, [&](auto from) {
+            using D = typename decltype(to)::type;
+            using S = typename decltype(from)::type;
+            constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
+            if (aligned(1, count, dst, src))
+                launch(copy<N, D, S>, blocks_for(count, N), THREADS, 0, stream, (D *)dst.data, (S *)src.data,
+                       count);
+            else
+                launch(copy<1, D, S>, blocks_for(count, 1), THREADS, 0, stream, (D *)dst.data, (S *)src.data,
+                       count);
+        });
+    });
+}
+
+void cuda_scale(struct tensor t, double factor, cudaStream_t stream)
+{
+    size_t count = tensor_count(t);
+    with_type(t.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = LANES<T>;
+        if (aligned(1, count, t))
+            launch(scale<N, T>, blocks_for(count, N), THREADS, 0, stream, (T *)t.data, factor, count);
+        else
+            launch(scale<1, T>, blocks_for(count, 1), THREADS, 0, stream, (T *)t.data, factor, count);
+    });
+}
+
+void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor g, double rate, double beta1,
+                double beta2, double epsilon, double decay, size_t t, cudaStream_t stream)
+{
+    CHECK(m.dtype == g.dtype && v.dtype == g.dtype && dtype_bytes(g.dtype) >= dtype_bytes(w.dtype));
+    size_t count = tensor_count(w);
+    with_type(w.dtype, [&](auto type) {
+        with_type(g.dtype, [&](auto gradient_type) {
+            using W = typename decltype(type)::type;
+            using G = typename decltype(gradient_type)::type;
+            if constexpr (sizeof(G) >= sizeof(W)) {
+                using A = wide_t<G>;
+                adamw_factors<A> f = {(A)beta1,
+                                      (A)beta2,
+                                      (A)(1 - beta1),
+                                      (A)(1 - beta2),
+                                      (A)(1 / (1 - pow(beta1, (double)t))),
+                                      (A)(1 / (1 - pow(beta2, (double)t))),
+                                      (A)epsilon,
+                                      (A)rate,
+                                      (A)(1 - rate * decay)};
+                constexpr int N = LANES<G>;
+                bool vector = aligned(1, count, w, m, v, g);
+                launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, vector ? N : 1), THREADS,
+                       0, stream, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, f, count);
+            }
+        });
+    });
+}

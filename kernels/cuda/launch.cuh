@@ -1,0 +1,72 @@
+// Launch: how a launcher picks a kernel's types and starts it.
+#pragma once
+#include "kernels/cuda/kernels.h"
+#include <cuda_bf16.h>
+
+#ifdef __CUDACC__
+#define CUDA_CHECK(call)                                                                                           \
+    do {                                                                                                           \
+        cudaError_t error_ = (call);                                                                               \
+        if (error_ != cudaSuccess) {                                                                               \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));             \
+            abort();                                                                                               \
+        }                                                                                                          \
+    } while (0)
+#endif
+
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...); an empty grid is no launch.
+template <class... Parameter, class... Argument>
+void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+            Argument... arguments)
+{
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
+        return;
+    }
+#ifdef __CUDACC__
+    if (shared_bytes > (48 << 10)) { // more must be asked for
+        CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));
+    }
+    kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameter>(arguments)...);
+    CUDA_CHECK(cudaGetLastError());
+#else // on the CPU: tests/simt
+    (void)stream;
+    simt::launch(grid, block, shared_bytes, [&] { kernel(static_cast<Parameter>(arguments)...); });
+#endif
+}
+
+// A block's shared memory whose size the launch gives.
+#ifdef __CUDACC__
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#else
+#define DYNAMIC_SHARED(name) unsigned char *name = simt::dynamic_shared->data()
+#endif
+
+inline size_t ceil_div(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+template <class T> struct type_of {
+    using type = T;
+};
+
+// body(type_of<T>) for the T of a dtype.
+template <class Body> void with_type(enum dtype dtype, Body body)
+{
+    switch (dtype) {
+    case DTYPE_F64:
+        return body(type_of<double>{});
+    case DTYPE_F32:
+        return body(type_of<float>{});
+    case DTYPE_BF16:
+        return body(type_of<__nv_bfloat16>{});
+    default:
+        CHECK(!"a dtype that CUDA computes with");
+    }
+}
+
+// Whether rows of `cols` elements can be read and written 16 bytes at a time.
+template <class... Tensor> bool aligned(size_t elements, size_t cols, Tensor... tensors)
+{
+    return cols % elements == 0 && (... && ((uintptr_t)tensors.data % 16 == 0));
+}

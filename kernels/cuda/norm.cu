@@ -1,0 +1,157 @@
+// RMSNorm (Zhang & Sennrich 2019), by row:
+//   forward:   rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain.  y may be x.
+//   backward:  u = grad_y * gain;  grad_x = or += rstd * (u - x * rstd^2 * mean(u * x));
+//              grad_gain += sum over rows of grad_y * x * rstd.  Without accumulate grad_x may be x or grad_y.
+// A row is taken by one warp when it is short, by a block of eight when it is long; the second look at it, once its
+// sum is known, finds it in the cache.
+#include "kernels/cuda/columns.cuh"
+
+namespace
+{
+
+constexpr int BLOCK_WARPS = 8;
+constexpr size_t SHORT_ROW = 1024; // elements
+
+// The row of this thread's warp or block, and the thread's first column.
+template <int WARPS> __device__ size_t row_index()
+{
+    return WARPS == 1 ? (size_t)blockIdx.x * BLOCK_WARPS + threadIdx.x / 32 : blockIdx.x;
+}
+template <int WARPS> __device__ unsigned row_lane()
+{
+    return threadIdx.x % (WARPS * 32);
+}
+
+template <int N, int WARPS, class T>
+__global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, size_t rows, size_t cols, double epsilon)
+{
+    using A = wide_t<T>;
+    constexpr size_t STEP = WARPS * 32 * N;
+    size_t row = row_index<WARPS>(), first = row_lane<WARPS>() * N;
+    if (row >= rows)
+        return;
+    A sum = 0, v[N], g[N];
+    for (size_t j = first; j < cols; j += STEP) {
+        read(v, x + row * cols + j);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum += v[i] * v[i];
+    }
+    A scale = A(1) / sqrt(warps_sum<WARPS>(sum) / (A)cols + (A)epsilon);
+    for (size_t j = first; j < cols; j += STEP) {
+        read(v, x + row * cols + j);
+        read(g, gain + j);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] *= scale * g[i];
+        write(y + row * cols + j, v);
+    }
+    if (rstd && first == 0)
+        rstd[row] = scale;
+}
+
+template <int N, int WARPS, class T>
+__global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x, const T *gain,
+                         const wide_t<T> *rstd, size_t rows, size_t cols)
+{
+    using A = wide_t<T>;
+    constexpr size_t STEP = WARPS * 32 * N;
+    size_t row = row_index<WARPS>(), first = row_lane<WARPS>() * N;
+    if (row >= rows)
+        return;
+    A dot = 0, v[N], u[N], g[N], out[N];
+    for (size_t j = first; j < cols; j += STEP) {
+        read(v, x + row * cols + j);
+        read(u, grad_y + row * cols + j);
+        read(g, gain + j);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            dot += u[i] * g[i] * v[i];
+    }
+    A scale = rstd[row], along = warps_sum<WARPS>(dot) / (A)cols * scale * scale;
+    for (size_t j = first; j < cols; j += STEP) {
+        read(v, x + row * cols + j);
+        read(u, grad_y + row * cols + j);
+        read(g, gain + j);
+        if (accumulate)
+            read(out, grad_x + row * cols + j);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            A gradient = scale * (u[i] * g[i] - v[i] * along);
+            out[i] = accumulate ? out[i] + gradient : gradient;
+        }
+        write(grad_x + row * cols + j, out);
+    }
+}
+
+template <int N, class T> struct gain_gradient {
+    const T *grad_y, *x;
+    const wide_t<T> *rstd;
+    size_t cols;
+    __device__ void add(wide_t<T> (&sum)[N], size_t row, size_t column) const
+    {
+        wide_t<T> g[N], v[N], scale = rstd[row];
+        read(g, grad_y + row * cols + column);
+        read(v, x + row * cols + column);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += g[i] * v[i] * scale;
+    }
+};
+
+// body(N, WARPS) as constants; the grid follows from WARPS.
+template <class T, class Body> void with_row_shape(size_t cols, bool vector, Body body)
+{
+    auto with_warps = [&](auto elements) {
+        if (cols <= SHORT_ROW)
+            body(elements, std::integral_constant<int, 1>{});
+        else
+            body(elements, std::integral_constant<int, BLOCK_WARPS>{});
+    };
+    if (vector)
+        with_warps(std::integral_constant<int, LANES<T>>{});
+    else
+        with_warps(std::integral_constant<int, 1>{});
+}
+
+dim3 grid_for(size_t rows, int warps)
+{
+    return dim3(warps == 1 ? ceil_div(rows, BLOCK_WARPS) : rows);
+}
+
+} // namespace
+
+void cuda_rmsnorm_forward(struct tensor y, struct tensor rstd, struct tensor x, struct tensor gain, double epsilon,
+                          cudaStream_t stream)
+{
+    with_type(x.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        bool vector = aligned(LANES<T>, x.cols, y, x, gain);
+        with_row_shape<T>(x.cols, vector, [&](auto elements, auto warps) {
+            launch(forward<elements.value, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0,
+                   stream, (T *)y.data, (wide_t<T> *)rstd.data, (const T *)x.data, (const T *)gain.data, x.rows,
+                   x.cols, epsilon);
+        });
+    });
+}
+
+void cuda_rmsnorm_backward(struct tensor grad_x, bool accumulate, struct tensor grad_gain, struct tensor grad_y,
+                           struct tensor x, struct tensor gain, struct tensor rstd, void *scratch,
+                           cudaStream_t stream)
+{
+    with_type(x.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        bool vector = aligned(LANES<T>, x.cols, grad_x, grad_y, x, gain);
+        const T *py = (const T *)grad_y.data, *px = (const T *)x.data;
+        const A *pr = (const A *)rstd.data;
+        with_row_shape<T>(x.cols, vector, [&](auto elements, auto warps) {
+            constexpr int N = elements.value;
+            // First, because grad_x may be x or grad_y.
+            if (grad_gain.data)
+                column_sums<N, A>(grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.rows, scratch, stream);
+            launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, stream,
+                   (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, pr, x.rows, x.cols);
+        });
+    });
+}

@@ -1,0 +1,60 @@
+// RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
+//   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
+//   frequency[j]
+// A block takes one position: each pair's sine is computed once for all sequences and heads. The angle's bits
+// depend on the position alone, never on the chunk that it falls in.
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+
+// count: sequences * heads.
+template <int N, class T>
+__global__ void rotate(T *x, const double *frequencies, size_t start, size_t count, size_t half, int direction)
+{
+    using A = wide_t<T>;
+    DYNAMIC_SHARED(shared);
+    A *cosines = (A *)shared, *sines = cosines + half; // [half] each
+    for (size_t j = threadIdx.x; j < half; j += THREADS) {
+        double sine, cosine;
+        sincos((double)(start + blockIdx.x) * frequencies[j], &sine, &cosine);
+        cosines[j] = (A)cosine;
+        sines[j] = (A)(direction * sine);
+    }
+    __syncthreads();
+    size_t packs = half / N;
+    x += blockIdx.x * count * 2 * half;
+    for (size_t i = threadIdx.x; i < count * packs; i += THREADS) {
+        size_t j = i % packs * N;
+        T *at = x + i / packs * 2 * half + j;
+        A low[N], high[N];
+        read(low, at);
+        read(high, at + half);
+#pragma unroll
+        for (int l = 0; l < N; l++) {
+            A c = cosines[j + l], s = sines[j + l], a = low[l], b = high[l];
+            low[l] = a * c - b * s;
+            high[l] = b * c + a * s;
+        }
+        write(at, low);
+        write(at + half, high);
+    }
+}
+
+} // namespace
+
+void cuda_rope(struct tensor x, struct tensor frequencies, size_t start, size_t batch, int direction,
+               cudaStream_t stream)
+{
+    size_t half = frequencies.cols, count = batch * (x.cols / (2 * half));
+    with_type(x.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = LANES<T>;
+        launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / batch), THREADS,
+               2 * half * sizeof(wide_t<T>), stream, (T *)x.data, (const double *)frequencies.data, start, count,
+               half, direction);
+    });
+}

@@ -1,0 +1,224 @@
+// SIMT: stands in for CUDA's header where there is no GPU. Kernels compiled with g++ run on the CPU: one fiber per
+// CUDA thread, the blocks of a grid one after another. Threads that wait at a barrier which others never reach,
+// and lanes that meet with different masks, abort with a message; so does shared memory beyond what sm_80 has.
+// Shared memory is poisoned, and `simt::descending` runs the threads of a block in the opposite order: a kernel
+// whose bits depend on it lacks a barrier.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <vector>
+
+#ifndef __x86_64__
+#error "switching fibers is written for x86-64"
+#endif
+
+#define __global__
+#define __device__
+#define __forceinline__  inline
+#define __shared__       static // one block at a time
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+
+typedef struct CUstream_st *cudaStream_t;
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(size_t x = 1, size_t y = 1, size_t z = 1) : x((unsigned)x), y((unsigned)y), z((unsigned)z) {}
+};
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace simt
+{
+
+enum { WARP = 32, MAX_THREADS = 1024, STACK_BYTES = 256 << 10, MAX_SHARED_BYTES = 163 << 10 };
+enum state { READY, AT_BARRIER, AT_WARP, DONE };
+
+struct fiber {
+    void *stack_pointer;
+    state at;
+};
+
+// Where the lanes of a warp leave a value for each other.
+struct meeting {
+    uint32_t mask;
+    int arrived;
+    uint64_t left[WARP], taken[WARP];
+};
+
+inline fiber fibers[MAX_THREADS];
+inline meeting meetings[MAX_THREADS / WARP];
+inline unsigned current, threads, waiting, live;
+inline void *scheduler;
+inline void (*body)(const void *);
+inline const void *body_data;
+inline std::vector<unsigned char> *dynamic_shared;
+inline bool descending;
+
+// Saves the callee's registers on this stack, and goes on from where the other one was left.
+__attribute__((naked, noinline)) inline void swap(void ** /* save */, void * /* load */)
+{
+    asm("push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+        "mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
+        "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret");
+}
+
+[[noreturn]] inline void fail(const char *what)
+{
+    fprintf(stderr, "simt: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z, current, what);
+    abort();
+}
+
+inline void wait(state at)
+{
+    fibers[current].at = at;
+    swap(&fibers[current].stack_pointer, scheduler);
+}
+
+inline void enter()
+{
+    body(body_data);
+    live--;
+    wait(DONE);
+    abort(); // not reached
+}
+
+// Every lane of the mask leaves a value; after the last one each takes that of lane `source`, its own if there is
+// no such lane.
+inline uint64_t exchange(uint32_t mask, uint64_t value, unsigned source)
+{
+    unsigned lane = current % WARP, first = current - lane;
+    meeting &m = meetings[current / WARP];
+    if (!(mask >> lane & 1))
+        fail("a lane calls a warp function with a mask that omits it");
+    if (m.arrived && m.mask != mask)
+        fail("lanes of one warp meet with different masks");
+    m.mask = mask;
+    m.left[lane] = value;
+    if (++m.arrived < __builtin_popcount(mask)) {
+        wait(AT_WARP);
+    } else {
+        m.arrived = 0;
+        memcpy(m.taken, m.left, sizeof m.taken);
+        for (unsigned i = 0; i < WARP; i++)
+            if ((mask >> i & 1) && i != lane)
+                fibers[first + i].at = READY;
+    }
+    return source < WARP && (mask >> source & 1) ? m.taken[source] : value;
+}
+
+template <class T> T shuffle(uint32_t mask, T value, unsigned source)
+{
+    static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = exchange(mask, bits, source);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// Runs every thread until it is done or waits; a barrier opens when all that live wait at it.
+inline void run_block()
+{
+    while (live) {
+        bool ran = false;
+        for (unsigned i = 0; i < threads; i++) {
+            unsigned t = descending ? threads - 1 - i : i;
+            if (fibers[t].at != READY)
+                continue;
+            ran = true;
+            current = t;
+            threadIdx = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y));
+            swap(&scheduler, fibers[t].stack_pointer);
+        }
+        if (live && waiting == live) {
+            waiting = 0;
+            for (unsigned t = 0; t < threads; t++)
+                if (fibers[t].at == AT_BARRIER)
+                    fibers[t].at = READY;
+        } else if (!ran && live) {
+            fail("some threads wait at __syncthreads, others in a warp function or nowhere");
+        }
+    }
+}
+
+template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, const Body &kernel)
+{
+    threads = block.x * block.y * block.z;
+    if (threads == 0 || threads > MAX_THREADS || threads % WARP || shared_bytes > MAX_SHARED_BYTES ||
+        (size_t)grid.x * grid.y * grid.z == 0 || grid.x > INT32_MAX || grid.y > UINT16_MAX || grid.z > UINT16_MAX)
+        fail("a grid, block or shared memory that CUDA refuses, or a broken warp");
+    gridDim = grid;
+    blockDim = block;
+    body = [](const void *data) { (*(const Body *)data)(); };
+    body_data = &kernel;
+    std::vector<unsigned char> shared(shared_bytes);
+    dynamic_shared = &shared;
+    size_t bytes = (size_t)threads * STACK_BYTES;
+    char *stacks =
+        (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED)
+        fail("no room for stacks");
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = dim3(x, y, z);
+                memset(shared.data(), 0xff, shared_bytes); // NaN
+                live = threads;
+                waiting = 0;
+                for (unsigned w = 0; w < threads / WARP; w++)
+                    meetings[w].arrived = 0;
+                for (unsigned t = 0; t < threads; t++) {
+                    // Stacks begin in different cache sets. Below the top: nothing to return to, where `swap`
+                    // returns to, six registers.
+                    char *top = stacks + (size_t)(t + 1) * STACK_BYTES - 256 - t % 61 * 192;
+                    void **frame = (void **)top;
+                    *--frame = nullptr;
+                    *--frame = (void *)enter;
+                    frame -= 6;
+                    memset(frame, 0, 6 * sizeof *frame);
+                    fibers[t] = {frame, READY};
+                }
+                run_block();
+            }
+    munmap(stacks, bytes);
+}
+
+} // namespace simt
+
+inline void __syncthreads()
+{
+    simt::waiting++;
+    simt::wait(simt::AT_BARRIER);
+}
+inline void __syncwarp(uint32_t mask = 0xffffffffu)
+{
+    simt::exchange(mask, 0, 0);
+}
+template <class T> T __shfl_sync(uint32_t mask, T value, int source)
+{
+    return simt::shuffle(mask, value, (unsigned)source % simt::WARP);
+}
+template <class T> T __shfl_xor_sync(uint32_t mask, T value, int lanes)
+{
+    return simt::shuffle(mask, value, simt::current % simt::WARP ^ (unsigned)lanes);
+}
+template <class T> T __shfl_down_sync(uint32_t mask, T value, unsigned lanes)
+{
+    return simt::shuffle(mask, value, simt::current % simt::WARP + lanes);
+}
+inline unsigned __ballot_sync(uint32_t mask, int predicate)
+{
+    unsigned bits = 0;
+    simt::exchange(mask, predicate != 0, 0);
+    for (unsigned i = 0; i < simt::WARP; i++)
+        bits |= (mask >> i & 1 ? (unsigned)simt::meetings[simt::current / simt::WARP].taken[i] : 0) << i;
+    return bits;
+}
+inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
