@@ -39,10 +39,10 @@ static void run_launches(const struct operands *o)
 
 // Seconds of the fastest run over three tensors of [rows, cols]; the first run, which touches memory anew, is not
 // counted. 0 and a status if they do not fit.
-static double fastest(enum dtype dtype, size_t rows, size_t cols, void (*run)(const struct operands *operands),
-                      struct status *status)
+static double fastest(const char *name, enum dtype dtype, size_t rows, size_t cols,
+                      void (*run)(const struct operands *operands), struct status *status)
 {
-    struct device *device = device_open("cpu", dtype, 0, status);
+    struct device *device = device_open(name, dtype, 0, status);
     if (!device)
         return 0;
     struct operands o = {device, tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE),
@@ -68,6 +68,12 @@ static double fastest(enum dtype dtype, size_t rows, size_t cols, void (*run)(co
     return status->code == STATUS_OK ? best_s : 0;
 }
 
+double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
+{
+    double seconds = fastest(device, dtype, GEMM_SIZE, GEMM_SIZE, run_gemm, status);
+    return seconds > 0 ? 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE / seconds : 0;
+}
+
 // Memory that is free now is what a step could take.
 static size_t usable_bytes(struct status *status)
 {
@@ -89,19 +95,18 @@ bool calibrate(struct profile *profile, struct status *status)
     provenance_take(&machine);
     *profile = (struct profile){.name = "host"};
     size_t usable = usable_bytes(status);
-    double gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
-    double f32_s = fastest(DTYPE_F32, GEMM_SIZE, GEMM_SIZE, run_gemm, status);
-    double f64_s = fastest(DTYPE_F64, GEMM_SIZE, GEMM_SIZE, run_gemm, status);
-    double copy_s = fastest(DTYPE_F32, COPY_BYTES / 4 / 1024, 1024, run_copy, status);
-    double launches_s = fastest(DTYPE_F32, 1, 1, run_launches, status);
+    double f32_flops = calibrate_gemm("cpu", DTYPE_F32, status),
+           f64_flops = calibrate_gemm("cpu", DTYPE_F64, status);
+    double copy_s = fastest("cpu", DTYPE_F32, COPY_BYTES / 4 / 1024, 1024, run_copy, status);
+    double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, status);
     if (status->code != STATUS_OK)
         return false;
     char where[128];
     snprintf(where, sizeof where, "%.80s, %d threads", machine.cpu, machine.threads);
     note(&profile->memory_bytes, (double)machine.host_memory_bytes, "the machine's memory", where);
     note(&profile->usable_bytes, (double)usable, "what was available when this was measured", where);
-    note(&profile->flops_per_s[DTYPE_F64], gemm_flops / f64_s, "measured: dgemm of 2048 x 2048 x 2048", where);
-    note(&profile->flops_per_s[DTYPE_F32], gemm_flops / f32_s, "measured: sgemm of 2048 x 2048 x 2048", where);
+    note(&profile->flops_per_s[DTYPE_F64], f64_flops, "measured: dgemm of 2048 x 2048 x 2048", where);
+    note(&profile->flops_per_s[DTYPE_F32], f32_flops, "measured: sgemm of 2048 x 2048 x 2048", where);
     note(&profile->bandwidth_bytes_per_s, 2.0 * COPY_BYTES / copy_s,
          "measured: a copy of 256 MiB, read and written", where);
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);

@@ -18,6 +18,7 @@ struct measure {
     double max_seconds; // of the cell's process; 0: no limit
     enum gradient_check gradient;
     bool timeline; // record the live bytes over one step
+    bool gemm;     // record the device's GEMM rate beside the samples
     bool bias;     // spaco: expectation and spread of the estimate over every subset
 };
 

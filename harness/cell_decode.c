@@ -280,7 +280,8 @@ static json_t *decode_gradient_dtype(struct cell *cell, struct json_field field,
 
 static json_t *decode_measure(struct cell *cell, struct json_field field, struct status *status)
 {
-    static const struct names keys = {6, {"warmup", "samples", "max_seconds", "gradient", "timeline", "bias"}};
+    static const struct names keys = {7,
+                                      {"warmup", "samples", "max_seconds", "gradient", "timeline", "gemm", "bias"}};
     static const struct names checks = {2, {"none", "full-f64"}};
     struct measure *measure = &cell->measure;
     *measure = (struct measure){.warmup = 1, .samples = 5, .max_seconds = 60};
@@ -294,6 +295,7 @@ static json_t *decode_measure(struct cell *cell, struct json_field field, struct
          !json_field_number(json_field_get(field, "max_seconds"), 0, 1e9, &measure->max_seconds, status) ||
          !json_field_choice(json_field_get(field, "gradient"), &checks, "gradient check", &check, status) ||
          !json_field_bool(json_field_get(field, "timeline"), &measure->timeline, status) ||
+         !json_field_bool(json_field_get(field, "gemm"), &measure->gemm, status) ||
          !json_field_bool(json_field_get(field, "bias"), &measure->bias, status)))
         return NULL;
     // What a cell cannot have is left out, rather than refused, so that one spec serves all devices and methods: a
@@ -303,10 +305,12 @@ static json_t *decode_measure(struct cell *cell, struct json_field field, struct
         measure->samples = 1;
     }
     measure->gradient = cell->planned ? GRADIENT_NONE : (enum gradient_check)check;
+    measure->gemm = measure->gemm && !cell->planned;
     measure->bias = measure->bias && !cell->planned && method_knows(cell->method, "sampler");
-    return json_pack("{s:I, s:I, s:f, s:s, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
+    return json_pack("{s:I, s:I, s:f, s:s, s:b, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
                      (json_int_t)measure->samples, "max_seconds", measure->max_seconds, "gradient",
-                     checks.items[measure->gradient], "timeline", measure->timeline, "bias", measure->bias);
+                     checks.items[measure->gradient], "timeline", measure->timeline, "gemm", measure->gemm, "bias",
+                     measure->bias);
 }
 
 static json_t *decode_limits(struct cell *cell, struct json_field field, struct status *status)

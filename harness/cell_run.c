@@ -1,6 +1,7 @@
 // Cell: its execution in this process: set-up, gradient check, bias, warm-up, samples, time line; in that order,
 // for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on. A
 // planned cell has been decoded to one sample without the rest.
+#include "harness/calibrate.h"
 #include "harness/provenance.h"
 #include "harness/record.h"
 #include "harness/reference.h"
@@ -170,6 +171,11 @@ static bool measure(struct run *run)
     if (cell->planned) // its clock measured this program
         run->record.sample_count = 0;
     note_memory(run); // the time line's own step is not the measured one
+    if (cell->measure.gemm) {
+        run->record.gemm_flops_per_s = calibrate_gemm(cell->device, cell->dtype, &run->status);
+        if (!fine(run))
+            return false;
+    }
     return !cell->measure.timeline || record_timeline(run);
 }
 

@@ -113,6 +113,12 @@ static void set_times(json_t *object, const struct record *record)
     set(object, "samples_ms", samples);
     set(object, "median_ms",
         record->sample_count ? number(median(record->samples_ms, record->sample_count)) : json_null());
+    double gemm = record->gemm_flops_per_s;
+    set(object, "gemm_flops_per_s", gemm > 0 ? number(gemm) : json_null());
+    set(object, "model_flops_share",
+        gemm > 0 && record->sample_count
+            ? number(record->model_flops / (1e-3 * median(record->samples_ms, record->sample_count)) / gemm)
+            : json_null());
     const struct profile *profile = record->cell->profile;
     bool estimated = profile && record->counters.launches > 0;
     set(object, "estimate_ms", estimated ? number(1e3 * record->counters.estimate_s) : json_null());

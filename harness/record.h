@@ -9,12 +9,15 @@
 //           "kv_gradient_dtype": "f32", "gradient_dtype": "f32",
 //           "method": {"name": "seco", "chunk": 128, ...every option the method knows},
 //           "measure": {"warmup": 1, "samples": 5, "max_seconds": 60, "gradient": "full-f64"|"none",
-//                       "timeline": false, "bias": false},
+//                       "timeline": false, "gemm": false, "bias": false},
 //           "limits": {"memory": null | BYTES},
 //           "profile": NAME | PATH                      (of a device profile; left out if there is none)},
 //  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
 //  "samples_ms": [..], "median_ms": 1.0,
 //  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
+//  "gemm_flops_per_s": null | X, "model_flops_share": null | X   (of a large GEMM on the same device right after
+//  the
+//                                                      samples; model_flops / median over it)
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
 //  "floor_bytes_per_token": X,     (per token of context, from methods.md)
 //  "lower_bound_bytes": N, "peak_over_bound": X,   (resident + floor * context * batch)
@@ -66,6 +69,7 @@ struct record {
     struct counters counters; // of one step
     const struct gradient_report *gradient;
     double noise_floor;
+    double gemm_flops_per_s;
     const struct bias *bias;
     const struct arena *timeline; // the arena whose events are recorded
     struct provenance provenance;

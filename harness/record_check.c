@@ -98,6 +98,8 @@ static const struct field record_fields[] = {{"schema", FIELD_COUNT, true, NULL}
                                              {"median_ms", FIELD_SIZE, false, NULL},
                                              {"estimate_ms", FIELD_SIZE, false, NULL},
                                              {"profile", FIELD_STRING, false, NULL},
+                                             {"gemm_flops_per_s", FIELD_SIZE, false, NULL},
+                                             {"model_flops_share", FIELD_SIZE, false, NULL},
                                              {"peak_bytes", FIELD_COUNT, false, NULL},
                                              {"peak_by_category", FIELD_OBJECT, false, NULL},
                                              {"resident_bytes", FIELD_COUNT, false, NULL},
