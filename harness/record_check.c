@@ -27,6 +27,7 @@ static const struct field measure_fields[] = {{"warmup", FIELD_COUNT, false, NUL
                                               {"max_seconds", FIELD_SIZE, false, NULL},
                                               {"gradient", FIELD_STRING, false, NULL},
                                               {"timeline", FIELD_BOOL, false, NULL},
+                                              {"gemm", FIELD_BOOL, false, NULL},
                                               {"bias", FIELD_BOOL, false, NULL},
                                               {NULL, FIELD_ANY, false, NULL}};
 
