@@ -114,10 +114,11 @@ format: ## clang-format every source
 	clang-format -i $(SOURCES) $(wildcard bench/*.cpp)
 
 lint: ## clang-format, clang-tidy and cppcheck, all without a finding
-	clang-format --dry-run -Werror $(SOURCES) $(wildcard bench/*.cpp)
-	cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
+	@clang-format --dry-run -Werror $(SOURCES) $(wildcard bench/*.cpp)
+	@cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
 	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
-	clang-tidy --quiet $(PLAIN) $(REAL) harness/main.c -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32
+	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \
+	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 2>/dev/null' clang-tidy
 
 # Man pages come from --help, one for the program and one per command.
 COMMANDS = $(shell $(BUILD)/longbp --commands)
