@@ -27,11 +27,12 @@ static void walk(struct step *step)
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
     head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     for (size_t l = layers; l-- > 0;) {
+        cell_backward_mlp(model, l, &kept[l], grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
         struct key_segment all = {0, step->batch->context, grad_kv.k, grad_kv.v};
-        cell_backward(model, l, &kept[l], 0, B, kv[l], &all, 1, grad);
+        cell_backward_attention(model, l, &kept[l], 0, B, kv[l], &all, 1, grad);
         kv_free(model, &grad_kv);
         kv_free(model, &kv[l]);
         tensor_free(device, &x[l]);

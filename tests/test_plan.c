@@ -2,6 +2,7 @@
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
 #include "harness/environment.h"
+#include "kernels/plan/plan.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,6 +125,53 @@ static void test_more_rows_than_a_block(void **state)
     }
 }
 
+// Peak bytes of one step of the tiny preset in f32, and the floor of its method for all tokens.
+static size_t tiny_peak(const struct method *method, const struct method_options *options, size_t context,
+                        double *floor_bytes)
+{
+    struct fixture f = fixture_default();
+    f.config = *config_preset("tiny");
+    f.dtype = DTYPE_F32;
+    f.context = context;
+    f.sequences = 1;
+    struct arena arena;
+    struct counters counters;
+    measure(&f, "plan-cpu", method, options, &arena, &counters);
+    struct device device = {.ops = plan_ops_like_cpu(DTYPE_F32)};
+    struct model model = {.config = f.config, .device = &device, .kv_gradient_dtype = DTYPE_F32};
+    *floor_bytes = method->floor_bytes_per_token(&model, options, context) * (double)context;
+    return arena.peak_bytes;
+}
+
+// Growth of the peak per token is within 5 % of the floor that methods.md derives: no O(T^2), no copy of a prefix.
+static void test_growth_is_the_floor(void **state)
+{
+    (void)state;
+    for (const struct method *const *m = methods; *m; m++) {
+        struct method_options options;
+        options_init(&options);
+        options.chunk = 128;
+        options.budget = 32;
+        options.sampler = SAMPLER_FIXED; // every column: its peak does not depend on the draw
+        double floors[2];
+        size_t peaks[2];
+        for (size_t i = 0; i < 2; i++) {
+            options.column_count = options.budget = (4096 << i) / 128;
+            for (uint32_t c = 0; c < options.column_count; c++) {
+                options.columns[c] = c;
+            }
+            peaks[i] = tiny_peak(*m, &options, 4096 << i, &floors[i]);
+        }
+        double growth = (double)(peaks[1] - peaks[0]), expected = floors[1] - floors[0];
+        if (expected == 0) {
+            continue; // method null
+        }
+        printf("%-10s %.0f bytes per token, floor %.0f, ratio %.4f\n", (*m)->name, growth / 4096, expected / 4096,
+               growth / expected);
+        assert_true(growth <= 1.05 * expected && growth >= expected);
+    }
+}
+
 // A model that no machine here could hold, in no time and no memory.
 static void test_large_model(void **state)
 {
@@ -152,6 +200,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_full_training),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_more_rows_than_a_block),
+        cmocka_unit_test(test_growth_is_the_floor),
         cmocka_unit_test(test_large_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

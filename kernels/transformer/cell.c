@@ -257,8 +257,8 @@ void cell_forward(struct model *model, size_t layer, struct tensor x, size_t sta
     mlp_forward(model, layer, x_mid, y, a, keep, how);
 }
 
-// grad: that of y, becomes that of x_mid. Frees gate and up: what they held is spent.
-static void mlp_backward(struct model *model, size_t layer, struct activations *a, struct tensor grad)
+// grad: that of y, becomes that of x_mid.
+void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
@@ -342,8 +342,10 @@ static void projections_backward(struct model *model, size_t layer, struct activ
     tensor_free(device, &h);
 }
 
-void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
-                   struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad)
+// grad: that of x_mid, becomes that of x.
+void cell_backward_attention(struct model *model, size_t layer, struct activations *a, size_t start,
+                             size_t sequences, struct kv kv, const struct key_segment *segments,
+                             size_t segment_count, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
@@ -355,8 +357,6 @@ void cell_backward(struct model *model, size_t layer, struct activations *a, siz
                                     .heads = c->heads,
                                     .kv_heads = c->kv_heads,
                                     .head_dim = c->head_dim};
-    mlp_backward(model, layer, a, grad);
-
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
     projection_backward_input(model, &w->o, grad_o, grad, false);
     projection_backward_weights(model, &w->o, grad, a->o);
@@ -377,4 +377,11 @@ void cell_backward(struct model *model, size_t layer, struct activations *a, siz
     projections_backward(model, layer, a, start, sequences, grad_q, grad_kv, grad);
     tensor_free(device, &grad_o);
     activations_free(model, a);
+}
+
+void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
+                   struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad)
+{
+    cell_backward_mlp(model, layer, a, grad);
+    cell_backward_attention(model, layer, a, start, sequences, kv, segments, segment_count, grad);
 }
