@@ -3,7 +3,9 @@
 #include "harness/calibrate.h"
 #include "harness/command.h"
 #include <errno.h>
+#include <libgen.h>
 #include <string.h>
+#include <unistd.h>
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -18,6 +20,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+// Before the measurement, not after it.
+static bool check_folder(const char *path, struct status *status)
+{
+    char *copy = strdup(path), *folder = dirname(copy);
+    bool fine = access(folder, W_OK) == 0 ||
+                status_set(status, STATUS_IO, "--out %s: %s: %s", path, folder, strerror(errno));
+    free(copy);
+    return fine;
 }
 
 static bool write_profile(const struct profile *profile, const char *path, struct status *status)
@@ -45,7 +57,8 @@ int command_calibrate(int argc, char **argv)
     struct profile *profile = calloc(1, sizeof *profile);
     CHECK(profile);
     argp_parse(&argp, argc, argv, 0, NULL, &out);
-    bool done = calibrate(profile, &status) && write_profile(profile, out, &status);
+    bool done =
+        (!out || check_folder(out, &status)) && calibrate(profile, &status) && write_profile(profile, out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     free(profile);

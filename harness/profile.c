@@ -69,7 +69,8 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
     if (!json_field_object(root, &known, NULL, status) ||
-        !copy_text(json_field_get(root, "name"), "the profile's name", profile->name, sizeof profile->name, status))
+        !copy_text(json_field_get(root, "name"), "a name for the profile", profile->name, sizeof profile->name,
+                   status))
         return false;
     for (size_t i = 0; i < KEYS; i++)
         if (!read_number(json_field_get(root, keys[i].name), &keys[i], number_of(profile, &keys[i]), status))
