@@ -1,0 +1,426 @@
+// Plans through the harness and the program: records of planned cells equal measured ones, max-context and plan
+// agree to the token, peaks grow as the methods' floors say, and bad input is refused. JSON is written with ' for
+// ".
+#define _GNU_SOURCE // asprintf
+#include "harness/environment.h"
+#include "harness/max_context.h"
+#include "harness/method_decode.h"
+#include "harness/result_file.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static struct cell cell_of(const char *json)
+{
+    struct cell cell;
+    struct status status = {0};
+    char *text = quoted(json);
+    if (!cell_decode(&cell, text, "cell", &status))
+        fail_msg("%s: %s", text, status.message);
+    free(text);
+    return cell;
+}
+
+static json_t *record_of(const char *json)
+{
+    struct cell cell = cell_of(json);
+    char *line = cell_run(&cell);
+    json_t *record = json_loads(line, 0, NULL);
+    assert_non_null(record);
+    if (strcmp(json_string_value(json_object_get(record, "status")), "ok") != 0)
+        fail_msg("%s: %s", json, line);
+    free(line);
+    cell_free(&cell);
+    return record;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+// The program's exit code for a line of arguments; what it wrote on both streams in *out, to be freed.
+static int longbp(char **out, const char *arguments)
+{
+    const char *program = getenv("LONGBP");
+    char *command;
+    size_t capacity = 0;
+    *out = NULL;
+    assert_true(asprintf(&command, "'%s' %s 2>&1", program && *program ? program : "build/longbp", arguments) > 0);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    if (getdelim(out, &capacity, 0, pipe) < 0) {
+        free(*out);
+        *out = strdup("");
+    }
+    int status = pclose(pipe);
+    free(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static json_t *longbp_json(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static json_t *longbp_json(const char *format, ...)
+{
+    char *arguments, *out;
+    va_list list;
+    va_start(list, format);
+    assert_true(vasprintf(&arguments, format, list) > 0);
+    va_end(list);
+    int code = longbp(&out, arguments);
+    json_t *object = json_loads(out, 0, NULL);
+    if (code != 0 || !object)
+        fail_msg("%s: exit code %d: %s", arguments, code, out);
+    free(arguments);
+    free(out);
+    return object;
+}
+
+static void a_planned_record_is_the_measured_one(void **state)
+{
+    (void)state;
+    static const char *const cells[] = {
+        "'method': 'full', 'optimizer': 'adamw'",
+        "'method': {'name': 'seco', 'chunk': 30}, 'lora': {'rank': 2}, 'batch': 2",
+        "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2}, 'dtype': 'f64'",
+        "'method': {'name': 'streambp', 'chunk': 33}, 'data': {'text': 'Makefile'}, 'optimizer': 'adamw'",
+    };
+    static const char *const equal[] = {
+        "peak_bytes",  "peak_by_category", "resident_bytes", "lower_bound_bytes", "peak_over_bound",      "flops",
+        "model_flops", "bytes_moved",      "launches",       "columns",           "floor_bytes_per_token"};
+    for (size_t i = 0; i < COUNT(cells); i++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'measure': {'samples': 2}, %s}",
+                             cells[i]) > 0);
+        json_t *measured = record_of(json);
+        memcpy(strstr(json, "'device': 'cpu', 'measure'"), "'device':'plan', 'measure'", 26);
+        json_t *planned = record_of(json);
+        for (size_t j = 0; j < COUNT(equal); j++) {
+            json_t *a = json_object_get(planned, equal[j]), *b = json_object_get(measured, equal[j]);
+            if (!(a && json_equal(a, b)) && strcmp(equal[j], "columns") != 0)
+                fail_msg("%s: %s differs", json, equal[j]);
+        }
+        assert_true(json_is_null(json_object_get(planned, "loss")));
+        assert_true(json_is_null(json_object_get(planned, "gradient")));
+        assert_true(json_is_null(json_object_get(planned, "median_ms")));
+        assert_int_equal(json_array_size(json_object_get(planned, "samples_ms")), 0);
+        assert_int_equal(json_array_size(json_object_get(measured, "samples_ms")), 2);
+        assert_true(json_is_null(json_object_get(planned, "estimate_ms")));
+        json_decref(measured);
+        json_decref(planned);
+        free(json);
+    }
+}
+
+// Neither tokens nor weights are read, but the model's config is.
+static void a_plan_needs_no_files(void **state)
+{
+    const struct scratch *scratch = *state;
+    json_decref(record_of("{'model': 'tiny', 'context': 9, 'method': 'full', 'device': 'plan',"
+                          " 'data': {'text': 'no/such'}, 'labels': 'no/such'}"));
+    struct scratch_path model = scratch_path(scratch, "model");
+    char *out, *arguments;
+    assert_true(asprintf(&arguments, "init --model tiny --out %s", model.text) > 0);
+    int code = longbp(&out, arguments);
+    if (code != 0)
+        fail_msg("%s: %s", arguments, out);
+    free(arguments);
+    free(out);
+    struct scratch_path weights = scratch_path(scratch, "model/model.safetensors");
+    assert_int_equal(remove(weights.text), 0);
+    json_t *planned = longbp_json("plan --model %s --context 9 --json", model.text);
+    json_t *preset = longbp_json("plan --model tiny --context 9 --json");
+    assert_true(
+        json_equal(json_object_get(planned, "peak_by_category"), json_object_get(preset, "peak_by_category")));
+    json_decref(planned);
+    json_decref(preset);
+}
+
+static void an_estimate_says_that_it_is_one(void **state)
+{
+    (void)state;
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model llama-3-8b --dtype bf16 --lora r=8 --method seco --context 4096"),
+                     0);
+    assert_null(strstr(out, "estimate"));
+    assert_null(strstr(out, "fits"));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model llama-3-8b --dtype bf16 --lora r=8 --method seco --context 4096 "
+                                  "--profile rtx-3090"),
+                     0);
+    assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090)"));
+    assert_non_null(strstr(out, "fits, to spare"));
+    free(out);
+    json_t *fast = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile h100-80g --json");
+    json_t *slow = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile rtx-3090 --json");
+    assert_string_equal(json_string_value(json_object_get(fast, "estimate")), "roofline");
+    assert_string_equal(json_string_value(json_object_get(fast, "profile")), "h100-80g");
+    assert_true(number(fast, "estimate_ms") > 1e3 * number(fast, "flops") / 989e12);
+    assert_true(number(fast, "estimate_ms") > 1e3 * number(fast, "bytes_moved") / 3.35e12);
+    assert_true(number(slow, "estimate_ms") > 3 * number(fast, "estimate_ms"));
+    assert_true(json_is_false(json_object_get(slow, "fits"))); // weights and gradients alone are 45 GiB
+    json_decref(fast);
+    json_decref(slow);
+}
+
+static void a_time_line_is_a_result_file(void **state)
+{
+    struct scratch_path path = scratch_path(*state, "timeline.jsonl");
+    json_t *plan =
+        longbp_json("plan --model tiny --context 100 --method seco --chunk 16 --timeline %s --json", path.text);
+    struct result_file file;
+    struct status status = {0};
+    if (!result_file_read(&file, path.text, &status))
+        fail_msg("%s", status.message);
+    assert_int_equal(json_array_size(file.records), 1);
+    const json_t *record = json_array_get(file.records, 0), *timeline = json_object_get(record, "timeline");
+    const json_t *events = json_object_get(timeline, "events"), *event;
+    double highest = 0;
+    size_t i;
+    json_array_foreach(events, i, event)
+    {
+        double live = 0;
+        for (size_t c = 2; c < json_array_size(event); c++)
+            live += json_number_value(json_array_get(event, c));
+        highest = live > highest ? live : highest;
+    }
+    assert_true(highest == number(plan, "peak_bytes"));
+    assert_int_equal(strncmp(json_string_value(json_object_get(record, "command")), "longbp plan --model tiny", 24),
+                     0);
+    result_file_close(&file);
+    json_decref(plan);
+}
+
+// What max-context finds, plan confirms: it fits, and one token more does not.
+static void max_context_and_plan_agree(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "--model tiny --memory-limit 40MiB --chunk 48",
+        "--model tiny --memory-limit 40MiB --chunk 48 --batch 3 --optimizer adamw",
+        "--model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 --chunk 512",
+        "--model qwen3-8b --dtype bf16 --gradient-dtype bf16 --kv-gradient-dtype bf16 --memory-limit 80GB --chunk "
+        "500 "
+        "--head-chunk 100",
+    };
+    for (size_t s = 0; s < COUNT(settings); s++) {
+        json_t *table = longbp_json("max-context %s --json", settings[s]), *row;
+        json_t *rows = json_object_get(table, "methods");
+        size_t i;
+        assert_int_equal(json_array_size(rows), 4); // without a budget none that draws
+        json_array_foreach(rows, i, row)
+        {
+            const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
+            size_t longest = (size_t)number(row, "max_context");
+            bool chunked = method_knows(method_find(name), "chunk");
+            assert_true(longest > 100);
+            assert_true(json_is_true(json_object_get(row, "memory_bound")));
+            for (size_t more = 0; more < 2; more++) {
+                char *setting = strdup(settings[s]), *chunk = strstr(setting, "--chunk");
+                if (!chunked) // full and checkpoint have no such option
+                    memset(chunk, ' ', strcspn(chunk + 8, " ") + 8);
+                json_t *plan =
+                    longbp_json("plan %s --method %s --context %zu --json", setting, name, longest + more);
+                if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
+                    fail_msg("%s, %s: context %zu", settings[s], name, longest + more);
+                if (more == 0)
+                    assert_true(number(plan, "peak_bytes") == number(row, "peak_bytes"));
+                json_decref(plan);
+                free(setting);
+            }
+        }
+        json_decref(table);
+    }
+}
+
+// Whatever spaco draws fits into what its largest draw fits into.
+static void max_context_holds_for_every_draw(void **state)
+{
+    (void)state;
+    struct cell cell = cell_of("{'model': 'tiny', 'context': 640, 'device': 'plan',"
+                               " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3}}");
+    struct status status = {0};
+    struct max_context found;
+    const size_t limit_bytes = 20 << 20;
+    assert_true(max_context_find(&found, &cell, limit_bytes, &status));
+    cell_free(&cell);
+    assert_int_equal(found.granularity, 64);
+    assert_int_equal(found.context % 64, 0);
+    assert_true(found.memory_bound && found.context > 10 * 64 && found.peak_bytes <= limit_bytes);
+    size_t largest = 0;
+    for (size_t seed = 0; seed < 200; seed++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': %zu, 'device': 'plan',"
+                             " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3, 'sampler_seed': %zu}}",
+                             found.context, seed) > 0);
+        json_t *record = record_of(json);
+        size_t peak = (size_t)number(record, "peak_bytes");
+        assert_true(peak <= found.peak_bytes);
+        largest = peak > largest ? peak : largest;
+        json_decref(record);
+        free(json);
+    }
+    assert_int_equal(largest, found.peak_bytes); // some draw has the last column
+}
+
+static void a_model_that_does_not_fit_says_so(void **state)
+{
+    (void)state;
+    char *out;
+    assert_int_equal(
+        longbp(&out, "max-context --model llama-3-8b --dtype bf16 --optimizer adamw --memory-limit 24GiB"), 0);
+    assert_non_null(strstr(out, "The resident bytes alone do not fit the limit."));
+    free(out);
+    json_t *table = longbp_json("max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
+    const json_t *resident = json_object_get(table, "resident_by_category");
+    // 8,030,261,248 parameters; gradients in f32 by default.
+    assert_true(number(resident, "weights") >= 8030261248.0 * 2 &&
+                number(resident, "weights") < 8030261248.0 * 2.001);
+    assert_true(number(resident, "gradients") >= 8030261248.0 * 4);
+    const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    assert_true(number(row, "max_context") == 0);
+    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "do not fit"));
+    json_decref(table);
+}
+
+// How the peak of Llama-3-8B grows per token, over what methods.md derives, between 32,768 and 65,536 tokens.
+static double growth_over_floor(const char *method, const char *kv_gradients)
+{
+    double peak[2], least[2];
+    for (size_t i = 0; i < 2; i++) {
+        char *json;
+        size_t context = 32768 << i;
+        assert_true(asprintf(&json,
+                             "{'model': 'llama-3-8b', 'dtype': 'bf16', 'lora': {'rank': 8}, 'device': 'plan',"
+                             " 'kv_gradient_dtype': '%s', 'context': %zu, 'method': %s}",
+                             kv_gradients, context, method) > 0);
+        json_t *record = record_of(json);
+        peak[i] = number(record, "peak_bytes");
+        least[i] = number(record, "floor_bytes_per_token") * (double)context;
+        json_decref(record);
+        free(json);
+    }
+    return (peak[1] - peak[0]) / (least[1] - least[0]);
+}
+
+static void peaks_grow_as_the_floors_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *kv_gradients;
+    } cases[] = {
+        {"{'name': 'seco', 'chunk': 512}", "f32"},
+        {"{'name': 'seco', 'chunk': 512}", "bf16"},
+        {"{'name': 'streambp', 'chunk': 512}", "f32"},
+        {"{'name': 'streambp', 'chunk': 512}", "bf16"},
+        // Loss `all`: the cache reaches to the end, whatever is drawn.
+        {"{'name': 'spaco', 'chunk': 512, 'budget': 8, 'loss': 'all'}", "f32"},
+        {"{'name': 'spaco', 'chunk': 512, 'budget': 8, 'loss': 'all'}", "bf16"},
+        // With f32 its ratio is 1.0230: one row's gradients of keys and values, which its floor leaves out, are
+        // live beside gate and up.
+        {"'checkpoint'", "bf16"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double ratio = growth_over_floor(cases[i].method, cases[i].kv_gradients);
+        if (!(ratio >= 1 && ratio <= 1.02))
+            fail_msg("%s, gradients of keys and values in %s: %.4f", cases[i].method, cases[i].kv_gradients, ratio);
+    }
+}
+
+static void bad_input_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *message;
+    } cases[] = {
+        {"plan", "--model and --context are needed"},
+        {"plan --model tiny", "--model and --context are needed"},
+        {"plan --model tiny --context 0", "key \"context\": expected a whole number of tokens >= 1, found 0"},
+        {"plan --model tniy --context 5", "did you mean \"tiny\"?"},
+        {"plan --model tiny --context 5 --like gpu", "--like is cpu or cuda, not \"gpu\""},
+        {"plan --model tiny --context 5 --like cpu --dtype bf16", "computes in f32 and f64, not in bf16"},
+        {"plan --model tiny --context 5 --memory-limit 3x", "--memory-limit is a size such as 24GiB, not \"3x\""},
+        {"plan --model tiny --context 5 --profile rtx-3091", "did you mean \"rtx-3090\"?"},
+        {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
+        {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
+        {"plan --model tiny --context 5 --timeline /no/such/file", "--timeline /no/such/file: No such file"},
+        {"plan --model tiny --context 5 --device cpu", "unrecognized option '--device"},
+        {"max-context --model tiny", "--memory-limit or --profile"},
+        {"max-context --memory-limit 1GiB", "--model is needed"},
+        {"max-context --model tiny --memory-limit 0", "--memory-limit is a size"},
+        {"max-context --model tiny --memory-limit 1GiB --methods seco,ful",
+         "no method \"ful\"; did you mean \"full\"?"},
+        {"max-context --model tiny --memory-limit 1GiB --methods full --chunk 5",
+         "--chunk: none of these methods has that option, but streambp, seco, spaco"},
+        {"max-context --model tiny --memory-limit 1GiB --methods spaco", "spaco needs a budget"},
+        {"max-context --model tiny --memory-limit 1GiB --chunk 0", "key \"chunk\": expected a whole number"},
+        {"max-context --model tiny --memory-limit 1GiB --dtype f16", "unknown dtype \"f16\""},
+        {"grad --model tiny --context 5 --device plan --out /dev/null", "--device plan-cpu computes no gradient"},
+        {"verify --device plan-cpu", "--device plan-cpu computes no gradient"},
+        {"verify --kv-gradient-dtype bf16", "--kv-gradient-dtype of a model in f64 is f64, not \"bf16\""},
+        {"calibrate --out /no/such/file", "--out /no/such/file: /no/such: No such file"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *out;
+        int code = longbp(&out, cases[i].arguments);
+        if (code != 2 || !strstr(out, cases[i].message))
+            fail_msg("%s: exit code %d, expected 2 and \"%s\": %s", cases[i].arguments, code, cases[i].message,
+                     out);
+        free(out);
+    }
+}
+
+static void calibrate_writes_a_profile(void **state)
+{
+    struct scratch_path path = scratch_path(*state, "host.json");
+    char *arguments, *out;
+    assert_true(asprintf(&arguments, "calibrate --out %s", path.text) > 0);
+    int code = longbp(&out, arguments);
+    if (code != 0)
+        fail_msg("%s: %s", arguments, out);
+    free(out);
+    free(arguments);
+    struct profile profile;
+    struct status status = {0};
+    if (!profile_load(&profile, path.text, &status))
+        fail_msg("%s", status.message);
+    assert_string_equal(profile.name, "host");
+    assert_true(profile.flops_per_s[DTYPE_F32].value > profile.flops_per_s[DTYPE_F64].value);
+    assert_true(profile.flops_per_s[DTYPE_F64].value > 1e8);
+    assert_true(profile.bandwidth_bytes_per_s.value > 1e8);
+    assert_true(profile.launch_s.value < 1e-3);
+    json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
+    assert_true(number(plan, "estimate_ms") > 0);
+    json_decref(plan);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_planned_record_is_the_measured_one),
+        cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test(an_estimate_says_that_it_is_one),
+        cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),
+        cmocka_unit_test(max_context_and_plan_agree),
+        cmocka_unit_test(max_context_holds_for_every_draw),
+        cmocka_unit_test(a_model_that_does_not_fit_says_so),
+        cmocka_unit_test(peaks_grow_as_the_floors_say),
+        cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

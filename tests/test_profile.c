@@ -1,0 +1,185 @@
+// Device profiles: those that come with the program, files that are wrong, what is written and read again, and the
+// estimate that a roofline makes of an operation. JSON and messages are written with ' for ".
+#define _GNU_SOURCE // nftw
+#include "harness/profile.h"
+#include "kernels/base/ops.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void the_cards_are_there(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double gib, bf16, f32, f64, bandwidth;
+    } cards[] = {
+        {"rtx-3090", 24, 71e12, 35.6e12, 0.556e12, 936e9}, {"rtx-4090", 24, 165.2e12, 82.6e12, 1.29e12, 1008e9},
+        {"a100-80g", 80, 312e12, 19.5e12, 9.7e12, 2039e9}, {"a800-80g", 80, 312e12, 19.5e12, 9.7e12, 2039e9},
+        {"h100-80g", 80, 989e12, 67e12, 34e12, 3350e9},    {"h200-141g", 140.4, 989e12, 67e12, 34e12, 4800e9},
+    };
+    for (size_t i = 0; i < COUNT(cards); i++) {
+        struct profile profile;
+        struct status status = {0};
+        if (!profile_load(&profile, cards[i].name, &status))
+            fail_msg("%s", status.message);
+        assert_string_equal(profile.name, cards[i].name);
+        assert_true(profile.memory_bytes.value / 0x1p30 > cards[i].gib - 0.1);
+        assert_true(profile.memory_bytes.value / 0x1p30 < cards[i].gib + 0.1);
+        double kept = profile.memory_bytes.value - profile.usable_bytes.value;
+        assert_true(kept > 0.5 * 0x1p30 && kept < 1.5 * 0x1p30);
+        assert_true(profile.flops_per_s[DTYPE_BF16].value == cards[i].bf16);
+        assert_true(profile.flops_per_s[DTYPE_F32].value == cards[i].f32);
+        assert_true(profile.flops_per_s[DTYPE_F64].value == cards[i].f64);
+        assert_true(profile.bandwidth_bytes_per_s.value == cards[i].bandwidth);
+        assert_true(profile.launch_s.value > 1e-7 && profile.launch_s.value < 1e-4);
+        assert_true(profile.usable_bytes.source[0] && profile.launch_s.source[0]);
+    }
+}
+
+#define MEMORY    "'memory_bytes': {'value': 1000, 'source': 'a'}"
+#define USABLE    "'usable_bytes': {'value': 900, 'source': 'b'}"
+#define BANDWIDTH "'bandwidth_bytes_per_s': {'value': 2e9, 'source': 'c'}"
+#define LAUNCH    "'launch_s': {'value': 1e-6, 'source': 'd'}"
+#define START     "{'name': 'p',\n" MEMORY ",\n" USABLE ",\n" BANDWIDTH ",\n" LAUNCH
+#define GOOD      START ",\n'f32_flops_per_s': {'value': 3e9, 'source': 'e'}}"
+
+static bool load(const struct scratch *scratch, const char *json, struct profile *profile, struct status *status)
+{
+    char *text = quoted(json);
+    struct scratch_path path = scratch_file(scratch, "p.json", text, strlen(text));
+    bool ok = profile_load(profile, path.text, status);
+    free(text);
+    return ok;
+}
+
+static void bad_files_are_refused_with_the_place(void **state)
+{
+    static const struct {
+        const char *json, *message;
+    } cases[] = {
+        {"", "p.json:1:1: "},
+        {"[]", "p.json:1:1: expected an object with the keys: name, memory_bytes"},
+        {"{}", "p.json:1:1: key 'name': missing; expected a name for the profile"},
+        {"{'name': 3}", "p.json:1:10: key 'name': expected a name for the profile, found 3"},
+        {"{'name': ''}", "p.json:1:10: key 'name'"},
+        {"{'name': 'p', 'memory': 1}", "p.json:1:15: key 'memory': unknown key; did you mean 'memory_bytes'?"},
+        {"{'name': 'p'}", "key 'memory_bytes': missing"},
+        {"{'name': 'p', " MEMORY ", " MEMORY "}", "the key is given twice"},
+        {"{'name': 'p',\n'memory_bytes': 1000}",
+         "p.json:2:17: key 'memory_bytes': expected an object with the keys: value, source, found 1000"},
+        {"{'name': 'p',\n'memory_bytes': {'value': -1, 'source': 'a'}}",
+         "p.json:2:27: key 'value': expected a number from 1 to 9.0"},
+        {"{'name': 'p', 'memory_bytes': {'value': 0, 'source': 'a'}}", "found 0"},
+        {"{'name': 'p', 'memory_bytes': {'value': NaN, 'source': 'a'}}", "p.json:1:41: not valid JSON"},
+        {"{'name': 'p', 'memory_bytes': {'value': Infinity, 'source': 'a'}}", "p.json:1:41: not valid JSON"},
+        {"{'name': 'p', 'memory_bytes': {'value': 1e999, 'source': 'a'}}", "p.json:1:41: the number is too large"},
+        {"{'name': 'p', 'memory_bytes': {'value': '1000', 'source': 'a'}}", "found '1000'"},
+        {"{'name': 'p', 'memory_bytes': {'value': null, 'source': 'a'}}", "found null"},
+        {"{'name': 'p', 'memory_bytes': {'value': 1000}}",
+         "key 'source': missing; expected where the number comes from"},
+        {"{'name': 'p', 'memory_bytes': {'source': 'a'}}", "key 'value': missing; expected a number"},
+        {"{'name': 'p', 'memory_bytes': {'value': 1, 'source': ''}}", "key 'source'"},
+        {"{'name': 'p', 'memory_bytes': {'value': 1, 'source': 'a', 'unit': 'B'}}",
+         "key 'unit': unknown key of 'memory_bytes'"},
+        {"{'name': 'p',\n" MEMORY ",\n'usable_bytes': {'value': 1001, 'source': 'a'},\n" BANDWIDTH "," LAUNCH "}",
+         "p.json:3:17: key 'usable_bytes': more than memory_bytes"},
+        {START ",\n'bf16_flops_per_s': {'value': -3e9, 'source': 'e'}}", "p.json:6:31: key 'value': expected"},
+        {"{'name': 'p'," MEMORY "," USABLE "," BANDWIDTH "}", "key 'launch_s': missing"},
+        {"{'name': 'p'," MEMORY "," USABLE "," LAUNCH "}", "key 'bandwidth_bytes_per_s': missing"},
+        {"{'name': 'p'," MEMORY "," USABLE "," BANDWIDTH ", 'launch_s': {'value': 2, 'source': 'a'}}",
+         "expected a number from 1e-12 to 1, found 2"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct profile profile;
+        struct status status = {0};
+        char *expected = quoted(cases[i].message);
+        assert_false(load(*state, cases[i].json, &profile, &status));
+        assert_int_equal(status.code, STATUS_BAD_INPUT);
+        if (!strstr(status.message, expected))
+            fail_msg("%s: expected \"%s\" in: %s", cases[i].json, expected, status.message);
+        free(expected);
+    }
+}
+
+static void unknown_names_are_refused_with_the_known_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *message;
+    } cases[] = {
+        {"rtx3090",
+         "no profile \"rtx3090\" in experiments/devices; did you mean \"rtx-3090\"? known profiles: a100-80g"},
+        {"", "no profile \"\""},
+        {"no/such", "no/such: "},
+        {"nowhere.json", "nowhere.json: "},
+        {"experiments/", "is a folder"},
+        {"..", "no profile \"..\""},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct profile profile;
+        struct status status = {0};
+        assert_false(profile_load(&profile, cases[i].name, &status));
+        if (!strstr(status.message, cases[i].message))
+            fail_msg("%s: expected \"%s\" in: %s", cases[i].name, cases[i].message, status.message);
+    }
+}
+
+static void what_is_written_is_read_again(void **state)
+{
+    struct profile profile, again;
+    struct status status = {0};
+    if (!load(*state, GOOD, &profile, &status))
+        fail_msg("%s", status.message);
+    assert_true(profile.flops_per_s[DTYPE_F32].value == 3e9);
+    assert_true(profile.flops_per_s[DTYPE_BF16].value == 0);
+    assert_true(profile.peer_link_bytes_per_s.value == 0);
+    char *text = profile_text(&profile);
+    struct scratch_path path = scratch_file(*state, "again.json", text, strlen(text));
+    assert_true(profile_load(&again, path.text, &status));
+    assert_memory_equal(&again, &profile, sizeof profile);
+    free(text);
+    struct roofline roofline;
+    assert_false(profile_roofline(&profile, DTYPE_BF16, &roofline, &status));
+    assert_string_equal(status.message, "profile p has no rate for bf16");
+}
+
+static void an_operation_takes_the_longer_of_flops_and_bytes_and_a_launch(void **state)
+{
+    struct profile profile;
+    struct status status = {0};
+    assert_true(load(*state, GOOD, &profile, &status));
+    struct device *device = device_open("plan-cpu", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    struct tensor a = tensor_new(device, 64, 64, DTYPE_F32, CATEGORY_WORKSPACE);
+    op_copy(device, a, a);
+    assert_true(device->counters.estimate_s == 0); // no profile, no estimate
+    assert_true(profile_roofline(&profile, DTYPE_F32, &device->roofline, &status));
+    double bytes = 64 * 64 * 4, flops = 2.0 * 64 * 64 * 64, expected = 2 * bytes / 2e9 + 1e-6;
+    op_copy(device, a, a);
+    assert_true(device->counters.estimate_s == expected);
+    expected += flops / 3e9 + 1e-6; // longer than its 3 * bytes / 2e9
+    op_gemm(device, a, a, NO_TRANSPOSE, a, TRANSPOSE, 1, 0);
+    assert_true(device->counters.estimate_s == expected);
+    tensor_free(device, &a);
+    device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cards_are_there),
+        cmocka_unit_test_setup_teardown(bad_files_are_refused_with_the_place, scratch_setup, scratch_teardown),
+        cmocka_unit_test(unknown_names_are_refused_with_the_known_ones),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read_again, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(an_operation_takes_the_longer_of_flops_and_bytes_and_a_launch,
+                                        scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
