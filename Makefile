@@ -23,9 +23,11 @@ LDLIBS   := -ljansson -lopenblas -lm
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@echo "  $(1)  $(2)")
 
-# Everything is found by wildcard; kernels/cpu/real is compiled once per dtype.
+# Everything is found by wildcard; kernels/cpu/real is compiled once per dtype, and of kernels/cuda the program holds
+# what needs no CUDA: the rest is its plug-in.
 REAL     := $(wildcard kernels/cpu/real/*.c)
-PLAIN    := $(filter-out $(REAL) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*.c))
+CUDA_C   := $(filter-out %/plugin.c %/workspace.c,$(wildcard kernels/cuda/*.c))
+PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*.c))
 OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(REAL:%.c=$(BUILD)/%.f32.o) $(REAL:%.c=$(BUILD)/%.f64.o)
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 SOURCES  := $(wildcard kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] methods/*.[ch] harness/*.[ch] tests/*.[ch])
@@ -34,7 +36,7 @@ FIGURES  := context-sweep chunk sparsity gradient-error timeline
 all: $(BUILD)/longbp ## build the program (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk | expand -t 14
 
 $(BUILD)/longbp: $(BUILD)/harness/main.o $(OBJECTS)
 	$(call say,LINK,$@)
@@ -133,6 +135,8 @@ install: all man ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/plots plots/*.gp
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments experiments/*.json
+
+include kernels/cuda/cuda.mk
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -1,6 +1,7 @@
 // Devices: which devices this program has. The only file of kernels/ that names them all.
-#include "kernels/base/device.h"
+#include "kernels/base/ops.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/plugin.h"
 #include "kernels/plan/plan.h"
 #include <string.h>
 
@@ -12,18 +13,20 @@ static const struct device_ops *cpu_ops(enum dtype dtype)
 static const struct {
     const char *name, *dtypes;
     const struct device_ops *(*ops)(enum dtype dtype);
+    bool (*load)(struct status *status); // before all else; NULL: it is part of the program
     void (*start)(void);
     size_t (*available_bytes)(void); // NULL: no limit
 } devices[] = {
-    {"cpu", "f32 and f64", cpu_ops, cpu_start, cpu_available_bytes},
-    {"plan-cpu", "f32 and f64", plan_ops_like_cpu, NULL, NULL},
-    {"plan-cuda", "bf16, f32 and f64", plan_ops_like_cuda, NULL, NULL},
+    {"cpu", "f32 and f64", cpu_ops, NULL, cpu_start, cpu_available_bytes},
+    {"cuda", "bf16, f32 and f64", cuda_plugin_ops, cuda_plugin_load, NULL, NULL},
+    {"plan-cpu", "f32 and f64", plan_ops_like_cpu, NULL, NULL, NULL},
+    {"plan-cuda", "bf16, f32 and f64", plan_ops_like_cuda, NULL, NULL, NULL},
 };
 #define DEVICES (sizeof devices / sizeof *devices)
 
 const char *const *device_names(void)
 {
-    static const char *const names[DEVICES + 1] = {"cpu", "plan-cpu", "plan-cuda", NULL};
+    static const char *const names[DEVICES + 1] = {"cpu", "cuda", "plan-cpu", "plan-cuda", NULL};
     return names;
 }
 
@@ -34,8 +37,11 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
         i++;
     }
     if (i == DEVICES) {
-        status_set(status, STATUS_UNSUPPORTED, "this program has no device \"%s\"; it has cpu, plan-cpu, plan-cuda",
-                   name);
+        status_set(status, STATUS_UNSUPPORTED,
+                   "this program has no device \"%s\"; it has cpu, cuda, plan-cpu, plan-cuda", name);
+        return NULL;
+    }
+    if (devices[i].load && !devices[i].load(status)) {
         return NULL;
     }
     const struct device_ops *ops = devices[i].ops(dtype);
@@ -54,13 +60,30 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
     CHECK(device);
     device->ops = ops;
     arena_open(&device->arena, ops->source, limit_bytes);
+    if (ops->open && !ops->open(device, status)) {
+        free(device);
+        return NULL;
+    }
+    if (ops->workspace_bytes) {
+        device->workspace =
+            tensor_new(device, 1, ops->workspace_bytes / sizeof(double), DTYPE_F64, CATEGORY_WORKSPACE);
+    }
+    if (device->status.code != STATUS_OK) {
+        status_set(status, device->status.code, "%s", device->status.message);
+        device_close(device);
+        return NULL;
+    }
     return device;
 }
 
 void device_close(struct device *device)
 {
     if (device) {
+        tensor_free(device, &device->workspace);
         arena_close(&device->arena);
+        if (device->ops->close) {
+            device->ops->close(device);
+        }
         free(device);
     }
 }

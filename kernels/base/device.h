@@ -39,7 +39,17 @@ struct device_ops {
     const char *name; // "cpu"
     enum dtype dtype; // of weights and activations
     struct arena_source source;
-    bool dataless; // tensors have no data (a plan): nothing is written, read or computed
+    bool dataless;          // tensors have no data (a plan): nothing is written, read or computed
+    size_t workspace_bytes; // of device->workspace, which lives as long as the device
+    // What a device needs beyond its arena; NULL: nothing. False and a status if this machine cannot serve it. A
+    // limit_bytes of 0 becomes what the device has free.
+    bool (*open)(struct device *device, struct status *status);
+    void (*close)(struct device *device);
+    // Milliseconds that the device itself took from start to stop; NULL: the host's clock must do.
+    void (*timer_start)(struct device *device);
+    double (*timer_stop_ms)(struct device *device);
+    // Bytes of the device's memory that are taken, by whomever, as its driver counts them; NULL: no such figure.
+    size_t (*used_bytes)(struct device *device);
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
@@ -122,6 +132,11 @@ struct device {
     // Sums of GEMM and attention run over their terms in another order: the noise floor of an error is the
     // difference that this alone makes.
     bool reverse_sums;
+    // Every operation has the same bits in every run, at whatever cost. The CPU's always have.
+    bool deterministic;
+    struct tensor workspace; // of ops->workspace_bytes, for one operation at a time
+    char description[512];   // the card, its driver and libraries; empty: nothing to say
+    void *backend;           // the device's own
 };
 
 // Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, or the

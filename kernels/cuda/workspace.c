@@ -1,11 +1,49 @@
 #include "kernels/cuda/workspace.h"
 
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t take(struct cuda_attention_workspace *w, size_t bytes)
+{
+    size_t offset = w->bytes;
+    w->bytes += arena_rounded(bytes);
+    return offset;
+}
+
+// cuDNN's tiles reach beyond the last row.
+static size_t whole_tiles(size_t rows)
+{
+    return (rows + 127) / 128 * 128;
+}
+
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
+{
+    size_t queries = smaller(s.queries, CUDA_ATTENTION_QUERIES);
+    size_t keys = smaller(s.start + s.queries, CUDA_ATTENTION_KEYS);
+    size_t q = queries * s.batch * s.heads * s.head_dim, k = keys * s.batch * s.kv_heads * s.head_dim;
+    struct cuda_attention_workspace w = {0};
+    w.grad_q_sum = take(&w, q * sizeof(float));
+    w.grad_q = take(&w, q * 2);
+    w.grad_k = take(&w, k * 2);
+    w.grad_v = take(&w, k * 2);
+    w.delta = take(&w, queries * s.batch * s.heads * sizeof(float));
+    w.accumulator = take(&w, q * sizeof(float));
+    // The engines keep dK and dV of every query head in bf16, where heads share keys, and one of them a second
+    // accumulator of dQ in f32.
+    size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
+    w.engine_bytes = row * (whole_tiles(queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(keys)));
+    w.engine = take(&w, w.engine_bytes);
+    return w;
+}
+
+bool cuda_attention_by_cudnn(struct attention_shape shape)
+{
+    return shape.head_dim % 8 == 0 && shape.head_dim <= 128;
+}
+
 size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtype dtype)
 {
-    if (dtype != DTYPE_BF16) {
-        return 0;
-    }
-    size_t keys = shape.start + shape.queries;
-    keys = keys < CUDA_ATTENTION_KEYS ? keys : CUDA_ATTENTION_KEYS;
-    return shape.batch * shape.heads * shape.head_dim * (shape.queries * sizeof(float) + keys * 2 * 2);
+    return dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) ? cuda_attention_layout(shape).bytes : 0;
 }

@@ -3,10 +3,27 @@
 #pragma once
 #include "kernels/base/device.h"
 
-// Attention's backward in bf16 runs cuDNN over at most this many keys at a time, which the saved logsumexp makes
-// exact: its workspace then does not grow with the context.
-#define CUDA_ATTENTION_KEYS 4096
+// Held while the device is open: cuBLASLt's workspace and the kernels' partial sums, one operation at a time.
+#define CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 
-// bf16: f32 accumulators of dQ, and of dK and dV (bf16 each) for every query head over one block of keys.
+// Attention's backward in bf16 runs cuDNN over at most this many queries and keys at a time, which the saved
+// logsumexp makes exact: its workspace then does not grow with the context. No more queries than keys.
+#define CUDA_ATTENTION_QUERIES 2048
+#define CUDA_ATTENTION_KEYS    4096
+
+// Offsets and size of attention's workspace, for one block of queries and one of keys.
+struct cuda_attention_workspace {
+    size_t grad_q_sum;         // f32 [queries * batch, heads * head_dim]: over the blocks of keys
+    size_t grad_q;             // bf16, the same shape: of one block of keys
+    size_t grad_k, grad_v;     // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
+    size_t delta, accumulator; // cuDNN's: f32 [batch, heads, queries], and with head_dim
+    size_t engine, engine_bytes;
+    size_t bytes;
+};
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape);
+
+// Whether attention in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels'.
+bool cuda_attention_by_cudnn(struct attention_shape shape);
+
 // f32 and f64: own kernels, which accumulate in place.
 size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtype dtype);

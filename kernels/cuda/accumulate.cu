@@ -1,0 +1,40 @@
+// Accumulate: dst += src, one pass: 16-byte accesses where the addresses allow.
+#include "kernels/cuda/accumulate.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+
+template <int N, class D, class S> __global__ void accumulate(D *dst, const S *src, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        wide_t<D> sum[N], x[N];
+        read(sum, dst + i, count - i);
+        read(x, src + i, count - i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += x[j];
+        write(dst + i, sum, count - i);
+    }
+}
+
+} // namespace
+
+void cuda_accumulate(struct tensor dst, struct tensor src, cudaStream_t stream)
+{
+    size_t count = tensor_count(dst);
+    with_type(dst.dtype, [&](auto to) {
+        with_type(src.dtype, [&](auto from) {
+            using D = typename decltype(to)::type;
+            using S = typename decltype(from)::type;
+            constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
+            bool vector = aligned(1, count, dst, src);
+            size_t blocks = ceil_div(count, (size_t)THREADS * (vector ? N : 1));
+            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(blocks < 65536 ? blocks : 65536),
+                   THREADS, 0, stream, (D *)dst.data, (const S *)src.data, count);
+        });
+    });
+}

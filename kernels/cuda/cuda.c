@@ -1,0 +1,373 @@
+// CUDA: the device's table: memory from the driver's stream-ordered pool, GEMM by cuBLASLt, attention in bf16 by
+// cuDNN, everything else by the device's own kernels, all in one stream, so that nothing waits but what reads a
+// result.
+#include "kernels/base/tensor.h"
+#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/plugin.h"
+#include "kernels/cuda/workspace.h"
+#include <stddef.h>
+
+_Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch is part of the workspace");
+
+struct backend {
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+    cudaMemPool_t pool;
+    struct gemm *gemm;
+    struct attention_cudnn *attention; // NULL: not bf16
+};
+
+static struct backend *backend(struct device *device)
+{
+    return device->backend;
+}
+
+static cudaStream_t stream(struct device *device)
+{
+    return backend(device)->stream;
+}
+
+// ---- memory
+
+// The arena is a member of its device.
+static struct backend *backend_of(const struct arena *arena)
+{
+    const char *address = (const char *)arena;
+    return ((const struct device *)(address - offsetof(struct device, arena)))->backend;
+}
+
+// The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
+// pieces too small may still be too much for a large one: then everything unused goes back first.
+static void *allocate(const struct arena *arena, size_t bytes)
+{
+    struct backend *b = backend_of(arena);
+    void *pointer = NULL;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        cudaError_t error = cudaMallocFromPoolAsync(&pointer, bytes, b->pool, b->stream);
+        if (error == cudaSuccess) {
+            return pointer;
+        }
+        if (error != cudaErrorMemoryAllocation) {
+            CUDA_CHECK(error);
+        }
+        (void)cudaGetLastError(); // it is dealt with
+        CUDA_CHECK(cudaStreamSynchronize(b->stream));
+        CUDA_CHECK(cudaMemPoolTrimTo(b->pool, 0));
+    }
+    return NULL;
+}
+
+// In stream order: whoever gets this memory next, uses it after all that was asked for before.
+static void release(const struct arena *arena, void *pointer)
+{
+    CUDA_CHECK(cudaFreeAsync(pointer, backend_of(arena)->stream));
+}
+
+static void upload(struct device *device, struct tensor t, const void *src)
+{
+    CUDA_CHECK(cudaMemcpyAsync(t.data, src, tensor_bytes(t), cudaMemcpyHostToDevice, stream(device)));
+    CUDA_CHECK(cudaStreamSynchronize(stream(device))); // src is the caller's again
+}
+
+static void download(struct device *device, void *dst, struct tensor t)
+{
+    CUDA_CHECK(cudaMemcpyAsync(dst, t.data, tensor_bytes(t), cudaMemcpyDeviceToHost, stream(device)));
+    CUDA_CHECK(cudaStreamSynchronize(stream(device)));
+}
+
+static void synchronize(struct device *device)
+{
+    CUDA_CHECK(cudaStreamSynchronize(stream(device)));
+}
+
+static void zero(struct device *device, struct tensor t)
+{
+    CUDA_CHECK(cudaMemsetAsync(t.data, 0, tensor_bytes(t), stream(device)));
+}
+
+// ---- time and memory as the card sees them
+
+static void timer_start(struct device *device)
+{
+    CUDA_CHECK(cudaEventRecord(backend(device)->start, stream(device)));
+}
+
+static double timer_stop_ms(struct device *device)
+{
+    struct backend *b = backend(device);
+    float ms;
+    CUDA_CHECK(cudaEventRecord(b->stop, b->stream));
+    CUDA_CHECK(cudaEventSynchronize(b->stop));
+    CUDA_CHECK(cudaEventElapsedTime(&ms, b->start, b->stop));
+    return ms;
+}
+
+static size_t used_bytes(struct device *device)
+{
+    (void)device;
+    size_t free_bytes, total_bytes;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return total_bytes - free_bytes;
+}
+
+// ---- operations
+
+static void copy(struct device *device, struct tensor dst, struct tensor src)
+{
+    cuda_copy(dst, src, stream(device));
+}
+
+static void scale(struct device *device, struct tensor t, double factor)
+{
+    cuda_scale(t, factor, stream(device));
+}
+
+static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
+                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
+{
+    gemm_run(backend(device)->gemm, c, a, transpose_a, b, transpose_b, alpha, beta, device->reverse_sums,
+             device->workspace.data, &device->status);
+}
+
+static void bias_forward(struct device *device, struct tensor y, struct tensor bias)
+{
+    cuda_bias_forward(y, bias, stream(device));
+}
+
+static void bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
+{
+    cuda_bias_backward(grad_bias, grad_y, device->workspace.data, stream(device));
+}
+
+static void rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
+                            struct tensor gain, double epsilon)
+{
+    cuda_rmsnorm_forward(y, rstd, x, gain, epsilon, stream(device));
+}
+
+static void rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
+                             struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
+{
+    cuda_rmsnorm_backward(grad_x, accumulate, grad_gain, grad_y, x, gain, rstd, device->workspace.data,
+                          stream(device));
+}
+
+static void rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+                 int direction)
+{
+    cuda_rope(x, frequencies, start, batch, direction, stream(device));
+}
+
+// cuDNN sums in one order only, and not always the same.
+static bool by_cudnn(struct device *device, struct attention_shape shape, bool has_one_order)
+{
+    return backend(device)->attention && cuda_attention_by_cudnn(shape) && !device->reverse_sums &&
+           (has_one_order || !device->deterministic);
+}
+
+static bool own_attention_holds(struct device *device, struct attention_shape shape)
+{
+    return shape.head_dim <= CUDA_ATTENTION_HEAD_DIM ||
+           status_set(&device->status, STATUS_UNSUPPORTED,
+                      "attention on device cuda holds heads of at most %d numbers, not %zu",
+                      CUDA_ATTENTION_HEAD_DIM, shape.head_dim);
+}
+
+static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    if (by_cudnn(device, shape, true)) {
+        attention_cudnn_forward(backend(device)->attention, shape, o, logsumexp, q, k, v, &device->status);
+    } else if (own_attention_holds(device, shape)) {
+        cuda_attention_forward(o, logsumexp, q, k, v, shape, device->reverse_sums, stream(device));
+    }
+}
+
+static void attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                               struct tensor v, struct tensor workspace)
+{
+    if (by_cudnn(device, shape, false)) {
+        attention_cudnn_backward(backend(device)->attention, shape, grad_q, segments, segment_count, grad_o, o,
+                                 logsumexp, q, k, v, workspace, &device->status);
+    } else if (own_attention_holds(device, shape)) {
+        cuda_attention_backward(grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, shape,
+                                device->reverse_sums, stream(device));
+    }
+}
+
+static size_t workspace_bf16(struct attention_shape shape)
+{
+    return cuda_attention_backward_workspace(shape, DTYPE_BF16);
+}
+
+static size_t workspace_f32(struct attention_shape shape)
+{
+    return cuda_attention_backward_workspace(shape, DTYPE_F32);
+}
+
+static size_t workspace_f64(struct attention_shape shape)
+{
+    return cuda_attention_backward_workspace(shape, DTYPE_F64);
+}
+
+static void swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
+{
+    cuda_swiglu_forward(y, gate, up, stream(device));
+}
+
+static void swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
+{
+    cuda_swiglu_backward(gate, up, grad_y, stream(device));
+}
+
+static void embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
+{
+    cuda_embedding_forward(y, table, ids, stream(device));
+}
+
+static void embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y,
+                               struct tensor ids)
+{
+    cuda_embedding_backward(grad_table, grad_y, ids, stream(device));
+}
+
+static void cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
+                          double loss_weight, double grad_weight)
+{
+    cuda_cross_entropy(logits, loss, targets, loss_weight, grad_weight, device->workspace.data, stream(device));
+}
+
+static void adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
+                  double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
+{
+    cuda_adamw(w, m, v, g, rate, beta1, beta2, epsilon, decay, t, stream(device));
+}
+
+// ---- opening
+
+static void close(struct device *device)
+{
+    struct backend *b = backend(device);
+    attention_cudnn_close(b->attention);
+    gemm_close(b->gemm);
+    CUDA_CHECK(cudaStreamSynchronize(b->stream));
+    if (b->pool) {
+        CUDA_CHECK(cudaMemPoolDestroy(b->pool));
+    }
+    CUDA_CHECK(cudaEventDestroy(b->start));
+    CUDA_CHECK(cudaEventDestroy(b->stop));
+    CUDA_CHECK(cudaStreamDestroy(b->stream));
+    free(b);
+    device->backend = NULL;
+}
+
+// Card 0: CUDA_VISIBLE_DEVICES chooses another.
+static bool find_card(struct device *device, struct cudaDeviceProp *card, struct status *status)
+{
+    int count = 0, driver = 0, runtime = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0) {
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "device cuda needs an NVIDIA GPU and its driver: %s (error %d)",
+                          error == cudaSuccess ? "there is no GPU" : cudaGetErrorString(error), (int)error);
+    }
+    error = cudaSetDevice(0);
+    if (error == cudaSuccess) {
+        error = cudaGetDeviceProperties(card, 0);
+    }
+    if (error == cudaSuccess) {
+        error = cudaFree(NULL); // makes the context
+    }
+    if (error != cudaSuccess) {
+        return status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use its GPU: %s (error %d)",
+                          cudaGetErrorString(error), (int)error);
+    }
+    if (card->major < 8) {
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "device cuda is built for compute capability 8.0 and above; this GPU, %s, has %d.%d",
+                          card->name, card->major, card->minor);
+    }
+    CUDA_CHECK(cudaDriverGetVersion(&driver));
+    CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+    snprintf(
+        device->description, sizeof device->description,
+        "%.200s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, runtime %d.%d, cuBLASLt %zu, "
+        "cuDNN %zu",
+        card->name, card->multiProcessorCount, card->major, card->minor, driver / 1000, driver % 1000 / 10,
+        runtime / 1000, runtime % 1000 / 10, gemm_library_version(), attention_cudnn_library_version());
+    return true;
+}
+
+static bool open(struct device *device, struct status *status)
+{
+    struct cudaDeviceProp card;
+    if (!find_card(device, &card, status)) {
+        return false;
+    }
+    struct backend *b = calloc(1, sizeof *b);
+    CHECK(b);
+    device->backend = b;
+    CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
+    CUDA_CHECK(cudaEventCreate(&b->start));
+    CUDA_CHECK(cudaEventCreate(&b->stop));
+    struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
+                                    .location = {.type = cudaMemLocationTypeDevice, .id = 0}};
+    uint64_t keep = UINT64_MAX;
+    int pools = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, 0));
+    if (!pools) {
+        status_set(status, STATUS_UNSUPPORTED, "device cuda needs a driver with memory pools, which %s has not",
+                   card.name);
+        close(device);
+        return false;
+    }
+    CUDA_CHECK(cudaMemPoolCreate(&b->pool, &pool));
+    CUDA_CHECK(cudaMemPoolSetAttribute(b->pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    b->gemm = gemm_open(b->stream, status);
+    if (b->gemm && device->ops->dtype == DTYPE_BF16) {
+        b->attention = attention_cudnn_open(b->stream, status);
+    }
+    if (!b->gemm || (device->ops->dtype == DTYPE_BF16 && !b->attention)) {
+        close(device);
+        return false;
+    }
+    size_t free_bytes, total_bytes;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    if (device->arena.limit_bytes == 0) {
+        device->arena.limit_bytes = free_bytes;
+    }
+    return true;
+}
+
+#define TABLE(element, workspace)                                                                                  \
+    {                                                                                                              \
+        .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
+        .open = open, .close = close, .timer_start = timer_start, .timer_stop_ms = timer_stop_ms,                  \
+        .used_bytes = used_bytes, .upload = upload, .download = download, .synchronize = synchronize,              \
+        .zero = zero, .copy = copy, .scale = scale, .gemm = gemm, .bias_forward = bias_forward,                    \
+        .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward,  \
+        .rope = rope, .attention_forward = attention_forward, .attention_backward = attention_backward,            \
+        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
+        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
+        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
+    }
+
+static const struct device_ops *ops(enum dtype dtype)
+{
+    static const struct device_ops bf16 = TABLE(DTYPE_BF16, workspace_bf16);
+    static const struct device_ops f32 = TABLE(DTYPE_F32, workspace_f32);
+    static const struct device_ops f64 = TABLE(DTYPE_F64, workspace_f64);
+    return dtype == DTYPE_BF16 ? &bf16 : dtype == DTYPE_F32 ? &f32 : dtype == DTYPE_F64 ? &f64 : NULL;
+}
+
+__attribute__((visibility("default"))) const struct cuda_plugin longbp_cuda = {
+    .version = CUDA_PLUGIN_VERSION,
+    .device_bytes = sizeof(struct device),
+    .ops_bytes = sizeof(struct device_ops),
+    .ops = ops,
+};

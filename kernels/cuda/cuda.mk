@@ -1,0 +1,30 @@
+# The CUDA device's plug-in, and what tests and measures it. Without nvcc all of this is left out.
+NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA      ?= $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
+CUDA_CODE ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90
+NVFLAGS   := -std=c++17 -O3 -lineinfo $(CUDA_CODE) -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+             -Werror=all-warnings --expt-relaxed-constexpr
+# The base is linked into both sides: it has no state.
+CUDA_BASE := $(filter-out kernels/base/ops.c kernels/base/random.c,$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
+CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
+             $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/*.cu))
+
+$(BUILD)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -I. -MMD -MP -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
+	  -c -o $@ $<
+$(BUILD)/pic/%.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) -I. -MMD -MP $(NVFLAGS) -c -o $@ $<
+
+$(BUILD)/longbp-cuda.so: $(CUDA_PIC)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) -shared -Wl,-z,defs -Wl,--as-needed -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn \
+	  -lcudart_static -lpthread -ldl -lrt
+
+cuda: ## the CUDA device, a plug-in for sm_80 and sm_90 (needs nvcc, cuBLASLt and cuDNN)
+	@test -n "$(NVCC)" || { echo "make cuda: no nvcc on PATH or in /usr/local/cuda; NVCC= names another" >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(BUILD)/longbp-cuda.so
+.PHONY: cuda

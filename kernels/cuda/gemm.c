@@ -1,0 +1,256 @@
+// GEMM: cuBLASLt is column-major, so a row-major c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T: the
+// operands exchanged, each read as it lies. The algorithm is chosen once per shape (cuBLASLt's first choice within
+// the fixed workspace) and kept with its descriptors. A choice depends on the shape and the addresses' alignment
+// alone, and split sums are added in a fixed order, so the same call has the same bits.
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/workspace.h"
+#include <cublasLt.h>
+#include <string.h>
+
+// What an algorithm is chosen for. All of one type: compared as bytes. Strides: elements between rows.
+struct problem {
+    uint64_t m, n, k, transpose_a, transpose_b, stride_a, stride_b, stride_c, dtype, dtype_c;
+    uint64_t alignment_a, alignment_b, alignment_c;
+};
+
+struct choice {
+    struct problem problem;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+// Choices by hash of their problem, at most half full.
+struct gemm {
+    cublasLtHandle_t handle;
+    cudaStream_t stream;
+    struct choice **table;
+    size_t capacity, count;
+};
+
+static void choice_free(struct choice *choice)
+{
+    if (choice) {
+        cublasLtMatmulDescDestroy(choice->how);
+        cublasLtMatrixLayoutDestroy(choice->a);
+        cublasLtMatrixLayoutDestroy(choice->b);
+        cublasLtMatrixLayoutDestroy(choice->c);
+        free(choice);
+    }
+}
+
+struct gemm *gemm_open(cudaStream_t stream, struct status *status)
+{
+    struct gemm *gemm = calloc(1, sizeof *gemm);
+    CHECK(gemm);
+    gemm->stream = stream;
+    cublasStatus_t created = cublasLtCreate(&gemm->handle);
+    if (created != CUBLAS_STATUS_SUCCESS) {
+        status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use cuBLASLt: %s (error %d)",
+                   cublasLtGetStatusString(created), (int)created);
+        free(gemm);
+        return NULL;
+    }
+    gemm->capacity = 1024;
+    gemm->table = calloc(gemm->capacity, sizeof *gemm->table);
+    CHECK(gemm->table);
+    return gemm;
+}
+
+void gemm_close(struct gemm *gemm)
+{
+    if (gemm) {
+        for (size_t i = 0; i < gemm->capacity; i++) {
+            choice_free(gemm->table[i]);
+        }
+        free(gemm->table);
+        cublasLtDestroy(gemm->handle);
+        free(gemm);
+    }
+}
+
+size_t gemm_library_version(void)
+{
+    return cublasLtGetVersion();
+}
+
+static cudaDataType_t data_type(enum dtype dtype)
+{
+    CHECK(dtype == DTYPE_F64 || dtype == DTYPE_F32 || dtype == DTYPE_BF16);
+    return dtype == DTYPE_F64 ? CUDA_R_64F : dtype == DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+// The largest power of 2, up to 256, that divides the address: what an algorithm may rely on.
+static uint64_t alignment(const void *address)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)address | 256;
+    return bits & -bits;
+}
+
+static uint64_t hash(const struct problem *problem)
+{
+    const uint64_t *words = (const uint64_t *)problem;
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < sizeof *problem / sizeof *words; i++) {
+        h = (h ^ words[i]) * 1099511628211u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static struct choice **slot(struct choice **table, size_t capacity, const struct problem *problem)
+{
+    size_t i = hash(problem) % capacity;
+    while (table[i] && memcmp(&table[i]->problem, problem, sizeof *problem) != 0) {
+        i = (i + 1) % capacity;
+    }
+    return &table[i];
+}
+
+static void grow(struct gemm *gemm)
+{
+    size_t capacity = 2 * gemm->capacity;
+    struct choice **table = calloc(capacity, sizeof *table);
+    CHECK(table);
+    for (size_t i = 0; i < gemm->capacity; i++) {
+        if (gemm->table[i]) {
+            *slot(table, capacity, &gemm->table[i]->problem) = gemm->table[i];
+        }
+    }
+    free(gemm->table);
+    gemm->table = table;
+    gemm->capacity = capacity;
+}
+
+#define TRY(call)                                                                                                  \
+    do {                                                                                                           \
+        cublasStatus_t try_status = (call);                                                                        \
+        if (try_status != CUBLAS_STATUS_SUCCESS) {                                                                 \
+            return try_status;                                                                                     \
+        }                                                                                                          \
+    } while (0)
+
+// A matrix as it lies, row-major [rows, cols], is cuBLASLt's [cols, rows].
+static cublasStatus_t lay_out(cublasLtMatrixLayout_t *layout, enum dtype dtype, uint64_t rows, uint64_t cols,
+                              uint64_t stride)
+{
+    return cublasLtMatrixLayoutCreate(layout, data_type(dtype), cols, rows, (int64_t)stride);
+}
+
+static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
+{
+    const struct problem *p = &choice->problem;
+    enum dtype dtype = (enum dtype)p->dtype, dtype_c = (enum dtype)p->dtype_c;
+    cudaDataType_t scale = dtype == DTYPE_F64 ? CUDA_R_64F : CUDA_R_32F;
+    // CUBLAS_COMPUTE_32F keeps f32 products in f32; only FAST_TF32 would not.
+    cublasComputeType_t compute = dtype == DTYPE_F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+    cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    TRY(cublasLtMatmulDescCreate(&choice->how, compute, scale));
+    TRY(cublasLtMatmulDescSetAttribute(choice->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    TRY(cublasLtMatmulDescSetAttribute(choice->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    TRY(lay_out(&choice->a, dtype, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->stride_a));
+    TRY(lay_out(&choice->b, dtype, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->stride_b));
+    TRY(lay_out(&choice->c, dtype_c, p->m, p->n, p->stride_c));
+
+    cublasLtMatmulPreference_t preference;
+    TRY(cublasLtMatmulPreferenceCreate(&preference));
+    size_t workspace = CUDA_WORKSPACE_BYTES;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        uint32_t bytes;
+    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)p->alignment_b},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)p->alignment_a},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)p->alignment_c},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)p->alignment_c}};
+    cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    for (size_t i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++) {
+        status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute, &alignments[i].bytes,
+                                                      sizeof alignments[i].bytes);
+    }
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        status = cublasLtMatmulAlgoGetHeuristic(gemm->handle, choice->how, choice->b, choice->a, choice->c,
+                                                choice->c, preference, 1, &result, &found);
+    }
+    cublasLtMatmulPreferenceDestroy(preference);
+    if (status == CUBLAS_STATUS_SUCCESS && found == 0) {
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        choice->algorithm = result.algo;
+    }
+    return status;
+}
+
+// One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart.
+static bool multiply(struct gemm *gemm, struct problem p, const void *a, const void *b, void *c, double alpha,
+                     double beta, void *workspace, struct status *status)
+{
+    p.alignment_a = alignment(a);
+    p.alignment_b = alignment(b);
+    p.alignment_c = alignment(c);
+    struct choice **choice = slot(gemm->table, gemm->capacity, &p);
+    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
+    if (!*choice) {
+        struct choice *made = calloc(1, sizeof *made);
+        CHECK(made);
+        made->problem = p;
+        done = choose(gemm, made);
+        if (done != CUBLAS_STATUS_SUCCESS) {
+            choice_free(made);
+            return status_set(status, STATUS_UNSUPPORTED,
+                              "cuBLASLt has no algorithm for a product of %llu x %llu x %llu in %s: %s",
+                              (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
+                              dtype_name((enum dtype)p.dtype), cublasLtGetStatusString(done));
+        }
+        if (2 * ++gemm->count > gemm->capacity) {
+            grow(gemm);
+            choice = slot(gemm->table, gemm->capacity, &p);
+        }
+        *choice = made;
+    }
+    float alpha32 = (float)alpha, beta32 = (float)beta;
+    bool f64 = p.dtype == DTYPE_F64;
+    const struct choice *how = *choice;
+    done = cublasLtMatmul(gemm->handle, how->how, f64 ? (void *)&alpha : (void *)&alpha32, b, how->b, a, how->a,
+                          f64 ? (void *)&beta : (void *)&beta32, c, how->c, c, how->c, &how->algorithm, workspace,
+                          CUDA_WORKSPACE_BYTES, gemm->stream);
+    return done == CUBLAS_STATUS_SUCCESS ||
+           status_set(status, STATUS_FAILED, "cuBLASLt could not multiply: %s", cublasLtGetStatusString(done));
+}
+
+bool gemm_run(struct gemm *gemm, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
+              enum transpose transpose_b, double alpha, double beta, bool reverse_sums, void *workspace,
+              struct status *status)
+{
+    CHECK(a.dtype == b.dtype && (c.dtype == a.dtype || (a.dtype == DTYPE_BF16 && c.dtype == DTYPE_F32)));
+    size_t k = transpose_a ? a.rows : a.cols, bytes = dtype_bytes(a.dtype);
+    struct problem p = {.m = c.rows,
+                        .n = c.cols,
+                        .k = k,
+                        .transpose_a = transpose_a,
+                        .transpose_b = transpose_b,
+                        .stride_a = a.cols,
+                        .stride_b = b.cols,
+                        .stride_c = c.cols,
+                        .dtype = a.dtype,
+                        .dtype_c = c.dtype};
+    if (c.rows == 0 || c.cols == 0) {
+        return true;
+    }
+    if (!reverse_sums || k < 2) {
+        return multiply(gemm, p, a.data, b.data, c.data, alpha, beta, workspace, status);
+    }
+    size_t half = k / 2;
+    const char *second_a = (const char *)a.data + (transpose_a ? half * a.cols : half) * bytes;
+    const char *second_b = (const char *)b.data + (transpose_b ? half : half * b.cols) * bytes;
+    p.k = k - half;
+    if (!multiply(gemm, p, second_a, second_b, c.data, alpha, beta, workspace, status)) {
+        return false;
+    }
+    p.k = half;
+    return multiply(gemm, p, a.data, b.data, c.data, alpha, 1, workspace, status);
+}
