@@ -135,6 +135,7 @@ install: all man ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/plots plots/*.gp
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments experiments/*.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/devices experiments/devices/*.json
 
 include kernels/cuda/cuda.mk
 
