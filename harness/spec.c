@@ -7,19 +7,21 @@
 #include <unistd.h>
 
 #define ENTRIES_MAX 1000 // of axes.method
+#define ENTRY_KEYS  METHOD_OPTIONS_MAX
 
 // The values of one key, or of one option of a method entry: a list, or just one.
 struct axis {
-    size_t key; // enum cell_key, or the position in method_option_table
+    size_t key; // enum cell_key; in an entry the position in method_option_table, or ENTRY_KEYS + enum cell_key
     struct json_field field;
     bool list;
 };
 
-// An entry of axes.method, with the options that are axes of its own.
+// An entry of axes.method, with the options that are axes of its own, and the keys of a cell that it gives itself.
 struct entry {
+    json_t *method; // without those keys
     struct method_fields fields;
     size_t axis_count;
-    struct axis axes[METHOD_OPTIONS_MAX];
+    struct axis axes[ENTRY_KEYS + CELL_KEYS];
     size_t variants; // product of the axes
 };
 
@@ -210,13 +212,23 @@ static bool is_axis(const struct option *option, const json_t *value)
     return json_is_array(value) && (option->type != OPTION_LIST || json_is_array(json_array_get(value, 0)));
 }
 
-static bool add_option_axis(struct entry *entry, size_t option, struct json_field field, struct status *status)
+static bool add_entry_axis(struct entry *entry, size_t key, struct json_field field, struct status *status)
 {
-    if (json_array_size(field.value) == 0)
+    struct axis axis = {key, field, json_is_array(field.value)};
+    if (axis_size(&axis) == 0)
         return json_field_expected(field, status, "a value, or a list with at least one");
-    entry->axes[entry->axis_count++] = (struct axis){option, field, true};
-    entry->variants = product(entry->variants, json_array_size(field.value));
+    entry->axes[entry->axis_count++] = axis;
+    entry->variants = product(entry->variants, axis_size(&axis));
     return true;
+}
+
+// A key of a cell that an entry may give itself, in place of the spec's.
+static bool is_entry_key(const char *name, size_t *key)
+{
+    struct names known = {0};
+    names_add_all(&known, cell_key_names);
+    *key = names_find(&known, name);
+    return *key < known.count && *key != CELL_METHOD;
 }
 
 // The options of the command line replace those of the entry.
@@ -230,8 +242,16 @@ static bool read_entry_axes(struct expansion *e, struct entry *entry, struct jso
     json_object_foreach(field.value, name, value) // in the order written
     {
         const struct option *option = option_find(name);
-        if (option && !find_override(e, name) && is_axis(option, value) &&
-            !add_option_axis(entry, (size_t)(option - method_option_table), json_field_get(field, name), status))
+        size_t key;
+        if (find_override(e, name))
+            continue;
+        if (option && is_axis(option, value))
+            key = (size_t)(option - method_option_table);
+        else if (!option && is_entry_key(name, &key))
+            key += ENTRY_KEYS;
+        else
+            continue;
+        if (!add_entry_axis(entry, key, json_field_get(field, name), status))
             return false;
     }
     for (size_t i = 0; i < e->override_count; i++) {
@@ -240,8 +260,8 @@ static bool read_entry_axes(struct expansion *e, struct entry *entry, struct jso
         if (!option || !method_knows(entry->fields.method, option->name))
             continue;
         override->used = true;
-        if (!add_option_axis(entry, (size_t)(option - method_option_table), json_field_root(&override->values),
-                             status))
+        if (!add_entry_axis(entry, (size_t)(option - method_option_table), json_field_root(&override->values),
+                            status))
             return false;
     }
     return true;
@@ -296,6 +316,18 @@ static bool check_used(const struct expansion *e, struct status *status)
     return true;
 }
 
+// The entry without the keys of a cell that it gives itself: a new reference.
+static json_t *method_alone(json_t *entry)
+{
+    json_t *method = json_is_object(entry) ? json_copy(entry) : json_incref(entry);
+    size_t key;
+    for (size_t i = 0; json_is_object(entry) && i < CELL_KEYS; i++) {
+        if (is_entry_key(cell_key_names[i], &key))
+            json_object_del(method, cell_key_names[i]);
+    }
+    return method;
+}
+
 static bool read_entries(struct expansion *e, struct status *status)
 {
     const struct axis *axis = e->axes;
@@ -310,14 +342,17 @@ static bool read_entries(struct expansion *e, struct status *status)
     CHECK(e->entries);
     for (size_t i = 0; i < axis_size(axis); i++) {
         struct json_field field = axis_value(axis, i);
-        struct entry *entry = &e->entries[e->entry_count];
-        if (!method_fields_read(&entry->fields, field, status))
+        struct entry *entry = &e->entries[e->entry_count++];
+        struct json_field method = field;
+        method.value = entry->method = method_alone(field.value);
+        if (!method_fields_read(&entry->fields, method, status))
             return false;
-        if (!is_picked(override, field.value))
+        if (!is_picked(override, field.value)) {
+            json_decref(e->entries[--e->entry_count].method);
             continue;
+        }
         if (!read_entry_axes(e, entry, field, status))
             return false;
-        e->entry_count++;
     }
     return check_used(e, status);
 }
@@ -325,15 +360,17 @@ static bool read_entries(struct expansion *e, struct status *status)
 // --- the product
 
 // The method of variant number n: the entry, with one value for each of its own axes, the last fastest.
-static void pick_method(const struct expansion *e, size_t n, struct method_fields *fields)
+static void pick_method(const struct expansion *e, size_t n, struct cell_fields *fields)
 {
     const struct entry *entry = e->entries;
     for (; n >= entry->variants; entry++)
         n -= entry->variants;
-    *fields = entry->fields;
+    fields->method = entry->fields;
     for (size_t i = entry->axis_count; i-- > 0;) {
         const struct axis *axis = &entry->axes[i];
-        fields->options[axis->key] = axis_value(axis, n % axis_size(axis));
+        bool option = axis->key < ENTRY_KEYS;
+        *(option ? &fields->method.options[axis->key] : &fields->keys[axis->key - ENTRY_KEYS]) =
+            axis_value(axis, n % axis_size(axis));
         n /= axis_size(axis);
     }
 }
@@ -351,18 +388,20 @@ static size_t values_of(const struct expansion *e, const struct axis *axis)
     return axis->key == CELL_METHOD ? method_variants(e) : axis_size(axis);
 }
 
-// Cell number n of the product; the last axis is the fastest.
+// Cell number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
 static void pick_fields(const struct expansion *e, const size_t *sizes, size_t n, struct cell_fields *fields)
 {
+    size_t variant = 0;
     memcpy(fields->keys, e->constants, sizeof fields->keys);
     for (size_t i = e->axis_count; i-- > 0;) {
         const struct axis *axis = &e->axes[i];
         if (axis->key == CELL_METHOD)
-            pick_method(e, n % sizes[i], &fields->method);
+            variant = n % sizes[i];
         else
             fields->keys[axis->key] = axis_value(axis, n % sizes[i]);
         n /= sizes[i];
     }
+    pick_method(e, variant, fields);
 }
 
 // A file that is not there, or too short, is found now rather than in the middle of the sweep.
@@ -445,6 +484,8 @@ static bool load(struct spec *spec, const struct json_source *source, const stru
     for (size_t i = 0; i < e.override_count; i++)
         override_close(&e.overrides[i]);
     free(e.overrides);
+    for (size_t i = 0; i < e.entry_count; i++)
+        json_decref(e.entries[i].method);
     free(e.entries);
     return ok;
 }

@@ -21,8 +21,10 @@ struct spec_changes {
 // Loads a spec: "experiment" (letters, digits, "-", "_", "."), "question", any key of a cell (see record.h) with
 // one value, and "axes", with a list of values for any key of a cell; "context" and "method" must be there. An
 // entry of axes.method is a name, or an object in which an option may be a list: then it is an axis of the entry
-// (for an option that is a list, a list of lists is). Returns false and a status that names file, line and column
-// if anything is wrong anywhere. Release with spec_free, also after a failure. changes may be NULL.
+// (for an option that is a list, a list of lists is). An entry may also give keys of a cell itself ("context",
+// ...), again one value or a list: they count for that entry in place of the spec's. Returns false and a status
+// that names file, line and column if anything is wrong anywhere. Release with spec_free, also after a failure.
+// changes may be NULL.
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status);
 // The same from memory; name takes the path's place in messages.
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,

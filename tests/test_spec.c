@@ -114,6 +114,31 @@ static void axes_multiply_in_the_order_written(void **state)
     spec_free(&spec);
 }
 
+static void an_entry_may_give_keys_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const axes[] = {"context=4", NULL};
+    const char *json = METHODS("'full', {'name': 'seco', 'chunk': [8, 16], 'context': [64, 32]},"
+                               "{'name': 'full', 'context': 256, 'dtype': ['f32', 'f64']}");
+    struct spec spec = spec_of(json, NULL, NULL);
+    expect_cells(&spec, "full 512, seco/8 64, seco/8 32, seco/16 64, seco/16 32, full 256, full 256, full 128");
+    assert_int_equal(spec.cells[5].dtype, DTYPE_F32);
+    assert_int_equal(spec.cells[6].dtype, DTYPE_F64);
+    for (size_t i = 0; i < spec.cell_count; i++)
+        expect_same_cell(&spec.cells[i]);
+    spec_free(&spec);
+    spec = spec_of(json, axes, NULL); // the command line's count for all
+    expect_cells(&spec, "full 4, seco/8 4, seco/16 4, full 4");
+    spec_free(&spec);
+    spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'method': [{'name': 'full', 'context': 5}]}}",
+                   NULL, NULL);
+    expect_cells(&spec, "full 5");
+    spec_free(&spec);
+    expect_bad(METHODS("{'name': 'full', 'context': []}"), NULL, NULL, "a value, or a list with at least one");
+    expect_bad(METHODS("{'name': 'full', 'context': 'x'}"), NULL, NULL, "s.json:2:");
+    expect_bad(METHODS("{'name': 'full', 'method': 'full'}"), NULL, NULL, "unknown key of method 'full'");
+}
+
 static void any_key_is_an_axis(void **state)
 {
     (void)state;
@@ -374,11 +399,17 @@ static void a_spec_is_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_multiply_in_the_order_written),   cmocka_unit_test(any_key_is_an_axis),
-        cmocka_unit_test(a_list_option_takes_a_list_of_lists),  cmocka_unit_test(one_cell_is_measured_once),
-        cmocka_unit_test(the_command_line_changes_axes),        cmocka_unit_test(bad_changes_are_refused),
-        cmocka_unit_test(bad_specs_are_refused_with_the_place), cmocka_unit_test(a_plan_needs_no_data),
-        cmocka_unit_test(a_sweep_without_end_is_refused),       cmocka_unit_test(a_spec_is_a_file),
+        cmocka_unit_test(axes_multiply_in_the_order_written),
+        cmocka_unit_test(any_key_is_an_axis),
+        cmocka_unit_test(an_entry_may_give_keys_of_its_own),
+        cmocka_unit_test(a_list_option_takes_a_list_of_lists),
+        cmocka_unit_test(one_cell_is_measured_once),
+        cmocka_unit_test(the_command_line_changes_axes),
+        cmocka_unit_test(bad_changes_are_refused),
+        cmocka_unit_test(bad_specs_are_refused_with_the_place),
+        cmocka_unit_test(a_plan_needs_no_data),
+        cmocka_unit_test(a_sweep_without_end_is_refused),
+        cmocka_unit_test(a_spec_is_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
