@@ -307,10 +307,13 @@ static json_t *decode_measure(struct cell *cell, struct json_field field, struct
     measure->gradient = cell->planned ? GRADIENT_NONE : (enum gradient_check)check;
     measure->gemm = measure->gemm && !cell->planned;
     measure->bias = measure->bias && !cell->planned && method_knows(cell->method, "sampler");
-    return json_pack("{s:I, s:I, s:f, s:s, s:b, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
-                     (json_int_t)measure->samples, "max_seconds", measure->max_seconds, "gradient",
-                     checks.items[measure->gradient], "timeline", measure->timeline, "gemm", measure->gemm, "bias",
-                     measure->bias);
+    json_t *canonical =
+        json_pack("{s:I, s:I, s:f, s:s, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
+                  (json_int_t)measure->samples, "max_seconds", measure->max_seconds, "gradient",
+                  checks.items[measure->gradient], "timeline", measure->timeline, "bias", measure->bias);
+    if (measure->gemm) // it came later than the others: without it a cell's id is what it was
+        json_object_set_new(canonical, "gemm", json_true());
+    return canonical;
 }
 
 static json_t *decode_limits(struct cell *cell, struct json_field field, struct status *status)
