@@ -113,25 +113,32 @@ static bool has_file(const char *folder, void *context)
     return access(lookup->path, F_OK) == 0;
 }
 
+// The profiles that there are, without ".json".
+struct listing {
+    struct names names;
+    char text[NAMES_MAX][64];
+};
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// Adds the names of the folder's profiles; the first folder that is there is the one that counts.
-static bool add_names(const char *folder, void *context)
+// The first folder that is there is the one that counts.
+static bool list_folder(const char *folder, void *context)
 {
-    struct names *names = context;
+    struct listing *listing = context;
+    struct names *names = &listing->names;
     DIR *entries = opendir(folder);
     if (!entries)
         return false;
     for (struct dirent *entry; (entry = readdir(entries)) && names->count < NAMES_MAX;) {
-        char *end = strrchr(entry->d_name, '.');
-        if (!end || strcmp(end, ".json") != 0)
+        const char *end = strrchr(entry->d_name, '.');
+        size_t length = end ? (size_t)(end - entry->d_name) : 0;
+        if (!end || strcmp(end, ".json") != 0 || length >= sizeof listing->text[0])
             continue;
-        char *name = strndup(entry->d_name, (size_t)(end - entry->d_name));
-        CHECK(name);
-        names_add(names, name);
+        memcpy(listing->text[names->count], entry->d_name, length); // zeroed before
+        names_add(names, listing->text[names->count]);
     }
     closedir(entries);
     qsort(names->items, names->count, sizeof *names->items, by_name);
@@ -140,15 +147,12 @@ static bool add_names(const char *folder, void *context)
 
 static bool unknown(const char *name, struct status *status)
 {
-    struct names names = {0};
+    struct listing listing = {0};
     char hint[640];
-    each_folder(add_names, &names);
-    names_hint(&names, name, "known profiles", hint, sizeof hint);
-    status_set(status, STATUS_BAD_INPUT, "no profile \"%.100s\" in experiments/devices; %s", name,
-               names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
-    for (size_t i = 0; i < names.count; i++)
-        free((char *)names.items[i]);
-    return false;
+    each_folder(list_folder, &listing);
+    names_hint(&listing.names, name, "known profiles", hint, sizeof hint);
+    return status_set(status, STATUS_BAD_INPUT, "no profile \"%.100s\" in experiments/devices; %s", name,
+                      listing.names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
 }
 
 static bool is_path(const char *name)
