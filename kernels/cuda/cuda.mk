@@ -27,4 +27,16 @@ $(BUILD)/longbp-cuda.so: $(CUDA_PIC)
 cuda: ## the CUDA device, a plug-in for sm_80 and sm_90 (needs nvcc, cuBLASLt and cuDNN)
 	@test -n "$(NVCC)" || { echo "make cuda: no nvcc on PATH or in /usr/local/cuda; NVCC= names another" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(BUILD)/longbp-cuda.so
-.PHONY: cuda
+
+# Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
+CUDA_LINK := -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn -lcudart_static -lstdc++ -lpthread -ldl -lrt -lm
+$(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD)/pic/kernels/transformer/config.o $(CUDA_PIC)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $^ $(CUDA_LINK)
+$(BUILD)/stubs/libcuda.so.1:
+	@mkdir -p $(@D)
+	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
+test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
+	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
+test: $(if $(SANITIZE),,test-cuda-graphs)
+.PHONY: cuda test-cuda-graphs

@@ -31,9 +31,9 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
     w.delta = take(&w, queries * s.batch * s.heads * sizeof(float));
     w.accumulator = take(&w, q * sizeof(float));
     // The engines keep dK and dV of every query head in bf16, where heads share keys, and one of them a second
-    // accumulator of dQ in f32.
+    // accumulator of dQ in f32; each aligned as it likes.
     size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
-    w.engine_bytes = row * (whole_tiles(queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(keys)));
+    w.engine_bytes = row * (whole_tiles(queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(keys))) + 4096;
     w.engine = take(&w, w.engine_bytes);
     return w;
 }

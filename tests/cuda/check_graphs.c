@@ -1,0 +1,98 @@
+// Every graph of attention that the presets need, built by cuDNN for cards that are not here, from a description of
+// their properties: an engine answers for each, within the workspace that the plan counts. No GPU and no driver are
+// used; the toolkit's stub of libcuda stands in for the latter.
+#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/workspace.h"
+#include "kernels/transformer/config.h"
+#include <string.h>
+
+struct card {
+    const char *name;
+    int version, shared_memory, multiprocessors;
+};
+
+static const struct card cards[] = {{"sm_80", 800, 166912, 108}, {"sm_90", 900, 232448, 132}};
+
+// What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk.
+static const struct {
+    size_t queries, start;
+} spans[] = {{512, 0},     {512, 512},      {512, 3584},   {512, 4096},    {512, 131072 - 512},
+             {2048, 0},    {2048, 2048},    {2048, 4096},  {2048, 6144},   {2048, 131072 - 2048},
+             {4096, 0},    {8192, 0},       {131072, 0},   {300, 1000},    {513, 4095},
+             {1, 0},       {1, 1},          {1, 5000},     {2049, 131072}, {2050, 3},
+             {100, 20000}, {2048, 1 << 20}, {16384, 16384}};
+
+static const char *properties(const struct card *card, char *text, size_t size)
+{
+    snprintf(text, size,
+             "{\"cudaDeviceId\":0,\"deviceName\":\"%s\",\"deviceVer\":%d,\"driverVer\":13000,\"isTccDriver\":0,"
+             "\"l2CacheSize\":41943040,\"maxCtasPerSM\":32,\"maxRegistersPerSM\":65536,\"maxSharedMemoryPerBlock\":"
+             "49152,"
+             "\"maxSharedMemoryPerBlockOptin\":%d,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
+             "\"memClockRateKHz\":2619000,\"multiProcessorCount\":%d,\"pciDeviceId\":0,\"regsPerBlock\":65536,"
+             "\"reservedSharedMemoryPerBlock\":1024,\"smClockRateKHz\":1410000,\"supportCoopLaunch\":1,"
+             "\"totalGlobalMem\":85899345920,\"warpSize\":32,\"maxGridSize\":[2147483647,65535,65535],"
+             "\"maxBlockSize\":[1024,1024,64]}",
+             card->name, card->version, card->shared_memory, card->multiprocessors);
+    return text;
+}
+
+// Whether an earlier preset has the same heads.
+static bool seen_before(const struct config *config)
+{
+    for (const struct config *c = config_presets; c != config; c++) {
+        if (c->heads == config->heads && c->kv_heads == config->kv_heads && c->head_dim == config->head_dim) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool check(const struct card *card, const struct config *config, size_t batch, size_t *graphs)
+{
+    char text[2048];
+    struct status status = {0};
+    struct attention_cudnn *attention =
+        attention_cudnn_open_described(properties(card, text, sizeof text), &status);
+    size_t allowed = 0;
+    for (size_t i = 0; attention && i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
+        struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,
+                                        config->heads,    config->kv_heads, config->head_dim};
+        size_t bytes = cuda_attention_layout(shape).engine_bytes;
+        allowed = bytes > allowed ? bytes : allowed;
+        if (cuda_attention_by_cudnn(shape)) {
+            attention_cudnn_prepare(attention, shape, &status);
+        }
+    }
+    if (status.code == STATUS_OK) {
+        struct attention_cudnn_totals totals = attention_cudnn_totals(attention);
+        *graphs += totals.graphs;
+        printf("%s %-14s batch %zu: %3zu forward, %3zu backward; engines take up to %.1f MiB, allowed %.1f\n",
+               card->name, config->name, batch, totals.graphs - totals.backward_graphs, totals.backward_graphs,
+               (double)totals.engine_bytes / 0x1p20, (double)allowed / 0x1p20);
+    } else {
+        printf("%s %s batch %zu: %s\n", card->name, config->name, batch, status.message);
+    }
+    attention_cudnn_close(attention);
+    return status.code == STATUS_OK;
+}
+
+int main(void)
+{
+    size_t graphs = 0, failed = 0;
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        for (const struct config *config = config_presets; config->name[0]; config++) {
+            if (!seen_before(config)) {
+                failed += !check(&cards[i], config, 1, &graphs);
+                failed += !check(&cards[i], config, 3, &graphs);
+            }
+        }
+    }
+    // One key head per query head is no preset's, but anyone's.
+    const struct config equal = {.name = "equal heads", .heads = 16, .kv_heads = 16, .head_dim = 128};
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        failed += !check(&cards[i], &equal, 1, &graphs);
+    }
+    printf("attention's graphs: %zu checked without a GPU, %zu failed\n", graphs, failed);
+    return failed > 0 || graphs == 0;
+}

@@ -1,0 +1,119 @@
+// Device cuda where it cannot work: no plug-in, a wrong one, no GPU; each a status with a reason, never a crash.
+// And what the plan device must know of it: the workspaces.
+#include "kernels/base/ops.h"
+#include "kernels/cuda/workspace.h"
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+// Opening must fail as unsupported, for a reason that says `part`.
+static void refused(enum dtype dtype, const char *part)
+{
+    struct status status = {0};
+    assert_null(device_open("cuda", dtype, 0, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+    if (!strstr(status.message, part)) {
+        fail_msg("\"%s\" does not say \"%s\"", status.message, part);
+    }
+}
+
+static void test_no_plugin(void **state)
+{
+    (void)state;
+    unsetenv("LONGBP_CUDA"); // and none lies beside this test
+    refused(DTYPE_BF16, "make cuda");
+    setenv("LONGBP_CUDA", "/there/is/no/such.so", 1);
+    refused(DTYPE_F32, "/there/is/no/such.so");
+}
+
+static void test_wrong_plugin(void **state)
+{
+    (void)state;
+    setenv("LONGBP_CUDA", "libm.so.6", 1);
+    refused(DTYPE_BF16, "built from other sources");
+    setenv("LONGBP_CUDA", "/proc/self/exe", 1); // no library
+    refused(DTYPE_BF16, "could not be loaded");
+}
+
+static void test_plugin(void **state)
+{
+    (void)state;
+    char path[PATH_MAX + 32];
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    assert_true(length > 0);
+    path[length] = 0;
+    *strstr(path, "/tests/") = 0;
+    strcat(path, "/longbp-cuda.so");
+    if (access(path, F_OK) != 0) {
+        skip(); // it was not built
+    }
+    setenv("LONGBP_CUDA", path, 1);
+    const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F32, DTYPE_F64};
+    for (size_t i = 0; i < 3; i++) {
+        struct status status = {0};
+        struct device *device = device_open("cuda", dtypes[i], 0, &status);
+        if (device) {
+            assert_int_equal(device->arena.live_bytes, CUDA_WORKSPACE_BYTES);
+            assert_true(device->arena.limit_bytes > 0);
+            device_close(device);
+        } else {
+            assert_int_equal(status.code, STATUS_UNSUPPORTED);
+            assert_true(strstr(status.message, "needs an NVIDIA GPU") ||
+                        strstr(status.message, "could not be loaded"));
+        }
+    }
+}
+
+static void test_devices_without_hooks(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    assert_null(device->backend);
+    assert_null(device->ops->timer_start);
+    assert_int_equal(device->arena.live_bytes, 0);
+    device_close(device);
+    device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    assert_int_equal(device->arena.live_by_category[CATEGORY_WORKSPACE], CUDA_WORKSPACE_BYTES);
+    device_close(device);
+    assert_null(device_open("plan-cuda", DTYPE_BF16, 1 << 20, &status)); // no room for the workspace
+    assert_int_equal(status.code, STATUS_OOM);
+}
+
+// Attention's workspace is bounded in queries and context, is in order and holds what each part needs.
+static void test_attention_workspace(void **state)
+{
+    (void)state;
+    struct attention_shape shape = {.queries = 2048, .start = 4096, .batch = 1, .heads = 32, .kv_heads = 8};
+    shape.head_dim = 128;
+    size_t bytes = cuda_attention_backward_workspace(shape, DTYPE_BF16);
+    struct cuda_attention_workspace w = cuda_attention_layout(shape);
+    size_t row = (size_t)32 * 128 * 2; // bf16
+    assert_true(w.grad_q - w.grad_q_sum >= 2048 * row * 2 && w.grad_k - w.grad_q >= 2048 * row);
+    assert_true(w.grad_v - w.grad_k >= 4096 * row / 4 && w.delta - w.grad_v >= 4096 * row / 4);
+    assert_true(w.accumulator - w.delta >= (size_t)2048 * 32 * 4 && w.engine - w.accumulator >= 2048 * row * 2);
+    assert_true(w.bytes - w.engine >= w.engine_bytes && bytes == w.bytes);
+    shape.queries = shape.start = (size_t)1 << 20;
+    assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_BF16), bytes);
+    assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_F32), 0);
+    shape.head_dim = 6; // not cuDNN's
+    assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_BF16), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_plugin),
+        cmocka_unit_test(test_wrong_plugin),
+        cmocka_unit_test(test_devices_without_hooks),
+        cmocka_unit_test(test_attention_workspace),
+        cmocka_unit_test(test_plugin), // last: what is loaded stays
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
