@@ -185,10 +185,10 @@ static void print_table(const struct arguments *arguments, const struct table *t
     size_text(table->resident_bytes, resident, sizeof resident);
     printf("%s\nlimit     %12s  %zu bytes (%s)\nresident  %12s ", text, limit, table->limit_bytes,
            table->limit_what, resident);
-    static const enum category shown[] = {CATEGORY_WEIGHTS, CATEGORY_GRADIENTS, CATEGORY_OPTIMIZER};
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        size_text(table->resident[shown[i]], text, sizeof text);
-        printf("%s %s %s", i ? "," : "", category_name(shown[i]), text);
+    for (int i = 0; i < CATEGORY_COUNT; i++) {
+        size_text(table->resident[i], text, sizeof text);
+        if (i <= CATEGORY_OPTIMIZER || table->resident[i])
+            printf("%s %s %s", i ? "," : "", category_name((enum category)i), text);
     }
     if (table->resident_bytes > table->limit_bytes)
         printf("\nThe resident bytes alone do not fit the limit.");
