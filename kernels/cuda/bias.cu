@@ -51,12 +51,13 @@ void cuda_bias_backward(struct tensor grad_bias, struct tensor grad_y, void *scr
 {
     with_type(grad_y.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        using A = wide_t<T>;
         constexpr int N = LANES<T>;
         const T *g = (const T *)grad_y.data;
         if (aligned(N, grad_y.cols, grad_y))
-            column_sums<N, A>(grad_bias, gradient<N, T>{g, grad_y.cols}, grad_y.rows, scratch, stream);
+            column_sums<N, T>(grad_bias, gradient<N, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows, scratch,
+                              stream);
         else
-            column_sums<1, A>(grad_bias, gradient<1, T>{g, grad_y.cols}, grad_y.rows, scratch, stream);
+            column_sums<1, T>(grad_bias, gradient<1, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows, scratch,
+                              stream);
     });
 }

@@ -44,10 +44,11 @@ template <class G, class A> __global__ void add_slices(G *grad, const A *partial
     narrow(grad[column], widen<A>(grad[column]) + sum);
 }
 
-// A: of the sums. Term: for N columns at a time.
-template <int N, class A, class Term>
-void column_sums(struct tensor grad, Term term, size_t rows, void *scratch, cudaStream_t stream)
+// term: for N columns of numbers of type T at a time, which `dtype` names.
+template <int N, class T, class Term>
+void column_sums(struct tensor grad, Term term, enum dtype dtype, size_t rows, void *scratch, cudaStream_t stream)
 {
+    using A = wide_t<T>;
     size_t cols = grad.cols, room = CUDA_SCRATCH_BYTES / (cols * sizeof(A)), slices = COLUMN_SLICES;
     CHECK(room > 0);
     slices = slices < room ? slices : room;
@@ -59,7 +60,7 @@ void column_sums(struct tensor grad, Term term, size_t rows, void *scratch, cuda
     slices = ceil_div(rows, slice_rows);
     launch(column_slices<N, A, Term>, dim3(ceil_div(cols, 32 * N), slices), 32 * COLUMN_WARPS, 0, stream,
            (A *)scratch, term, rows, cols, slice_rows);
-    with_type(grad.dtype, [&](auto type) {
+    with_accumulator<T>(grad.dtype, dtype, [&](auto type) {
         using G = typename decltype(type)::type;
         launch(add_slices<G, A>, dim3(ceil_div(cols, 128)), 128, 0, stream, (G *)grad.data, (const A *)scratch,
                cols, slices);

@@ -99,28 +99,28 @@ void cuda_scale(struct tensor t, double factor, cudaStream_t stream)
 void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor g, double rate, double beta1,
                 double beta2, double epsilon, double decay, size_t t, cudaStream_t stream)
 {
-    CHECK(m.dtype == g.dtype && v.dtype == g.dtype && dtype_bytes(g.dtype) >= dtype_bytes(w.dtype));
+    CHECK(m.dtype == g.dtype && v.dtype == g.dtype);
     size_t count = tensor_count(w);
     with_type(w.dtype, [&](auto type) {
-        with_type(g.dtype, [&](auto gradient_type) {
-            using W = typename decltype(type)::type;
+        using W = typename decltype(type)::type;
+        using A = wide_t<W>;
+        const adamw_factors<A> factors = {
+            .beta1 = (A)beta1,
+            .beta2 = (A)beta2,
+            .grad1 = (A)(1 - beta1),
+            .grad2 = (A)(1 - beta2),
+            .unbias1 = (A)(1 / (1 - pow(beta1, (double)t))),
+            .unbias2 = (A)(1 / (1 - pow(beta2, (double)t))),
+            .epsilon = (A)epsilon,
+            .rate = (A)rate,
+            .keep = (A)(1 - rate * decay),
+        };
+        with_accumulator<W>(g.dtype, w.dtype, [&](auto gradient_type) {
             using G = typename decltype(gradient_type)::type;
-            if constexpr (sizeof(G) >= sizeof(W)) {
-                using A = wide_t<G>;
-                adamw_factors<A> f = {(A)beta1,
-                                      (A)beta2,
-                                      (A)(1 - beta1),
-                                      (A)(1 - beta2),
-                                      (A)(1 / (1 - pow(beta1, (double)t))),
-                                      (A)(1 / (1 - pow(beta2, (double)t))),
-                                      (A)epsilon,
-                                      (A)rate,
-                                      (A)(1 - rate * decay)};
-                constexpr int N = LANES<G>;
-                bool vector = aligned(1, count, w, m, v, g);
-                launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, vector ? N : 1), THREADS,
-                       0, stream, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, f, count);
-            }
+            constexpr int N = LANES<G>;
+            bool vector = aligned(1, count, w, m, v, g);
+            launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, vector ? N : 1), THREADS, 0,
+                   stream, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
         });
     });
 }

@@ -60,22 +60,19 @@ void cuda_embedding_forward(struct tensor y, struct tensor table, struct tensor 
 
 void cuda_embedding_backward(struct tensor grad_table, struct tensor grad_y, struct tensor ids, cudaStream_t stream)
 {
-    CHECK(dtype_bytes(grad_table.dtype) >= dtype_bytes(grad_y.dtype));
     size_t cols = grad_y.cols;
-    with_type(grad_table.dtype, [&](auto table_type) {
-        with_type(grad_y.dtype, [&](auto type) {
+    with_type(grad_y.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        with_accumulator<T>(grad_table.dtype, grad_y.dtype, [&](auto table_type) {
             using G = typename decltype(table_type)::type;
-            using T = typename decltype(type)::type;
-            if constexpr (sizeof(G) >= sizeof(T)) {
-                constexpr int N = LANES<G>;
-                bool vector = aligned(LANES<T>, cols, grad_table, grad_y);
-                size_t strips = ceil_div(cols, THREADS * (vector ? N : 1));
-                for (size_t first = 0; first < grad_y.rows; first += SLICE) {
-                    size_t rows = grad_y.rows - first < SLICE ? grad_y.rows - first : SLICE;
-                    launch(vector ? backward<N, G, T> : backward<1, G, T>, dim3(rows, strips), THREADS, 0, stream,
-                           (G *)grad_table.data, (const T *)grad_y.data + first * cols,
-                           (const int32_t *)ids.data + first, rows, cols);
-                }
+            constexpr int N = LANES<G>;
+            bool vector = aligned(N, cols, grad_table, grad_y);
+            size_t strips = ceil_div(cols, THREADS * (vector ? N : 1));
+            for (size_t first = 0; first < grad_y.rows; first += SLICE) {
+                size_t rows = grad_y.rows - first < SLICE ? grad_y.rows - first : SLICE;
+                launch(vector ? backward<N, G, T> : backward<1, G, T>, dim3(rows, strips), THREADS, 0, stream,
+                       (G *)grad_table.data, (const T *)grad_y.data + first * cols,
+                       (const int32_t *)ids.data + first, rows, cols);
             }
         });
     });

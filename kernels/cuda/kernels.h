@@ -1,7 +1,8 @@
 // Kernels: the CUDA device's own kernels, one launcher per operation of kernels/base/device.h, whose formulas and
 // gradient contracts hold here: outputs, inputs, sizes, stream last. Activations and weights are f64, f32 or bf16
-// (one dtype per call), sums f64 in f64 and f32 otherwise; rstd and logsumexp have the sums' dtype. Every sum has
-// one order, fixed by the shape alone. A launcher returns at once and aborts if the launch is refused.
+// (one dtype per call), sums f64 in f64 and f32 otherwise; rstd and logsumexp have the sums' dtype, and gradients
+// of weights, keys and values may have it too. Every sum has one order, fixed by the shape alone. A launcher
+// returns at once and aborts if the launch is refused.
 #pragma once
 #include <cuda_runtime.h>
 #ifdef __cplusplus
@@ -22,12 +23,11 @@ void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream);
 void cuda_scale(struct tensor t, double factor, cudaStream_t stream);
 // y += bias
 void cuda_bias_forward(struct tensor y, struct tensor bias, cudaStream_t stream);
-// grad_bias may be wider than grad_y.
 void cuda_bias_backward(struct tensor grad_bias, struct tensor grad_y, void *scratch, cudaStream_t stream);
 
 void cuda_rmsnorm_forward(struct tensor y, struct tensor rstd, struct tensor x, struct tensor gain, double epsilon,
                           cudaStream_t stream);
-// grad_gain may be wider than the rest, or no tensor.
+// grad_gain may be no tensor.
 void cuda_rmsnorm_backward(struct tensor grad_x, bool accumulate, struct tensor grad_gain, struct tensor grad_y,
                            struct tensor x, struct tensor gain, struct tensor rstd, void *scratch,
                            cudaStream_t stream);
@@ -35,11 +35,11 @@ void cuda_rmsnorm_backward(struct tensor grad_x, bool accumulate, struct tensor 
 void cuda_rope(struct tensor x, struct tensor frequencies, size_t start, size_t batch, int direction,
                cudaStream_t stream);
 
-// head_dim <= CUDA_ATTENTION_HEAD_DIM. reverse: sums over keys and queries run downward.
+// head_dim <= CUDA_ATTENTION_HEAD_DIM. reverse: tiles of keys and queries are added from the last to the first.
 void cuda_attention_forward(struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                             struct tensor v, struct attention_shape shape, bool reverse, cudaStream_t stream);
 // Needs no workspace. Keys outside the segments cost nothing but their part of grad_q. The segments' gradients
-// share one dtype, which may be wider than the rest; the list is read before the launcher returns.
+// share one dtype. The list is read before the launcher returns.
 void cuda_attention_backward(struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                              struct tensor k, struct tensor v, struct attention_shape shape, bool reverse,
@@ -49,14 +49,13 @@ void cuda_swiglu_forward(struct tensor y, struct tensor gate, struct tensor up, 
 void cuda_swiglu_backward(struct tensor gate, struct tensor up, struct tensor grad_y, cudaStream_t stream);
 
 void cuda_embedding_forward(struct tensor y, struct tensor table, struct tensor ids, cudaStream_t stream);
-// grad_table may be wider than grad_y.
 void cuda_embedding_backward(struct tensor grad_table, struct tensor grad_y, struct tensor ids,
                              cudaStream_t stream);
 
 void cuda_cross_entropy(struct tensor logits, struct tensor loss, struct tensor targets, double loss_weight,
                         double grad_weight, void *scratch, cudaStream_t stream);
 
-// g, m and v share one dtype, which may be wider than that of w.
+// g, m and v share one dtype.
 void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor g, double rate, double beta1,
                 double beta2, double epsilon, double decay, size_t t, cudaStream_t stream);
 

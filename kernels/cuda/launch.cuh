@@ -1,7 +1,8 @@
 // Launch: how a launcher picks a kernel's types and starts it.
 #pragma once
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/kernels.h"
-#include <cuda_bf16.h>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #define CUDA_CHECK(call)                                                                                           \
@@ -63,6 +64,16 @@ template <class Body> void with_type(enum dtype dtype, Body body)
     default:
         CHECK(!"a dtype that CUDA computes with");
     }
+}
+
+// body(type_of<G>) for the G of what numbers of type T are accumulated in: T itself, or what T is summed in.
+template <class T, class Body> void with_accumulator(enum dtype dtype, enum dtype narrow, Body body)
+{
+    CHECK(dtype == narrow || (dtype == DTYPE_F32 && narrow == DTYPE_BF16));
+    if (dtype == narrow)
+        body(type_of<T>{});
+    else
+        body(type_of<wide_t<T>>{});
 }
 
 // Whether rows of `cols` elements can be read and written 16 bytes at a time.

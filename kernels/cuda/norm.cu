@@ -149,7 +149,8 @@ void cuda_rmsnorm_backward(struct tensor grad_x, bool accumulate, struct tensor 
             constexpr int N = elements.value;
             // First, because grad_x may be x or grad_y.
             if (grad_gain.data)
-                column_sums<N, A>(grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.rows, scratch, stream);
+                column_sums<N, T>(grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.dtype, x.rows, scratch,
+                                  stream);
             launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, stream,
                    (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, pr, x.rows, x.cols);
         });
