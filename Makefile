@@ -29,7 +29,7 @@ REAL     := $(wildcard kernels/cpu/real/*.c)
 CUDA_C   := $(filter-out %/plugin.c %/workspace.c,$(wildcard kernels/cuda/*.c))
 PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*.c))
 OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(REAL:%.c=$(BUILD)/%.f32.o) $(REAL:%.c=$(BUILD)/%.f64.o)
-TESTS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/test_*.c))
+TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
 SOURCES  := $(wildcard kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] methods/*.[ch] harness/*.[ch] tests/*.[ch])
 FIGURES  := context-sweep chunk sparsity gradient-error timeline
 
@@ -84,6 +84,17 @@ speed: all ## measure experiments/speed.json: throughput against the BLAS peak, 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/fixture.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+# CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers.
+SIMT     := $(patsubst kernels/cuda/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/*.cu)) $(BUILD)/tests/simt/array.o
+$(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
+$(BUILD)/tests/simt/%.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+$(BUILD)/tests/test_simt_%: $(BUILD)/tests/test_simt_%.o $(SIMT) $(OBJECTS)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 test: all $(TESTS) ## every test, under ten minutes
 	@tests/check_includes
