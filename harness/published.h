@@ -1,0 +1,43 @@
+// Published: what papers report, read strictly from experiments/published/EXPERIMENT-QUANTITY.csv, to be set beside
+// our records of that experiment.
+#pragma once
+#include "kernels/base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+enum published_quantity { PUBLISHED_MEMORY, PUBLISHED_TIME, PUBLISHED_MAX_CONTEXT, PUBLISHED_QUANTITIES };
+
+struct published_point {
+    char series[64];               // the paper's name of it
+    char method[32];               // ours; empty: no counterpart
+    char model[64], training[32];  // empty: not given
+    size_t chunk, budget, context; // tokens, columns, tokens; 0: not given
+    double value;                  // bytes, ms or tokens
+};
+
+struct published_file {
+    char *path;
+    char experiment[128];
+    enum published_quantity quantity;
+    char source[128]; // its first line
+    size_t count;
+    struct published_point *points;
+};
+
+struct published {
+    size_t count;
+    struct published_file *files; // by path
+};
+
+// "memory", "time", "max-context"
+const char *published_quantity_name(enum published_quantity quantity);
+
+// Reads every .csv of a folder: comments (#), of which the first line is the source, a line of column names, then
+// points. folder: NULL for experiments/published in the working folder or beside or above the program. False and a
+// status that names file and line if anything is not as it should be. Release with published_free, also after a
+// failure.
+bool published_load(struct published *published, const char *folder, struct status *status);
+void published_free(struct published *published);
+// The file of an experiment and quantity; NULL: there is none.
+const struct published_file *published_find(const struct published *published, const char *experiment,
+                                            enum published_quantity quantity);
