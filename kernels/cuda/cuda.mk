@@ -31,6 +31,7 @@ cuda: ## the CUDA device, a plug-in for sm_80 and sm_90 (needs nvcc, cuBLASLt an
 # Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
 CUDA_LINK := -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn -lcudart_static -lstdc++ -lpthread -ldl -lrt -lm
 $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD)/pic/kernels/transformer/config.o $(CUDA_PIC)
+	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(CUDA_LINK)
 $(BUILD)/stubs/libcuda.so.1:
