@@ -166,7 +166,7 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
                 blockIdx = dim3(x, y, z);
-                memset(shared.data(), 0xff, shared_bytes); // NaN
+                shared.assign(shared_bytes, 0xff); // NaN
                 live = threads;
                 waiting = 0;
                 for (unsigned w = 0; w < threads / WARP; w++)
