@@ -17,6 +17,7 @@ int command_plan(int argc, char **argv);
 int command_max_context(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_init(int argc, char **argv);
+int command_compare(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_cell(int argc, char **argv); // a sweep's child; not for people

@@ -22,14 +22,11 @@ struct field {
     const struct field *members; // of an object, ending in a NULL name; NULL: any
 };
 
-static const struct field measure_fields[] = {{"warmup", FIELD_COUNT, false, NULL},
-                                              {"samples", FIELD_COUNT, false, NULL},
-                                              {"max_seconds", FIELD_SIZE, false, NULL},
-                                              {"gradient", FIELD_STRING, false, NULL},
-                                              {"timeline", FIELD_BOOL, false, NULL},
-                                              {"gemm", FIELD_BOOL, false, NULL},
-                                              {"bias", FIELD_BOOL, false, NULL},
-                                              {NULL, FIELD_ANY, false, NULL}};
+static const struct field measure_fields[] = {
+    {"warmup", FIELD_COUNT, false, NULL},     {"samples", FIELD_COUNT, false, NULL},
+    {"max_seconds", FIELD_SIZE, false, NULL}, {"gradient", FIELD_STRING, false, NULL},
+    {"timeline", FIELD_BOOL, false, NULL},    {"gemm", FIELD_BOOL, false, NULL},
+    {"bias", FIELD_BOOL, false, NULL},        {NULL, FIELD_ANY, false, NULL}};
 
 static const struct field limits_fields[] = {{"memory", FIELD_COUNT, false, NULL}, {NULL, FIELD_ANY, false, NULL}};
 

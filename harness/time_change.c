@@ -8,6 +8,7 @@
 #define BUSY_SHARE       0.1   // of unsteady cells
 #define GROUP_STANDS_OUT 3     // standard errors
 #define CELL_STANDS_OUT  4     // more, for there are many cells
+#define OPEN_STANDS_OUT  5     // and more where no second run tells a cell from a moment
 #define SPREAD_LEAST     0.025 // processes differ by this much on any machine that is shared
 #define SPREAD_FREEDOM   5     // cells with another one to be compared to, that a spread needs
 #define SPREAD_REACH     64    // cells further apart in the file make no pair, lest a large file has too many
@@ -248,17 +249,24 @@ static bool stands_out(const struct time_change *change, double ratio, double er
     return ratio > 1 + change->threshold && excess > fmax(limit, errors * change->spread);
 }
 
-static bool proven(const struct time_change *change, const struct time_cell *cell)
+// Whether a cell's own samples may prove something: among many cells only those of several runs.
+static bool may_prove(const struct time_change *change, const struct time_cell *cell)
 {
-    if (change->spread_known)
-        return cell->base.runs > 1 && cell->new.runs > 1;
-    return cell->p_holm <= RANK_TEST_LEVEL;
+    return !change->spread_known || (cell->base.runs > 1 && cell->new.runs > 1);
 }
 
 struct findings {
     bool regression;
     const char *open; // the first, or NULL
 };
+
+static bool in_regression(const struct time_change *change, const struct time_cell *cell)
+{
+    bool found = change->all.regression;
+    for (size_t i = 0; i < change->group_count; i++)
+        found |= change->groups[i].regression && belongs(cell, change->groups[i].axis, change->groups[i].name);
+    return found;
+}
 
 static struct findings find_regressions(struct time_change *change, struct time_cell *cells, size_t count)
 {
@@ -274,8 +282,11 @@ static struct findings find_regressions(struct time_change *change, struct time_
     }
     for (size_t i = 0; i < count; i++) {
         struct time_cell *cell = &cells[i];
-        bool out = cell->judged && stands_out(change, cell->ratio.estimate, CELL_STANDS_OUT);
-        cell->regression = out && cell->verdict == TIME_SLOWER && proven(change, cell);
+        bool proves = may_prove(change, cell);
+        bool out =
+            cell->judged && stands_out(change, cell->ratio.estimate, proves ? CELL_STANDS_OUT : OPEN_STANDS_OUT);
+        cell->regression = out && proves && cell->verdict == TIME_SLOWER && cell->p_holm <= RANK_TEST_LEVEL;
+        cell->regression |= cell->verdict == TIME_SLOWER && in_regression(change, cell);
         cell->open = out && !cell->regression;
         findings.regression |= cell->regression;
         findings.open = cell->open && !findings.open ? "a single cell" : findings.open;
@@ -291,23 +302,37 @@ static const char *first_reason(const struct time_cell *cells, size_t count)
     return "";
 }
 
-static void conclude(struct time_change *change, const struct time_cell *cells, size_t count,
-                     struct findings findings)
+// Nothing is proven on a busy machine.
+static void reopen(struct time_change *change, struct time_cell *cells, size_t count)
+{
+    change->all.open = change->all.regression;
+    change->all.regression = false;
+    for (size_t i = 0; i < change->group_count; i++) {
+        change->groups[i].open |= change->groups[i].regression;
+        change->groups[i].regression = false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        cells[i].open |= cells[i].regression;
+        cells[i].regression = false;
+    }
+}
+
+static void conclude(struct time_change *change, struct time_cell *cells, size_t count, struct findings findings)
 {
     bool busy = change->unsteady >= 2 && (double)change->unsteady > BUSY_SHARE * (double)change->measured;
     change->verdict = TIME_CANNOT_TELL;
     if (change->measured == 0)
         change->verdict = TIME_NOT_MEASURED;
+    else if (busy && (findings.regression || change->all.verdict == TIME_FASTER))
+        snprintf(change->reason, sizeof change->reason,
+                 "something looks %s, but in %zu of %zu cells the samples scatter: the machine was busy; measure "
+                 "again",
+                 findings.regression ? "slower" : "faster", change->unsteady, change->measured);
+    else if (findings.regression)
+        change->verdict = TIME_SLOWER;
     else if (2 * change->judged < change->measured)
         snprintf(change->reason, sizeof change->reason, "%zu of %zu cells cannot be judged: %s",
                  change->measured - change->judged, change->measured, first_reason(cells, count));
-    else if (findings.regression && busy)
-        snprintf(change->reason, sizeof change->reason,
-                 "something looks slower, but in %zu of %zu cells the samples scatter: the machine was busy; "
-                 "measure again",
-                 change->unsteady, change->measured);
-    else if (findings.regression)
-        change->verdict = TIME_SLOWER;
     else if (findings.open)
         snprintf(change->reason, sizeof change->reason,
                  "%s looks slower, but this is not proven; measure again, and append that run to the file",
@@ -315,6 +340,8 @@ static void conclude(struct time_change *change, const struct time_cell *cells, 
     else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
         snprintf(change->reason, sizeof change->reason,
                  "the ratio over all cells is too uncertain; measure again, with more samples");
+    if (busy)
+        reopen(change, cells, count);
 }
 
 void time_change_judge(struct time_change *change, double threshold, struct time_cell *cells, size_t count)

@@ -13,14 +13,13 @@
 // The same holds for all cells together and for those of one method, context or dtype: the ratio is the median over
 // the cells, the interval the sign test's from 6 cells on, below that two standard errors, spread / sqrt(cells). If
 // all cells are slower, that is a regression. A part of them must besides stand out: its ratio exceeds `shared` by
-// the threshold and by 3 standard errors. So must a single cell, by 4, and
-//   - where there are too few cells to know their spread, its p, corrected for the number of cells (Holm 1979),
-//   must
-//     be at most 0.05;
-//   - where there are more, its samples must come from two runs and more on either side: samples of one run share
-//     the few seconds that they were taken in, and among many cells a neighbour on the machine hits some.
+// the threshold and by 3 standard errors. So must a single cell, by more, and its p, corrected for the number of
+// cells (Holm 1979), must be at most 0.05; and where there are cells enough to know their spread, its samples must
+// come from two runs or more on either side: samples of one run share the few seconds that they were taken in, and
+// among many cells a neighbour on the machine hits some.
 // What stands out and is not proven is left open: cannot tell. Cells whose samples scatter (quartiles 1.3 apart)
-// are left out; where two and more than a tenth of all do, the machine was busy and nothing is called a regression.
+// are left out; where two and more than a tenth of all do, the machine was busy in one of the runs: what looks
+// slower or faster cannot be told.
 #pragma once
 #include "harness/rank_test.h"
 
@@ -46,7 +45,7 @@ struct time_cell {
     enum time_verdict verdict;
     const char *reason;    // of cannot tell, else ""
     bool judged;           // the samples allow for a ratio; the rest holds then
-    bool regression, open; // open: looks like a regression, but is not proven
+    bool regression, open; // by itself, or slower in a group that is one; open: looks like it, but is not proven
     struct shift ratio;    // new / base
     double p, p_holm;
 };

@@ -1,0 +1,52 @@
+// Quantity: what a record holds that does not depend on how fast a machine is: bytes, counts of work, and gradient
+// errors; and how it changed from one record of a cell to another.
+#pragma once
+#include "kernels/base/arena.h"
+#include <jansson.h>
+
+// Quantities that two runs of one build have equal, to the last byte; less is better.
+enum quantity {
+    QUANTITY_PEAK_BYTES,
+    QUANTITY_PEAK_BY_CATEGORY, // each of them
+    QUANTITY_FLOPS,
+    QUANTITY_BYTES_MOVED,
+    QUANTITY_LAUNCHES,
+    QUANTITY_COUNT
+};
+
+// How much more than before is still fine: `amount` of the value before, or `amount` itself. Zeroed: nothing.
+struct allowance {
+    bool given, relative;
+    double amount;
+};
+
+// Reads "peak_bytes=1%,launches=2,bytes_moved=64KiB" on top of what the allowances hold.
+bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status);
+
+enum change {
+    CHANGE_NONE,
+    CHANGE_BETTER,
+    CHANGE_ALLOWED, // more, but within the allowance; or known in the new record alone
+    CHANGE_WORSE,
+    CHANGE_LOST, // known in the base record alone
+    CHANGE_COUNT
+};
+// "same", "better", "allowed", "worse", "lost".
+const char *change_name(enum change change);
+
+struct quantity_change {
+    char name[48];
+    double base, new; // NAN: not known
+    enum change change;
+};
+#define QUANTITY_CHANGES_MAX (QUANTITY_COUNT + CATEGORY_COUNT + 3)
+
+// Everything that changed between two records of one cell, both ok; returns how many.
+//
+// Bytes and counts: any growth beyond the allowance is worse. Categories are parts of the peak: where none is given
+// for them, each may grow by as many bytes as the peak may, and where the peak itself fell, by any number.
+// Errors (gradient.relative_l2, bias.relative_l2, bias.rms_error): more is worse if it is more by twice the noise
+// floor, the larger of the two, and by 1e-12. That holds across machines, whose BLAS rounds in another order, and
+// also for a sampled gradient, whose error is large but known to rounding.
+size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const json_t *base, const json_t *new,
+                        const struct allowance allowances[QUANTITY_COUNT]);

@@ -1,0 +1,459 @@
+// Tests of `longbp compare`, by running it on records written for it: each verdict and its exit code, what is
+// shown, and every kind of file that is refused.
+#define _GNU_SOURCE // asprintf, nftw, mkdtemp
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// --- records
+
+// What a record of the tests may differ in; zeroed: a good one of cell 0.
+struct sketch {
+    unsigned cell; // its id; even ones are full, odd ones seco
+    const char *status, *dtype, *cpu, *revision;
+    size_t peak_bytes, activations, flops, launches; // 0: 1000, 600, 5000, 70
+    double error, floor;                             // 0: 5e-7, 6e-7
+    double ms;                                       // 0: 10
+    int samples;                                     // 0: 5; -1: none
+    double step;                                     // between samples, of ms; 0: 0.001
+    const char *more;                                // other members, ", 'key': value"
+};
+
+static double or_number(double value, double otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+static const char *or_text(const char *value, const char *otherwise)
+{
+    return value ? value : otherwise;
+}
+
+static void write_record(FILE *file, struct sketch r)
+{
+    char *text, samples[1024] = "";
+    bool ok = strcmp(or_text(r.status, "ok"), "ok") == 0;
+    int count = r.samples < 0 || !ok ? 0 : r.samples ? r.samples : 5;
+    for (int i = 0; i < count; i++)
+        snprintf(samples + strlen(samples), sizeof samples - strlen(samples), "%s%.17g", i ? ", " : "",
+                 or_number(r.ms, 10) * (1 + i * or_number(r.step, 0.001)));
+    int bytes = asprintf(
+        &text,
+        "{'schema': 1, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'cell': {'model': 'tiny', "
+        "'dtype': '%s', 'device': 'cpu', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}}, "
+        "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
+        "'flops': %.0f, 'bytes_moved': 900, 'launches': %.0f, "
+        "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g}, "
+        "'provenance': {'revision': '%s', 'cpu': '%s', 'threads': 2}%s}\n",
+        r.cell, or_text(r.status, "ok"), or_text(r.dtype, "f32"), 512 << (r.cell / 2 % 2),
+        r.cell % 2 ? "seco" : "full", r.cell / 4, samples, or_number((double)r.peak_bytes, 1000),
+        or_number((double)r.activations, 600), or_number((double)r.flops, 5000), or_number((double)r.launches, 70),
+        or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
+        or_text(r.more, ""));
+    assert_true(bytes > 0);
+    char *json = quoted(text);
+    fputs(json, file);
+    free(json);
+    free(text);
+}
+
+static void write_records(const struct scratch *scratch, const char *name, const struct sketch *records,
+                          size_t count)
+{
+    FILE *file = fopen(scratch_path(scratch, name).text, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < count; i++)
+        write_record(file, records[i]);
+    assert_int_equal(fclose(file), 0);
+}
+
+#define BASE(scratch, ...)                                                                                         \
+    write_records(scratch, "base", (struct sketch[]){__VA_ARGS__}, COUNT(((struct sketch[]){__VA_ARGS__})))
+#define NEW(scratch, ...)                                                                                          \
+    write_records(scratch, "new", (struct sketch[]){__VA_ARGS__}, COUNT(((struct sketch[]){__VA_ARGS__})))
+
+// --- the program
+
+// What it prints, stdout and stderr together; to be freed.
+static char *output_of(const struct scratch *scratch, const char *arguments, int *code)
+{
+    const char *program = getenv("LONGBP");
+    char *absolute = realpath(program && *program ? program : "build/longbp", NULL), *command, *text = NULL;
+    size_t capacity = 0;
+    assert_non_null(absolute);
+    assert_true(asprintf(&command, "cd '%s' && '%s' compare %s 2>&1", scratch->folder, absolute, arguments) > 0);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    if (getdelim(&text, &capacity, 0, pipe) < 0) {
+        free(text);
+        text = strdup("");
+    }
+    int status = pclose(pipe);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    free(command);
+    free(absolute);
+    return text;
+}
+
+// The exit code, and a part of the output (' for "; NULL: any).
+static void expect(const struct scratch *scratch, const char *arguments, int code, const char *part)
+{
+    int found;
+    char *text = output_of(scratch, arguments, &found), *expected = quoted(part ? part : "");
+    if (found != code || !strstr(text, expected))
+        fail_msg("compare %s: expected %d and \"%s\", found %d and\n%s", arguments, code, expected, found, text);
+    free(expected);
+    free(text);
+}
+
+static void expect_silent(const struct scratch *scratch, const char *arguments, int code, const char *absent)
+{
+    int found;
+    char *text = output_of(scratch, arguments, &found);
+    if (found != code || strstr(text, absent))
+        fail_msg("compare %s: expected %d and no \"%s\", found %d and\n%s", arguments, code, absent, found, text);
+    free(text);
+}
+
+// --- verdicts
+
+static void equal_files_are_the_same(void **state)
+{
+    BASE(*state, {.cell = 0}, {.cell = 1}, {.cell = 2, .status = "oom"});
+    expect(*state, "base base", 0, "3 cells in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open");
+    expect(*state, "base base", 0, "verdict: same\n");
+    expect(*state, "--deterministic base base", 0, "verdict: same\n");
+    expect_silent(*state, "base base", 0, "context 512"); // only what changed
+    expect(*state, "--all base base", 0, "full, context 512, f32 cpu: time 10.02 ms -> 10.02 ms, x1.000");
+    expect(*state, "--all base base", 0, "full, context 1024, f32 cpu: oom");
+}
+
+static void statuses(void **state)
+{
+    static const char *const names[] = {"ok", "oom", "timeout", "unsupported", "crash", "failed"};
+    static const int expected[6][6] = {{0, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 1, 1}, {0, 0, 0, 0, 1, 1},
+                                       {0, 0, 0, 0, 1, 1}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}};
+    for (size_t i = 0; i < 6; i++) {
+        for (size_t j = 0; j < 6; j++) {
+            BASE(*state, {.cell = 1}, {.status = names[i]});
+            NEW(*state, {.cell = 1}, {.status = names[j]});
+            char part[64];
+            snprintf(part, sizeof part, "%s became %s", names[i], names[j]);
+            expect(*state, "base new", expected[i][j], i == j ? "verdict: same" : part);
+            // Another machine may be too slow.
+            expect(*state, "--deterministic base new", i == 0 && j == 2 ? 3 : expected[i][j],
+                   i == j ? "verdict: same" : part);
+        }
+    }
+    BASE(*state, {.status = "oom"});
+    NEW(*state, {.cell = 0});
+    expect(*state, "base new", 0, "verdict: better");
+}
+
+static void bytes_and_counts_must_be_equal(void **state)
+{
+    static const struct {
+        struct sketch new;
+        int code;
+        const char *part;
+    } cases[] = {
+        {{.peak_bytes = 1001},
+         1,
+         "worse       00000000  full, context 512, f32 cpu: peak_bytes 1000 -> 1001 (+0.1 %)"},
+        {{.peak_bytes = 999}, 0, "better      00000000  full, context 512, f32 cpu: peak_bytes 1000 -> 999"},
+        {{.activations = 601}, 1, "peak_by_category.activations 600 -> 601"},
+        {{.activations = 599}, 0, "verdict: better"},
+        {{.peak_bytes = 999, .activations = 601}, 0, "allowed     00000000  full, context 512, f32 cpu: peak_by"},
+        {{.flops = 5001}, 1, "worse       00000000  full, context 512, f32 cpu: flops 5000 -> 5001 (+0.02 %)"},
+        {{.flops = 4000}, 0, "verdict: better"},
+        {{.launches = 71}, 1, "launches 70 -> 71"},
+        {{.launches = 71, .flops = 4000}, 1, "verdict: regression"}, // one does not pay for the other
+    };
+    BASE(*state, {.cell = 0});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        NEW(*state, cases[i].new);
+        expect(*state, "base new", cases[i].code, cases[i].part);
+        expect(*state, "--deterministic base new", cases[i].code, cases[i].part);
+    }
+}
+
+static void allowances(void **state)
+{
+    BASE(*state, {.cell = 0});
+    NEW(*state, {.peak_bytes = 1010, .activations = 610, .launches = 72});
+    expect(*state, "base new", 1, "verdict: regression");
+    expect(*state, "--allow peak_bytes=1%,launches=2 base new", 0, "allowed     00000000");
+    expect(*state, "--allow peak_bytes=10 --allow launches=3% base new", 0, "verdict: same");
+    expect(*state, "--allow peak_bytes=10B,launches=2 base new", 0, "verdict: same");
+    expect(*state, "--allow peak_bytes=1% base new", 1, "launches 70 -> 72");
+    expect(*state, "--allow peak_bytes=9,launches=2 base new", 1, "worse");
+    expect(*state, "--allow peak_bytes=1%,launches=2,peak_by_category=0 base new", 1,
+           "worse       00000000  full, "
+           "context 512, f32 cpu: peak_by");
+    expect(*state, "--allow peak_bytes=1%,launches=2,peak_by_category=2% base new", 0, NULL);
+    static const char *const bad[] = {"peak_bites=1%",  "peak_bytes",     "peak_bytes=",    "peak_bytes=-1",
+                                      "peak_bytes=1%%", "peak_bytes=nan", "peak_bytes=1e3", "launches=2,,",
+                                      "flops=inf%",     "flops=0x10"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments, "--allow %s base new", bad[i]);
+        expect(*state, arguments, 2, "--allow: ");
+    }
+    expect(*state, "--allow peak_bites=1% base new", 2, "did you mean 'peak_bytes'?");
+}
+
+static void gradient_errors_may_move_within_rounding(void **state)
+{
+    static const struct {
+        struct sketch base, new;
+        int code;
+    } cases[] = {
+        {{.error = 5e-7}, {.error = 1.6e-6}, 0}, // two noise floors of 6e-7 more
+        {{.error = 5e-7}, {.error = 1.8e-6}, 1},
+        {{.error = 5e-7}, {.error = 1.8e-6, .floor = 1e-6}, 0}, // the larger floor
+        {{.error = 1e-5}, {.error = 1e-7}, 0},
+        {{.dtype = "f64", .error = 1e-16, .floor = 1e-15}, {.dtype = "f64", .error = 9e-13, .floor = 1e-15}, 0},
+        {{.dtype = "f64", .error = 1e-16, .floor = 1e-15}, {.dtype = "f64", .error = 1.1e-12, .floor = 1e-15}, 1},
+        {{.error = 0.25}, {.error = 0.250001}, 0}, // a sampled gradient
+        {{.error = 0.25}, {.error = 0.2501}, 1},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        BASE(*state, cases[i].base);
+        NEW(*state, cases[i].new);
+        expect(*state, "base new", cases[i].code, cases[i].code ? "gradient.relative_l2" : NULL);
+        expect(*state, "--deterministic base new", cases[i].code, NULL);
+    }
+    BASE(*state, {.error = 1e-5});
+    NEW(*state, {.error = 1e-7});
+    expect(*state, "base new", 0, "better      00000000");
+    BASE(*state, {.more = ", 'bias': {'relative_l2': 0.1, 'rms_error': 0.5}"});
+    NEW(*state, {.more = ", 'bias': {'relative_l2': 0.1, 'rms_error': 0.6}"});
+    expect(*state, "base new", 1, "bias.rms_error 0.5 -> 0.6");
+    NEW(*state, {.more = ", 'bias': null"});
+    expect(*state, "base new", 3, "lost        00000000");
+    expect(*state, "new base", 0, "allowed");
+}
+
+static void times(void **state)
+{
+    BASE(*state, {.cell = 0});
+    NEW(*state, {.ms = 11.5});
+    expect(*state, "base new", 1,
+           "slower      00000000  full, context 512, f32 cpu: time 10.02 ms -> 11.52 ms, x1.15");
+    expect(*state, "base new", 1, "verdict: regression");
+    expect(*state, "new base", 0, "verdict: better");
+    expect(*state, "--threshold 20% base new", 0, "verdict: same");
+    expect(*state, "--threshold 0.14 base new", 1, NULL);
+    expect(*state, "--deterministic base new", 0, "times: left out");
+    NEW(*state, {.ms = 10.6});
+    expect(*state, "base new", 0, "verdict: same");
+    expect(*state, "--threshold 5% base new", 1, "verdict: regression");
+    NEW(*state, {.ms = 20, .samples = 2});
+    expect(*state, "base new", 3, "too few samples");
+    NEW(*state, {.samples = -1});
+    expect(*state, "base new", 3, "only one of the two files has samples");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+    BASE(*state, {.samples = -1});
+    expect(*state, "base new", 0, "times: not measured");
+    static const char *const bad[] = {"0", "-5%", "nan", "101%", "5%%", "x", "''"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char arguments[64];
+        snprintf(arguments, sizeof arguments, "--threshold %s base new", bad[i]);
+        expect(*state, arguments, 2, "--threshold: expected a share above 0 and up to 100%, such as 7%, found");
+    }
+}
+
+static void times_of_two_machines_are_not_compared(void **state)
+{
+    BASE(*state, {.cell = 0});
+    NEW(*state, {.ms = 20, .cpu = "Another CPU"});
+    expect(*state, "base new", 3, "measured on another processor");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+}
+
+// Three and three samples prove nothing, two such runs on either side do.
+static void samples_of_several_records_are_pooled(void **state)
+{
+    BASE(*state, {.samples = 3});
+    NEW(*state, {.ms = 12, .samples = 3});
+    expect(*state, "base new", 3, "too few samples");
+    BASE(*state, {.samples = 3}, {.samples = 3});
+    NEW(*state, {.ms = 12, .samples = 3}, {.ms = 12.1, .samples = 3});
+    expect(*state, "--json base new", 1, "'new_samples': 6");
+    expect(*state, "--json base new", 1, "'base_samples': 6");
+    BASE(*state, {.samples = 3});
+    // Another revision's are not, nor those of a record that is not ok; the last one counts.
+    NEW(*state, {.ms = 12, .samples = 3, .revision = "old"}, {.ms = 12.1, .samples = 3});
+    expect(*state, "base new", 3, "too few samples");
+    NEW(*state, {.status = "timeout"}, {.samples = 3}, {.samples = 3});
+    expect(*state, "base new", 0, "verdict: same");
+    NEW(*state, {.samples = 5}, {.status = "crash"});
+    expect(*state, "base new", 1, "ok became crash");
+    NEW(*state, {.peak_bytes = 5000}, {.peak_bytes = 1000});
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+}
+
+static void cells_of_one_file_alone(void **state)
+{
+    BASE(*state, {.cell = 0}, {.cell = 1});
+    NEW(*state, {.cell = 0});
+    expect(*state, "base new", 3, "lost        00000000  seco, context 512, f32 cpu: only in BASE (ok)");
+    expect(*state, "base new", 3, "cells that were ok in BASE are not in NEW");
+    expect(*state, "new base", 0, "1 cells in both, 0 only in BASE, 1 only in NEW");
+    BASE(*state, {.cell = 0}, {.cell = 1, .status = "oom"});
+    expect(*state, "base new", 0, "only in BASE (oom)");
+    BASE(*state, {.cell = 0}, {.cell = 1});
+    NEW(*state, {.peak_bytes = 2000});
+    expect(*state, "base new", 1, "verdict: regression"); // known, whatever else is missing
+    scratch_file(*state, "new", "", 0);
+    expect(*state, "base new", 3, "no cell is in both files");
+    expect(*state, "new new", 3, "no cell is in both files");
+}
+
+static void json_says_the_same(void **state)
+{
+    BASE(*state, {.cell = 0}, {.cell = 1});
+    NEW(*state, {.cell = 0, .ms = 12}, {.cell = 1, .ms = 12, .peak_bytes = 1001});
+    int code;
+    char *text = output_of(*state, "--json base new", &code);
+    assert_int_equal(code, 1);
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    const char *verdict, *cell_change, *what, *name, *change, *time_verdict, *all_verdict;
+    int worse, both, base_samples;
+    double ratio, low, high, p, before, after;
+    json_t *changed;
+    assert_int_equal(json_unpack(json, "{s:s, s:{s:i, s:i}, s:{s:{s:s}}, s:o}", "verdict", &verdict, "cells",
+                                 "worse", &worse, "both", &both, "time", "all", "verdict", &all_verdict, "changed",
+                                 &changed),
+                     0);
+    assert_string_equal(verdict, "regression");
+    assert_string_equal(all_verdict, "slower");
+    assert_int_equal(worse, 2);
+    assert_int_equal(both, 2);
+    assert_int_equal(json_array_size(changed), 2);
+    assert_int_equal(json_unpack(json_array_get(changed, 1),
+                                 "{s:s, s:s, s:[{s:s, s:f, s:f, s:s}], s:{s:s, s:f, s:f, s:f, s:f, s:i}}", "change",
+                                 &cell_change, "what", &what, "quantities", "name", &name, "base", &before, "new",
+                                 &after, "change", &change, "time", "verdict", &time_verdict, "ratio", &ratio,
+                                 "low", &low, "high", &high, "p", &p, "base_samples", &base_samples),
+                     0);
+    assert_string_equal(cell_change, "worse");
+    assert_string_equal(what, "seco, context 512, f32 cpu");
+    assert_string_equal(name, "peak_bytes");
+    assert_string_equal(change, "worse");
+    assert_true(before == 1000 && after == 1001);
+    assert_string_equal(time_verdict, "slower");
+    assert_true(low > 1.19 && low < ratio && ratio < high && high < 1.21 && p < 0.008 && p > 0.0079);
+    assert_int_equal(base_samples, 5);
+    json_decref(json);
+    free(text);
+}
+
+// --- bad input
+
+static void bad_files_are_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *command, *part; // sed on the good file
+    } cases[] = {
+        {"'2s/.schema.: 1/\"schema\": 2/'", "new:2: schema 2, but this program reads schema 1"},
+        {"'2s/.peak_bytes.:/\"peek_bytes\":/'", "new:2: unknown key 'peek_bytes'; did you mean 'peak_bytes'?"},
+        {"'2s/.model.:/\"modle\":/'", "new:2: unknown key 'cell.modle'; did you mean 'model'?"},
+        {"'2s/.flops.: 5000/\"flops\": NaN/'", "new:2:"},
+        {"'2s/.flops.: 5000/\"flops\": 1e999/'", "new:2:"},
+        {"'2s/.flops.: 5000/\"flops\": -1/'", "new:2: 'flops' is not a number >= 0"},
+        {"'2s/.peak_bytes.: 1000/\"peak_bytes\": -1000/'", "new:2: 'peak_bytes' is not a whole number >= 0"},
+        {"'2s/.activations.: 600/\"activations\": -600/'", "'peak_by_category.activations' is not a whole number"},
+        {"'2s/.samples_ms.: \\[/&-3, /'", "new:2: 'samples_ms' is not an array of numbers > 0"},
+        {"'2s/.samples_ms.: \\[/&null, /'", "new:2: 'samples_ms' is not an array of numbers > 0"},
+        {"'2s/.status.: .ok./\"status\": \"fine\"/'", "new:2: 'status' is 'fine'"},
+        {"'2s/.*/[]/'", "new:2: not a record"},
+        {"'2s/.*//'", "new:2:"},
+    };
+    BASE(scratch, {.cell = 0}, {.cell = 1});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *command;
+        assert_true(asprintf(&command, "sed %s '%s/base' > '%s/new'", cases[i].command, scratch->folder,
+                             scratch->folder) > 0);
+        assert_int_equal(system(command), 0);
+        free(command);
+        expect(scratch, "base new", 2, cases[i].part);
+        expect(scratch, "--deterministic new base", 2, cases[i].part);
+    }
+    expect(scratch, "base absent", 2, "absent: No such file");
+    expect(scratch, "base .", 2, "Is a directory");
+    expect(scratch, "base", 2, "name two result files");
+    expect(scratch, "base base base", 2, "is a third");
+}
+
+static void torn_last_lines_are_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    BASE(scratch, {.cell = 0}, {.cell = 1});
+    char *command;
+    assert_true(asprintf(&command, "cd '%s' && head -c -30 base > new && head -c -1 base > unterminated",
+                         scratch->folder) > 0);
+    assert_int_equal(system(command), 0);
+    free(command);
+    expect(scratch, "base new", 2, "new:2: the last line is torn");
+    expect(scratch, "new base", 2, "new:2: the last line is torn");
+    expect(scratch, "base unterminated", 0, "verdict: same"); // whole but for its newline
+}
+
+// What `longbp run` writes is what `longbp compare` reads.
+static void real_records(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] = "{'experiment': 't', 'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, "
+                               "'vocab': 11}, 'dtype': 'f64', "
+                               "'axes': {'context': [8, 16], 'method': ['full', {'name': 'seco', 'chunk': [3, 4]}, "
+                               "{'name': 'spaco', 'chunk': 4, 'budget': 1}]}, "
+                               "'measure': {'warmup': 0, 'samples': 4, 'timeline': true, 'bias': true}}";
+    char *json = quoted(spec), *command;
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    const char *program = getenv("LONGBP");
+    char *absolute = realpath(program && *program ? program : "build/longbp", NULL);
+    assert_non_null(absolute);
+    assert_true(asprintf(&command,
+                         "cd '%s' && for run in base new; do '%s' run spec.json --out $run 2>err || exit 1; done",
+                         scratch->folder, absolute) > 0);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(absolute);
+    expect(scratch, "--deterministic base new", 0, "8 cells in both");
+    expect(scratch, "--deterministic base new", 0, "verdict: same");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(equal_files_are_the_same),
+        TEST(statuses),
+        TEST(bytes_and_counts_must_be_equal),
+        TEST(allowances),
+        TEST(gradient_errors_may_move_within_rounding),
+        TEST(times),
+        TEST(times_of_two_machines_are_not_compared),
+        TEST(samples_of_several_records_are_pooled),
+        TEST(cells_of_one_file_alone),
+        TEST(json_says_the_same),
+        TEST(bad_files_are_refused),
+        TEST(torn_last_lines_are_refused),
+        TEST(real_records),
+    };
+    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
+}

@@ -1,0 +1,394 @@
+// Tests of harness/time_change: each rule on samples made for it, and what the rules are for, simulated: on a noisy
+// machine that drifts, two runs of one build must be called the same and a slow-down of 15 % be found, each in 19
+// of 20 tries.
+#include "harness/time_change.h"
+#include "kernels/base/random.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define CELLS_MAX    64
+#define SAMPLES_MAX  40
+
+// --- the simulated machine
+
+struct machine {
+    double noise;   // of a sample, standard deviation of the log
+    double outlier; // the chance of a sample that takes 1.3 to 2 times as long
+    double cell;    // drift of a cell's process
+    double run;     // drift of a whole run
+};
+
+struct sweep {
+    size_t methods, options, contexts, samples, runs;
+};
+
+enum slowed { NOTHING, ALL_CELLS, ONE_METHOD, ONE_CONTEXT, ONE_CELL };
+
+// Everything the judge sees, with the memory it borrows.
+struct trial {
+    size_t count;
+    struct time_cell cells[CELLS_MAX];
+    double base[CELLS_MAX][SAMPLES_MAX], new[CELLS_MAX][SAMPLES_MAX];
+};
+
+static bool is_slowed(enum slowed slowed, const struct sweep *sweep, size_t context, size_t method, size_t cell)
+{
+    return slowed == ALL_CELLS || (slowed == ONE_METHOD && method == 1) ||
+           (slowed == ONE_CONTEXT && context + 1 == sweep->contexts) || (slowed == ONE_CELL && cell == 3);
+}
+
+struct stream {
+    struct random random;
+    uint64_t next;
+};
+
+static double uniform(struct stream *stream)
+{
+    return random_uniform(&stream->random, stream->next++);
+}
+
+static double normal(struct stream *stream)
+{
+    return random_normal(&stream->random, stream->next++);
+}
+
+// The samples of one side of a cell. The runs' drifts are given, for all cells share them.
+static void take_samples(struct stream *stream, const struct machine *machine, const struct sweep *sweep, double ms,
+                         const double *run_drift, double *samples)
+{
+    for (size_t run = 0; run < sweep->runs; run++) {
+        double drift = run_drift[run] + machine->cell * normal(stream);
+        for (size_t i = 0; i < sweep->samples; i++) {
+            double noise = machine->noise * normal(stream);
+            if (uniform(stream) < machine->outlier)
+                noise += log(1.3 + 0.7 * uniform(stream));
+            *samples++ = ms * exp(drift + noise);
+        }
+    }
+}
+
+static void measure(struct trial *trial, struct stream *stream, const struct machine *machine,
+                    const struct sweep *sweep, enum slowed slowed, double factor)
+{
+    static const char *const methods[] = {"full", "checkpoint", "streambp", "seco", "spaco", "other"};
+    static const char *const contexts[] = {"512", "1024", "2048", "4096"};
+    double base_drift[8], new_drift[8];
+    size_t taken = sweep->runs * sweep->samples;
+    for (size_t run = 0; run < sweep->runs; run++) {
+        base_drift[run] = machine->run * normal(stream);
+        new_drift[run] = machine->run * normal(stream);
+    }
+    trial->count = 0;
+    for (size_t context = 0; context < sweep->contexts; context++) {
+        for (size_t method = 0; method < sweep->methods; method++) {
+            for (size_t option = 0; option < sweep->options; option++) {
+                size_t i = trial->count++;
+                double ms = 10 * exp(2 * uniform(stream));
+                double slow = is_slowed(slowed, sweep, context, method, i) ? factor : 1;
+                take_samples(stream, machine, sweep, ms, base_drift, trial->base[i]);
+                take_samples(stream, machine, sweep, ms * slow, new_drift, trial->new[i]);
+                trial->cells[i] = (struct time_cell){.base = {trial->base[i], taken, sweep->runs},
+                                                     .new = {trial->new[i], taken, sweep->runs},
+                                                     .groups = {methods[method], contexts[context], "f32"}};
+            }
+        }
+    }
+}
+
+struct rates {
+    double good, slower; // good: the same or faster, exit 0
+};
+
+#define TRIES 400
+
+static struct rates simulate(const char *name, const struct machine *machine, const struct sweep *sweep,
+                             enum slowed slowed, double factor)
+{
+    struct trial *trial = malloc(sizeof *trial);
+    struct rates rates = {0, 0};
+    struct stream stream = {.random = random_named(1, name)};
+    assert_non_null(trial);
+    for (size_t i = 0; i < TRIES; i++) {
+        struct time_change change;
+        measure(trial, &stream, machine, sweep, slowed, factor);
+        time_change_judge(&change, TIME_THRESHOLD, trial->cells, trial->count);
+        rates.good += (change.verdict == TIME_SAME || change.verdict == TIME_FASTER) / (double)TRIES;
+        rates.slower += (change.verdict == TIME_SLOWER) / (double)TRIES;
+        time_change_free(&change);
+    }
+    free(trial);
+    print_message("%-40s same or faster %5.1f %%, slower %5.1f %%\n", name, 100 * rates.good, 100 * rates.slower);
+    return rates;
+}
+
+// Neighbours slow a whole run by several percent (two runs differ by 2.8 %), a cell's process by as much again, and
+// a sample in thirty is an outlier.
+static const struct machine noisy = {.noise = 0.03, .outlier = 0.03, .cell = 0.02, .run = 0.02};
+// The same drift between runs, cells and samples closer together.
+static const struct machine drifting = {.noise = 0.02, .outlier = 0.03, .cell = 0.01, .run = 0.02};
+static const struct sweep baseline = {.methods = 6, .options = 4, .contexts = 2, .samples = 5, .runs = 1};
+static const struct sweep default_sweep = {.methods = 4, .options = 2, .contexts = 4, .samples = 5, .runs = 1};
+static const struct sweep small = {.methods = 5, .options = 1, .contexts = 2, .samples = 5, .runs = 1};
+static const struct sweep one_cell_twice = {.methods = 1, .options = 1, .contexts = 1, .samples = 10, .runs = 2};
+
+static void one_build_is_the_same(void **state)
+{
+    (void)state;
+    assert_true(simulate("48 cells, noisy, nothing", &noisy, &baseline, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("32 cells, noisy, nothing", &noisy, &default_sweep, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("10 cells, noisy, nothing", &noisy, &small, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("48 cells, drifting, nothing", &drifting, &baseline, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("10 cells, drifting, nothing", &drifting, &small, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("one cell, two runs, nothing", &drifting, &one_cell_twice, NOTHING, 1).good >= 0.95);
+}
+
+static void slow_build_is_found(void **state)
+{
+    (void)state;
+    assert_true(simulate("48 cells, noisy, all", &noisy, &baseline, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("48 cells, noisy, a method", &noisy, &baseline, ONE_METHOD, 1.15).slower >= 0.95);
+    assert_true(simulate("48 cells, noisy, a context", &noisy, &baseline, ONE_CONTEXT, 1.15).slower >= 0.95);
+    assert_true(simulate("32 cells, noisy, all", &noisy, &default_sweep, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("32 cells, noisy, a method", &noisy, &default_sweep, ONE_METHOD, 1.15).slower >= 0.95);
+    assert_true(simulate("32 cells, noisy, a context", &noisy, &default_sweep, ONE_CONTEXT, 1.15).slower >= 0.95);
+    assert_true(simulate("10 cells, drifting, all", &drifting, &small, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("10 cells, drifting, a context", &drifting, &small, ONE_CONTEXT, 1.15).slower >= 0.95);
+    assert_true(simulate("one cell, two runs, slower", &drifting, &one_cell_twice, ALL_CELLS, 1.15).slower >= 0.95);
+}
+
+static void single_cell_is_found_in_several_runs(void **state)
+{
+    (void)state;
+    struct sweep sweep = baseline;
+    struct rates once = simulate("48 cells, one cell by 40 %, a run", &drifting, &sweep, ONE_CELL, 1.4);
+    assert_true(once.good <= 0.05 && once.slower <= 0.05); // cannot tell
+    sweep.runs = 3;
+    assert_true(simulate("48 cells, one cell by 40 %, three runs", &drifting, &sweep, ONE_CELL, 1.4).slower >=
+                0.95);
+    assert_true(simulate("48 cells, one cell by 15 %, three runs", &drifting, &sweep, ONE_CELL, 1.15).slower >=
+                0.8);
+    assert_true(simulate("48 cells, three runs, nothing", &noisy, &sweep, NOTHING, 1).good >= 0.95);
+}
+
+// --- one rule at a time, on a machine without noise but for a last digit that keeps samples apart
+
+static const struct machine still = {.noise = 0.001};
+
+static struct trial *still_trial(const struct sweep *sweep)
+{
+    struct trial *trial = malloc(sizeof *trial);
+    struct stream stream = {.random = random_named(7, "still")};
+    assert_non_null(trial);
+    measure(trial, &stream, &still, sweep, NOTHING, 1);
+    return trial;
+}
+
+static void slow_down(struct trial *trial, size_t cell, double factor)
+{
+    for (size_t i = 0; i < trial->cells[cell].new.count; i++)
+        trial->new[cell][i] *= factor;
+}
+
+static struct time_change judged(struct trial *trial)
+{
+    struct time_change change;
+    time_change_judge(&change, TIME_THRESHOLD, trial->cells, trial->count);
+    return change;
+}
+
+static const struct sweep single = {.methods = 1, .options = 1, .contexts = 1, .samples = 5, .runs = 1};
+
+static void ratio_decides_within_and_beyond_the_threshold(void **state)
+{
+    (void)state;
+    static const struct {
+        double factor;
+        enum time_verdict verdict;
+    } cases[] = {{1, TIME_SAME},        {1.06, TIME_SAME},       {1.08, TIME_SLOWER}, {2, TIME_SLOWER},
+                 {1 / 1.06, TIME_SAME}, {1 / 1.08, TIME_FASTER}, {0.1, TIME_FASTER}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial *trial = still_trial(&single);
+        slow_down(trial, 0, cases[i].factor);
+        struct time_change change = judged(trial);
+        assert_int_equal(change.verdict, cases[i].verdict);
+        assert_int_equal(trial->cells[0].verdict, cases[i].verdict);
+        assert_int_equal(change.all.regression, cases[i].verdict == TIME_SLOWER);
+        assert_true(fabs(trial->cells[0].ratio.estimate / cases[i].factor - 1) < 0.005);
+        assert_string_equal(change.reason, "");
+        time_change_free(&change);
+        free(trial);
+    }
+}
+
+static void few_samples_cannot_tell(void **state)
+{
+    (void)state;
+    for (size_t samples = 0; samples <= 4; samples++) {
+        struct sweep sweep = single;
+        sweep.samples = samples;
+        struct trial *trial = still_trial(&sweep);
+        slow_down(trial, 0, 3);
+        struct time_change change = judged(trial);
+        assert_int_equal(change.verdict, samples == 0   ? TIME_NOT_MEASURED
+                                         : samples <= 3 ? TIME_CANNOT_TELL
+                                                        : TIME_SLOWER);
+        assert_int_equal(strstr(change.reason, "too few samples") != NULL, samples > 0 && samples <= 3);
+        time_change_free(&change);
+        free(trial);
+    }
+    struct trial *trial = still_trial(&single);
+    trial->cells[0].new.count = 0;
+    struct time_change change = judged(trial);
+    assert_int_equal(change.verdict, TIME_CANNOT_TELL);
+    assert_non_null(strstr(change.reason, "only one of the two files"));
+    time_change_free(&change);
+    trial->cells[0].new.count = 5;
+    trial->cells[0].unusable = "another machine";
+    change = judged(trial);
+    assert_int_equal(change.verdict, TIME_CANNOT_TELL);
+    assert_non_null(strstr(change.reason, "another machine"));
+    time_change_free(&change);
+    free(trial);
+}
+
+// Among few cells Holm's correction decides: 5 and 5 samples have p 0.0079 at best, enough for 4 cells, and 4 and 4
+// have 0.029, enough for one.
+static void few_cells_go_by_corrected_p(void **state)
+{
+    (void)state;
+    for (size_t samples = 4; samples <= 5; samples++) {
+        struct sweep sweep = {.methods = 4, .options = 1, .contexts = 1, .samples = samples, .runs = 1};
+        struct trial *trial = still_trial(&sweep);
+        slow_down(trial, 2, 1.3);
+        struct time_change change = judged(trial);
+        assert_false(change.spread_known);
+        assert_int_equal(change.verdict, samples == 5 ? TIME_SLOWER : TIME_CANNOT_TELL);
+        assert_int_equal(trial->cells[2].regression, samples == 5);
+        assert_int_equal(trial->cells[2].open, samples == 4);
+        assert_true(fabs(trial->cells[2].p_holm - (samples == 5 ? 4 * 2.0 / 252 : 4 * 2.0 / 70)) < 1e-12);
+        assert_false(trial->cells[1].regression || trial->cells[1].open);
+        time_change_free(&change);
+        free(trial);
+    }
+}
+
+// What all cells share may be the machine's; only what exceeds it is a method's.
+static void part_must_stand_out_from_what_is_shared(void **state)
+{
+    (void)state;
+    for (int exceeds = 0; exceeds < 2; exceeds++) {
+        struct trial *trial = still_trial(&baseline);
+        for (size_t i = 0; i < trial->count; i++) {
+            bool seco = strcmp(trial->cells[i].groups[0], "seco") == 0;
+            slow_down(trial, i, 1.05 * (seco ? exceeds ? 1.1 : 1.04 : 1));
+        }
+        struct time_change change = judged(trial);
+        assert_true(fabs(change.shared - 1.05) < 0.005);
+        assert_int_equal(change.verdict, exceeds ? TIME_SLOWER : TIME_SAME);
+        for (size_t i = 0; i < change.group_count; i++) {
+            bool seco = strcmp(change.groups[i].name, "seco") == 0;
+            assert_int_equal(change.groups[i].verdict, seco ? TIME_SLOWER : TIME_SAME);
+            assert_int_equal(change.groups[i].regression, seco && exceeds);
+            assert_int_equal(change.groups[i].cells, change.groups[i].axis == 0 ? 8 : 24);
+        }
+        time_change_free(&change);
+        free(trial);
+    }
+}
+
+static void others_that_became_faster_make_nobody_slower(void **state)
+{
+    (void)state;
+    struct trial *trial = still_trial(&baseline);
+    for (size_t i = 0; i < trial->count; i++)
+        slow_down(trial, i, strcmp(trial->cells[i].groups[0], "seco") == 0 ? 1 : 0.5);
+    struct time_change change = judged(trial);
+    assert_int_equal(change.verdict, TIME_FASTER);
+    time_change_free(&change);
+    free(trial);
+}
+
+static void single_cell_of_one_run_stays_open(void **state)
+{
+    (void)state;
+    struct sweep sweep = baseline;
+    sweep.samples = 10;
+    struct trial *trial = still_trial(&sweep);
+    slow_down(trial, 5, 1.5);
+    for (size_t runs = 1; runs <= 2; runs++) {
+        trial->cells[5].base.runs = 2;
+        trial->cells[5].new.runs = runs;
+        struct time_change change = judged(trial);
+        assert_int_equal(change.verdict, runs == 2 ? TIME_SLOWER : TIME_CANNOT_TELL);
+        assert_int_equal(strstr(change.reason, "a single cell looks slower") != NULL, runs == 1);
+        assert_int_equal(trial->cells[5].regression, runs == 2);
+        assert_int_equal(trial->cells[5].open, runs == 1);
+        assert_false(trial->cells[4].regression || trial->cells[4].open);
+        time_change_free(&change);
+    }
+    free(trial);
+}
+
+// Five of 48 cells whose samples scatter: whatever the rest says is not to be trusted, if it says anything.
+static void busy_machine_proves_nothing(void **state)
+{
+    (void)state;
+    for (size_t scattered = 4; scattered <= 5; scattered++) {
+        static const double factors[] = {1, 1.3, 0.7};
+        static const enum time_verdict quiet[] = {TIME_SAME, TIME_SLOWER, TIME_FASTER};
+        for (size_t k = 0; k < COUNT(factors); k++) {
+            struct trial *trial = still_trial(&baseline);
+            for (size_t i = 0; i < trial->count; i++)
+                slow_down(trial, i, factors[k]);
+            for (size_t i = 0; i < scattered; i++)
+                for (size_t j = 0; j < 5; j++)
+                    trial->base[10 + i][j] *= 1 + (double)j;
+            struct time_change change = judged(trial);
+            assert_int_equal(change.unsteady, scattered);
+            assert_int_equal(change.judged, 48 - scattered);
+            assert_int_equal(change.verdict, scattered == 4 || k == 0 ? quiet[k] : TIME_CANNOT_TELL);
+            assert_int_equal(strstr(change.reason, "the machine was busy") != NULL, scattered == 5 && k > 0);
+            if (scattered == 5)
+                for (size_t i = 0; i < trial->count; i++)
+                    assert_false(trial->cells[i].regression);
+            time_change_free(&change);
+            free(trial);
+        }
+    }
+}
+
+static void no_cells_are_not_measured(void **state)
+{
+    (void)state;
+    struct time_change change;
+    time_change_judge(&change, TIME_THRESHOLD, NULL, 0);
+    assert_int_equal(change.verdict, TIME_NOT_MEASURED);
+    assert_int_equal(change.group_count, 0);
+    time_change_free(&change);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_build_is_the_same),
+        cmocka_unit_test(slow_build_is_found),
+        cmocka_unit_test(single_cell_is_found_in_several_runs),
+        cmocka_unit_test(ratio_decides_within_and_beyond_the_threshold),
+        cmocka_unit_test(few_samples_cannot_tell),
+        cmocka_unit_test(few_cells_go_by_corrected_p),
+        cmocka_unit_test(part_must_stand_out_from_what_is_shared),
+        cmocka_unit_test(others_that_became_faster_make_nobody_slower),
+        cmocka_unit_test(single_cell_of_one_run_stays_open),
+        cmocka_unit_test(busy_machine_proves_nothing),
+        cmocka_unit_test(no_cells_are_not_measured),
+    };
+    return cmocka_run_group_tests_name("time_change", tests, NULL, NULL);
+}
