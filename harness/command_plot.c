@@ -3,7 +3,7 @@
 #include "harness/plot.h"
 #include <argp.h>
 
-enum { OPTION_SCRIPTS = 256, OPTION_FIGURES };
+enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED };
 
 struct arguments {
     struct plot_request request;
@@ -26,6 +26,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPTION_FIGURES:
         arguments->request.figures = value;
         return 0;
+    case OPTION_PUBLISHED:
+        arguments->request.published = value;
+        return 0;
     case ARGP_KEY_ARG:
         arguments->paths[arguments->request.path_count++] = value;
         return 0;
@@ -43,7 +46,11 @@ int command_plot(int argc, char **argv)
         {"out", 'o', "DIR", 0, "Folder of the pictures; tables go to DIR/data (default: plots)", 0},
         {"format", 'f', "LIST", 0, "svg, png, or both (default: svg,png)", 0},
         {"figures", OPTION_FIGURES, "LIST", 0,
-         "Only these: memory, time, chunk, sparsity, gradient-error, timeline (default: all that can be drawn)", 0},
+         "Only these: memory, time, chunk, sparsity, gradient-error, timeline, published-memory, published-time "
+         "(default: all that can be drawn)",
+         0},
+        {"published", OPTION_PUBLISHED, "DIR", 0,
+         "Folder of the published points (default: experiments/published here or near the program)", 0},
         {"scripts", OPTION_SCRIPTS, "DIR", 0,
          "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)", 0},
         {0},

@@ -459,4 +459,12 @@ static const struct figure timeline = {
     .tabulate = tabulate_timeline,
 };
 
-const struct figure *const figures[] = {&memory, &step_time, &chunk, &sparsity, &gradient_error, &timeline, NULL};
+const struct figure *const figures[] = {&memory,
+                                        &step_time,
+                                        &chunk,
+                                        &sparsity,
+                                        &gradient_error,
+                                        &timeline,
+                                        &figure_published_memory,
+                                        &figure_published_time,
+                                        NULL};

@@ -172,12 +172,13 @@ static void label_curve(const struct pairing *pairing, struct curve *curve)
         ADD(", chunk %zu", curve->chunk);
     if (kv)
         ADD(", dKV %s", curve->kv_gradient_dtype);
-    if (head && count_at(own, "head_chunk") == 0)
+    bool all = strcmp(text(own, "keep"), "all") == 0, at_once = count_at(own, "head_chunk") == 0;
+    if (head && keep && all && at_once)
+        ADD(", as autograd");
+    else if (head && at_once)
         ADD(", logits at once");
-    else if (head)
-        ADD(", logits by %zu", count_at(own, "head_chunk"));
-    if (keep)
-        ADD(", keep %s", text(own, "keep"));
+    else if (keep && all)
+        ADD(", keep all");
 #undef ADD
 }
 

@@ -14,7 +14,7 @@ struct pair {
 
 // Records that differ in nothing but context, budget and, where the paper's series has no chunk, chunk.
 struct curve {
-    char label[160]; // without the model
+    char label[160]; // without the model; "as autograd": logits at once, and all kept
     const char *model, *method, *kv_gradient_dtype;
     size_t chunk;         // 0: not told apart by it
     bool published_chunk; // the paper tells its series apart by chunk

@@ -1,7 +1,8 @@
 #include "harness/plot.h"
+#include "harness/cell.h"
 #include "harness/figure.h"
 #include "harness/gnuplot.h"
-#include "harness/result_file.h"
+#include "harness/results.h"
 #include "harness/setting.h"
 #include <errno.h>
 #include <limits.h>
@@ -9,16 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// All records of all files: the last one of each cell.
-struct results {
-    json_t *records; // id: record, in the order of the files
-    json_t *origins; // id: path
-};
-
 // Records that belong into one picture.
 struct group {
     const char *experiment;
     json_t *setting;
+    const struct published_file *published; // of a figure that is drawn beside it
     size_t count;
     const json_t **records;
 };
@@ -28,31 +24,8 @@ struct grouping {
     struct group *groups;
 };
 
-static bool load(struct results *results, const struct plot_request *request, struct status *status)
-{
-    *results = (struct results){json_object(), json_object()};
-    CHECK(results->records && results->origins);
-    for (size_t i = 0; i < request->path_count; i++) {
-        struct result_file file;
-        bool fine = result_file_read(&file, request->paths[i], status);
-        result_file_warn(&file);
-        size_t at;
-        json_t *record;
-        json_array_foreach(file.records, at, record)
-        {
-            const char *id = json_string_value(json_object_get(record, "id"));
-            json_object_set(results->records, id, record);
-            json_object_set_new(results->origins, id, json_string(file.path));
-        }
-        result_file_close(&file);
-        if (!fine) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void group_records(struct grouping *grouping, const struct figure *figure, const struct results *results)
+static void group_records(struct grouping *grouping, const struct figure *figure, const struct results *results,
+                          const struct published *published)
 {
     *grouping = (struct grouping){0};
     const char *id;
@@ -69,7 +42,11 @@ static void group_records(struct grouping *grouping, const struct figure *figure
         if (at == grouping->count) {
             grouping->groups = realloc(grouping->groups, ++grouping->count * sizeof *grouping->groups);
             CHECK(grouping->groups);
-            grouping->groups[at] = (struct group){.experiment = experiment, .setting = json_incref(setting)};
+            grouping->groups[at] = (struct group){
+                .experiment = experiment,
+                .setting = json_incref(setting),
+                .published =
+                    figure->tabulate_beside ? published_find(published, experiment, figure->quantity) : NULL};
         }
         json_decref(setting);
         struct group *group = &grouping->groups[at];
@@ -94,13 +71,18 @@ static double context_of(const json_t *record)
 }
 
 // The table as text, to be freed; NULL if these records do not make one.
-static char *tabulate(const struct figure *figure, const json_t *const *records, size_t count)
+static char *tabulate(const struct figure *figure, const struct published_file *published,
+                      const json_t *const *records, size_t count)
 {
+    if (figure->tabulate_beside && !published) {
+        return NULL;
+    }
     char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
     CHECK(stream);
-    bool enough = figure->tabulate(records, count, stream);
+    bool enough = figure->tabulate_beside ? figure->tabulate_beside(records, count, published, stream)
+                                          : figure->tabulate(records, count, stream);
     CHECK(fclose(stream) == 0);
     if (!enough) {
         free(text);
@@ -130,7 +112,7 @@ static char *tabulate_longest(const struct figure *figure, struct group *group, 
                 records[count++] = group->records[i];
             }
         }
-        text = count ? tabulate(figure, records, count) : NULL;
+        text = count ? tabulate(figure, group->published, records, count) : NULL;
     } while (count && !text);
     if (text) {
         memcpy(group->records, records, count * sizeof *records);
@@ -158,9 +140,9 @@ static void list_add(char *list, size_t bytes, const char *word)
 }
 
 // Two lines below a picture: where its numbers are from, and the machine they were measured on.
-static void captions(const struct group *group, const struct results *results, char source[400], char machine[300])
+static void captions(const struct group *group, const struct results *results, char source[400], char machine[400])
 {
-    char files[240] = "", revisions[80] = "", machines[200] = "";
+    char files[240] = "", revisions[80] = "", machines[320] = "";
     size_t left_out = 0;
     for (size_t i = 0; i < group->count; i++) {
         const json_t *record = group->records[i], *provenance = json_object_get(record, "provenance");
@@ -175,7 +157,13 @@ static void captions(const struct group *group, const struct results *results, c
                      json_is_true(json_object_get(provenance, "dirty")) ? " with changes" : "");
             list_add(revisions, sizeof revisions, text);
         }
-        if (cpu) {
+        if (cell_plans_on(json_string_value(json_object_get(json_object_get(record, "cell"), "device")))) {
+            const char *profile = json_string_value(json_object_get(record, "profile"));
+            bool estimated = profile && group->published && group->published->quantity == PUBLISHED_TIME;
+            snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
+                     estimated ? "; times of ours: estimate (roofline), profile " : "", estimated ? profile : "");
+            list_add(machines, sizeof machines, text);
+        } else if (cpu) {
             int threads = (int)json_integer_value(json_object_get(provenance, "threads"));
             snprintf(text, sizeof text, "%.120s, %d thread%s", cpu, threads, threads == 1 ? "" : "s");
             list_add(machines, sizeof machines, text);
@@ -183,10 +171,14 @@ static void captions(const struct group *group, const struct results *results, c
         left_out += strcmp(status, "ok") != 0 && strcmp(status, "oom") != 0;
     }
     snprintf(source, 400, "From %s, revision %s", files, *revisions ? revisions : "unknown");
-    snprintf(machine, 300, "%s", machines);
+    snprintf(machine, 400, "%s", machines);
+    if (group->published) {
+        size_t used = strlen(machine);
+        snprintf(machine + used, 400 - used, "%spublished: %s", used ? "; " : "", group->published->source);
+    }
     if (left_out) {
         size_t used = strlen(machine);
-        snprintf(machine + used, 300 - used, "%sno result from %zu of %zu cells", used ? "; " : "", left_out,
+        snprintf(machine + used, 400 - used, "%sno result from %zu of %zu cells", used ? "; " : "", left_out,
                  group->count);
     }
 }
@@ -246,12 +238,14 @@ struct picture {
 static bool draw(const struct plot_request *request, const char *scripts, const struct results *results,
                  const struct picture *picture, struct status *status)
 {
-    char name[300], data[PATH_MAX], setting[200], source[400], machine[300];
+    char name[300], data[PATH_MAX], setting[200], source[400], machine[400];
     picture_name(picture->group->experiment, picture->figure, picture->suffix, name, sizeof name);
     if (snprintf(data, sizeof data, "%s/data/%s.tsv", request->folder, name) >= (int)sizeof data) {
         return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", request->folder);
     }
-    setting_describe(picture->group->setting, picture->context, setting, sizeof setting);
+    json_t *common = setting_common(picture->group->records, picture->group->count);
+    setting_describe(common, picture->context, setting, sizeof setting);
+    json_decref(common);
     captions(picture->group, results, source, machine);
     if (!write_table(data, picture->table, status)) {
         return false;
@@ -274,10 +268,11 @@ static bool draw(const struct plot_request *request, const char *scripts, const 
 
 // Every picture of one figure; *drawn counts them.
 static bool draw_figure(const struct plot_request *request, const char *scripts, const struct results *results,
-                        const struct figure *figure, size_t *drawn, struct status *status)
+                        const struct published *published, const struct figure *figure, size_t *drawn,
+                        struct status *status)
 {
     struct grouping grouping;
-    group_records(&grouping, figure, results);
+    group_records(&grouping, figure, results, published);
     char **tables = calloc(grouping.count + 1, sizeof *tables);
     double *contexts = calloc(grouping.count + 1, sizeof *contexts);
     json_t **rivals = calloc(grouping.count + 1, sizeof *rivals);
@@ -285,7 +280,7 @@ static bool draw_figure(const struct plot_request *request, const char *scripts,
     for (size_t i = 0; i < grouping.count; i++) {
         struct group *group = &grouping.groups[i];
         tables[i] = figure->one_context ? tabulate_longest(figure, group, &contexts[i])
-                                        : tabulate(figure, group->records, group->count);
+                                        : tabulate(figure, group->published, group->records, group->count);
     }
     bool fine = true;
     for (size_t i = 0; fine && i < grouping.count; i++) {
@@ -367,12 +362,25 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
                       json_object_size(results->records), text);
 }
 
+// Without the folder that nobody named, nothing is published.
+static bool load_published(struct published *published, const struct plot_request *request, struct status *status)
+{
+    struct status why = {0};
+    if (published_load(published, request->published, &why) || (why.code == STATUS_IO && !request->published)) {
+        return true;
+    }
+    *status = why;
+    return false;
+}
+
 bool plot(const struct plot_request *request, struct status *status)
 {
     struct results results = {0};
+    struct published published = {0};
     char data[PATH_MAX], *scripts = NULL;
     size_t drawn = 0;
-    bool fine = check_request(request, status) && load(&results, request, status) &&
+    bool fine = check_request(request, status) && load_published(&published, request, status) &&
+                results_open(&results, request->paths, request->path_count, status) &&
                 (scripts = gnuplot_scripts(request->scripts, status)) != NULL;
     if (fine && snprintf(data, sizeof data, "%s/data", request->folder) >= (int)sizeof data) {
         fine = status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", request->folder);
@@ -380,14 +388,14 @@ bool plot(const struct plot_request *request, struct status *status)
     fine = fine && make_folder(data, status);
     for (size_t i = 0; fine && figures[i]; i++) {
         if (!request->figures || listed(request->figures, figures[i]->name)) {
-            fine = draw_figure(request, scripts, &results, figures[i], &drawn, status);
+            fine = draw_figure(request, scripts, &results, &published, figures[i], &drawn, status);
         }
     }
     if (fine && !drawn) {
         fine = nothing_drawn(request, &results, status);
     }
-    json_decref(results.records);
-    json_decref(results.origins);
+    results_close(&results);
+    published_free(&published);
     free(scripts);
     return fine;
 }

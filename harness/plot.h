@@ -8,10 +8,11 @@
 struct plot_request {
     const char *const *paths; // result files; a cell that is in several counts as in the last
     size_t path_count;
-    const char *folder;  // of the pictures; their tables go to folder/data
-    const char *scripts; // folder of the gnuplot scripts; NULL: as gnuplot_scripts finds it
-    const char *formats; // "svg,png"
-    const char *figures; // names, with commas; NULL: all that can be drawn
+    const char *folder;    // of the pictures; their tables go to folder/data
+    const char *scripts;   // folder of the gnuplot scripts; NULL: as gnuplot_scripts finds it
+    const char *formats;   // "svg,png"
+    const char *figures;   // names, with commas; NULL: all that can be drawn
+    const char *published; // folder of the published points; NULL: as published_load finds it, if it is there
 };
 
 // Draws EXPERIMENT-FIGURE in every format and prints the path of each picture. False and a status if a file is

@@ -28,6 +28,24 @@ json_t *setting_of(const json_t *cell, const char *const *within)
     return setting;
 }
 
+json_t *setting_common(const json_t *const *records, size_t count)
+{
+    static const char *const nothing[] = {NULL};
+    json_t *common = setting_of(json_object_get(records[0], "cell"), nothing);
+    for (size_t i = 1; i < count; i++) {
+        const char *key;
+        json_t *value;
+        void *next;
+        json_object_foreach_safe(common, next, key, value)
+        {
+            if (!json_equal(value, json_object_get(json_object_get(records[i], "cell"), key))) {
+                json_object_del(common, key);
+            }
+        }
+    }
+    return common;
+}
+
 static long long count_of(const json_t *object, const char *key)
 {
     return (long long)json_integer_value(json_object_get(object, key));
@@ -50,16 +68,19 @@ static void append_model(char *text, size_t bytes, const json_t *model)
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes)
 {
     *text = 0;
-    append_model(text, bytes, json_object_get(setting, "model"));
+    const json_t *model = json_object_get(setting, "model");
+    if (model) {
+        append_model(text, bytes, model);
+    }
     const json_t *lora = json_object_get(setting, "lora"), *dtype = json_object_get(setting, "dtype");
     if (json_is_object(lora)) {
-        append(text, bytes, ", LoRA rank %lld", count_of(lora, "rank"));
+        append(text, bytes, "%sLoRA rank %lld", *text ? ", " : "", count_of(lora, "rank"));
     }
     if (json_is_object(json_object_get(setting, "optimizer"))) {
         append(text, bytes, ", AdamW");
     }
     if (json_is_string(dtype)) {
-        append(text, bytes, ", %s", json_string_value(dtype));
+        append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }
     append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
            count_of(setting, "batch"));

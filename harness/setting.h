@@ -6,6 +6,8 @@
 // A cell without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new
 // reference.
 json_t *setting_of(const json_t *cell, const char *const *within);
+// The keys of a cell in which all records agree, without their method: a new reference.
+json_t *setting_common(const json_t *const *records, size_t count);
 // "tiny, f32, cpu, batch 1, context 4096"; context 0: not said.
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes);
 // "" if setting is alone among all; else "-f64-batch2", by the keys that differ. For a file's name.

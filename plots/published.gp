@@ -1,0 +1,78 @@
+# What the two figures of published points share: one panel each for the table's panels, our curves as lines, the paper's
+# points as hollow marks of the same colour. The script that loads it sets heading, value_title, unit, time (0, 1).
+array panel[series_count]
+array chunk[series_count]
+array panel_name[series_count]
+note_panel(i) = (panel[i] = int(column('panel')), chunk[i] = int(column('chunk')), panel_name[panel[i]] = strcol('panel_label'), panel[i])
+stats data using (note_panel(int(column('series')))) nooutput
+panels = int(STATS_max)
+several = 0
+stats data using (strcol('panel_label') eq 'other methods' || column('chunk') > 0 ? 1 : 0) nooutput
+several = STATS_max == 0
+
+# One colour per chunk where a panel's curves differ in it, else one per method.
+chunk_sizes = '32 64 128 256 512 1024 2048 4096'
+chunk_colours = '#CC79A7 #0072B2 #009E73 #E69F00 #D55E00 #56B4E9 #8C6D1F #222222'
+chunk_tint(c) = word(chunk_colours, 1 + (sum [k=1:words(chunk_sizes)] (int(word(chunk_sizes, k)) == c ? k - 1 : 0)))
+tint(i) = chunk[i] ? chunk_tint(chunk[i]) : colour(method[i])
+shape(i) = chunk[i] ? 6 : mark(method[i], 1)
+
+stats data using 'context' nooutput
+least = STATS_min
+most = STATS_max
+stats data using (int(column('context')) % 512 == 0 ? 0 : 1) nooutput
+binary = STATS_max == 0
+linear = !binary && most / least < 8
+if (!linear) { set logscale x (binary ? 2 : 10) }
+set xrange [linear ? 0 : least / 1.3 : most * (linear ? 1.05 : 1.3)]
+if (linear) { set format x "%'.0f" }
+if (binary) {
+    set xtics ('512' 512, '1k' 1024, '2k' 2048, '4k' 4096, '8k' 8192, '16k' 16384, '32k' 32768, '64k' 65536, '128k' 131072, '256k' 262144)
+}
+if (!binary && !linear) {
+    set xtics ('100' 100, '1,000' 1000, '10,000' 10000, '100,000' 100000)
+    set mxtics 10
+}
+known = 0
+stats data using (count(column('limit_bytes'))) nooutput
+limit = 0
+if (known) { stats data using 'limit_bytes' nooutput; limit = STATS_max }
+known = 0
+stats data using (column('oom') == 1 ? count(1) : 0) nooutput
+ooms = known
+
+across_count = panels == 3 ? 3 : panels == 1 ? 1 : 2
+down_count = (panels + across_count - 1) / across_count
+width = across_count == 3 ? 1230 : 900
+room = (width - 20.0) / across_count
+tall = 270
+pitch = tall + 100
+bottom = 118 + pitch * (down_count - 1) + tall
+height = bottom + 120
+load scripts.'/page.gp'
+
+# What the marks mean, once for all panels.
+foot = bottom + 68
+set arrow 900 from screen across(25),down(foot) to screen across(59),down(foot) nohead lw 2 lc rgb pale front
+set label 900 (time ? 'ours, estimate (roofline)' : 'ours, planned') at screen across(68),down(foot) left font legend_font textcolor rgb ink front
+set label 901 '' at screen across(285),down(foot) point pt 6 ps 0.8*dot lw 1.5 lc rgb pale front
+set label 902 (time ? 'published, measured' : 'published') at screen across(300),down(foot) left font legend_font textcolor rgb ink front
+if (!time) {
+    if (limit > 0) {
+        set arrow 903 from screen across(425),down(foot) to screen across(459),down(foot) nohead lw 1.2 dt 2 lc rgb pale front
+        set label 903 sprintf('memory limit, %.2f GiB', limit / 2.0**30) at screen across(468),down(foot) left font legend_font textcolor rgb ink front
+    }
+    if (ooms) {
+        set label 904 '' at screen across(665),down(foot) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
+        set label 905 'out of memory from here on' at screen across(680),down(foot) left font legend_font textcolor rgb ink front
+    }
+}
+
+set key noenhanced font legend_font textcolor rgb ink samplen 2.2 spacing 1.0 width -2 noautotitle
+panel_left(p) = 55 + ((p - 1) % across_count) * room
+panel_right(p) = panel_left(p) + room - 70
+panel_top(p) = 118 + ((p - 1) / across_count) * pitch
+# Rows of a panel and of a series in it.
+inside(i, p, name) = int(column('series')) == i && panel[i] == p ? column(name) : NaN
+# Below the curves where the lines begin early, above them where they begin late.
+if (binary) { set key at graph 1.0,0.02 bottom right } else { set key at graph 0.02,0.82 top left Left reverse }
