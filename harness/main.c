@@ -23,6 +23,7 @@ static const struct command commands[] = {
     {"calibrate", "measure this machine for time estimates", command_calibrate},
     {"compare", "whether anything became worse between two result files", command_compare},
     {"plot", "draw the figures of recorded results", command_plot},
+    {"report", "set recorded results beside what papers published", command_report},
     {"list", "methods, models and devices", command_list},
     {"init", "make a folder of random weights", command_init},
     {"cell", NULL, command_cell},

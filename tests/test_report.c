@@ -1,0 +1,270 @@
+// Tests of harness/report, pairing and published: which record is held against which point, the ratios and slopes,
+// what is printed, and what is refused. JSON is written with ' for ".
+#define _GNU_SOURCE // nftw, mkdtemp, asprintf
+#include "harness/figure.h"
+#include "harness/report.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define SECO(chunk) "'seco', 'chunk': " #chunk ", 'head_chunk': 256, 'keep': 'lean'"
+#define SPACO(chunk, budget)                                                                                       \
+    "'spaco', 'chunk': " #chunk ", 'budget': " #budget ", 'head_chunk': 256, 'keep': 'lean'"
+
+static const char points[] = "# A paper, Figure 1\n"
+                             "# how it was read\n"
+                             "series,method,model,chunk,budget,context,peak_mib\n"
+                             "Old,seco,small,64,,1024,100\n"
+                             "Old,seco,small,64,,2048,200.0\n"
+                             "Old,seco,small,128,,2048,300\n"
+                             "Drawn,spaco,small,64,8,256,50\n"
+                             "Other,,small,,,1024,1\n";
+
+// A record of experiment "e": the method with its options, the dtype of dKV, the context, the peak in MiB (0: oom).
+static char *record(int id, const char *method, const char *kv, int context, int peak_mib)
+{
+    char *text, *line, peak[200] = "'peak_bytes': null, 'lower_bound_bytes': null";
+    long long bytes = (long long)peak_mib << 20;
+    if (peak_mib)
+        snprintf(peak, sizeof peak, "'peak_bytes': %lld, 'lower_bound_bytes': %lld", bytes, bytes / 2);
+    assert_true(
+        asprintf(&text,
+                 "{'schema': 1, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'cell': {'model': "
+                 "'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'context': %d, 'seed': 1, "
+                 "'kv_gradient_dtype': '%s', 'lora': null, 'method': {'name': %s}, 'limits': {'memory': 1000}}, "
+                 "%s, 'median_ms': null, 'estimate_ms': %d, 'profile': 'card', 'samples_ms': [], 'provenance': {}}",
+                 id, peak_mib ? "ok" : "oom", context, kv, method, peak, context) > 0);
+    line = quoted(text);
+    free(text);
+    return line;
+}
+
+static char *all_records(void)
+{
+    char *lines[] = {record(1, SECO(64), "f32", 1024, 50),   record(2, SECO(64), "f32", 2048, 100),
+                     record(3, SECO(64), "f32", 4096, 0),    record(4, SECO(64), "bf16", 2048, 250),
+                     record(5, SECO(128), "f32", 2048, 0),   record(6, SPACO(64, 4), "f32", 256, 40),
+                     record(7, SPACO(64, 2), "f32", 256, 30)};
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        fprintf(stream, "%s\n", lines[i]);
+        free(lines[i]);
+    }
+    assert_int_equal(fclose(stream), 0);
+    return text;
+}
+
+static void write_text(const struct scratch *scratch, const char *name, const char *text)
+{
+    scratch_file(scratch, name, text, strlen(text));
+}
+
+static bool report(const struct scratch *scratch, bool markdown, char **text, struct status *status)
+{
+    struct scratch_path path = scratch_path(scratch, "r.jsonl");
+    const char *paths[] = {path.text};
+    struct report_request request = {
+        .paths = paths, .path_count = 1, .published = scratch->folder, .markdown = markdown, .points = true};
+    size_t bytes;
+    FILE *stream = open_memstream(text, &bytes);
+    bool fine = report_write(&request, stream, status);
+    assert_int_equal(fclose(stream), 0);
+    return fine;
+}
+
+// Words of the report, with every run of spaces as one.
+static char *squeezed(char *text)
+{
+    char *out = text;
+    for (const char *in = text; *in; in++)
+        if (*in != ' ' || (out > text && out[-1] != ' '))
+            *out++ = *in;
+    *out = 0;
+    return text;
+}
+
+static void expect_words(const char *text, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strstr(text, *words))
+            fail_msg("\"%s\" is not in\n%s", *words, text);
+}
+
+static void points_are_held_against_their_records(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *records = all_records(), *text;
+    write_text(scratch, "e-memory.csv", points);
+    write_text(scratch, "r.jsonl", records);
+    struct status status = {0};
+    if (!report(scratch, false, &text, &status))
+        fail_msg("%s", status.message);
+    static const char *const words[] = {
+        "e, memory\npublished: A paper, Figure 1", "planned", "seco, chunk 64, dKV f32 1024 100.0 50.0 0.500\n",
+        "seco, chunk 64, dKV f32 2048 200.0 100.0 0.500\n", "seco, chunk 64, dKV bf16 2048 200.0 250.0 1.250\n",
+        "seco, chunk 128 2048 300.0 oom -\n",
+        // A budget above the number of columns is all of them; another budget is not the paper's.
+        "spaco, chunk 64 256 50.0 40.0 0.800\n",
+        // points, mean, worst, its context, above, oom
+        "seco, chunk 64, dKV bf16 1 1.250 1.250 2048 1 0\n", "seco, chunk 128 0 - - - 0 1\n",
+        // 50 MiB in 1024 tokens, half of it the bound; 100 MiB published
+        "seco, chunk 64, dKV f32 1024 to 2048 25600 51200 2.0000 102400 0.500\n", NULL};
+    expect_words(squeezed(text), words);
+    assert_null(strstr(text, "4096"));
+    assert_null(strstr(text, "30.0"));
+    free(text);
+    assert_true(report(scratch, true, &text, &status));
+    static const char *const markdown[] = {
+        "## e, memory\n", "| seco, chunk 64, dKV f32 | 1024 | 100.0 | 50.0 | 0.500 |\n", "|:-", NULL};
+    expect_words(squeezed(text), markdown);
+    free(text);
+    free(records);
+}
+
+static void times_of_plans_are_called_estimates(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *records = all_records(), *text;
+    write_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nseco,64,1024,2.048\nseco,64,9,1\n");
+    write_text(scratch, "r.jsonl", records);
+    struct status status = {0};
+    assert_true(report(scratch, false, &text, &status));
+    static const char *const words[] = {"published: P (measured)\n",
+                                        "ours: an estimate (roofline, profile card), not a measurement\n",
+                                        "no record of ours for 1 of 2 published points\n",
+                                        "seco, chunk 64, dKV f32 1024 2.048 1.024 0.500\n", NULL};
+    expect_words(squeezed(text), words);
+    assert_null(strstr(text, "per token"));
+    free(text);
+    free(records);
+}
+
+static void the_figures_table_has_both(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_text(scratch, "e-memory.csv", points);
+    struct published published;
+    struct status status = {0};
+    assert_true(published_load(&published, scratch->folder, &status));
+    char *lines[] = {record(1, SECO(64), "f32", 1024, 50), record(2, SECO(64), "f32", 4096, 0),
+                     record(3, SECO(64), "f32", 8192, 0), record(4, SECO(64), "bf16", 1024, 40)};
+    const json_t *records[4];
+    for (size_t i = 0; i < 4; i++) {
+        records[i] = json_loads(lines[i], 0, NULL);
+        assert_non_null(records[i]);
+        free(lines[i]);
+    }
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    const struct published_file *file = published_find(&published, "e", PUBLISHED_MEMORY);
+    assert_non_null(file);
+    assert_true(figure_published_memory.tabulate_beside(records, 4, file, stream));
+    assert_int_equal(fclose(stream), 0);
+    // Only the shortest context that does not fit is marked; each panel has the paper's points.
+    assert_string_equal(
+        text, "series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\tcontext\tours\tpublished\tlimit_bytes\toom\n"
+              "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\t1024\t52428800\t104857600\t1000\t0\n"
+              "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\t4096\tNaN\tNaN\t1000\t1\n"
+              "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\t8192\tNaN\tNaN\t1000\t0\n"
+              "2\tseco\tchunk 64\t0\t2\tseco, dKV in bf16\t64\t1024\t41943040\t104857600\t1000\t0\n");
+    free(text);
+    for (size_t i = 0; i < 4; i++)
+        json_decref((json_t *)records[i]);
+    published_free(&published);
+}
+
+static void bad_points_are_refused_with_the_line(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *name, *text, *message;
+    } bad[] = {
+        {"e-memory.csv", "method,context,peak_mib\n", "e-memory.csv:1: expected the source"},
+        {"e-memory.csv", "# P\nmethod,contxt,peak_mib\n", "e-memory.csv:2: expected columns of"},
+        {"e-memory.csv", "# P\nmethod,context,seconds\n", ":2: the file's name says another quantity"},
+        {"e-memory.csv", "# P\nmethod,context,context,peak_mib\n",
+         ":2: a column is given twice, found \"context\""},
+        {"e-memory.csv", "# P\nmethod,context\n", ":2: expected the columns method"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,-3\n",
+         ":3: expected a number above 0, found \"-3\""},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,nan\n", ":3: expected a number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1.5,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1\n", ":3: fewer fields than columns"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,2,3\n", ":3: more fields than columns"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\n", "e-memory.csv: no points"},
+        {"e-speed.csv", "# P\n", "the name is not EXPERIMENT-memory.csv"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct published published;
+        struct status status = {0};
+        write_text(scratch, bad[i].name, bad[i].text);
+        if (published_load(&published, scratch->folder, &status))
+            fail_msg("accepted: %s", bad[i].text);
+        if (!strstr(status.message, bad[i].message))
+            fail_msg("expected %s\n   found %s", bad[i].message, status.message);
+        published_free(&published);
+        remove(scratch_path(scratch, bad[i].name).text);
+    }
+}
+
+static void without_anything_to_compare_it_says_what_there_is(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *records = all_records(), *text;
+    struct status status = {0};
+    write_text(scratch, "r.jsonl", records);
+    assert_false(report(scratch, false, &text, &status));
+    assert_non_null(strstr(status.message, "holds no .csv"));
+    free(text);
+    status = (struct status){0};
+    write_text(scratch, "other-time.csv", "# P\nmethod,context,seconds\nseco,1,1\n");
+    assert_false(report(scratch, false, &text, &status));
+    assert_non_null(strstr(status.message, "experiments with published points: other"));
+    free(text);
+    status = (struct status){0};
+    write_text(scratch, "r.jsonl", "{}\n");
+    assert_false(report(scratch, false, &text, &status));
+    assert_non_null(strstr(status.message, "r.jsonl:1:"));
+    free(text);
+    free(records);
+}
+
+static void the_committed_points_are_read(void **state)
+{
+    (void)state;
+    struct published published;
+    struct status status = {0};
+    if (!published_load(&published, "experiments/published", &status))
+        fail_msg("%s", status.message);
+    const struct published_file *file = published_find(&published, "seco-figure6", PUBLISHED_MEMORY);
+    assert_non_null(file);
+    assert_string_equal(file->source, "SeCO/SpaCO, arXiv 2505.16710, Figure 6");
+    assert_true(file->points[0].context == 512 && file->points[0].value == 16951.9 * 0x1p20);
+    assert_non_null(published_find(&published, "streambp-figure3", PUBLISHED_MEMORY));
+    assert_non_null(published_find(&published, "streambp-table1", PUBLISHED_TIME));
+    published_free(&published);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(points_are_held_against_their_records),
+        TEST(times_of_plans_are_called_estimates),
+        TEST(the_figures_table_has_both),
+        TEST(bad_points_are_refused_with_the_line),
+        TEST(without_anything_to_compare_it_says_what_there_is),
+        cmocka_unit_test(the_committed_points_are_read),
+    };
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}
