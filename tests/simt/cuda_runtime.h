@@ -1,8 +1,8 @@
 // SIMT: stands in for CUDA's header where there is no GPU. Kernels compiled with g++ run on the CPU: one fiber per
 // CUDA thread, the blocks of a grid one after another. Threads that wait at a barrier which others never reach,
 // and lanes that meet with different masks, abort with a message; so does shared memory beyond what sm_80 has.
-// Shared memory is poisoned, and `simt::descending` runs the threads of a block in the opposite order: a kernel
-// whose bits depend on it lacks a barrier.
+// Shared memory is poisoned. A warp runs as far as it can before the next one, from the first to the last or, with
+// `simt::descending`, from the last to the first: a kernel whose bits depend on that lacks a barrier.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -120,20 +120,34 @@ template <class T> T shuffle(uint32_t mask, T value, unsigned source)
     return value;
 }
 
-// Runs every thread until it is done or waits; a barrier opens when all that live wait at it.
-inline void run_block()
+// Runs the lanes of one warp until all are done or wait for other warps. Returns whether any ran.
+inline bool run_warp(unsigned warp)
 {
-    while (live) {
-        bool ran = false;
-        for (unsigned i = 0; i < threads; i++) {
-            unsigned t = descending ? threads - 1 - i : i;
+    bool ran = false;
+    for (bool again = true; again;) {
+        again = false;
+        for (unsigned i = 0; i < WARP; i++) {
+            unsigned t = warp * WARP + (descending ? WARP - 1 - i : i);
             if (fibers[t].at != READY)
                 continue;
-            ran = true;
+            ran = again = true;
             current = t;
             threadIdx = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y));
             swap(&scheduler, fibers[t].stack_pointer);
         }
+    }
+    return ran;
+}
+
+// Each warp runs as far as it can before the next one starts; a barrier opens when all threads that live wait at
+// it.
+inline void run_block()
+{
+    unsigned warps = threads / WARP;
+    while (live) {
+        bool ran = false;
+        for (unsigned i = 0; i < warps; i++)
+            ran |= run_warp(descending ? warps - 1 - i : i);
         if (live && waiting == live) {
             waiting = 0;
             for (unsigned t = 0; t < threads; t++)
