@@ -39,5 +39,15 @@ $(BUILD)/stubs/libcuda.so.1:
 	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
 test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
+
+# With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
+CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/test_*.c))
+$(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o $(OBJECTS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against the CPU in f64
+	@failed=; for test in $(CUDA_TESTS); do LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $$test || failed="$$failed $$test"; \
+	  done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
 test: $(if $(SANITIZE),,test-cuda-graphs)
-.PHONY: cuda test-cuda-graphs
+.PHONY: cuda test-cuda-graphs test-cuda

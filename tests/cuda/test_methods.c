@@ -1,0 +1,263 @@
+// Every method on the CUDA device: f64 and f32 against full backprop on the CPU in f64 (relative L2 1e-12 and
+// 1e-5); bf16 against full in bf16 on the same device, within twice the noise floor, which is what full itself
+// moves when its sums run in another order; the deterministic mode twice, bit by bit; the peak as planned, byte by
+// byte, in every category; and the counters. A loop over the array of methods: a new one is covered by existing.
+// Usage: test_methods [DEVICE [PLAN]]
+#include "harness/environment.h"
+#include "tests/fixture.h"
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+struct run {
+    double *gradients, loss;
+    size_t count;
+    struct arena arena;
+    struct counters counters;
+    struct status status;
+};
+
+static size_t checks, failures;
+
+static void check(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void check(bool good, const char *format, ...)
+{
+    checks++;
+    if (!good) {
+        va_list arguments;
+        va_start(arguments, format);
+        fprintf(stderr, "FAIL ");
+        vfprintf(stderr, format, arguments);
+        fprintf(stderr, "\n");
+        va_end(arguments);
+        failures++;
+    }
+}
+
+enum mode { FORWARD, REVERSED, DETERMINISTIC };
+
+// One step of a fresh model, with random tokens, weights rounded to `rounding`.
+static struct run step(const struct fixture *f, const char *device, enum dtype dtype, enum dtype rounding,
+                       enum mode mode, const struct method *method, const struct method_options *options)
+{
+    struct run run = {0};
+    struct device *d = device_open(device, dtype, 0, &run.status);
+    if (!d) {
+        return run;
+    }
+    d->reverse_sums = mode == REVERSED;
+    d->deterministic = mode == DETERMINISTIC;
+    enum dtype sums = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    struct model_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
+    struct model model;
+    struct batch batch;
+    size_t tokens = f->context * f->sequences;
+    int32_t *ids = malloc(tokens * sizeof *ids);
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(ids && report);
+    struct random random = random_named(f->seed, "ids");
+    for (size_t i = 0; i < tokens; i++) {
+        ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
+    }
+    model_open(&model, &f->config, &model_options, d);
+    model_randomize(&model, f->seed, rounding);
+    batch_open(&batch, d, ids, NULL, f->context, f->sequences);
+    d->counters = (struct counters){0};
+    method_step(method, &model, &batch, options, report);
+    run.loss = report->loss;
+    run.arena = d->arena;
+    run.counters = d->counters;
+    run.status = d->status;
+    for (size_t i = 0; i < model.parameter_count; i++) {
+        run.count += tensor_count(model.parameters[i].grad);
+    }
+    run.gradients = calloc(run.count + 1, sizeof *run.gradients);
+    CHECK(run.gradients);
+    double *next = run.gradients;
+    for (size_t i = 0; i < model.parameter_count; i++) {
+        if (model.parameters[i].grad.data) {
+            tensor_read(d, model.parameters[i].grad, next);
+            next += tensor_count(model.parameters[i].grad);
+        }
+    }
+    batch_close(&batch, d);
+    model_close(&model);
+    device_close(d);
+    free(report);
+    free(ids);
+    return run;
+}
+
+// Three ways of running each method: a chunk that divides, one that does not, one above the context.
+static struct method_options options_of(const struct fixture *f, int variant)
+{
+    struct method_options options;
+    options_init(&options);
+    options.chunk = variant == 0 ? 64 : variant == 1 ? 50 : 1000;
+    options.head_chunk = variant == 1 ? 33 : 256;
+    options.keep = variant == 1 ? KEEP_ALL : KEEP_LEAN;
+    options.inner = variant == 1 ? INNER_CHECKPOINT : INNER_NONE;
+    options.budget = (f->context + options.chunk - 1) / options.chunk; // every column: exact
+    return options;
+}
+
+static bool runs_here(const struct method *method)
+{
+    return method->exact || strcmp(method->name, "spaco") == 0;
+}
+
+static void check_gradients(const struct fixture *f, const char *device, enum dtype dtype, const char *what)
+{
+    struct method_options defaults;
+    options_init(&defaults);
+    const struct method *full = method_find("full");
+    // All devices start from what the dtype under test can hold.
+    struct run exact = step(f, "cpu", DTYPE_F64, dtype, FORWARD, full, &defaults);
+    struct run base = step(f, device, dtype, dtype, FORWARD, full, &defaults);
+    struct run reversed = step(f, device, dtype, dtype, REVERSED, full, &defaults);
+    double floor = relative_l2(reversed.gradients, base.gradients, base.count);
+    double rounding = relative_l2(base.gradients, exact.gradients, exact.count);
+    printf("%-4s %-18s full against f64 on the CPU %.2e, noise floor %.2e\n", dtype_name(dtype), what, rounding,
+           floor);
+    const double bound = dtype == DTYPE_F64 ? 1e-12 : dtype == DTYPE_F32 ? 1e-5 : 2 * floor;
+    const struct run *reference = dtype == DTYPE_BF16 ? &base : &exact;
+    check(dtype != DTYPE_BF16 || rounding <= 3e-2, "bf16 %s: full is off by %.2e", what, rounding);
+    for (const struct method *const *m = methods; *m; m++) {
+        for (int variant = 0; runs_here(*m) && variant < 3; variant++) {
+            struct method_options options = options_of(f, variant);
+            struct run found = step(f, device, dtype, dtype, FORWARD, *m, &options);
+            double error = found.status.code == STATUS_OK
+                               ? relative_l2(found.gradients, reference->gradients, found.count)
+                               : NAN;
+            check(error <= bound, "%s %s: %s, chunk %zu: relative L2 %.2e, bound %.2e %s", dtype_name(dtype), what,
+                  (*m)->name, options.chunk, error, bound, found.status.message);
+            check(fabs(found.loss - reference->loss) <= fmax(bound, 1e-12) * fabs(reference->loss),
+                  "%s %s: %s, chunk %zu: loss %.15g, not %.15g", dtype_name(dtype), what, (*m)->name, options.chunk,
+                  found.loss, reference->loss);
+            free(found.gradients);
+        }
+    }
+    free(exact.gradients);
+    free(base.gradients);
+    free(reversed.gradients);
+}
+
+static void check_deterministic(const struct fixture *f, const char *device, enum dtype dtype)
+{
+    for (const struct method *const *m = methods; *m; m++) {
+        struct method_options options = options_of(f, 0);
+        if (!runs_here(*m)) {
+            continue;
+        }
+        struct run first = step(f, device, dtype, dtype, DETERMINISTIC, *m, &options);
+        struct run second = step(f, device, dtype, dtype, DETERMINISTIC, *m, &options);
+        check(first.status.code == STATUS_OK && first.loss == second.loss &&
+                  memcmp(first.gradients, second.gradients, first.count * sizeof(double)) == 0,
+              "%s %s: deterministic, but two runs differ", dtype_name(dtype), (*m)->name);
+        free(first.gradients);
+        free(second.gradients);
+    }
+}
+
+static void check_plan(const struct fixture *f, const char *device, const char *plan, enum dtype dtype)
+{
+    for (const struct method *const *m = methods; *m; m++) {
+        for (int variant = 0; runs_here(*m) && variant < 3; variant++) {
+            struct method_options options = options_of(f, variant);
+            struct run measured = step(f, device, dtype, dtype, FORWARD, *m, &options);
+            struct run planned = step(f, plan, dtype, dtype, FORWARD, *m, &options);
+            check(measured.arena.peak_bytes == planned.arena.peak_bytes &&
+                      memcmp(measured.arena.peak_by_category, planned.arena.peak_by_category,
+                             sizeof planned.arena.peak_by_category) == 0,
+                  "%s %s, chunk %zu: planned peak %zu bytes, measured %zu", dtype_name(dtype), (*m)->name,
+                  options.chunk, planned.arena.peak_bytes, measured.arena.peak_bytes);
+            check(memcmp(&measured.counters, &planned.counters, sizeof planned.counters) == 0,
+                  "%s %s, chunk %zu: the plan counted other work", dtype_name(dtype), (*m)->name, options.chunk);
+            free(measured.gradients);
+            free(planned.gradients);
+        }
+    }
+}
+
+// A limit below the peak is an oom and leaks nothing; a tensor that no card holds is one, too, without a limit.
+static void check_memory(const char *device)
+{
+    struct status status = {0};
+    struct device *d = device_open(device, DTYPE_F32, (size_t)64 << 20, &status);
+    struct tensor t = tensor_new(d, 1, (size_t)64 << 20, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    check(!t.data && d->status.code == STATUS_OOM, "256 MiB fit into 64");
+    device_close(d);
+    d = device_open(device, DTYPE_F32, (size_t)1 << 60, &status);
+    t = tensor_new(d, (size_t)1 << 24, (size_t)1 << 20, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    check(!t.data && d->status.code == STATUS_OOM, "64 TiB fit onto the device");
+    d->status = (struct status){0}; // and it still works
+    t = tensor_new(d, 1024, 1024, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    op_zero(d, t);
+    double *values = malloc(sizeof *values << 20);
+    CHECK(values);
+    tensor_read(d, t, values);
+    check(t.data && d->status.code == STATUS_OK && values[12345] == 0, "nothing works after out of memory");
+    if (d->ops->timer_start) {
+        d->ops->timer_start(d);
+        op_scale(d, t, 2);
+        double ms = d->ops->timer_stop_ms(d);
+        check(ms > 0 && ms < 1000, "a small operation took %.3f ms", ms);
+        check(d->ops->used_bytes(d) >= d->arena.live_bytes, "the driver counts fewer bytes than the arena");
+    }
+    free(values);
+    tensor_free(d, &t);
+    device_close(d);
+}
+
+int main(int argc, char **argv)
+{
+    environment_settle(argv);
+    const char *device = argc > 1 ? argv[1] : "cuda", *plan = argc > 2 ? argv[2] : "plan-cuda";
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    size_t opened = 0;
+    for (size_t i = 0; i < 3; i++) {
+        struct status status = {0};
+        struct device *d = device_open(device, dtypes[i], 0, &status);
+        if (!d) {
+            fprintf(stderr, "%s\n", status.message);
+            continue;
+        }
+        printf("%s%s%s\n", dtype_name(dtypes[i]), *d->description ? ": " : "", d->description);
+        device_close(d);
+        opened++;
+        struct fixture f = fixture_default();
+        f.config = (struct config){.name = "heads of 32",
+                                   .layers = 3,
+                                   .width = 128,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 32,
+                                   .ffn = 352,
+                                   .vocab = 256,
+                                   .rope_theta = 10000,
+                                   .norm_epsilon = 1e-5};
+        f.context = 200;
+        check_gradients(&f, device, dtypes[i], "grouped heads");
+        check_plan(&f, device, plan, dtypes[i]);
+        check_deterministic(&f, device, dtypes[i]);
+        f.config.qk_norm = f.config.tied = true;
+        f.sequences = 3;
+        check_gradients(&f, device, dtypes[i], "Qwen3, B = 3");
+        check_plan(&f, device, plan, dtypes[i]);
+        f.config.qk_norm = f.config.tied = false;
+        f.config.qkv_bias = true;
+        f.config.head_dim = 6; // own attention in bf16
+        f.sequences = 1;
+        f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
+        check_gradients(&f, device, dtypes[i], "Qwen2, LoRA");
+        check_plan(&f, device, plan, dtypes[i]);
+    }
+    if (opened) {
+        check_memory(device);
+    }
+    printf("methods: %zu checks, %zu failed; %s\n", checks, failures,
+           opened == 0 ? "not run"
+           : failures  ? "FAILED"
+                       : "passed");
+    return opened == 0 || failures > 0;
+}
