@@ -32,6 +32,10 @@ template <class A, int DIM> struct tile {
     static constexpr int SCORE_STRIDE = ROWS + WORD;  // [ROWS, ROWS]
     static constexpr int SIZE = ROWS * STRIDE;        // elements
     static constexpr int SCORE_SIZE = ROWS * SCORE_STRIDE;
+    // Shared memory of a block with so many tiles, one of scores, and two numbers per row.
+    static constexpr size_t bytes(int tiles) { return (tiles * SIZE + SCORE_SIZE + 2 * ROWS) * sizeof(A); }
+    // Blocks that share an SM of sm_90: registers are bounded where two find room.
+    static constexpr int blocks(int tiles) { return 2 * bytes(tiles) <= (226 << 10) ? 2 : 1; }
     static_assert(DIM % (SIDE * WORD) == 0 && R > 0, "threads share a tile's rows and words evenly");
 };
 
@@ -57,7 +61,8 @@ __device__ void load_tile(A *to, head<const T> from, size_t first, size_t count,
         read(x, from.token(first + row) + d, (size_t)row < count && d < dim ? N : 0);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            to[row * tile::STRIDE + d + j] = factor * x[j];
+            x[j] *= factor;
+        write(to + row * tile::STRIDE + d, x);
     }
 }
 
@@ -142,7 +147,7 @@ template <class A> __device__ int column_of(int c)
 
 // Block (x, y, z): query tile x from the last, which sees the most keys, head y, sequence z.
 template <int DIM, int N, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, tile<A, DIM>::blocks(2))
     forward(T *o, A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, A scale, bool reverse)
 {
     using tile = struct tile<A, DIM>;
@@ -253,7 +258,7 @@ template <class G> struct segment_list {
 
 // Block (x, y, z): key tile x of the segments, key head y, sequence z. G: of grad_k and grad_v.
 template <int DIM, int N, class G, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, tile<A, DIM>::blocks(4))
     backward_keys(segment_list<G> segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
                   const T *v, struct attention_shape s, A scale, bool reverse)
 {
@@ -334,7 +339,7 @@ __global__ void __launch_bounds__(THREADS)
 
 // Block (x, y, z): query tile x from the last, head y, sequence z. grad_q may be grad_o.
 template <int DIM, int N, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, tile<A, DIM>::blocks(4))
     backward_queries(T *grad_q, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,
                      struct attention_shape s, A scale, bool reverse)
 {
@@ -399,12 +404,6 @@ __global__ void __launch_bounds__(THREADS)
 
 // ---- launchers
 
-template <class A, int DIM> size_t shared_bytes(int tiles, int rows)
-{
-    using tile = struct tile<A, DIM>;
-    return (tiles * tile::SIZE + tile::SCORE_SIZE + rows * tile::ROWS) * sizeof(A);
-}
-
 // body(DIM, N) as constants: the tile's columns, and elements per access.
 template <class T, class Body> void with_dim(size_t head_dim, bool vector, Body body)
 {
@@ -438,7 +437,7 @@ void launch_keys(const struct key_segment *segments, size_t segment_count, const
             blocks += (unsigned)ceil_div(from.count, ROWS);
             list.at[list.count++] = {from.start, from.count, (G *)from.grad_k.data, (G *)from.grad_v.data, blocks};
         }
-        launch(backward_keys<DIM, N, G, T>, dim3(blocks, s.kv_heads, s.batch), THREADS, shared_bytes<A, DIM>(4, 2),
+        launch(backward_keys<DIM, N, G, T>, dim3(blocks, s.kv_heads, s.batch), THREADS, tile<A, DIM>::bytes(4),
                stream, list, grad_o, o, logsumexp, q, k, v, s, scale, reverse);
     }
 }
@@ -454,7 +453,7 @@ void cuda_attention_forward(struct tensor o, struct tensor logsumexp, struct ten
         with_dim<T>(shape.head_dim, aligned(LANES<T>, shape.head_dim, q, k, v), [&](auto dim, auto elements) {
             constexpr int DIM = dim.value, N = elements.value;
             launch(forward<DIM, N, T>, dim3(ceil_div(shape.queries, tile<A, DIM>::ROWS), shape.heads, shape.batch),
-                   THREADS, shared_bytes<A, DIM>(2, 0), stream, (T *)o.data, (A *)logsumexp.data, (const T *)q.data,
+                   THREADS, tile<A, DIM>::bytes(2), stream, (T *)o.data, (A *)logsumexp.data, (const T *)q.data,
                    (const T *)k.data, (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), reverse);
         });
     });
@@ -485,7 +484,7 @@ void cuda_attention_backward(struct tensor grad_q, const struct key_segment *seg
             });
             launch(backward_queries<DIM, N, T>,
                    dim3(ceil_div(shape.queries, tile<A, DIM>::ROWS), shape.heads, shape.batch), THREADS,
-                   shared_bytes<A, DIM>(4, 2), stream, (T *)grad_q.data, pgo, po, pl, pq, pk, pv, shape, scale,
+                   tile<A, DIM>::bytes(4), stream, (T *)grad_q.data, pgo, po, pl, pq, pk, pv, shape, scale,
                    reverse);
         });
     });
