@@ -4,6 +4,7 @@
 #include "harness/max_context.h"
 #include "harness/method_decode.h"
 #include "harness/plan_flags.h"
+#include "harness/provenance.h"
 #include "harness/setting.h"
 #include "harness/size.h"
 #include <string.h>
@@ -239,6 +240,10 @@ static void print_json(const struct table *table)
                                (json_int_t)table->limit_bytes, "limit", table->limit_what, "resident_bytes",
                                (json_int_t)table->resident_bytes, "resident_by_category",
                                categories(table->resident), "methods", list);
+    struct provenance provenance;
+    provenance_take(&provenance);
+    json_object_set_new(object, "revision", json_string(provenance.revision));
+    json_object_set_new(object, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
     CHECK(object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
     putchar('\n');
     json_decref(object);

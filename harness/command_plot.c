@@ -3,11 +3,11 @@
 #include "harness/plot.h"
 #include <argp.h>
 
-enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED };
+enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED, OPTION_MAX_CONTEXT };
 
 struct arguments {
     struct plot_request request;
-    const char **paths;
+    const char **paths, **max_context_paths;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -29,11 +29,15 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPTION_PUBLISHED:
         arguments->request.published = value;
         return 0;
+    case OPTION_MAX_CONTEXT:
+        arguments->max_context_paths[arguments->request.max_context_count++] = value;
+        return 0;
     case ARGP_KEY_ARG:
         arguments->paths[arguments->request.path_count++] = value;
         return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "name at least one result file");
+    case ARGP_KEY_END:
+        if (!arguments->request.path_count && !arguments->request.max_context_count)
+            argp_error(state, "name at least one result file");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -53,11 +57,13 @@ int command_plot(int argc, char **argv)
          "Folder of the published points (default: experiments/published here or near the program)", 0},
         {"scripts", OPTION_SCRIPTS, "DIR", 0,
          "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)", 0},
+        {"max-context", OPTION_MAX_CONTEXT, "FILE", 0,
+         "What `longbp max-context --json` printed, for one card; give it again for more cards", 0},
         {0},
     };
     static const struct argp argp = {options,
                                      parse,
-                                     "RESULTS...",
+                                     "[RESULTS...]",
                                      "Draws figures from recorded results alone, one for each experiment and "
                                      "setting that has the records for it, "
                                      "and prints the path of each picture.\v"
@@ -68,9 +74,11 @@ int command_plot(int argc, char **argv)
                                      NULL,
                                      NULL};
     struct arguments arguments = {.request = {.folder = "plots", .formats = "svg,png"},
-                                  .paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
-    CHECK(arguments.paths);
+                                  .paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
+                                  .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
+    CHECK(arguments.paths && arguments.max_context_paths);
     arguments.request.paths = arguments.paths;
+    arguments.request.max_context_paths = arguments.max_context_paths;
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     struct status status = {0};
     bool fine = plot(&arguments.request, &status);
@@ -78,5 +86,6 @@ int command_plot(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     }
     free(arguments.paths);
+    free(arguments.max_context_paths);
     return fine ? EXIT_FINE : EXIT_BAD_INPUT;
 }

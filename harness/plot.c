@@ -2,13 +2,13 @@
 #include "harness/cell.h"
 #include "harness/figure.h"
 #include "harness/gnuplot.h"
+#include "harness/max_context_figure.h"
+#include "harness/picture.h"
 #include "harness/results.h"
 #include "harness/setting.h"
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 // Records that belong into one picture.
 struct group {
@@ -183,37 +183,6 @@ static void captions(const struct group *group, const struct results *results, c
     }
 }
 
-static bool make_folder(const char *path, struct status *status)
-{
-    char part[PATH_MAX];
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
-        return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", path);
-    }
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(part, 0777);
-        *slash = '/';
-    }
-    struct stat info;
-    if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-        return status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-    }
-    if (stat(part, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        return status_set(status, STATUS_IO, "%s: not a folder", path);
-    }
-    return true;
-}
-
-static bool write_table(const char *path, const char *text, struct status *status)
-{
-    FILE *stream = fopen(path, "w");
-    bool fine = stream && fputs(text, stream) >= 0;
-    if (stream && fclose(stream) != 0) {
-        fine = false;
-    }
-    return fine || status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-}
-
 // "chunk-ablation" and "chunk" would say the same twice: the figure's name is left out where the experiment's
 // begins with it.
 static void picture_name(const char *experiment, const struct figure *figure, const char *suffix, char *name,
@@ -228,7 +197,7 @@ static void picture_name(const char *experiment, const struct figure *figure, co
     snprintf(name + used, bytes - used, "%s", suffix);
 }
 
-struct picture {
+struct drawing {
     const struct figure *figure;
     const struct group *group;
     const char *table, *suffix;
@@ -236,34 +205,25 @@ struct picture {
 };
 
 static bool draw(const struct plot_request *request, const char *scripts, const struct results *results,
-                 const struct picture *picture, struct status *status)
+                 const struct drawing *drawing, struct status *status)
 {
-    char name[300], data[PATH_MAX], setting[200], source[400], machine[400];
-    picture_name(picture->group->experiment, picture->figure, picture->suffix, name, sizeof name);
-    if (snprintf(data, sizeof data, "%s/data/%s.tsv", request->folder, name) >= (int)sizeof data) {
-        return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", request->folder);
-    }
-    json_t *common = setting_common(picture->group->records, picture->group->count);
-    setting_describe(common, picture->context, setting, sizeof setting);
+    const struct group *group = drawing->group;
+    char name[300], setting[200], source[400], machine[400];
+    picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
+    json_t *common = setting_common(group->records, group->count);
+    setting_describe(common, drawing->context, setting, sizeof setting);
     json_decref(common);
-    captions(picture->group, results, source, machine);
-    if (!write_table(data, picture->table, status)) {
-        return false;
-    }
-    char formats[64];
-    snprintf(formats, sizeof formats, "%s", request->formats);
-    char *rest = NULL;
-    for (char *format = strtok_r(formats, ",", &rest); format; format = strtok_r(NULL, ",", &rest)) {
-        char output[PATH_MAX + 8];
-        snprintf(output, sizeof output, "%s/%s.%s", request->folder, name, format);
-        struct gnuplot_variable variables[] = {{"data", data},       {"picture", output}, {"format", format},
-                                               {"setting", setting}, {"source", source},  {"machine", machine}};
-        if (!gnuplot_run(scripts, picture->figure->name, variables, sizeof variables / sizeof *variables, status)) {
-            return false;
-        }
-        printf("%s\n", output);
-    }
-    return true;
+    captions(group, results, source, machine);
+    const struct picture picture = {.folder = request->folder,
+                                    .scripts = scripts,
+                                    .formats = request->formats,
+                                    .name = name,
+                                    .figure = drawing->figure->name,
+                                    .table = drawing->table,
+                                    .setting = setting,
+                                    .source = source,
+                                    .machine = machine};
+    return picture_draw(&picture, status);
 }
 
 // Every picture of one figure; *drawn counts them.
@@ -293,9 +253,9 @@ static bool draw_figure(const struct plot_request *request, const char *scripts,
         }
         char suffix[160];
         setting_suffix(grouping.groups[i].setting, rivals, rival_count, suffix, sizeof suffix);
-        struct picture picture = {figure, &grouping.groups[i], tables[i], suffix, contexts[i]};
+        struct drawing drawing = {figure, &grouping.groups[i], tables[i], suffix, contexts[i]};
         if (tables[i]) {
-            fine = draw(request, scripts, results, &picture, status);
+            fine = draw(request, scripts, results, &drawing, status);
             (*drawn)++;
         }
     }
@@ -377,21 +337,25 @@ bool plot(const struct plot_request *request, struct status *status)
 {
     struct results results = {0};
     struct published published = {0};
-    char data[PATH_MAX], *scripts = NULL;
+    struct max_context_request bars = {.paths = request->max_context_paths,
+                                       .path_count = request->max_context_count,
+                                       .folder = request->folder,
+                                       .formats = request->formats};
+    char *scripts = NULL;
     size_t drawn = 0;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
                 results_open(&results, request->paths, request->path_count, status) &&
                 (scripts = gnuplot_scripts(request->scripts, status)) != NULL;
-    if (fine && snprintf(data, sizeof data, "%s/data", request->folder) >= (int)sizeof data) {
-        fine = status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", request->folder);
-    }
-    fine = fine && make_folder(data, status);
     for (size_t i = 0; fine && figures[i]; i++) {
         if (!request->figures || listed(request->figures, figures[i]->name)) {
             fine = draw_figure(request, scripts, &results, &published, figures[i], &drawn, status);
         }
     }
-    if (fine && !drawn) {
+    if (fine && bars.path_count) {
+        bars.scripts = scripts;
+        fine = max_context_plot(&bars, &published, status);
+    }
+    if (fine && !drawn && (request->path_count || !bars.path_count)) {
         fine = nothing_drawn(request, &results, status);
     }
     results_close(&results);

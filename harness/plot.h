@@ -8,6 +8,8 @@
 struct plot_request {
     const char *const *paths; // result files; a cell that is in several counts as in the last
     size_t path_count;
+    const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all of them
+    size_t max_context_count;
     const char *folder;    // of the pictures; their tables go to folder/data
     const char *scripts;   // folder of the gnuplot scripts; NULL: as gnuplot_scripts finds it
     const char *formats;   // "svg,png"

@@ -42,6 +42,7 @@ static const struct column columns[] = {
     TEXT(method),
     TEXT(model),
     TEXT(training),
+    TEXT(profile),
     COUNT(chunk),
     COUNT(budget),
     COUNT(context),
@@ -79,10 +80,11 @@ static bool read_header(struct reader *reader, char *line)
             if (strcmp(columns[i].name, word) == 0)
                 column = &columns[i];
         if (!column)
-            return refuse(reader,
-                          "expected columns of series, method, model, training, chunk, budget, context, and one of "
-                          "peak_mib, peak_gib, seconds, kilotokens",
-                          word);
+            return refuse(
+                reader,
+                "expected columns of series, method, model, training, profile, chunk, budget, context, and one of "
+                "peak_mib, peak_gib, seconds, kilotokens",
+                word);
         for (size_t i = 0; i < reader->column_count; i++)
             if (reader->columns[i] == column)
                 return refuse(reader, "a column is given twice", word);

@@ -10,7 +10,8 @@ enum published_quantity { PUBLISHED_MEMORY, PUBLISHED_TIME, PUBLISHED_MAX_CONTEX
 struct published_point {
     char series[64];               // the paper's name of it
     char method[32];               // ours; empty: no counterpart
-    char model[64], training[32];  // empty: not given
+    char model[64], training[32];  // empty: not given; training: "full" or "lora"
+    char profile[64];              // of the device; empty: not given
     size_t chunk, budget, context; // tokens, columns, tokens; 0: not given
     double value;                  // bytes, ms or tokens
 };

@@ -2,6 +2,7 @@
 // what is printed, and what is refused. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/figure.h"
+#include "harness/plot.h"
 #include "harness/report.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
@@ -181,6 +182,77 @@ static void the_figures_table_has_both(void **state)
     published_free(&published);
 }
 
+static char *read_text(struct scratch_path path)
+{
+    FILE *file = fopen(path.text, "rb");
+    if (!file)
+        fail_msg("%s was not written", path.text);
+    char *text = calloc(1, 1 << 20);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+#define BARS(profile, training)                                                                                    \
+    "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'lora': " training         \
+    ", 'kv_gradient_dtype': 'f32', 'profile': '" profile                                                           \
+    "'}, 'limit_bytes': 1073741824, 'revision': 'abc', 'methods'"                                                  \
+    ": [{'method': {'name': 'full'}, 'max_context': 0}, {'method': {'name': 'seco', 'chunk': 64}, 'max_context': " \
+    "1234567}]}"
+
+static void the_pictures_are_drawn(void **state)
+{
+    struct scratch *scratch = *state;
+    char *records = all_records(), *card = quoted(BARS("card", "{'rank': 8}")),
+         *other = quoted(BARS("card", "null"));
+    write_text(scratch, "e-memory.csv", points);
+    write_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nseco,64,1024,2.048\n");
+    write_text(scratch, "e-max-context.csv",
+               "# P2\nmethod,model,training,profile,kilotokens\nseco,small,lora,card,1.5\n");
+    write_text(scratch, "r.jsonl", records);
+    write_text(scratch, "card.json", card);
+    write_text(scratch, "other.json", other);
+    struct scratch_path path = scratch_path(scratch, "r.jsonl"), out = scratch_path(scratch, "out"),
+                        bars[] = {scratch_path(scratch, "card.json"), scratch_path(scratch, "other.json")};
+    const char *paths[] = {path.text}, *bar_paths[] = {bars[0].text, bars[1].text};
+    struct plot_request request = {.paths = paths,
+                                   .path_count = 1,
+                                   .max_context_paths = bar_paths,
+                                   .max_context_count = 2,
+                                   .folder = out.text,
+                                   .scripts = "plots",
+                                   .formats = "svg,png",
+                                   .figures = "published-memory,published-time",
+                                   .published = scratch->folder};
+    struct status status = {0};
+    if (!plot(&request, &status))
+        fail_msg("%s", status.message);
+    static const char *const names[] = {"out/e-published-memory.svg", "out/e-published-time.svg",
+                                        "out/max-context.svg"};
+    static const char *const words[][4] = {
+        {"planned, nothing was measured", "published: A paper, Figure 1", "seco, dKV in f32", NULL},
+        {"estimate (roofline), profile card", "published: P<", NULL},
+        {"1,234,567", "planned at revision abc", "published: P2<", NULL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *svg = read_text(scratch_path(scratch, names[i]));
+        expect_words(svg, words[i]);
+        free(svg);
+    }
+    // Only where the training is the paper's too.
+    char *table = read_text(scratch_path(scratch, "out/data/max-context.tsv"));
+    assert_non_null(strstr(table,
+                           "\n2\tseco\tseco, chunk 64\t0\t1\tsmall, LoRA rank 8, bf16, dKV f32, on card: 1.00 "
+                           "GiB usable\t1234567\t1500\n"));
+    assert_non_null(strstr(table, "\t1234567\tNaN\n"));
+    write_text(scratch, "other.json", "{}");
+    assert_false(plot(&request, &status));
+    assert_non_null(strstr(status.message, "not what `longbp max-context --json` prints"));
+    free(table);
+    free(card);
+    free(other);
+    free(records);
+}
+
 static void bad_points_are_refused_with_the_line(void **state)
 {
     const struct scratch *scratch = *state;
@@ -262,6 +334,7 @@ int main(void)
         TEST(points_are_held_against_their_records),
         TEST(times_of_plans_are_called_estimates),
         TEST(the_figures_table_has_both),
+        TEST(the_pictures_are_drawn),
         TEST(bad_points_are_refused_with_the_line),
         TEST(without_anything_to_compare_it_says_what_there_is),
         cmocka_unit_test(the_committed_points_are_read),
