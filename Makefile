@@ -78,6 +78,9 @@ figures: dependencies ## measure the default experiments (RESULTS=) and draw the
 	  $(BUILD)/longbp run experiments/$$name.json --out $(RESULTS)/$$name.jsonl $(RUN) || exit $$?; done
 	@$(BUILD)/longbp plot --out $(PICTURES) $(FIGURES:%=$(RESULTS)/%.jsonl)
 
+papers: all ## regenerate the papers' figures from the plan; needs no GPU
+	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
+
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
 	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
 
@@ -146,6 +149,7 @@ install: all man ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/plots plots/*.gp
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments experiments/*.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/published experiments/published/*.csv
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/devices experiments/devices/*.json
 
 include kernels/cuda/cuda.mk
@@ -154,5 +158,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures speed test test-asan fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures papers speed test test-asan fuzz bench format lint man install clean FORCE
 .SECONDARY:
