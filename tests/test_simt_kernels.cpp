@@ -2,6 +2,7 @@
 // f64, f32 and bf16, against the CPU device in f64 on the same rounded inputs. Outputs are poisoned first; +=
 // operands start from known values; rows are shorter than, as long as, and longer than what a thread, a warp and a
 // block take at once, aligned for 16-byte accesses and not.
+#include "kernels/cuda/accumulate.h"
 #include "tests/simt/array.h"
 #include <cuda_bf16.h>
 
@@ -51,6 +52,19 @@ void test_copy_and_scale(void **)
                 run_both_orders({&dst}, [&] { cuda_scale(dst.t, -2.5, nullptr); });
                 op_scale(cpu, dst.r, -2.5);
                 dst.check(2, "scale");
+            }
+}
+
+void test_accumulate(void **)
+{
+    for (enum dtype dtype : dtypes)
+        for (enum dtype sum : {dtype, wide(dtype)})
+            for (size_t offset : {0, 1}) {
+                array dst(37, 57, sum, "dst"), src(37, 57, dtype, "src", offset);
+                run_both_orders({&dst}, [&] { cuda_accumulate(dst.t, src.t, nullptr); });
+                for (size_t i = 0; i < tensor_count(dst.r); i++)
+                    ((double *)dst.r.data)[i] += src.expected(i);
+                dst.check(1, "accumulate");
             }
 }
 
@@ -228,9 +242,11 @@ int main()
     cpu = device_open("cpu", DTYPE_F64, 0, &status);
     CHECK(cpu);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16),   cmocka_unit_test(test_copy_and_scale), cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_bias),   cmocka_unit_test(test_rmsnorm),        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_swiglu), cmocka_unit_test(test_embedding),      cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_copy_and_scale),
+        cmocka_unit_test(test_accumulate), cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_bias),       cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_rope),       cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_embedding),  cmocka_unit_test(test_cross_entropy),
     };
     int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     device_close(cpu);
