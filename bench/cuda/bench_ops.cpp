@@ -1,0 +1,319 @@
+// Speed of single operations of the CUDA device, through the same fronts the methods use, timed by the device's own
+// events around a batch of calls. FLOPs and bytes are those the device counts itself. `of_ceiling` is the share of
+// what this card reaches at best, measured when the program starts: the rate of a large GEMM in the same dtype for
+// what computes, that of a large copy for what moves. Filter with --benchmark_filter=attention.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
+extern "C" {
+#include "harness/environment.h"
+#include "kernels/base/ops.h"
+}
+#pragma GCC diagnostic pop
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+const char *device_name = "cuda"; // or "cpu", to try this program itself
+struct ceilings {
+    double flops_per_s, bytes_per_s;
+} ceilings[DTYPE_COUNT];
+
+// A device with tensors of random values, which live as long as it does.
+class Bench
+{
+  public:
+    explicit Bench(enum dtype dtype) : dtype(dtype)
+    {
+        struct status status = {};
+        device = device_open(device_name, dtype, 0, &status);
+        if (!device) {
+            fprintf(stderr, "%s\n", status.message);
+            exit(2);
+        }
+    }
+    ~Bench()
+    {
+        for (struct tensor &t : tensors)
+            tensor_free(device, &t);
+        device_close(device);
+    }
+    Bench(const Bench &) = delete;
+
+    struct tensor random(size_t rows, size_t cols)
+    {
+        return make(rows, cols, dtype, [this] { return next(); });
+    }
+    struct tensor sums(size_t rows, size_t cols) // accumulators: f32 above bf16
+    {
+        return make(rows, cols, dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32, [this] { return next(); });
+    }
+    struct tensor make(size_t rows, size_t cols, enum dtype of, const std::function<double()> &value)
+    {
+        struct tensor t = tensor_new(device, rows, cols, of, CATEGORY_ACTIVATIONS);
+        tensors.push_back(t);
+        if (t.data) {
+            // A block of random values again and again: filling gigabytes one by one would take minutes.
+            size_t block = std::min<size_t>(rows * cols, (size_t)1 << 22);
+            std::vector<double> values(rows * cols);
+            for (size_t i = 0; i < values.size(); i++)
+                values[i] = i < block ? value() : values[i - block];
+            tensor_write(device, t, values.data());
+        }
+        return t;
+    }
+
+    // Milliseconds per call of `operation`, over `calls` in a row.
+    double time_ms(const std::function<void()> &operation, int calls)
+    {
+        if (!device->ops->timer_start) {
+            auto begin = std::chrono::steady_clock::now();
+            for (int i = 0; i < calls; i++)
+                operation();
+            return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() /
+                   calls;
+        }
+        device->ops->timer_start(device);
+        for (int i = 0; i < calls; i++)
+            operation();
+        return device->ops->timer_stop_ms(device) / calls;
+    }
+
+    void measure(benchmark::State &state, const std::function<void()> &operation)
+    {
+        device->counters = {};
+        operation(); // algorithms are chosen, graphs built
+        struct counters once = device->counters;
+        int calls = std::clamp((int)(2 / (time_ms(operation, 1) + 1e-3)), 1, 100);
+        for (auto _ : state)
+            state.SetIterationTime(time_ms(operation, calls) * 1e-3);
+        if (device->status.code != STATUS_OK)
+            state.SkipWithError(device->status.message);
+        using benchmark::Counter;
+        const struct ceilings &best = ceilings[dtype];
+        if (once.flops > 0) {
+            state.counters["TFLOP/s"] = Counter(once.flops * 1e-12, Counter::kIsIterationInvariantRate);
+            if (best.flops_per_s > 0)
+                state.counters["of_ceiling"] =
+                    Counter(once.flops / best.flops_per_s, Counter::kIsIterationInvariantRate);
+        } else {
+            state.counters["GB/s"] = Counter(once.bytes_moved * 1e-9, Counter::kIsIterationInvariantRate);
+            if (best.bytes_per_s > 0)
+                state.counters["of_ceiling"] =
+                    Counter(once.bytes_moved / best.bytes_per_s, Counter::kIsIterationInvariantRate);
+        }
+    }
+
+    const enum dtype dtype;
+    struct device *device;
+
+  private:
+    double next() // in (-1, 1)
+    {
+        random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+        return (double)(int64_t)random_state * 0x1p-63;
+    }
+    uint64_t random_state = 1;
+    std::vector<struct tensor> tensors;
+};
+
+struct ceilings measure_ceilings(enum dtype dtype, bool small)
+{
+    Bench b(dtype);
+    struct ceilings best = {};
+    size_t n = small ? 512 : dtype == DTYPE_BF16 ? 8192 : 4096;
+    {
+        struct tensor x = b.random(n, n), w = b.random(n, n), y = b.random(n, n);
+        for (int i = 0; i < 5; i++) {
+            double ms =
+                b.time_ms([&] { op_gemm(b.device, y, x, NO_TRANSPOSE, w, TRANSPOSE, 1, 0); }, small ? 1 : 10);
+            best.flops_per_s = std::max(best.flops_per_s, 2.0 * (double)(n * n * n) / ms * 1e3);
+        }
+    }
+    size_t bytes = small ? (size_t)1 << 24 : (size_t)1 << 30;
+    struct tensor from = b.random(bytes / dtype_bytes(dtype) / 1024, 1024);
+    struct tensor to = tensor_new(b.device, from.rows, from.cols, dtype, CATEGORY_ACTIVATIONS);
+    for (int i = 0; i < 5; i++) {
+        double ms = b.time_ms([&] { op_copy(b.device, to, from); }, 5);
+        best.bytes_per_s = std::max(best.bytes_per_s, 2.0 * (double)bytes / ms * 1e3);
+    }
+    tensor_free(b.device, &to);
+    return best;
+}
+
+std::vector<enum dtype> dtypes = {DTYPE_BF16, DTYPE_F32, DTYPE_F64};
+
+void add(const std::string &name, const std::function<void(benchmark::State &, Bench &)> &body)
+{
+    for (enum dtype dtype : dtypes)
+        benchmark::RegisterBenchmark((name + "/" + dtype_name(dtype)).c_str(),
+                                     [body, dtype](benchmark::State &state) {
+                                         Bench bench(dtype);
+                                         body(state, bench);
+                                     })
+            ->UseManualTime()
+            ->Iterations(5) // of calls for 2 ms or more each; more would fill the tensors anew
+            ->Unit(benchmark::kMillisecond);
+}
+
+// The three products of a linear layer: y = x W^T, grad_x = grad_y W, grad_W += grad_y^T x.  W: [out, in].
+void add_gemm(size_t tokens, size_t in, size_t out)
+{
+    std::string shape =
+        "/tokens=" + std::to_string(tokens) + "/in=" + std::to_string(in) + "/out=" + std::to_string(out);
+    add("gemm_forward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, in), w = b.random(out, in), y = b.random(tokens, out);
+        b.measure(state, [&] { op_gemm(b.device, y, x, NO_TRANSPOSE, w, TRANSPOSE, 1, 0); });
+    });
+    add("gemm_grad_x" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor grad_x = b.random(tokens, in), w = b.random(out, in), grad_y = b.random(tokens, out);
+        b.measure(state, [&] { op_gemm(b.device, grad_x, grad_y, NO_TRANSPOSE, w, NO_TRANSPOSE, 1, 0); });
+    });
+    add("gemm_grad_weight" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, in), grad_w = b.sums(out, in), grad_y = b.random(tokens, out);
+        b.measure(state, [&] { op_gemm(b.device, grad_w, grad_y, TRANSPOSE, x, NO_TRANSPOSE, 1, 1); });
+    });
+}
+
+void add_attention(struct attention_shape s, bool every_key)
+{
+    std::string shape = "/queries=" + std::to_string(s.queries) + "/start=" + std::to_string(s.start) +
+                        "/heads=" + std::to_string(s.heads) + ":" + std::to_string(s.kv_heads) +
+                        "/head_dim=" + std::to_string(s.head_dim) + (every_key ? "" : "/own_keys");
+    size_t rows = s.queries * s.batch, keys = (s.start + s.queries) * s.batch;
+    size_t q_cols = s.heads * s.head_dim, k_cols = s.kv_heads * s.head_dim;
+    if (every_key)
+        add("attention_forward" + shape, [=](benchmark::State &state, Bench &b) {
+            struct tensor q = b.random(rows, q_cols), k = b.random(keys, k_cols), v = b.random(keys, k_cols);
+            struct tensor o = b.random(rows, q_cols), logsumexp = b.sums(rows, s.heads);
+            b.measure(state, [&] { op_attention_forward(b.device, s, o, logsumexp, q, k, v); });
+        });
+    add("attention_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor q = b.random(rows, q_cols), k = b.random(keys, k_cols), v = b.random(keys, k_cols);
+        struct tensor o = b.random(rows, q_cols), logsumexp = b.sums(rows, s.heads);
+        struct tensor grad_o = b.random(rows, q_cols), grad_q = b.random(rows, q_cols);
+        size_t first = every_key ? 0 : s.start, count = s.start + s.queries - first;
+        struct key_segment taking = {first, count, b.sums(count * s.batch, k_cols),
+                                     b.sums(count * s.batch, k_cols)};
+        op_attention_forward(b.device, s, o, logsumexp, q, k, v);
+        b.measure(state,
+                  [&] { op_attention_backward(b.device, s, grad_q, &taking, 1, grad_o, o, logsumexp, q, k, v); });
+    });
+}
+
+void add_rows(size_t tokens, size_t d)
+{
+    std::string shape = "/tokens=" + std::to_string(tokens) + "/width=" + std::to_string(d);
+    add("rmsnorm_forward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
+        struct tensor rstd = b.sums(tokens, 1);
+        b.measure(state, [&] { op_rmsnorm_forward(b.device, y, rstd, x, gain, 1e-6); });
+    });
+    add("rmsnorm_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
+        struct tensor rstd = b.sums(tokens, 1), grad_x = b.random(tokens, d), grad_gain = b.sums(1, d);
+        op_rmsnorm_forward(b.device, y, rstd, x, gain, 1e-6);
+        b.measure(state, [&] { op_rmsnorm_backward(b.device, grad_x, false, grad_gain, y, x, gain, rstd); });
+    });
+    add("swiglu_forward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor gate = b.random(tokens, d), up = b.random(tokens, d), y = b.random(tokens, d);
+        b.measure(state, [&] { op_swiglu_forward(b.device, y, gate, up); });
+    });
+    add("swiglu_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor gate = b.random(tokens, d), up = b.random(tokens, d), grad_y = b.random(tokens, d);
+        b.measure(state, [&] { op_swiglu_backward(b.device, gate, up, grad_y); });
+    });
+    add("rope" + shape, [=](benchmark::State &state, Bench &b) {
+        const size_t head_dim = 128;
+        size_t pair = 0;
+        struct tensor x = b.random(tokens, d);
+        struct tensor frequencies = b.make(1, head_dim / 2, DTYPE_F64,
+                                           [&] { return std::pow(5e5, -2.0 * (double)pair++ / (double)head_dim); });
+        b.measure(state, [&] { op_rope(b.device, x, frequencies, 4096, 1, 1); });
+    });
+    add("copy_from_sums" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor from = b.sums(tokens, d), to = b.random(tokens, d);
+        b.measure(state, [&] { op_copy(b.device, to, from); });
+    });
+}
+
+void add_head(size_t tokens, size_t d, size_t vocabulary)
+{
+    std::string shape = "/tokens=" + std::to_string(tokens) + "/vocabulary=" + std::to_string(vocabulary);
+    add("cross_entropy" + shape, [=](benchmark::State &state, Bench &b) {
+        size_t token = 0;
+        struct tensor logits = b.random(tokens, vocabulary);
+        struct tensor targets = b.make(tokens, 1, DTYPE_I32, [&] { return (double)(token++ * 7919 % vocabulary); });
+        struct tensor loss = b.make(1, 1, DTYPE_F64, [] { return 0; });
+        b.measure(state, [&] { op_cross_entropy(b.device, logits, targets, loss, 1, 1); });
+    });
+    add("embedding_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        size_t token = 0;
+        struct tensor grad_table = b.sums(vocabulary, d), grad_y = b.random(tokens, d);
+        struct tensor ids = b.make(tokens, 1, DTYPE_I32, [&] { return (double)(token++ * 7919 % vocabulary); });
+        b.measure(state, [&] { op_embedding_backward(b.device, grad_table, grad_y, ids); });
+    });
+    add("adamw/count=" + std::to_string(tokens * d), [=](benchmark::State &state, Bench &b) {
+        struct tensor w = b.random(tokens, d), g = b.sums(tokens, d), m = b.sums(tokens, d);
+        struct tensor v = b.make(tokens, d, g.dtype, [] { return 0.5; });
+        b.measure(state, [&] { op_adamw(b.device, w, g, m, v, 1e-4, 0.9, 0.999, 1e-8, 0.1, 1); });
+    });
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    environment_settle(argv);
+    benchmark::Initialize(&argc, argv);
+    bool small = argc > 1; // an argument of our own: another device, at sizes for trying
+    if (small) {
+        device_name = argv[1];
+        dtypes = {DTYPE_F32, DTYPE_F64};
+    }
+    std::string description;
+    for (enum dtype dtype : dtypes) {
+        {
+            Bench bench(dtype);
+            description = bench.device->description;
+        }
+        ceilings[dtype] = measure_ceilings(dtype, small);
+        benchmark::AddCustomContext(std::string("ceiling_") + dtype_name(dtype),
+                                    std::to_string(ceilings[dtype].flops_per_s * 1e-12) + " TFLOP/s, " +
+                                        std::to_string(ceilings[dtype].bytes_per_s * 1e-9) + " GB/s");
+    }
+    benchmark::AddCustomContext("device", description);
+
+    const size_t scale = small ? 16 : 1;
+    // Llama-3-8B, a chunk of 2048 tokens and one of 512.
+    add_gemm(2048 / scale, 4096 / scale, 14336 / scale);
+    add_gemm(2048 / scale, 4096 / scale, 1024 / scale);
+    add_gemm(512 / scale, 4096 / scale, 4096 / scale);
+    add_gemm(1024 / scale, 4096 / scale, 8); // LoRA
+    if (small) {
+        add_attention({64, 128, 1, 4, 2, 32}, true);
+    } else {
+        dtypes = {DTYPE_BF16};
+        add_attention({2048, 0, 1, 32, 8, 128}, true); // the first chunk of a context
+        add_attention({2048, 30720, 1, 32, 8, 128}, true);
+        add_attention({2048, 129024, 1, 32, 8, 128}, true); // the last one
+        add_attention({2048, 30720, 1, 32, 8, 128}, false); // spaco: gradients for its own keys alone
+        add_attention({512, 32256, 1, 32, 8, 128}, true);
+        add_attention({32768, 0, 1, 32, 8, 128}, true); // a context at once
+        dtypes = {DTYPE_F32, DTYPE_F64};
+        add_attention({1024, 3072, 1, 8, 2, 128}, true);
+        dtypes = {DTYPE_BF16, DTYPE_F32};
+    }
+    add_rows(8192 / scale, 4096 / scale);
+    add_head(1024 / scale, 4096 / scale, 128256 / scale);
+    benchmark::RunSpecifiedBenchmarks();
+    benchmark::Shutdown();
+    return 0;
+}
