@@ -302,7 +302,7 @@ static const char *first_reason(const struct time_cell *cells, size_t count)
     return "";
 }
 
-// Nothing is proven on a busy machine.
+// Nothing is proven on a machine that was busy.
 static void reopen(struct time_change *change, struct time_cell *cells, size_t count)
 {
     change->all.open = change->all.regression;
@@ -317,17 +317,34 @@ static void reopen(struct time_change *change, struct time_cell *cells, size_t c
     }
 }
 
+// Whether the machine was too restless for any ratio to mean much. A spread above the threshold also hides what it
+// should show, so that not even the same can be told then.
+static bool restless(const struct time_change *change)
+{
+    return change->spread_known && change->spread > log(1 + change->threshold);
+}
+
+static bool busy(const struct time_change *change)
+{
+    return change->unsteady >= 2 && (double)change->unsteady > BUSY_SHARE * (double)change->measured;
+}
+
 static void conclude(struct time_change *change, struct time_cell *cells, size_t count, struct findings findings)
 {
-    bool busy = change->unsteady >= 2 && (double)change->unsteady > BUSY_SHARE * (double)change->measured;
+    const char *looks = findings.regression                  ? "something looks slower, but "
+                        : change->all.verdict == TIME_FASTER ? "it looks faster, but "
+                                                             : "";
     change->verdict = TIME_CANNOT_TELL;
     if (change->measured == 0)
         change->verdict = TIME_NOT_MEASURED;
-    else if (busy && (findings.regression || change->all.verdict == TIME_FASTER))
+    else if (restless(change))
         snprintf(change->reason, sizeof change->reason,
-                 "something looks %s, but in %zu of %zu cells the samples scatter: the machine was busy; measure "
-                 "again",
-                 findings.regression ? "slower" : "faster", change->unsteady, change->measured);
+                 "%scells that are alike differ by %.0f %%: the machine drifted; measure again", looks,
+                 100 * (exp(change->spread) - 1));
+    else if (busy(change) && *looks)
+        snprintf(change->reason, sizeof change->reason,
+                 "%sin %zu of %zu cells the samples scatter: the machine was busy; measure again", looks,
+                 change->unsteady, change->measured);
     else if (findings.regression)
         change->verdict = TIME_SLOWER;
     else if (2 * change->judged < change->measured)
@@ -340,7 +357,7 @@ static void conclude(struct time_change *change, struct time_cell *cells, size_t
     else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
         snprintf(change->reason, sizeof change->reason,
                  "the ratio over all cells is too uncertain; measure again, with more samples");
-    if (busy)
+    if (restless(change) || busy(change))
         reopen(change, cells, count);
 }
 

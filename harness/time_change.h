@@ -17,9 +17,10 @@
 // cells (Holm 1979), must be at most 0.05; and where there are cells enough to know their spread, its samples must
 // come from two runs or more on either side: samples of one run share the few seconds that they were taken in, and
 // among many cells a neighbour on the machine hits some.
-// What stands out and is not proven is left open: cannot tell. Cells whose samples scatter (quartiles 1.3 apart)
-// are left out; where two and more than a tenth of all do, the machine was busy in one of the runs: what looks
-// slower or faster cannot be told.
+// What stands out and is not proven is left open: cannot tell. So is everything if the machine was too restless to
+// tell: cells whose samples scatter (quartiles 1.3 apart) are left out, and where two and more than a tenth of all
+// do, nothing is called slower or faster; where the spread exceeds the threshold, nothing is called the same
+// either.
 #pragma once
 #include "harness/rank_test.h"
 

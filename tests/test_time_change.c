@@ -365,6 +365,28 @@ static void busy_machine_proves_nothing(void **state)
     }
 }
 
+// Every other cell 30 % off in one direction or the other: no group is to be trusted.
+static void restless_machine_proves_nothing(void **state)
+{
+    (void)state;
+    static const double factors[] = {1, 1.5, 0.6};
+    struct stream stream = {.random = random_named(9, "restless")};
+    for (size_t k = 0; k < COUNT(factors); k++) {
+        struct trial *trial = still_trial(&baseline);
+        for (size_t i = 0; i < trial->count; i++)
+            slow_down(trial, i, factors[k] * exp(0.3 * normal(&stream)));
+        struct time_change change = judged(trial);
+        assert_true(change.spread > 0.15 && change.spread < 0.5);
+        assert_int_equal(change.verdict, TIME_CANNOT_TELL);
+        assert_non_null(strstr(change.reason, "the machine drifted"));
+        assert_int_equal(strstr(change.reason, "something looks slower, but cells") != NULL, k == 1);
+        assert_int_equal(strstr(change.reason, "it looks faster, but cells") != NULL, k == 2);
+        assert_false(change.all.regression);
+        time_change_free(&change);
+        free(trial);
+    }
+}
+
 static void no_cells_are_not_measured(void **state)
 {
     (void)state;
@@ -388,6 +410,7 @@ int main(void)
         cmocka_unit_test(others_that_became_faster_make_nobody_slower),
         cmocka_unit_test(single_cell_of_one_run_stays_open),
         cmocka_unit_test(busy_machine_proves_nothing),
+        cmocka_unit_test(restless_machine_proves_nothing),
         cmocka_unit_test(no_cells_are_not_measured),
     };
     return cmocka_run_group_tests_name("time_change", tests, NULL, NULL);
