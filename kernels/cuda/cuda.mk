@@ -37,7 +37,22 @@ $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD
 $(BUILD)/stubs/libcuda.so.1:
 	@mkdir -p $(@D)
 	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
-test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
+# And what the graphs say is computed on the CPU, in small blocks.
+SMALL := $(addprefix $(BUILD)/tests/cuda/small/,attention_cudnn.o workspace.o interpreter.o check_attention.o)
+$(BUILD)/tests/cuda/small/%.o: CPPFLAGS += -isystem $(CUDA)/include -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32
+$(BUILD)/tests/cuda/small/%.o: kernels/cuda/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/tests/cuda/small/%.o: tests/cuda/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/tests/cuda/check_attention: $(SMALL) $(filter-out %/cuda/workspace.o,$(OBJECTS))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/tests/cuda/check_attention $(BUILD)/stubs/libcuda.so.1)
+	@$(if $(NVCC),$(BUILD)/tests/cuda/check_attention,:)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
 
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.

@@ -8,8 +8,10 @@
 
 // Attention's backward in bf16 runs cuDNN over at most this many queries and keys at a time, which the saved
 // logsumexp makes exact: its workspace then does not grow with the context. No more queries than keys.
+#ifndef CUDA_ATTENTION_QUERIES // smaller in a test
 #define CUDA_ATTENTION_QUERIES 2048
 #define CUDA_ATTENTION_KEYS    4096
+#endif
 
 // Offsets and size of attention's workspace, for one block of queries and one of keys.
 struct cuda_attention_workspace {
