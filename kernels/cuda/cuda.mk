@@ -51,8 +51,9 @@ $(BUILD)/tests/cuda/small/%.o: tests/cuda/%.c
 $(BUILD)/tests/cuda/check_attention: $(SMALL) $(filter-out %/cuda/workspace.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/tests/cuda/check_attention $(BUILD)/stubs/libcuda.so.1)
-	@$(if $(NVCC),$(BUILD)/tests/cuda/check_attention,:)
+test-cuda-attention: $(if $(NVCC),$(BUILD)/tests/cuda/check_attention)
+	@$(if $(NVCC),$<,:)
+test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
 
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
@@ -89,5 +90,10 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(CUDA_TESTS:$(BUILD)/%=%) bench/cuda/bench_ops lib | \
 	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > longbp-cuda.tar.xz && ls -l longbp-cuda.tar.xz
 
-test: $(if $(SANITIZE),,test-cuda-graphs)
-.PHONY: cuda cuda-static test-cuda-graphs test-cuda bench-cuda
+lint: lint-cuda
+lint-cuda:
+	@clang-format --dry-run -Werror $(wildcard tests/cuda/*.[ch] bench/cuda/*.cpp)
+	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
+
+test: test-cuda-attention $(if $(SANITIZE),,test-cuda-graphs)
+.PHONY: cuda cuda-static lint-cuda test-cuda-attention test-cuda-graphs test-cuda bench-cuda
