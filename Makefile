@@ -27,10 +27,10 @@ say       = $(if $(V),,@echo "  $(1)  $(2)")
 # what needs no CUDA: the rest is its plug-in.
 REAL     := $(wildcard kernels/cpu/real/*.c)
 CUDA_C   := $(filter-out %/plugin.c %/workspace.c,$(wildcard kernels/cuda/*.c))
-PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*.c))
+PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*/*.c))
 OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(REAL:%.c=$(BUILD)/%.f32.o) $(REAL:%.c=$(BUILD)/%.f64.o)
 TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
-SOURCES  := $(wildcard kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] methods/*.[ch] harness/*.[ch] tests/*.[ch])
+SOURCES  := $(wildcard kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] methods/*.[ch] harness/*.[ch] harness/*/*.[ch] tests/*.[ch])
 FIGURES  := context-sweep chunk sparsity gradient-error timeline
 
 all: $(BUILD)/longbp ## build the program (the default)
@@ -60,8 +60,8 @@ $(BUILD)/%.o: %.cpp
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
 
 # Records name the source they were made from: a change of revision rebuilds this one file.
-$(BUILD)/harness/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"$(strip $(CFLAGS))"' $(shell cat $(BUILD)/revision 2>/dev/null)
-$(BUILD)/harness/provenance.o: $(BUILD)/revision
+$(BUILD)/harness/run/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"$(strip $(CFLAGS))"' $(shell cat $(BUILD)/revision 2>/dev/null)
+$(BUILD)/harness/run/provenance.o: $(BUILD)/revision
 $(BUILD)/revision: FORCE
 	@mkdir -p $(@D)
 	@echo "-DLONGBP_REVISION='\"$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)\"'" \

@@ -4,7 +4,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
-#include "harness/environment.h"
+#include "harness/run/environment.h"
 #include "kernels/base/ops.h"
 }
 #pragma GCC diagnostic pop

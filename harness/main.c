@@ -1,9 +1,9 @@
 // longbp: the commands by name.
-#include "harness/arguments.h"
-#include "harness/command.h"
-#include "harness/environment.h"
-#include "harness/names.h"
-#include "harness/provenance.h"
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "harness/files/names.h"
+#include "harness/run/environment.h"
+#include "harness/run/provenance.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 // Fuzz target: any bytes as a safetensors file are read or refused, and all of an accepted file can be read.
 //
 //     make && clang -std=gnu11 -g -fsanitize=fuzzer,address,undefined -I. -o build/fuzz_safetensors
-//         tests/fuzz_safetensors.c harness/safetensors.c build/kernels/base/{status,dtype}.o -ljansson
+//         tests/fuzz_safetensors.c harness/files/safetensors.c build/kernels/base/{status,dtype}.o -ljansson
 #define _GNU_SOURCE // memfd_create
-#include "harness/safetensors.h"
+#include "harness/files/safetensors.h"
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // Fuzz target: any bytes as a spec, followed after each zero byte by an --axis, are refused with a reason or give
 // cells whose canonical text decodes to the same cell. clang -std=gnu11 -g -fsanitize=fuzzer,address,undefined -I.
 //     tests/fuzz_spec.c, the files of harness/ that spec.c includes, methods/ and kernels/ -ljansson -lopenblas -lm
-#include "harness/spec.h"
+#include "harness/spec/spec.h"
 #include <stdint.h>
 #include <string.h>
 

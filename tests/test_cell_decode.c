@@ -1,7 +1,7 @@
 // Tests of cell_decode: defaults, ids that depend on meaning alone, and every wrong value refused at its place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/cell.h"
+#include "harness/spec/cell.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

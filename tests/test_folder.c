@@ -1,8 +1,8 @@
 // Tests of harness/folder, its weights: what is written is read back, from one file, shards or an adapter; what
 // does not fit the configuration is refused.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/folder.h"
-#include "harness/safetensors.h"
+#include "harness/files/folder.h"
+#include "harness/files/safetensors.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <signal.h>

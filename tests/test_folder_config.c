@@ -1,6 +1,6 @@
 // Tests of harness/folder, its config.json: what each key means in each family, and what is refused.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/folder.h"
+#include "harness/files/folder.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // Gradient errors by hand, and what the gradient check lets pass.
-#include "harness/gradient_error.h"
-#include "harness/reference.h"
+#include "harness/run/gradient_error.h"
+#include "harness/run/reference.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // Tests of harness/gradients: every gradient is in the file, under its name, in its dtype and shape, to the last
 // bit.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/gradients.h"
-#include "harness/safetensors.h"
+#include "harness/files/gradients.h"
+#include "harness/files/safetensors.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // The harness's promises, each by really doing it to the program: resume, timeout, crash, out of memory, a bad
 // spec, a full disk, two sweeps at once. The cells are method `null`, which does what it is asked.
 #define _GNU_SOURCE // asprintf
-#include "harness/result_file.h"
+#include "harness/results/result_file.h"
 #include "tests/scratch.h"
 #include <errno.h>
 #include <setjmp.h>

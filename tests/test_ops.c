@@ -1,7 +1,7 @@
 // Every operation of the CPU device except attention (test_attention.c), in f32 and f64, against its formula in
 // device.h written plainly in f64. Outputs are poisoned first; += operands start from known values.
 // Tolerance: the dtype's epsilon times the length of the longest sum times a growth factor of 8.
-#include "harness/environment.h"
+#include "harness/run/environment.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
 #include <math.h>

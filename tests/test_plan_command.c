@@ -2,10 +2,10 @@
 // agree to the token, peaks grow as the methods' floors say, and bad input is refused. JSON is written with ' for
 // ".
 #define _GNU_SOURCE // asprintf
-#include "harness/environment.h"
-#include "harness/max_context.h"
-#include "harness/method_decode.h"
-#include "harness/result_file.h"
+#include "harness/results/result_file.h"
+#include "harness/run/environment.h"
+#include "harness/run/max_context.h"
+#include "harness/spec/method_decode.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

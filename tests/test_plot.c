@@ -1,8 +1,8 @@
 // Tests of harness/plot: the tables that pictures are drawn from, the pictures, and what is said when there are
 // none. Records are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "harness/figure.h"
-#include "harness/plot.h"
+#include "harness/plot/figure.h"
+#include "harness/plot/plot.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

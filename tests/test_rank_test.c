@@ -1,6 +1,6 @@
 // Tests of harness/rank_test: p-values against published tables, enumeration and hand calculation; intervals
 // against what the test itself rejects.
-#include "harness/rank_test.h"
+#include "harness/results/rank_test.h"
 #include "kernels/base/random.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 // Tests of harness/report, pairing and published: which record is held against which point, the ratios and slopes,
 // what is printed, and what is refused. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "harness/figure.h"
-#include "harness/plot.h"
-#include "harness/report.h"
+#include "harness/plot/figure.h"
+#include "harness/plot/plot.h"
+#include "harness/results/report.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // Tests of harness/spec: good specs give the cells they say, in their order; bad ones are refused at their place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/spec.h"
+#include "harness/spec/spec.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // Tests of harness/time_change: each rule on samples made for it, and what the rules are for, simulated: on a noisy
 // machine that drifts, two runs of one build must be called the same and a slow-down of 15 % be found, each in 19
 // of 20 tries.
-#include "harness/time_change.h"
+#include "harness/results/time_change.h"
 #include "kernels/base/random.h"
 #include <math.h>
 #include <setjmp.h>

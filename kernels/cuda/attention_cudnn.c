@@ -34,7 +34,7 @@ struct shape {
     int64_t backward, causal, queries, keys, batch, heads, kv_heads, head_dim;
 };
 
-enum { DESCRIPTORS_MAX = 160, OPERATIONS_MAX = 32 };
+enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 32 };
 struct graph {
     struct shape shape;
     descriptor owned[DESCRIPTORS_MAX], operations[OPERATIONS_MAX], plan;

@@ -3,7 +3,7 @@
 // moves when its sums run in another order; the deterministic mode twice, bit by bit; the peak as planned, byte by
 // byte, in every category; and the counters. A loop over the array of methods: a new one is covered by existing.
 // Usage: test_methods [DEVICE [PLAN]]
-#include "harness/environment.h"
+#include "harness/run/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 // the largest expected number: f64 1e-12, f32 1e-5, bf16 the roundings that an operation cannot avoid, in units of
 // bf16's epsilon: 2 where only the result is rounded, 4 where an intermediate of the same size is (attention's P
 // and dS, in-place gradients). Usage: test_ops [DEVICE]
-#include "harness/environment.h"
+#include "harness/run/environment.h"
 #include "tests/cuda/compare.h"
 #include <math.h>
 #include <string.h>

@@ -1,0 +1,18 @@
+// Commands: what `longbp NAME ...` runs. argv[0] is "longbp NAME"; the result is the exit code. Data goes to
+// stdout, everything else to stderr.
+#pragma once
+
+#include "harness/run/exit_code.h"
+
+int command_run(int argc, char **argv);
+int command_verify(int argc, char **argv);
+int command_grad(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_max_context(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
+int command_init(int argc, char **argv);
+int command_compare(int argc, char **argv);
+int command_plot(int argc, char **argv);
+int command_report(int argc, char **argv);
+int command_list(int argc, char **argv);
+int command_cell(int argc, char **argv); // a sweep's child; not for people

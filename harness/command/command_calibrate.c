@@ -1,0 +1,66 @@
+// Command: `longbp calibrate`, a device profile of this machine.
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "harness/run/calibrate.h"
+#include <errno.h>
+#include <libgen.h>
+#include <string.h>
+#include <unistd.h>
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    const char **out = state->input;
+    switch (key) {
+    case 'o':
+        *out = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// Before the measurement, not after it.
+static bool check_folder(const char *path, struct status *status)
+{
+    char *copy = strdup(path), *folder = dirname(copy);
+    bool fine = access(folder, W_OK) == 0 ||
+                status_set(status, STATUS_IO, "--out %s: %s: %s", path, folder, strerror(errno));
+    free(copy);
+    return fine;
+}
+
+static bool write_profile(const struct profile *profile, const char *path, struct status *status)
+{
+    char *text = profile_text(profile);
+    FILE *file = path ? fopen(path, "w") : stdout;
+    bool written = file && fprintf(file, "%s\n", text) > 0;
+    if (path && file && fclose(file) != 0)
+        written = false;
+    free(text);
+    return written || status_set(status, STATUS_IO, "%s: %s", path ? path : "stdout", strerror(errno));
+}
+
+int command_calibrate(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "out", .key = 'o', .arg = "FILE", .doc = "the profile (to stdout)"}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Measures this machine for some ten seconds and writes its device profile, called host. As "
+               "experiments/devices/host.json it is found by that name."};
+    const char *out = NULL;
+    struct status status = {0};
+    struct profile *profile = calloc(1, sizeof *profile);
+    CHECK(profile);
+    argp_parse(&argp, argc, argv, 0, NULL, &out);
+    bool done =
+        (!out || check_folder(out, &status)) && calibrate(profile, &status) && write_profile(profile, out, &status);
+    if (!done)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    free(profile);
+    return done ? EXIT_FINE : EXIT_BAD_INPUT;
+}

@@ -1,0 +1,10 @@
+// Command: `longbp cell`, the child's side of a sweep.
+#include "harness/command/command.h"
+#include "harness/run/child.h"
+
+int command_cell(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return child_main();
+}

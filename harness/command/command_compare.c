@@ -1,0 +1,138 @@
+// Command: `longbp compare`, whether anything became worse from one result file to another.
+#include "harness/command/command.h"
+#include "harness/results/comparison_report.h"
+#include <argp.h>
+#include <string.h>
+
+enum { OPTION_THRESHOLD = 256, OPTION_DETERMINISTIC, OPTION_ALL, OPTION_JSON };
+
+struct arguments {
+    const char *paths[2];
+    size_t path_count;
+    struct comparison_options options;
+    bool all, json;
+};
+
+// "5%" or "0.05".
+static double read_threshold(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    bool percent = strcmp(end, "%") == 0;
+    bool digits = *text && strspn(text, "0123456789.") == (size_t)(end - text) && (percent || !*end);
+    return digits ? value / (percent ? 100 : 1) : 0;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    struct status status = {0};
+    switch (key) {
+    case 'a':
+        if (!quantity_allow(arguments->options.allowances, value, &status))
+            argp_error(state, "%s", status.message);
+        return 0;
+    case OPTION_THRESHOLD:
+        arguments->options.threshold = read_threshold(value);
+        if (!(arguments->options.threshold > 0 && arguments->options.threshold <= 1))
+            argp_error(state, "--threshold: expected a share above 0 and up to 100%%, such as 7%%, found \"%s\"",
+                       value);
+        return 0;
+    case OPTION_DETERMINISTIC:
+        arguments->options.deterministic = true;
+        return 0;
+    case OPTION_ALL:
+        arguments->all = true;
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->path_count == 2)
+            argp_error(state, "two result files are compared; \"%s\" is a third", value);
+        arguments->paths[arguments->path_count++] = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (arguments->path_count < 2)
+            argp_error(state, "name two result files, BASE and NEW");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int exit_code(enum comparison_verdict verdict)
+{
+    return verdict == COMPARISON_REGRESSION    ? EXIT_CHECK_FAILED
+           : verdict == COMPARISON_CANNOT_TELL ? EXIT_UNDECIDED
+                                               : EXIT_FINE;
+}
+
+static int compare(const struct arguments *arguments, struct status *status)
+{
+    struct result_file base = {0}, new = {0};
+    struct comparison comparison = {0};
+    int code = EXIT_BAD_INPUT;
+    if (!result_file_read(&base, arguments->paths[0], status) ||
+        !result_file_read(&new, arguments->paths[1], status) ||
+        !comparison_make(&comparison, &base, &new, &arguments->options, status))
+        goto cleanup;
+    code = exit_code(comparison.verdict);
+    if (arguments->json) {
+        json_t *object = comparison_json(&comparison, arguments->all);
+        json_dumpf(object, stdout, JSON_INDENT(1));
+        putchar('\n');
+        json_decref(object);
+    } else {
+        comparison_print(&comparison, arguments->all);
+    }
+cleanup:
+    comparison_free(&comparison);
+    result_file_close(&new);
+    result_file_close(&base);
+    return code;
+}
+
+static const char help[] =
+    "Compares two result files cell by cell, by id: did anything become worse?\n\n"
+    "Status: ok that became anything else is worse. Bytes and counts (peak_bytes, each part of peak_by_category, "
+    "flops, bytes_moved, launches) must be equal; less is better, more is worse, unless --allow says how much is "
+    "fine. Gradient errors may grow by twice the noise floor. Times are compared by a rank test per cell, and over "
+    "all cells, methods, contexts and dtypes, for a machine is never as quiet as one cell's samples look.\v"
+    "A ratio of times, new / base, counts as slower if its 95 % interval lies above 1 and the ratio above 1 + "
+    "threshold; as the same if it is within the threshold. All cells that are slower are a regression; a part of "
+    "them must besides stand out from the others, and a single cell among many must do so in two runs, for "
+    "otherwise it was the machine.\n\n"
+    "For times that can be trusted, measure the two builds in turn, more than once, into one file per build: "
+    "`longbp "
+    "run SPEC --out RUN` with a fresh RUN each time, then `cat RUN >> BASE` or NEW. The last record of a cell "
+    "counts; "
+    "samples of all its records of the same revision and machine are pooled. Five samples of a cell are enough "
+    "where "
+    "there are many cells, ten or more where there are few; below four nothing can be told.\n\n"
+    "Cells that were ok in BASE and are missing in NEW leave it undecided; cells that NEW alone has do not. "
+    "--deterministic is for BASE files from other machines: it leaves the times out, and a cell that ran out of "
+    "time "
+    "is undecided.\n\n"
+    "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
+    "line), 3 cannot tell.";
+
+int command_compare(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"allow", 'a', "LIST", 0, "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB", 0},
+        {"threshold", OPTION_THRESHOLD, "SHARE", 0, "How far a ratio of times may be off 1 (default: 7%)", 0},
+        {"deterministic", OPTION_DETERMINISTIC, NULL, 0, "Leave the times out", 0},
+        {"all", OPTION_ALL, NULL, 0, "Show every cell, not only those that changed", 0},
+        {"json", OPTION_JSON, NULL, 0, "One JSON object", 0},
+        {0},
+    };
+    static const struct argp argp = {options, parse, "BASE NEW", help, NULL, NULL, NULL};
+    struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
+    struct status status = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    int code = compare(&arguments, &status);
+    if (status.code != STATUS_OK)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    return code;
+}

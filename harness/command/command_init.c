@@ -1,0 +1,83 @@
+// Command: `longbp init`, a folder of random weights that both this program and transformers can load.
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "harness/files/folder.h"
+#include "harness/files/names.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct arguments {
+    const char *model, *out, *dtype, *seed;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'm':
+        arguments->model = text;
+        return 0;
+    case 's':
+        arguments->seed = text;
+        return 0;
+    case 'd':
+        arguments->dtype = text;
+        return 0;
+    case 'o':
+        arguments->out = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->model || !arguments->out)
+            argp_error(state, "--model and --out are needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool init(const struct arguments *arguments, struct status *status)
+{
+    const struct config *config = config_preset(arguments->model);
+    if (!config) {
+        struct names names = {0};
+        for (const struct config *c = config_presets; c->name[0]; c++)
+            names_add(&names, c->name);
+        char hint[640];
+        names_hint(&names, arguments->model, "models", hint, sizeof hint);
+        return status_set(status, STATUS_BAD_INPUT, "no model \"%s\"; %s", arguments->model, hint);
+    }
+    enum dtype dtype;
+    if (!dtype_from_name(arguments->dtype, &dtype))
+        return status_set(status, STATUS_BAD_INPUT, "--dtype is f64, f32 or bf16, not \"%s\"", arguments->dtype);
+    char *end;
+    errno = 0;
+    unsigned long long seed = strtoull(arguments->seed, &end, 10);
+    if (errno != 0 || *end || arguments->seed[0] < '0' || arguments->seed[0] > '9')
+        return status_set(status, STATUS_BAD_INPUT, "--seed is a whole number, not \"%s\"", arguments->seed);
+    return folder_write(arguments->out, config, seed, dtype, status);
+}
+
+int command_init(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "model", .key = 'm', .arg = "PRESET", .doc = "see `longbp list models`"},
+        {.name = "seed", .key = 's', .arg = "N", .doc = "of the random weights (1)"},
+        {.name = "dtype", .key = 'd', .arg = "DTYPE", .doc = "of the file: f64, f32 or bf16 (f32)"},
+        {.name = "out", .key = 'o', .arg = "DIR", .doc = "the new folder"},
+        {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Makes a folder with config.json and random weights in model.safetensors."};
+    struct arguments arguments = {.dtype = "f32", .seed = "1"};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    struct status status = {0};
+    if (init(&arguments, &status))
+        return EXIT_FINE;
+    fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    return EXIT_BAD_INPUT;
+}

@@ -1,0 +1,147 @@
+// Command: `longbp list`, what there is to measure, with, and on.
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "methods/method.h"
+
+#include <jansson.h>
+#include <string.h>
+
+struct arguments {
+    const char *what;
+    bool json;
+};
+
+static json_t *option_json(const struct option *option)
+{
+    json_t *object = json_pack("{s:s, s:s}", "name", option->name, "help", option->help);
+    json_t *initial;
+    if (option->type == OPTION_CHOICE) {
+        json_t *choices = json_array();
+        for (size_t i = 0; option->choices[i]; i++)
+            json_array_append_new(choices, json_string(option->choices[i]));
+        json_object_set_new(object, "choices", choices);
+        initial = json_string(option->choices[(int)option->initial]);
+    } else if (option->type == OPTION_LIST) {
+        initial = json_array();
+    } else {
+        initial =
+            option->type == OPTION_COUNT ? json_integer((json_int_t)option->initial) : json_real(option->initial);
+    }
+    json_object_set_new(object, "default", initial);
+    return object;
+}
+
+static json_t *list_methods(bool json)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; methods[i]; i++) {
+        const struct method *method = methods[i];
+        json_t *options = json_array();
+        if (!json)
+            printf("%-12s %s\n%-12s %s\n", method->name, method->summary, "", method->source);
+        for (size_t j = 0; method->options && method->options[j]; j++) {
+            const struct option *option = option_find(method->options[j]);
+            CHECK(option); // or the method names an option that is not in the table
+            json_array_append_new(options, option_json(option));
+            if (!json)
+                printf("%-12s   %-14s %s\n", "", option->name, option->help);
+        }
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b, s:o}", "name", method->name, "summary",
+                                              method->summary, "source", method->source, "exact",
+                                              (int)method->exact, "options", options));
+    }
+    return list;
+}
+
+static json_t *list_models(bool json)
+{
+    json_t *list = json_array();
+    if (!json)
+        printf("%-16s %6s %6s %6s %8s %8s %7s %8s %15s\n", "name", "layers", "width", "heads", "kv_heads",
+               "head_dim", "ffn", "vocab", "parameters");
+    for (const struct config *c = config_presets; c->name[0]; c++) {
+        size_t parameters = config_parameters(c);
+        if (!json)
+            printf("%-16s %6zu %6zu %6zu %8zu %8zu %7zu %8zu %15zu\n", c->name, c->layers, c->width, c->heads,
+                   c->kv_heads, c->head_dim, c->ffn, c->vocab, parameters);
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I}", "name",
+                                        c->name, "layers", (json_int_t)c->layers, "width", (json_int_t)c->width,
+                                        "heads", (json_int_t)c->heads, "kv_heads", (json_int_t)c->kv_heads,
+                                        "head_dim", (json_int_t)c->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
+                                        (json_int_t)c->vocab, "tied", (int)c->tied, "qkv_bias", (int)c->qkv_bias,
+                                        "qk_norm", (int)c->qk_norm, "parameters", (json_int_t)parameters));
+    }
+    return list;
+}
+
+static json_t *list_devices(bool json)
+{
+    json_t *list = json_array();
+    for (const char *const *name = device_names(); *name; name++) {
+        json_t *dtypes = json_array();
+        char line[128] = "";
+        for (int i = 0; i < DTYPE_COUNT; i++) {
+            struct status status = {0};
+            struct device *device = device_open(*name, (enum dtype)i, 0, &status);
+            if (!device)
+                continue;
+            device_close(device);
+            json_array_append_new(dtypes, json_string(dtype_name((enum dtype)i)));
+            snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s", *line ? ", " : "",
+                     dtype_name((enum dtype)i));
+        }
+        if (!json)
+            printf("%-12s %s\n", *name, line);
+        json_array_append_new(list, json_pack("{s:s, s:o}", "name", *name, "dtypes", dtypes));
+    }
+    return list;
+}
+
+static const struct {
+    const char *name;
+    json_t *(*list)(bool json); // prints a table unless the value is wanted
+} lists[] = {{"methods", list_methods}, {"models", list_models}, {"devices", list_devices}};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'j':
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->what)
+            argp_error(state, "one of methods, models, devices; not also \"%s\"", text);
+        arguments->what = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->what)
+            argp_error(state, "say what to list: methods, models or devices");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int command_list(int argc, char **argv)
+{
+    static const struct argp_option options[] = {{.name = "json", .key = 'j', .doc = "print JSON"}, {0}};
+    static const struct argp argp = {
+        .options = options, .parser = parse, .args_doc = "methods|models|devices", .doc = "Lists what there is."};
+    struct arguments arguments = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (strcmp(lists[i].name, arguments.what) != 0)
+            continue;
+        json_t *list = lists[i].list(arguments.json);
+        if (arguments.json) {
+            json_dumpf(list, stdout, JSON_INDENT(2));
+            putchar('\n');
+        }
+        json_decref(list);
+        return EXIT_FINE;
+    }
+    fprintf(stderr, "%s: nothing called \"%s\"; methods, models or devices\n", argv[0], arguments.what);
+    return EXIT_BAD_INPUT;
+}

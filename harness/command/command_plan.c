@@ -1,0 +1,204 @@
+// Command: `longbp plan`, what a step takes on a device that need not be there: exact bytes, FLOPs, traffic and
+// launches, and with a profile an estimate of its time.
+#include "harness/command/command.h"
+#include "harness/command/plan_flags.h"
+#include "harness/command/shell.h"
+#include "harness/files/size.h"
+#include "harness/run/progress.h"
+#include <errno.h>
+#include <string.h>
+
+enum flag { FLAG_TIMELINE = 0x100, FLAG_JSON };
+
+static const char *const cell_keys[] = {
+    "model",   "dtype",     "context",           "batch",          "lora", "method",
+    "profile", "optimizer", "kv_gradient_dtype", "gradient_dtype", NULL};
+
+static const struct argp_option own_flags[] = {
+    PLAN_FLAG_LIKE,
+    PLAN_FLAG_MEMORY_LIMIT,
+    {.name = "timeline",
+     .key = FLAG_TIMELINE,
+     .arg = "FILE",
+     .doc = "write the record with the live bytes over the step, for `longbp plot`"},
+    {.name = "json", .key = FLAG_JSON, .doc = "print the record, and whether it fits, as JSON"},
+    {0}};
+
+struct arguments {
+    struct cell_flags flags;
+    struct plan_flags plan;
+    const char *timeline;
+    bool json;
+};
+
+// What is known when the step is planned.
+struct plan {
+    struct cell cell;
+    json_t *record;
+    size_t limit_bytes; // 0: none
+    char limit_what[128];
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case FLAG_TIMELINE:
+        arguments->timeline = text;
+        return 0;
+    case FLAG_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    case ARGP_KEY_END:
+        if (!json_object_get(arguments->flags.cell, "model") || !json_object_get(arguments->flags.cell, "context"))
+            argp_error(state, "--model and --context are needed");
+        return 0;
+    default:
+        if (plan_flags_parse(&arguments->plan, key, text) == 0)
+            return 0;
+        return cell_flags_parse(&arguments->flags, key, text);
+    }
+}
+
+static size_t bytes_of(const json_t *object, const char *key)
+{
+    return (size_t)json_integer_value(json_object_get(object, key));
+}
+
+static bool fits(const struct plan *plan)
+{
+    return !plan->limit_bytes || bytes_of(plan->record, "peak_bytes") <= plan->limit_bytes;
+}
+
+// The record as JSON Lines, as a sweep of one cell would have written it.
+static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
+{
+    FILE *file = fopen(path, "w");
+    bool written = file && json_dumpf(plan->record, file, JSON_COMPACT) == 0 && putc('\n', file) != EOF;
+    if (file && fclose(file) != 0)
+        written = false;
+    return written || status_set(status, STATUS_IO, "--timeline %s: %s", path, strerror(errno));
+}
+
+// Plans without the limit: how much is missing is worth more than where the step would have ended.
+static bool make(const struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
+{
+    json_t *cell = arguments->flags.cell;
+    enum record_status ended;
+    if (arguments->timeline)
+        json_object_set_new(cell, "measure", json_pack("{s:b}", "timeline", 1));
+    if (!plan_flags_device(&arguments->plan, cell, status) ||
+        !cell_flags_decode(&arguments->flags, NULL, &plan->cell, status) ||
+        !plan_flags_limit(&arguments->plan, &plan->cell, &plan->limit_bytes, plan->limit_what,
+                          sizeof plan->limit_what, status))
+        return false;
+    char *line = cell_run(&plan->cell), *complete = record_complete(line, plan->cell.id, "plan", command, &ended);
+    CHECK(complete);
+    plan->record = json_loads(complete, 0, NULL);
+    CHECK(plan->record);
+    free(complete);
+    free(line);
+    if (ended == RECORD_OK)
+        return !arguments->timeline || write_timeline(plan, arguments->timeline, status);
+    return status_set(status, ended == RECORD_UNSUPPORTED ? STATUS_BAD_INPUT : STATUS_FAILED, "%s",
+                      json_string_value(json_object_get(plan->record, "reason")));
+}
+
+static void print_bytes(const char *what, size_t bytes, const char *note)
+{
+    char text[32];
+    size_text(bytes, text, sizeof text);
+    printf("  %-20s %12s %16zu%s%s\n", what, text, bytes, *note ? "  " : "", note);
+}
+
+static void print_table(const struct plan *plan)
+{
+    const json_t *record = plan->record, *categories = json_object_get(record, "peak_by_category");
+    char text[512];
+    progress_describe(&plan->cell, text, sizeof text);
+    printf("%s\nbytes at the peak\n", text);
+    for (int i = 0; i < CATEGORY_COUNT; i++) {
+        size_t bytes = bytes_of(categories, category_name((enum category)i));
+        if (bytes)
+            print_bytes(category_name((enum category)i), bytes, "");
+    }
+    size_t peak = bytes_of(record, "peak_bytes"), resident = bytes_of(record, "resident_bytes");
+    snprintf(text, sizeof text, "%.4f of the lower bound",
+             json_number_value(json_object_get(record, "peak_over_bound")));
+    print_bytes("peak", peak, text);
+    print_bytes("resident", resident, "before the step");
+    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence",
+             json_number_value(json_object_get(record, "floor_bytes_per_token")));
+    print_bytes("lower bound", bytes_of(record, "lower_bound_bytes"), text);
+    if (plan->limit_bytes) {
+        print_bytes("limit", plan->limit_bytes, plan->limit_what);
+        print_bytes(fits(plan) ? "fits, to spare" : "does not fit, short of",
+                    fits(plan) ? plan->limit_bytes - peak : peak - plan->limit_bytes, "");
+    }
+    double flops = json_number_value(json_object_get(record, "flops"));
+    double model_flops = json_number_value(json_object_get(record, "model_flops"));
+    printf("work\n  %-20s %12.4g  %.3f of the model's own\n", "FLOPs", flops, flops / model_flops);
+    printf("  %-20s %12.4g\n", "bytes moved", json_number_value(json_object_get(record, "bytes_moved")));
+    printf("  %-20s %12zu\n", "launches", bytes_of(record, "launches"));
+    if (plan->cell.profile)
+        printf("  %-20s %12.4g s  estimate (roofline, profile %s)\n", "time",
+               json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->cell.profile->name);
+}
+
+// The record without its time line, and what only this command knows.
+static void print_json(const struct plan *plan)
+{
+    json_t *object = json_copy(plan->record);
+    CHECK(object);
+    bool limited = plan->limit_bytes > 0;
+    json_object_set_new(object, "timeline", json_null());
+    json_object_set_new(object, "limit_bytes", limited ? json_integer((json_int_t)plan->limit_bytes) : json_null());
+    json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
+    json_object_set_new(object, "estimate", plan->cell.profile ? json_string("roofline") : json_null());
+    CHECK(json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
+    putchar('\n');
+    json_decref(object);
+}
+
+static char *command_line(int argc, char **argv)
+{
+    char *command = strdup(argv[0]); // "longbp plan"
+    CHECK(command);
+    for (int i = 1; i < argc; i++)
+        shell_append(&command, argv[i]);
+    return command;
+}
+
+int command_plan(int argc, char **argv)
+{
+    char *command = command_line(argc, argv);
+    struct arguments arguments = {0};
+    cell_flags_open(&arguments.flags, cell_keys, own_flags);
+    const struct argp argp = {
+        .options = arguments.flags.options,
+        .parser = parse,
+        .doc =
+            "Walks through one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
+            "any "
+            "machine and for any card.\vA time is only an estimate: each operation takes as long as its FLOPs or "
+            "its bytes do at the profile's peak rates, whichever is longer, and a launch. A step that does not fit "
+            "is a result, so the exit code is 0."};
+    struct status status = {0};
+    struct plan plan = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    bool done = make(&arguments, command, &plan, &status);
+    if (!done)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    else if (arguments.json)
+        print_json(&plan);
+    else
+        print_table(&plan);
+    json_decref(plan.record);
+    cell_free(&plan.cell);
+    cell_flags_close(&arguments.flags);
+    free(command);
+    return done ? EXIT_FINE : status.code == STATUS_FAILED ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+}

@@ -1,0 +1,210 @@
+// Command: `longbp run`, an experiment's cells measured, listed, or one of them measured again.
+#define _GNU_SOURCE // asprintf
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "harness/command/shell.h"
+#include "harness/run/child.h"
+#include "harness/run/sweep.h"
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+struct arguments {
+    const char *spec, *out, *device, *cell;
+    const char **axes; // of --axis, and what --memory-limit and --profile mean as one
+    size_t axis_count;
+    bool list, fresh, retry, json;
+};
+
+static const struct argp_option flags[] = {
+    {.name = "out", .key = 'o', .arg = "FILE", .doc = "the result file (results/EXPERIMENT.jsonl)"},
+    {.name = "axis",
+     .key = 'a',
+     .arg = "NAME=VALUE,VALUE",
+     .doc = "these values instead of the spec's; repeatable"},
+    {.name = "device", .key = 'd', .arg = "DEVICE", .doc = "instead of the spec's"},
+    {.name = "memory-limit", .key = 'm', .arg = "BYTES", .doc = "such as 24GiB, instead of the spec's"},
+    {.name = "profile", .key = 'p', .arg = "NAME|FILE", .doc = "estimate a step's time by this device profile"},
+    {.name = "list", .key = 'l', .doc = "print the cells and their ids, and measure nothing"},
+    {.name = "cell", .key = 'c', .arg = "ID", .doc = "measure this cell alone and print its record"},
+    {.name = "fresh", .key = 'f', .doc = "measure every cell; the old results move to FILE.bak"},
+    {.name = "retry", .key = 'r', .doc = "measure again what did not end ok"},
+    {.name = "json", .key = 'j', .doc = "with --list: one JSON object per line"},
+    {0}};
+
+static void add_axis(struct arguments *arguments, char *axis)
+{
+    arguments->axes = realloc(arguments->axes, (arguments->axis_count + 1) * sizeof *arguments->axes);
+    CHECK(arguments->axes && axis);
+    arguments->axes[arguments->axis_count++] = axis;
+}
+
+// A key of one value, which may hold commas.
+static void add_key(struct arguments *arguments, const char *key, json_t *value)
+{
+    if (!value)
+        value = json_string("(not UTF-8)");
+    char *json = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY), *axis;
+    CHECK(json && asprintf(&axis, "%s=%s", key, json) > 0);
+    add_axis(arguments, axis);
+    free(json);
+    json_decref(value);
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'o':
+        arguments->out = text;
+        return 0;
+    case 'a':
+        add_axis(arguments, strdup(text));
+        return 0;
+    case 'd':
+        arguments->device = text;
+        return 0;
+    case 'm':
+        add_key(arguments, "limits", json_pack("{s:s?}", "memory", text));
+        return 0;
+    case 'p':
+        add_key(arguments, "profile", json_string(text));
+        return 0;
+    case 'c':
+        arguments->cell = text;
+        return 0;
+    case 'l':
+        arguments->list = true;
+        return 0;
+    case 'f':
+        arguments->fresh = true;
+        return 0;
+    case 'r':
+        arguments->retry = true;
+        return 0;
+    case 'j':
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (arguments->spec)
+            argp_error(state, "one spec at a time; not also \"%s\"", text);
+        arguments->spec = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->spec)
+            argp_error(state, "name the experiment's file");
+        if (arguments->cell && (arguments->list || arguments->out || arguments->fresh || arguments->retry))
+            argp_error(state, "--cell prints one record; --out, --list, --fresh and --retry do not go with it");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// The command that finds the same cells again.
+static char *rerun_command(const struct arguments *arguments)
+{
+    char *command = NULL;
+    shell_append(&command, "longbp");
+    shell_append(&command, "run");
+    shell_append(&command, arguments->spec);
+    for (size_t i = 0; i < arguments->axis_count; i++) {
+        shell_append(&command, "--axis");
+        shell_append(&command, arguments->axes[i]);
+    }
+    if (arguments->device) {
+        shell_append(&command, "--device");
+        shell_append(&command, arguments->device);
+    }
+    return command;
+}
+
+static void list_cells(const struct spec *spec, bool json)
+{
+    for (size_t i = 0; i < spec->cell_count; i++) {
+        const struct cell *cell = &spec->cells[i];
+        char what[512];
+        progress_describe(cell, what, sizeof what);
+        if (json)
+            printf("{\"id\":\"%s\",\"cell\":%s}\n", cell->id, cell->canonical);
+        else
+            printf("%s  %s\n", cell->id, what);
+    }
+}
+
+static int print_cell(const struct spec *spec, const char *id, const char *rerun, struct status *status)
+{
+    const struct cell *cell = NULL;
+    for (size_t i = 0; i < spec->cell_count; i++)
+        if (strcmp(spec->cells[i].id, id) == 0)
+            cell = &spec->cells[i];
+    if (!cell) {
+        status_set(status, STATUS_BAD_INPUT, "no cell %s in experiment %s; --list shows its cells", id,
+                   spec->experiment);
+        return EXIT_BAD_INPUT;
+    }
+    int signals = child_signals_open(status);
+    struct sweep_cell outcome = {0};
+    int code = EXIT_BAD_INPUT;
+    if (signals >= 0 && sweep_cell(spec, cell, rerun, signals, &outcome, status)) {
+        size_t counts[RECORD_STATUS_COUNT] = {0};
+        counts[outcome.status] = 1;
+        code = outcome.line ? sweep_exit_code(counts) : EXIT_INTERRUPTED;
+        if (outcome.line)
+            printf("%s\n", outcome.line);
+        free(outcome.line);
+    }
+    if (signals >= 0)
+        close(signals);
+    return code;
+}
+
+static int run(const struct arguments *arguments, struct status *status)
+{
+    struct spec spec;
+    struct spec_changes changes = {
+        .axes = arguments->axes, .axis_count = arguments->axis_count, .device = arguments->device};
+    int code = EXIT_BAD_INPUT;
+    char *out = NULL, *rerun = rerun_command(arguments);
+    if (!spec_load(&spec, arguments->spec, &changes, status))
+        goto cleanup;
+    CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
+    struct sweep_options options = {.out = arguments->out ? arguments->out : out,
+                                    .rerun = rerun,
+                                    .fresh = arguments->fresh,
+                                    .retry = arguments->retry};
+    if (arguments->list) {
+        list_cells(&spec, arguments->json);
+        code = EXIT_FINE;
+    } else if (arguments->cell) {
+        code = print_cell(&spec, arguments->cell, rerun, status);
+    } else {
+        code = sweep_run(&spec, &options, status);
+    }
+cleanup:
+    spec_free(&spec);
+    free(rerun);
+    free(out);
+    return code;
+}
+
+int command_run(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = flags,
+        .parser = parse,
+        .args_doc = "SPEC",
+        .doc =
+            "Measures every cell of an experiment, each in its own process, and appends one line of JSON per cell. "
+            "Cells that the result file already has are skipped, so a run that was stopped resumes."};
+    struct arguments arguments = {0};
+    struct status status = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    int code = run(&arguments, &status);
+    if (status.code != STATUS_OK)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    for (size_t i = 0; i < arguments.axis_count; i++)
+        free((char *)arguments.axes[i]);
+    free(arguments.axes);
+    return code;
+}

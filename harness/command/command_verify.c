@@ -1,0 +1,193 @@
+// Command: `longbp verify`, whether every method gives the gradient it should; a line per method, and one for every
+// case that is off.
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "harness/files/folder.h"
+#include "harness/run/verify.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#define METHODS_MAX 64
+
+struct arguments {
+    const char *model, *dtype, *device, *kv_gradient_dtype, *gradient_dtype;
+    bool json;
+};
+
+struct tally {
+    const struct method *method;
+    size_t cases, off;
+    double relative_l2, max_abs; // the worst
+    char where[200];             // of the worst relative_l2
+};
+
+struct table {
+    bool json;
+    size_t count, off;
+    struct tally tallies[METHODS_MAX]; // in the order of the methods
+};
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void print_json(const struct verify_case *result)
+{
+    json_t *object = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s}", "method", result->method->name, "shape",
+                               result->shape, "options", result->options, "good", (int)result->good, "relative_l2",
+                               number(result->error.relative_l2), "max_abs", number(result->error.max_abs),
+                               "cosine", number(result->error.cosine), "reason", result->reason);
+    json_dumpf(object, stdout, 0);
+    putchar('\n');
+    json_decref(object);
+}
+
+static double worse(double a, double b)
+{
+    return isnan(a) || a > b ? a : b;
+}
+
+static void found(const struct verify_case *result, void *context)
+{
+    struct table *table = context;
+    size_t i = 0;
+    while (i < table->count && table->tallies[i].method != result->method)
+        i++;
+    CHECK(i < METHODS_MAX);
+    struct tally *tally = &table->tallies[i];
+    table->count += i == table->count;
+    tally->method = result->method;
+    if (tally->cases++ == 0 || !(result->error.relative_l2 <= tally->relative_l2))
+        snprintf(tally->where, sizeof tally->where, "%s%s%s", result->shape, *result->options ? ", " : "",
+                 result->options);
+    tally->relative_l2 = worse(result->error.relative_l2, tally->relative_l2);
+    tally->max_abs = worse(result->error.max_abs, tally->max_abs);
+    tally->off += !result->good;
+    table->off += !result->good;
+    if (table->json)
+        print_json(result);
+    else if (!result->good)
+        printf("OFF %s %s; %s: relative L2 %.3g, max abs %.3g%s%s\n", result->method->name, result->options,
+               result->shape, result->error.relative_l2, result->error.max_abs, *result->reason ? ": " : "",
+               result->reason);
+}
+
+static void print_table(const struct table *table, const char *dtype, struct verify_bounds bounds)
+{
+    printf("%-12s %5s %5s %12s %12s  %s\n", "method", "cases", "off", "relative L2", "max abs", "worst at");
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tally *t = &table->tallies[i];
+        printf("%-12s %5zu %5zu %12.3g %12.3g  %s\n", t->method->name, t->cases, t->off, t->relative_l2, t->max_abs,
+               t->where);
+    }
+    printf("against full in f64; bounds for %s: relative L2 %.0e", dtype, bounds.relative_l2);
+    if (isfinite(bounds.max_abs))
+        printf(", max abs %.0e", bounds.max_abs);
+    printf("\n");
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'm':
+        arguments->model = text;
+        return 0;
+    case 't':
+        arguments->dtype = text;
+        return 0;
+    case 'd':
+        arguments->device = text;
+        return 0;
+    case 'k':
+        arguments->kv_gradient_dtype = text;
+        return 0;
+    case 'g':
+        arguments->gradient_dtype = text;
+        return 0;
+    case 'j':
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// Sums are kept in the dtype of the model, or above bf16 in f32. name NULL: the widest of them.
+static bool read_accumulator(const char *flag, const char *name, enum dtype model, enum dtype *dtype,
+                             struct status *status)
+{
+    enum dtype widest = model == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    *dtype = widest;
+    if (!name || (dtype_from_name(name, dtype) && (*dtype == model || *dtype == widest)))
+        return true;
+    return status_set(status, STATUS_BAD_INPUT, "%s of a model in %s is %s%s, not \"%s\"", flag, dtype_name(model),
+                      dtype_name(widest), model == DTYPE_BF16 ? " or bf16" : "", name);
+}
+
+static bool run(const struct arguments *arguments, struct table *table, struct status *status)
+{
+    struct config config;
+    struct verify_request request = {.device = arguments->device};
+    if (!dtype_from_name(arguments->dtype, &request.dtype) || request.dtype > DTYPE_BF16)
+        return status_set(status, STATUS_BAD_INPUT, "--dtype is f64, f32 or bf16, not \"%s\"", arguments->dtype);
+    if (!read_accumulator("--kv-gradient-dtype", arguments->kv_gradient_dtype, request.dtype,
+                          &request.kv_gradient_dtype, status) ||
+        !read_accumulator("--gradient-dtype", arguments->gradient_dtype, request.dtype, &request.gradient_dtype,
+                          status))
+        return false;
+    if (cell_plans_on(request.device))
+        return status_set(status, STATUS_BAD_INPUT, "--device %s computes no gradient that could be verified",
+                          request.device);
+    if (arguments->model && !(request.config = config_preset(arguments->model))) {
+        if (!folder_read_config(arguments->model, &config, status))
+            return false;
+        request.config = &config;
+        request.folder = arguments->model;
+    }
+    if (!verify(&request, found, table, status))
+        return false;
+    if (!table->json)
+        print_table(table, arguments->dtype, verify_bounds(request.dtype));
+    return true;
+}
+
+int command_verify(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "model", .key = 'm', .arg = "DIR|PRESET", .doc = "instead of small models of every kind"},
+        {.name = "dtype", .key = 't', .arg = "DTYPE", .doc = "f64, f32 or bf16 (f64)"},
+        {.name = "device", .key = 'd', .arg = "DEVICE", .doc = "where to compute (cpu)"},
+        {.name = "kv-gradient-dtype",
+         .key = 'k',
+         .arg = "DTYPE",
+         .doc = "accumulator of the gradient of keys and values (f32; f64 for f64)"},
+        {.name = "gradient-dtype",
+         .key = 'g',
+         .arg = "DTYPE",
+         .doc = "accumulator of the weights' gradients (f32; f64 for f64)"},
+        {.name = "json", .key = 'j', .doc = "one JSON object per case"},
+        {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc =
+            "Holds every method's gradient against full backprop in f64, on small awkward shapes. Exit code 1 if "
+            "one is off."};
+    struct arguments arguments = {.dtype = "f64", .device = "cpu"};
+    struct status status = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    struct table *table = calloc(1, sizeof *table);
+    CHECK(table);
+    table->json = arguments.json;
+    int code = !run(&arguments, table, &status) ? EXIT_BAD_INPUT : table->off ? EXIT_CHECK_FAILED : EXIT_FINE;
+    if (status.code != STATUS_OK)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    free(table);
+    return code;
+}

@@ -1,0 +1,56 @@
+#include "harness/command/flags.h"
+#include "kernels/base/status.h"
+#include <errno.h>
+#include <string.h>
+
+json_t *flag_value(const char *text)
+{
+    char *end;
+    errno = 0;
+    long long whole = strtoll(text, &end, 10);
+    if (*text && !*end && errno == 0)
+        return json_integer(whole);
+    double number = strtod(text, &end);
+    json_t *real = *text && !*end && strspn(text, "0123456789+-.eE") == strlen(text) ? json_real(number) : NULL;
+    if (real)
+        return real;
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        return json_boolean(*text == 't');
+    json_t *string = json_string(text);
+    return string ? string : json_string("(not UTF-8)");
+}
+
+json_t *flag_list(const char *text)
+{
+    json_t *list = json_array();
+    char *copy = strdup(text), *rest = copy, *item;
+    CHECK(list && copy);
+    while ((item = strsep(&rest, ",")))
+        json_array_append_new(list, flag_value(item));
+    free(copy);
+    return list;
+}
+
+json_t *flag_object(const char *text)
+{
+    json_t *object = json_object(), *list = NULL;
+    char *copy = strdup(text), *rest = copy, *item;
+    CHECK(object && copy);
+    while ((item = strsep(&rest, ","))) {
+        char *equals = strchr(item, '=');
+        if (equals) {
+            *equals = 0;
+            const char *key = strcmp(item, "r") == 0 ? "rank" : item;
+            bool several = strcmp(key, "targets") == 0;
+            list = several ? json_array() : NULL;
+            json_object_set_new(object, key, several ? list : flag_value(equals + 1));
+            item = equals + 1;
+        }
+        if (list)
+            json_array_append_new(list, flag_value(item));
+        else if (!equals)
+            json_object_set_new(object, item, json_null());
+    }
+    free(copy);
+    return object;
+}

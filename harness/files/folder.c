@@ -1,0 +1,404 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/files/folder.h"
+#include "harness/files/json_field.h"
+#include "harness/files/safetensors.h"
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Values converted at a time, a few MiB of them.
+#define BLOCK_VALUES        ((size_t)1 << 19)
+#define SINGLE_FILE         "model.safetensors"
+#define INDEX_FILE          "model.safetensors.index.json"
+#define ADAPTER_FILE        "adapter_model.safetensors"
+#define ADAPTER_CONFIG_FILE "adapter_config.json"
+
+// The files that together hold one set of tensors.
+struct shards {
+    size_t count;
+    struct safetensors *files;
+};
+
+static char *path_of(const char *folder, const char *name)
+{
+    char *path = NULL;
+    CHECK(asprintf(&path, "%s/%s", folder, name) >= 0);
+    return path;
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    char *path = path_of(folder, name);
+    bool found = access(path, F_OK) == 0;
+    free(path);
+    return found;
+}
+
+static bool is_lora(const struct parameter *p)
+{
+    return strstr(p->name, ".lora_") != NULL;
+}
+
+static void shards_close(struct shards *shards)
+{
+    for (size_t i = 0; i < shards->count; i++) {
+        safetensors_close(&shards->files[i]);
+    }
+    free(shards->files);
+    *shards = (struct shards){0};
+}
+
+static bool shards_add(struct shards *shards, const char *folder, const char *name, struct status *status)
+{
+    shards->files = realloc(shards->files, (shards->count + 1) * sizeof *shards->files);
+    CHECK(shards->files);
+    char *path = path_of(folder, name);
+    bool ok = safetensors_open(&shards->files[shards->count++], path, status);
+    free(path);
+    return ok;
+}
+
+static const struct safetensors *shards_find(const struct shards *shards, const char *name)
+{
+    for (size_t i = 0; i < shards->count; i++) {
+        if (safetensors_find(&shards->files[i], name)) {
+            return &shards->files[i];
+        }
+    }
+    return NULL;
+}
+
+// Opens the shard a tensor is in, unless it is open already.
+static bool open_mapped(struct shards *shards, const char *folder, const char *tensor, struct json_field file,
+                        struct status *status)
+{
+    const char *name = json_string_value(file.value);
+    if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0) {
+        return json_field_expected(file, status, "the name of a file in the same folder");
+    }
+    size_t i = 0;
+    while (i < shards->count && strcmp(strrchr(shards->files[i].path, '/') + 1, name) != 0) {
+        i++;
+    }
+    if (i == shards->count && !shards_add(shards, folder, name, status)) {
+        return false;
+    }
+    return safetensors_find(&shards->files[i], tensor) ||
+           json_field_fail(file, status, "that file has no such tensor");
+}
+
+static bool open_index(struct shards *shards, const char *folder, struct status *status)
+{
+    char *path = path_of(folder, INDEX_FILE);
+    struct json_source source;
+    bool ok = json_source_open(&source, path, status);
+    if (ok) {
+        struct json_field map = json_field_get(json_field_root(&source), "weight_map");
+        ok = json_is_object(map.value) ||
+             json_field_expected(map, status, "an object of tensor names and file names");
+        const char *tensor;
+        json_t *file;
+        json_object_foreach(map.value, tensor, file)
+        {
+            ok = ok && open_mapped(shards, folder, tensor, json_field_get(map, tensor), status);
+        }
+    }
+    json_source_close(&source);
+    free(path);
+    return ok;
+}
+
+static bool open_weights(struct shards *shards, const char *folder, struct status *status)
+{
+    if (exists(folder, SINGLE_FILE)) {
+        return shards_add(shards, folder, SINGLE_FILE, status);
+    }
+    if (exists(folder, INDEX_FILE)) {
+        return open_index(shards, folder, status);
+    }
+    return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, SINGLE_FILE, INDEX_FILE,
+                      exists(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)" : "");
+}
+
+// Names that did not fit, the first few of them spelled out.
+struct list {
+    size_t count;
+    char text[400];
+};
+
+static void list_add(struct list *list, const char *name)
+{
+    size_t used = strlen(list->text);
+    if (list->count < 3) {
+        snprintf(list->text + used, sizeof list->text - used, "%s%.100s", list->count ? ", " : "", name);
+    } else if (list->count == 3) {
+        snprintf(list->text + used, sizeof list->text - used, ", ...");
+    }
+    list->count++;
+}
+
+// What transformers itself leaves aside: a buffer that old versions saved, and a head that is the embedding.
+static bool is_harmless(const struct model *model, const char *name)
+{
+    const char *buffer = ".rotary_emb.inv_freq";
+    size_t length = strlen(name), end = strlen(buffer);
+    return (length > end && strcmp(name + length - end, buffer) == 0) ||
+           (model->config.tied && strcmp(name, "lm_head.weight") == 0);
+}
+
+// The shards hold exactly the model's own weights, or, with lora, exactly its LoRA factors.
+static bool check_names(const struct shards *shards, const char *folder, const struct model *model, bool lora,
+                        struct status *status)
+{
+    struct list missing = {0}, unexpected = {0}, twice = {0};
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (is_lora(p) == lora && !shards_find(shards, p->name)) {
+            list_add(&missing, p->name);
+        }
+    }
+    for (size_t i = 0; i < shards->count; i++) {
+        for (size_t j = 0; j < shards->files[i].count; j++) {
+            const char *name = shards->files[i].tensors[j].name;
+            const struct parameter *p = model_parameter(model, name);
+            if (shards_find(shards, name) != &shards->files[i]) {
+                list_add(&twice, name);
+            } else if ((!p || is_lora(p) != lora) && !is_harmless(model, name)) {
+                list_add(&unexpected, name);
+            }
+        }
+    }
+    if (!missing.count && !unexpected.count && !twice.count) {
+        return true;
+    }
+    const char *hint = missing.count && strcmp(missing.text, "lm_head.weight") == 0
+                           ? " (a head that is the embedding needs \"tie_word_embeddings\": true)"
+                           : "";
+    return status_set(
+        status, STATUS_BAD_INPUT,
+        "%s: the tensors are not those that config.json asks for: missing %zu%s%s%s, unexpected %zu%s%s, "
+        "in two files %zu%s%s",
+        folder, missing.count, missing.count ? ": " : "", missing.text, hint, unexpected.count,
+        unexpected.count ? ": " : "", unexpected.text, twice.count, twice.count ? ": " : "", twice.text);
+}
+
+static size_t shape_of(const struct parameter *p, size_t shape[2])
+{
+    shape[0] = p->vector ? p->value.cols : p->value.rows;
+    shape[1] = p->value.cols;
+    return p->vector ? 1 : 2;
+}
+
+static const struct safetensors_tensor *check_tensor(const struct shards *shards, const struct parameter *p,
+                                                     struct status *status)
+{
+    const struct safetensors *file = shards_find(shards, p->name);
+    const struct safetensors_tensor *t = safetensors_get(file, p->name, status);
+    size_t shape[2], rank = shape_of(p, shape);
+    if (t && (t->rank != rank || memcmp(t->shape, shape, rank * sizeof *shape) != 0)) {
+        char expected[64], found[200];
+        safetensors_shape_text(rank, shape, expected, sizeof expected);
+        safetensors_shape_text(t->rank, t->shape, found, sizeof found);
+        status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path, p->name,
+                   expected, found);
+        return NULL;
+    }
+    return t;
+}
+
+static void read_values(struct device *device, struct parameter *p, const struct safetensors_tensor *t,
+                        enum dtype rounding, double *block)
+{
+    size_t cols = p->value.cols, rows = BLOCK_VALUES / cols;
+    rows = rows ? rows : 1;
+    for (size_t start = 0; start < p->value.rows; start += rows) {
+        size_t count = p->value.rows - start < rows ? p->value.rows - start : rows;
+        safetensors_values(t, start * cols, count * cols, block);
+        for (size_t i = 0; i < count * cols; i++) {
+            block[i] = dtype_round(block[i], rounding);
+        }
+        tensor_write(device, tensor_rows(p->value, start, count), block);
+    }
+}
+
+static bool read_all(const struct shards *shards, struct model *model, bool lora, enum dtype rounding,
+                     struct status *status)
+{
+    size_t widest = BLOCK_VALUES;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        widest = model->parameters[i].value.cols > widest ? model->parameters[i].value.cols : widest;
+        // All are checked before the first is read: reading takes minutes.
+        if (is_lora(&model->parameters[i]) == lora && !check_tensor(shards, &model->parameters[i], status)) {
+            return false;
+        }
+    }
+    double *block = malloc(widest * sizeof *block);
+    CHECK(block);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (is_lora(p) == lora) {
+            read_values(model->device, p, check_tensor(shards, p, status), rounding, block);
+        }
+    }
+    free(block);
+    return true;
+}
+
+// The adapter's own record of its rank and scale, where there is one: the factors alone do not tell alpha.
+static bool check_adapter_config(const char *folder, const struct lora *lora, struct status *status)
+{
+    if (!exists(folder, ADAPTER_CONFIG_FILE)) {
+        return true;
+    }
+    char *path = path_of(folder, ADAPTER_CONFIG_FILE);
+    struct json_source source;
+    bool ok = json_source_open(&source, path, status);
+    struct json_field root = json_field_root(&source);
+    size_t rank = lora->rank;
+    double alpha = lora->alpha;
+    bool rslora = false, dora = false;
+    ok = ok && json_field_count(json_field_get(root, "r"), 1, JSON_INTEGER_MAX, "", &rank, status) &&
+         json_field_number(json_field_get(root, "lora_alpha"), -1e300, 1e300, &alpha, status) &&
+         json_field_bool(json_field_get(root, "use_rslora"), &rslora, status) &&
+         json_field_bool(json_field_get(root, "use_dora"), &dora, status);
+    if (ok && rank != lora->rank) {
+        ok = json_field_expected(json_field_get(root, "r"), status, "the rank asked for, %zu", lora->rank);
+    } else if (ok && alpha != lora->alpha) {
+        ok =
+            json_field_expected(json_field_get(root, "lora_alpha"), status, "the alpha asked for, %g", lora->alpha);
+    } else if (ok && (rslora || dora)) {
+        ok = json_field_fail(json_field_get(root, rslora ? "use_rslora" : "use_dora"), status, "is not supported");
+    }
+    json_source_close(&source);
+    free(path);
+    return ok;
+}
+
+static void randomize_lora(struct model *model, uint64_t seed, enum dtype rounding)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (is_lora(p)) {
+            double *values = malloc(tensor_count(p->value) * sizeof *values);
+            CHECK(values);
+            model_random_values(p, seed, rounding, values);
+            tensor_write(model->device, p->value, values);
+            free(values);
+        }
+    }
+}
+
+static bool read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status)
+{
+    if (!model->lora.rank) {
+        return true;
+    }
+    if (!exists(folder, ADAPTER_FILE)) {
+        randomize_lora(model, seed, rounding);
+        return true;
+    }
+    struct shards adapter = {0};
+    bool ok =
+        check_adapter_config(folder, &model->lora, status) && shards_add(&adapter, folder, ADAPTER_FILE, status) &&
+        check_names(&adapter, folder, model, true, status) && read_all(&adapter, model, true, rounding, status);
+    shards_close(&adapter);
+    return ok;
+}
+
+bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status)
+{
+    struct device *device = model->device;
+    struct shards shards = {0};
+    bool ok = device->status.code == STATUS_OK && open_weights(&shards, folder, status) &&
+              check_names(&shards, folder, model, false, status) &&
+              read_all(&shards, model, false, rounding, status) &&
+              read_adapter(folder, model, seed, rounding, status);
+    shards_close(&shards);
+    if (device->status.code != STATUS_OK) {
+        return status_set(status, device->status.code, "%s", device->status.message);
+    }
+    return ok;
+}
+
+static bool write_weights(const char *folder, const struct model *model, uint64_t seed, enum dtype dtype,
+                          struct status *status)
+{
+    struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
+    CHECK(items);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        items[i] = (struct safetensors_item){.name = model->parameters[i].name, .dtype = dtype};
+        items[i].rank = shape_of(&model->parameters[i], items[i].shape);
+    }
+    char *path = path_of(folder, SINGLE_FILE);
+    struct safetensors_writer writer;
+    bool ok = safetensors_create(&writer, path, items, model->parameter_count, status);
+    for (size_t i = 0; ok && i < model->parameter_count; i++) {
+        size_t count = tensor_count(model->parameters[i].value);
+        double *values = malloc(count * sizeof *values);
+        if (!values) {
+            ok = status_set(status, STATUS_OOM, "no room for the %zu values of %s", count,
+                            model->parameters[i].name);
+            break;
+        }
+        model_random_values(&model->parameters[i], seed, dtype, values);
+        ok = safetensors_append(&writer, values, count, status);
+        free(values);
+    }
+    ok = ok && safetensors_commit(&writer, status);
+    safetensors_discard(&writer);
+    free(path);
+    free(items);
+    return ok;
+}
+
+// Makes the folder; one that is there must be empty.
+static bool make_folder(const char *folder, bool *made, struct status *status)
+{
+    *made = mkdir(folder, 0777) == 0;
+    if (*made) {
+        return true;
+    }
+    DIR *entries = errno == EEXIST ? opendir(folder) : NULL;
+    if (!entries) {
+        return status_set(status, STATUS_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
+    }
+    const struct dirent *entry;
+    bool empty = true;
+    while (empty && (entry = readdir(entries))) {
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    }
+    closedir(entries);
+    return empty || status_set(status, STATUS_BAD_INPUT, "%s: is there already, and not empty", folder);
+}
+
+bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
+                  struct status *status)
+{
+    bool made;
+    if (dtype != DTYPE_F64 && dtype != DTYPE_F32 && dtype != DTYPE_BF16) {
+        return status_set(status, STATUS_UNSUPPORTED, "weights are written as f64, f32 or bf16, not as %s",
+                          dtype_name(dtype));
+    }
+    if (!config_check(config, status) || !make_folder(folder, &made, status)) {
+        return false;
+    }
+    struct model model;
+    model_list(&model, config, &(struct lora){0});
+    // The configuration comes last: a folder that has one is complete.
+    bool ok =
+        write_weights(folder, &model, seed, dtype, status) && folder_write_config(folder, config, dtype, status);
+    model_close(&model);
+    if (!ok) {
+        char *path = path_of(folder, SINGLE_FILE);
+        unlink(path);
+        free(path);
+        if (made) {
+            rmdir(folder);
+        }
+    }
+    return ok;
+}

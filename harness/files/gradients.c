@@ -1,0 +1,63 @@
+#include "harness/files/gradients.h"
+#include "harness/files/safetensors.h"
+
+// Values held on the host at a time, a few MiB of them.
+#define BLOCK_VALUES ((size_t)1 << 19)
+
+static struct safetensors_item item_of(const struct parameter *p)
+{
+    struct safetensors_item item = {.name = p->name, .dtype = p->grad.dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32};
+    item.rank = p->vector ? 1 : 2;
+    item.shape[0] = p->vector ? p->grad.cols : p->grad.rows;
+    item.shape[1] = p->vector ? 0 : p->grad.cols;
+    return item;
+}
+
+static bool write_values(struct safetensors_writer *writer, struct device *device, struct tensor t, double *block,
+                         struct status *status)
+{
+    size_t rows = BLOCK_VALUES / t.cols;
+    rows = rows ? rows : 1;
+    for (size_t start = 0; start < t.rows; start += rows) {
+        size_t count = t.rows - start < rows ? t.rows - start : rows;
+        tensor_read(device, tensor_rows(t, start, count), block);
+        if (device->status.code != STATUS_OK) {
+            return status_set(status, device->status.code, "%s", device->status.message);
+        }
+        if (!safetensors_append(writer, block, count * t.cols, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool gradients_write(const char *path, const struct model *model, struct status *status)
+{
+    if (model->device->status.code != STATUS_OK) {
+        return status_set(status, model->device->status.code, "%s", model->device->status.message);
+    }
+    struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
+    CHECK(items);
+    size_t count = 0, widest = 1;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (p->grad.data) {
+            items[count++] = item_of(p);
+            widest = p->grad.cols > widest ? p->grad.cols : widest;
+        }
+    }
+    double *block = malloc((widest > BLOCK_VALUES ? widest : BLOCK_VALUES) * sizeof *block);
+    CHECK(block);
+    struct safetensors_writer writer;
+    bool ok = safetensors_create(&writer, path, items, count, status);
+    for (size_t i = 0; ok && i < model->parameter_count; i++) {
+        if (model->parameters[i].grad.data) {
+            ok = write_values(&writer, model->device, model->parameters[i].grad, block, status);
+        }
+    }
+    ok = ok && safetensors_commit(&writer, status);
+    safetensors_discard(&writer);
+    free(block);
+    free(items);
+    return ok;
+}

@@ -1,0 +1,403 @@
+#include "harness/files/json_source.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A path longer than this would push the reason out of the message.
+#define NAME_BYTES 200
+
+static bool continues(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+} // inside a UTF-8 character
+
+static char *copy_text(const char *text, size_t bytes)
+{
+    char *copy = malloc(bytes + 1);
+    CHECK(copy);
+    memcpy(copy, text, bytes);
+    copy[bytes] = '\0';
+    return copy;
+}
+
+static char *short_name(const char *name)
+{
+    size_t length = strlen(name);
+    if (length <= NAME_BYTES)
+        return copy_text(name, length);
+    const char *tail = name + length - NAME_BYTES;
+    while (continues(*tail))
+        tail++;
+    char *shortened = malloc(NAME_BYTES + 4);
+    CHECK(shortened);
+    snprintf(shortened, NAME_BYTES + 4, "...%s", tail);
+    return shortened;
+}
+
+// Control characters, of ASCII and of Unicode's second block (C1), as "?": a hostile file must not write to the
+// terminal.
+static void disarm(char *text)
+{
+    for (; *text; text++) {
+        unsigned char byte = (unsigned char)text[0], next = (unsigned char)text[1];
+        if (byte < 0x20 || byte == 0x7f)
+            text[0] = '?';
+        else if (byte == 0xc2 && next >= 0x80 && next < 0xa0)
+            text[0] = text[1] = '?';
+    }
+}
+
+// Line and column, from 1, of a byte.
+static void position(const struct json_source *source, size_t offset, size_t *line, size_t *column)
+{
+    *line = 1;
+    *column = 1;
+    for (size_t i = 0; i < offset && i < source->bytes; i++) {
+        if (source->text[i] == '\n') {
+            ++*line;
+            *column = 1;
+        } else if (!continues(source->text[i])) {
+            ++*column;
+        }
+    }
+}
+
+// --- loading
+
+static const char *remedy(const json_error_t *error)
+{
+    switch (json_error_code(error)) {
+    case json_error_stack_overflow:
+        return "nested too deeply; nothing here needs more than a few levels";
+    case json_error_invalid_utf8:
+        return "not UTF-8; save the file as UTF-8";
+    case json_error_premature_end_of_input:
+        return "the text ends too early; a bracket, brace or quote is not closed";
+    case json_error_end_of_input_expected:
+        return "text after the end of the value; keep one JSON object only";
+    case json_error_null_character:
+        return "\\u0000 cannot be part of a name or path; remove it";
+    case json_error_duplicate_key:
+        return "the key is given twice; keep one";
+    case json_error_numeric_overflow:
+        return "the number is too large; whole numbers go to 2^53, others to 1.8e308";
+    default:
+        return "not valid JSON here; look for a missing or extra comma, quote or bracket, or a comment";
+    }
+}
+
+// jansson reports the end of the token it stopped at; people look for its start.
+static size_t error_offset(const struct json_source *source, const json_error_t *error)
+{
+    size_t end = error->position < 0 ? 0 : (size_t)error->position;
+    if (end > source->bytes)
+        end = source->bytes;
+    enum json_error_code code = json_error_code(error);
+    if (code == json_error_invalid_utf8 || code == json_error_premature_end_of_input)
+        return end;
+    const char *near = strstr(error->text, " near '");
+    size_t length = near ? strlen(near) - strlen(" near ''") : 0;
+    if (near && length <= end && !memcmp(source->text + end - length, near + strlen(" near '"), length))
+        return end - length;
+    if (code == json_error_numeric_overflow) {
+        while (end > 0 && strchr("+-.0123456789Ee", source->text[end - 1]))
+            end--;
+    }
+    return end;
+}
+
+static bool syntax_error(const struct json_source *source, size_t offset, const char *what, const char *detail,
+                         struct status *status)
+{
+    char message[400], where[48] = "";
+    snprintf(message, sizeof message, "%s%s%s", what, *detail ? ": " : "", detail);
+    disarm(message);
+    if (source->positions) {
+        size_t line, column;
+        position(source, offset, &line, &column);
+        snprintf(where, sizeof where, ":%zu:%zu", line, column);
+    }
+    return status_set(status, STATUS_BAD_INPUT, "%s%s: %s", source->name, where, message);
+}
+
+static bool parse(struct json_source *source, struct status *status)
+{
+    if (strspn(source->text, " \t\r\n") == source->bytes)
+        return syntax_error(source, 0, "empty; expected a JSON object", "", status);
+    if (source->bytes >= 3 && !memcmp(source->text, "\xef\xbb\xbf", 3))
+        return syntax_error(source, 0, "begins with a byte order mark; save the file as UTF-8 without one", "",
+                            status);
+    const char *zero = memchr(source->text, '\0', source->bytes);
+    if (zero)
+        return syntax_error(source, (size_t)(zero - source->text),
+                            "a zero byte; the file is not text, or not UTF-8", "", status);
+    json_error_t error;
+    source->root = json_loadb(source->text, source->bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!source->root)
+        return syntax_error(source, error_offset(source, &error), remedy(&error), error.text, status);
+    return true;
+}
+
+bool json_source_parse(struct json_source *source, const char *name, const char *text, size_t bytes,
+                       struct status *status)
+{
+    *source = (struct json_source){.name = short_name(name), .positions = strcmp(name, JSON_COMMAND_LINE) != 0};
+    if (bytes > JSON_SOURCE_BYTES_MAX)
+        return status_set(status, STATUS_BAD_INPUT, "%s: %zu bytes; at most %zu are read (is this the right file?)",
+                          source->name, bytes, JSON_SOURCE_BYTES_MAX);
+    source->text = copy_text(text, bytes);
+    source->bytes = bytes;
+    return parse(source, status);
+}
+
+// Reads until the end of the file or one byte past the limit: the size that stat gives is not to be trusted for a
+// file that is being written, or for /proc.
+static bool read_all(struct json_source *source, int file, const char *path, struct status *status)
+{
+    size_t capacity = JSON_SOURCE_BYTES_MAX + 1, used = 0;
+    char *text = malloc(capacity + 1);
+    CHECK(text);
+    while (used < capacity) {
+        ssize_t count = read(file, text + used, capacity - used);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0) {
+            free(text);
+            return status_set(status, STATUS_IO, "%s: cannot be read: %s", path, strerror(errno));
+        }
+        if (count == 0)
+            break;
+        used += (size_t)count;
+    }
+    if (used > JSON_SOURCE_BYTES_MAX) {
+        free(text);
+        return status_set(status, STATUS_BAD_INPUT, "%s: more than %zu bytes (is this the right file?)", path,
+                          JSON_SOURCE_BYTES_MAX);
+    }
+    text[used] = '\0';
+    char *fitted = realloc(text, used + 1);
+    source->text = fitted ? fitted : text;
+    source->bytes = used;
+    return true;
+}
+
+bool json_source_open(struct json_source *source, const char *path, struct status *status)
+{
+    *source = (struct json_source){.name = short_name(path), .positions = true};
+    // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (file < 0)
+        return status_set(status, STATUS_IO, "%s: cannot be opened: %s", source->name, strerror(errno));
+    struct stat info;
+    bool ok = false;
+    if (fstat(file, &info) != 0)
+        status_set(status, STATUS_IO, "%s: cannot be read: %s", source->name, strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+        status_set(status, STATUS_BAD_INPUT, "%s: is a folder; expected a JSON file", source->name);
+    else if (!S_ISREG(info.st_mode))
+        status_set(status, STATUS_BAD_INPUT, "%s: is not a regular file; expected a JSON file", source->name);
+    else
+        ok = read_all(source, file, source->name, status) && parse(source, status);
+    close(file);
+    return ok;
+}
+
+void json_source_wrap(struct json_source *source, const char *name, json_t *root)
+{
+    *source = (struct json_source){.name = short_name(name), .root = root};
+}
+
+void json_source_close(struct json_source *source)
+{
+    json_decref(source->root);
+    free(source->text);
+    free(source->name);
+    *source = (struct json_source){0};
+}
+
+// --- positions. The text has been parsed, so the scanner meets valid JSON only.
+
+struct json_path json_path_key(struct json_path path, const char *key)
+{
+    if (path.depth < JSON_PATH_DEPTH)
+        path.steps[path.depth++] = (struct json_step){.key = key};
+    return path;
+}
+
+struct json_path json_path_index(struct json_path path, size_t index)
+{
+    if (path.depth < JSON_PATH_DEPTH)
+        path.steps[path.depth++] = (struct json_step){.index = index};
+    return path;
+}
+
+static const char *skip_space(const char *at)
+{
+    return at + strspn(at, " \t\r\n");
+}
+
+static const char *skip_string(const char *at)
+{
+    for (at++; *at != '"'; at++)
+        at += *at == '\\';
+    return at + 1;
+}
+
+// Past the value that starts here. Not recursive: the text decides the depth.
+static const char *skip_value(const char *at)
+{
+    size_t depth = 0;
+    do {
+        at = skip_space(at);
+        if (*at == '"') {
+            at = skip_string(at);
+        } else if (*at == '{' || *at == '[') {
+            depth++;
+            at++;
+        } else if (*at == '}' || *at == ']') {
+            depth--;
+            at++;
+        } else if (*at == ',' || *at == ':') {
+            at++;
+        } else {
+            at += strcspn(at, " \t\r\n,:]}");
+        }
+    } while (depth > 0);
+    return at;
+}
+
+static bool is_key(const char *at, const char *end, const char *key)
+{
+    if (!memchr(at, '\\', (size_t)(end - at)))
+        return strlen(key) == (size_t)(end - at - 2) && !memcmp(at + 1, key, (size_t)(end - at - 2));
+    json_t *decoded = json_loadb(at, (size_t)(end - at), JSON_DECODE_ANY, NULL);
+    bool same = decoded && !strcmp(json_string_value(decoded), key);
+    json_decref(decoded);
+    return same;
+}
+
+// The member of the object at `at`: sets where its key and its value start, or returns false.
+static bool find_key(const char *at, const char *key, const char **key_at, const char **value_at)
+{
+    if (*at != '{')
+        return false;
+    at = skip_space(at + 1);
+    while (*at == '"') {
+        const char *end = skip_string(at);
+        const char *value = skip_space(skip_space(end) + 1); // past the colon
+        if (is_key(at, end, key)) {
+            *key_at = at;
+            *value_at = value;
+            return true;
+        }
+        at = skip_space(skip_value(value));
+        if (*at == ',')
+            at = skip_space(at + 1);
+    }
+    return false;
+}
+
+static bool find_index(const char *at, size_t index, const char **value_at)
+{
+    if (*at != '[')
+        return false;
+    at = skip_space(at + 1);
+    while (*at != ']') {
+        if (index-- == 0) {
+            *value_at = at;
+            return true;
+        }
+        at = skip_space(skip_value(at));
+        if (*at == ',')
+            at = skip_space(at + 1);
+    }
+    return false;
+}
+
+void json_source_locate(const struct json_source *source, struct json_path path, enum json_part part, size_t *line,
+                        size_t *column)
+{
+    const char *value = skip_space(source->text), *key = value;
+    for (size_t i = 0; i < path.depth; i++) {
+        const struct json_step *step = &path.steps[i];
+        const char *around = value;
+        if (step->key) {
+            if (!find_key(around, step->key, &key, &value)) {
+                key = around;
+                break;
+            }
+        } else if (!find_index(around, step->index, &value)) {
+            key = around;
+            break;
+        } else {
+            key = value;
+        }
+    }
+    position(source, (size_t)((part == JSON_KEY ? key : value) - source->text), line, column);
+}
+
+// --- messages
+
+void json_source_show(const json_t *value, char *text, size_t bytes)
+{
+    char *dumped = NULL;
+    switch (value ? (int)json_typeof(value) : -1) {
+    case -1:
+        snprintf(text, bytes, "nothing");
+        return;
+    case JSON_OBJECT:
+        snprintf(text, bytes, "an object");
+        return;
+    case JSON_ARRAY:
+        snprintf(text, bytes, "a list of %zu", json_array_size(value));
+        return;
+    default:
+        // Escaped, so that a hostile text cannot write to the terminal.
+        dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    }
+    size_t length = dumped ? strlen(dumped) : 0;
+    bool cut = length >= bytes || length > 80;
+    snprintf(text, bytes, "%.*s%s", cut ? (int)(bytes < 60 ? bytes / 2 : 60) : (int)length, dumped ? dumped : "",
+             cut ? "...\"" : "");
+    free(dumped);
+}
+
+// `key "chunk[1]": `, or nothing where no key leads to the value.
+static void label(struct json_path path, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    size_t first = path.depth;
+    while (first > 0 && !path.steps[first - 1].key)
+        first--;
+    if (first == 0)
+        return;
+    json_t *key = json_string(path.steps[first - 1].key);
+    char shown[100];
+    json_source_show(key, shown, sizeof shown);
+    json_decref(key);
+    size_t used = (size_t)snprintf(text, bytes, "key %.*s", (int)strlen(shown) - 1, shown);
+    for (size_t i = first; i < path.depth; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "[%zu]", path.steps[i].index);
+    snprintf(text + used, bytes - used, "\": ");
+}
+
+bool json_source_error(const struct json_source *source, struct json_path path, enum json_part part,
+                       struct status *status, const char *format, ...)
+{
+    char message[sizeof status->message], where[48] = "", key[360];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    disarm(message);
+    if (source->positions) {
+        size_t line, column;
+        json_source_locate(source, path, part, &line, &column);
+        snprintf(where, sizeof where, ":%zu:%zu", line, column);
+    }
+    label(path, key, sizeof key);
+    return status_set(status, STATUS_BAD_INPUT, "%s%s: %s%s", source->name, where, key, message);
+}

@@ -1,0 +1,200 @@
+#include "harness/files/safetensors.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *format_name(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_F64:
+        return "F64";
+    case DTYPE_F32:
+        return "F32";
+    case DTYPE_BF16:
+        return "BF16";
+    default:
+        return NULL;
+    }
+}
+
+// False, and nothing is left behind.
+static bool failed(struct safetensors_writer *writer, const char *what, struct status *status)
+{
+    status_set(status, STATUS_IO, "%s: cannot %s: %s", writer->path, what, strerror(errno));
+    safetensors_discard(writer);
+    return false;
+}
+
+static json_t *integers(const size_t *values, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, json_integer((json_int_t)values[i]));
+    }
+    return array;
+}
+
+// The header, padded with spaces so that the data begins at a multiple of 8 bytes. To be freed.
+static char *encode_header(struct safetensors_writer *writer, const struct safetensors_item *items, size_t *bytes)
+{
+    json_t *header = json_object();
+    json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", "pt"));
+    size_t offset = 0;
+    for (size_t i = 0; i < writer->count; i++) {
+        CHECK(!json_object_get(header, items[i].name));
+        size_t offsets[2] = {offset, offset + writer->tensors[i].count * dtype_bytes(items[i].dtype)};
+        offset = offsets[1];
+        json_t *entry = json_object();
+        json_object_set_new(entry, "dtype", json_string(format_name(items[i].dtype)));
+        json_object_set_new(entry, "shape", integers(items[i].shape, items[i].rank));
+        json_object_set_new(entry, "data_offsets", integers(offsets, 2));
+        CHECK(json_object_set_new(header, items[i].name, entry) == 0);
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    json_decref(header);
+    CHECK(text);
+    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    char *whole = realloc(text, padded + 1);
+    CHECK(whole);
+    memset(whole + length, ' ', padded - length);
+    *bytes = padded;
+    return whole;
+}
+
+bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,
+                        size_t count, struct status *status)
+{
+    *writer = (struct safetensors_writer){.path = strdup(path), .count = count};
+    writer->tensors = calloc(count + 1, sizeof *writer->tensors);
+    CHECK(writer->path && writer->tensors);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(format_name(items[i].dtype) && items[i].rank <= SAFETENSORS_RANK);
+        writer->tensors[i].dtype = items[i].dtype;
+        writer->tensors[i].count = 1;
+        for (size_t d = 0; d < items[i].rank; d++) {
+            writer->tensors[i].count *= items[i].shape[d];
+        }
+    }
+    size_t name_bytes = strlen(path) + 32;
+    writer->temporary = malloc(name_bytes);
+    CHECK(writer->temporary);
+    snprintf(writer->temporary, name_bytes, "%s.%ld.tmp", path, (long)getpid());
+    int descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+        free(writer->temporary); // it is not ours to remove
+        writer->temporary = NULL;
+        return failed(writer, "create the file", status);
+    }
+    writer->file = fdopen(descriptor, "wb");
+    CHECK(writer->file);
+    size_t bytes;
+    char *header = encode_header(writer, items, &bytes);
+    uint64_t length = bytes;
+    bool ok =
+        fwrite(&length, sizeof length, 1, writer->file) == 1 && fwrite(header, 1, bytes, writer->file) == bytes;
+    free(header);
+    return ok || failed(writer, "write", status);
+}
+
+bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
+                        struct status *status)
+{
+    enum { BLOCK = 4096 };
+    union {
+        float f32[BLOCK];
+        uint16_t bf16[BLOCK];
+    } block;
+    if (!writer->file) {
+        return false; // it has failed before
+    }
+    while (count) {
+        while (writer->current < writer->count && writer->written == writer->tensors[writer->current].count) {
+            writer->current++;
+            writer->written = 0;
+        }
+        CHECK(writer->current < writer->count);
+        enum dtype dtype = writer->tensors[writer->current].dtype;
+        size_t n = writer->tensors[writer->current].count - writer->written;
+        n = n < count ? n : count;
+        n = n < BLOCK ? n : BLOCK;
+        const void *source = values;
+        if (dtype == DTYPE_F32) {
+            for (size_t i = 0; i < n; i++) {
+                block.f32[i] = (float)values[i];
+            }
+            source = block.f32;
+        } else if (dtype == DTYPE_BF16) {
+            for (size_t i = 0; i < n; i++) {
+                block.bf16[i] = dtype_bf16((float)values[i]);
+            }
+            source = block.bf16;
+        }
+        if (fwrite(source, dtype_bytes(dtype), n, writer->file) != n) {
+            return failed(writer, "write", status);
+        }
+        writer->written += n;
+        values += n;
+        count -= n;
+    }
+    return true;
+}
+
+// The name itself is durable once its folder is synced. Not every file system can; the file is whole in any case.
+static void sync_folder_of(const char *path)
+{
+    char *folder = strdup(path);
+    CHECK(folder);
+    char *slash = strrchr(folder, '/');
+    if (slash) {
+        slash[slash == folder] = '\0';
+    }
+    int descriptor = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor >= 0) {
+        (void)!fsync(descriptor);
+        close(descriptor);
+    }
+    free(folder);
+}
+
+bool safetensors_commit(struct safetensors_writer *writer, struct status *status)
+{
+    if (!writer->file) {
+        return false;
+    }
+    for (size_t i = writer->current; i < writer->count; i++) {
+        CHECK((i == writer->current ? writer->written : 0) == writer->tensors[i].count);
+    }
+    if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0) {
+        return failed(writer, "write", status);
+    }
+    FILE *file = writer->file;
+    writer->file = NULL;
+    if (fclose(file) != 0) {
+        return failed(writer, "write", status);
+    }
+    if (rename(writer->temporary, writer->path) != 0) {
+        return failed(writer, "rename the finished file", status);
+    }
+    sync_folder_of(writer->path);
+    free(writer->temporary);
+    writer->temporary = NULL;
+    safetensors_discard(writer);
+    return true;
+}
+
+void safetensors_discard(struct safetensors_writer *writer)
+{
+    if (writer->file) {
+        fclose(writer->file);
+    }
+    if (writer->temporary) {
+        unlink(writer->temporary);
+    }
+    free(writer->temporary);
+    free(writer->path);
+    free(writer->tensors);
+    *writer = (struct safetensors_writer){0};
+}

@@ -1,0 +1,67 @@
+#include "harness/files/size.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool unit_bytes(const char *unit, double *bytes)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1},      {"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},    {"GB", 1e9},
+                 {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (!strcmp(units[i].name, unit)) {
+            *bytes = units[i].bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Digits with at most one point, read by hand: strtod would also take "inf", "0x10", "1e5" and a locale's comma.
+static const char *read_number(const char *text, double *number)
+{
+    double place = 1;
+    bool point = false, digits = false;
+    *number = 0;
+    for (; isdigit((unsigned char)*text) || (*text == '.' && !point && digits); text++) {
+        if (*text == '.') {
+            point = true;
+            continue;
+        }
+        digits = true;
+        *number = *number * 10 + (*text - '0');
+        place *= point ? 10 : 1;
+        if (place > 1e15)
+            return NULL;
+    }
+    *number /= place;
+    return digits && text[-1] != '.' ? text : NULL;
+}
+
+bool size_parse(const char *text, size_t *bytes)
+{
+    double number, unit;
+    const char *rest = read_number(text, &number);
+    if (!rest || !unit_bytes(rest + strspn(rest, " "), &unit))
+        return false;
+    double size = number * unit;
+    if (unit == 1 && number != floor(number)) // "1.5": surely its unit was forgotten
+        return false;
+    if (!(size >= 1 && size <= 0x1p53))
+        return false;
+    *bytes = (size_t)size;
+    return true;
+}
+
+void size_text(size_t bytes, char *text, size_t text_bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof *units; unit++)
+        value /= 1024;
+    snprintf(text, text_bytes, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+}

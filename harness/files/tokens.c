@@ -1,0 +1,153 @@
+#include "harness/files/tokens.h"
+#include "kernels/base/random.h"
+#include "kernels/transformer/batch.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// What a file holds: `width` bytes per value, and how one is called in messages.
+struct format {
+    size_t width;
+    bool is_signed;
+    const char *noun, *description;
+};
+
+static const struct format formats[] = {
+    [DATA_BYTES] = {1, false, "token", "bytes"},
+    [DATA_U16] = {2, false, "token", "16-bit token ids"},
+    [DATA_U32] = {4, false, "token", "32-bit token ids"},
+};
+static const struct format labels_format = {4, true, "label", "32-bit labels"};
+
+// *values: how many a regular file holds; the most there can be for a pipe.
+static FILE *open_file(const char *path, struct format format, size_t *values, struct status *status)
+{
+    struct stat info;
+    FILE *file = fopen(path, "rb");
+    if (!file || fstat(fileno(file), &info) != 0) {
+        status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    } else if (S_ISDIR(info.st_mode)) {
+        status_set(status, STATUS_BAD_INPUT, "%s: a folder, expected a file of %s", path, format.description);
+    } else if (S_ISREG(info.st_mode) && info.st_size == 0) {
+        status_set(status, STATUS_BAD_INPUT, "%s: is empty, expected %s", path, format.description);
+    } else if (S_ISREG(info.st_mode) && (size_t)info.st_size % format.width) {
+        status_set(status, STATUS_BAD_INPUT,
+                   "%s: its size of %lld bytes is not a multiple of %zu, so it holds no %s", path,
+                   (long long)info.st_size, format.width, format.description);
+    } else {
+        *values = S_ISREG(info.st_mode) ? (size_t)info.st_size / format.width : SIZE_MAX;
+        return file;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return NULL;
+}
+
+static int64_t decode(const unsigned char *bytes, struct format format)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < format.width; i++) {
+        value |= (uint32_t)bytes[i] << 8 * i;
+    }
+    return format.is_signed ? (int64_t)(int32_t)value : (int64_t)value;
+}
+
+static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t count, struct format format, size_t vocab,
+                       const char *path, struct status *status)
+{
+    for (size_t i = 0; i < count; i++) {
+        int64_t id = decode(bytes + i * format.width, format);
+        bool none = format.is_signed && id == NO_TARGET;
+        if (!none && (id < 0 || (uint64_t)id >= vocab)) {
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: %s %zu is %lld, expected %s0 to %zu (a vocabulary of %zu)", path, format.noun, i,
+                              (long long)id, format.is_signed ? "-100 or " : "", vocab - 1, vocab);
+        }
+        ids[i] = (int32_t)id;
+    }
+    return true;
+}
+
+static int32_t *new_ids(size_t count, struct status *status)
+{
+    int32_t *ids = malloc(count * sizeof *ids);
+    if (!ids) {
+        status_set(status, STATUS_OOM, "no room on the host for %zu token ids", count);
+    }
+    return ids;
+}
+
+static int32_t *read_file(const char *path, struct format format, size_t context, size_t sequences, size_t vocab,
+                          struct status *status)
+{
+    size_t count = context * sequences, found;
+    FILE *file = open_file(path, format, &found, status);
+    if (!file) {
+        return NULL;
+    }
+    int32_t *ids = NULL;
+    unsigned char *bytes = NULL;
+    if (found >= count && (ids = new_ids(count, status)) && (bytes = malloc(count * format.width))) {
+        found = fread(bytes, format.width, count, file);
+    }
+    bool ok = false;
+    if (ferror(file)) {
+        status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    } else if (found < count) {
+        status_set(status, STATUS_BAD_INPUT, "%s: %zu x %zu %ss are needed (batch x context), found %zu", path,
+                   sequences, context, format.noun, found);
+    } else if (!bytes) {
+        status_set(status, STATUS_OOM, "no room on the host for %zu token ids", count);
+    } else {
+        ok = decode_all(ids, bytes, count, format, vocab, path, status);
+    }
+    fclose(file);
+    free(bytes);
+    if (!ok) {
+        free(ids);
+        return NULL;
+    }
+    return ids;
+}
+
+// Batches that no file could fill are refused before memory is asked for. Ids and classes must fit an int32.
+static bool check_sizes(size_t context, size_t sequences, size_t vocab, struct status *status)
+{
+    size_t count, bytes;
+    if (context == 0 || sequences == 0 || __builtin_mul_overflow(context, sequences, &count) ||
+        __builtin_mul_overflow(count, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX / 2) {
+        return status_set(status, STATUS_BAD_INPUT, "%zu sequences of %zu tokens are not a batch", sequences,
+                          context);
+    }
+    if (vocab == 0 || vocab > INT32_MAX) {
+        return status_set(status, STATUS_BAD_INPUT, "a vocabulary of %zu is not from 1 to %d", vocab, INT32_MAX);
+    }
+    return true;
+}
+
+int32_t *tokens_read(const struct data_source *source, size_t context, size_t sequences, size_t vocab,
+                     uint64_t seed, struct status *status)
+{
+    if (!check_sizes(context, sequences, vocab, status)) {
+        return NULL;
+    }
+    if (source->kind != DATA_RANDOM) {
+        return read_file(source->path, formats[source->kind], context, sequences, vocab, status);
+    }
+    size_t count = context * sequences;
+    int32_t *ids = new_ids(count, status);
+    struct random random = random_named(seed, "tokens");
+    for (size_t i = 0; ids && i < count; i++) {
+        ids[i] = (int32_t)random_below(&random, i, vocab);
+    }
+    return ids;
+}
+
+int32_t *tokens_read_labels(const char *path, size_t context, size_t sequences, size_t vocab, struct status *status)
+{
+    if (!check_sizes(context, sequences, vocab, status)) {
+        return NULL;
+    }
+    return read_file(path, labels_format, context, sequences, vocab, status);
+}

@@ -1,0 +1,470 @@
+#include "harness/plot/figure.h"
+#include "harness/results/series.h"
+#include "harness/spec/cell.h"
+#include "kernels/base/status.h"
+#include "methods/method.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const nothing[] = {NULL};
+
+// The number at object.key, NaN if it is not there.
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const json_t *cell_of(const json_t *record)
+{
+    return json_object_get(record, "cell");
+}
+static const json_t *method_of(const json_t *record)
+{
+    return json_object_get(cell_of(record), "method");
+}
+static double context_of(const json_t *record)
+{
+    return number(cell_of(record), "context");
+}
+
+static bool has_status(const json_t *record, const char *status)
+{
+    return strcmp(json_string_value(json_object_get(record, "status")), status) == 0;
+}
+
+// A chunk of 0, or above the context, is the whole context; NaN: the method has no chunks.
+static double chunk_of(const json_t *record)
+{
+    double chunk = number(method_of(record), "chunk"), context = context_of(record);
+    return chunk == 0 || chunk > context ? context : chunk;
+}
+
+static double budget_of(const json_t *record)
+{
+    return number(method_of(record), "budget");
+}
+
+struct times {
+    double median, least, most;
+};
+
+static struct times times_of(const json_t *record)
+{
+    double median = number(record, "median_ms");
+    struct times times = {median, median, median};
+    const json_t *samples = json_object_get(record, "samples_ms");
+    for (size_t i = 0; i < json_array_size(samples); i++) {
+        double ms = json_number_value(json_array_get(samples, i));
+        times.least = fmin(times.least, ms);
+        times.most = fmax(times.most, ms);
+    }
+    return times;
+}
+
+// Numbers behind a tab each.
+static void cells(FILE *table, const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(values[i])) {
+            fprintf(table, "\t%.15g", values[i]);
+        } else {
+            fputs("\tNaN", table);
+        }
+    }
+    fputc('\n', table);
+}
+
+#define ROW(table, ...) cells(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+
+static void header(FILE *table, const char *columns)
+{
+    fprintf(table, "series\tmethod\tlabel\trank\t%s\n", columns);
+}
+
+static void row_start(FILE *table, const struct series_table *all, const struct series *series)
+{
+    fprintf(table, "%zu\t%s\t%s\t%zu", (size_t)(series - all->series) + 1, series->method, series->label,
+            series->rank);
+}
+
+// Insertion sort of a series by one key; the order of the file decides between equals.
+static void sort_series(struct series *series, double (*key)(const json_t *record))
+{
+    for (size_t i = 1; i < series->record_count; i++) {
+        const json_t *record = series->records[i];
+        size_t at = i;
+        for (; at > 0 && key(series->records[at - 1]) > key(record); at--) {
+            series->records[at] = series->records[at - 1];
+        }
+        series->records[at] = record;
+    }
+}
+
+// How many different values of key the series has.
+static size_t distinct(const struct series *series, double (*key)(const json_t *))
+{
+    size_t found = 0;
+    for (size_t i = 0; i < series->record_count; i++) {
+        bool fresh = isfinite(key(series->records[i]));
+        for (size_t j = 0; fresh && j < i; j++) {
+            fresh = key(series->records[j]) != key(series->records[i]);
+        }
+        found += fresh;
+    }
+    return found;
+}
+
+// Series of the records that are wanted, so that each has rows. Release with series_free.
+static void wanted_series(struct series_table *all, const json_t *const *records, size_t count,
+                          bool (*wanted)(const json_t *), const char *const *omit, bool prefixed)
+{
+    const json_t **kept = calloc(count + 1, sizeof *kept);
+    CHECK(kept);
+    size_t kept_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (wanted(records[i])) {
+            kept[kept_count++] = records[i];
+        }
+    }
+    series_make(all, kept, kept_count, omit, prefixed);
+    free(kept);
+}
+
+static bool has_memory(const json_t *record)
+{
+    return has_status(record, "oom") || (has_status(record, "ok") && isfinite(number(record, "peak_bytes")));
+}
+static bool has_time(const json_t *record)
+{
+    return has_status(record, "ok") && isfinite(number(record, "median_ms"));
+}
+
+static const char *const along_context[] = {"context", NULL};
+
+// Both figures against context: one row per record, and one curve at least must have two contexts.
+static bool against_context(const json_t *const *records, size_t count, FILE *table, const char *columns,
+                            bool (*wanted)(const json_t *), void (*row)(FILE *, const json_t *))
+{
+    struct series_table all;
+    wanted_series(&all, records, count, wanted, nothing, true);
+    header(table, columns);
+    bool enough = false;
+    for (size_t s = 0; s < all.count; s++) {
+        struct series *series = &all.series[s];
+        sort_series(series, context_of);
+        enough |= distinct(series, context_of) >= 2;
+        for (size_t i = 0; i < series->record_count; i++) {
+            row_start(table, &all, series);
+            row(table, series->records[i]);
+        }
+    }
+    series_free(&all);
+    return enough;
+}
+
+// A cell that ran out of memory has no peak: what it holds at that point is below what it needs.
+static void memory_row(FILE *table, const json_t *record)
+{
+    bool oom = has_status(record, "oom");
+    ROW(table, context_of(record), oom ? NAN : number(record, "peak_bytes"),
+        oom ? NAN : number(record, "lower_bound_bytes"),
+        number(json_object_get(cell_of(record), "limits"), "memory"), oom);
+}
+
+static bool tabulate_memory(const json_t *const *records, size_t count, FILE *table)
+{
+    return against_context(records, count, table, "context\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom",
+                           has_memory, memory_row);
+}
+
+static const struct figure memory = {
+    .name = "memory",
+    .needs = "peak_bytes at two contexts or more, for one method at least",
+    .within = along_context,
+    .tabulate = tabulate_memory,
+};
+
+static void time_row(FILE *table, const json_t *record)
+{
+    struct times times = times_of(record);
+    ROW(table, context_of(record), times.median, times.least, times.most);
+}
+
+static bool tabulate_time(const json_t *const *records, size_t count, FILE *table)
+{
+    return against_context(records, count, table, "context\tmedian_ms\tmin_ms\tmax_ms", has_time, time_row);
+}
+
+static const struct figure step_time = {
+    .name = "time",
+    .needs = "median_ms at two contexts or more, for one method at least",
+    .within = along_context,
+    .tabulate = tabulate_time,
+};
+
+static bool has_time_or_memory(const json_t *record)
+{
+    return has_time(record) || has_memory(record);
+}
+
+static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *table)
+{
+    static const char *const omit[] = {"chunk", NULL};
+    struct series_table all;
+    wanted_series(&all, records, count, has_time_or_memory, omit, true);
+    header(table, "chunk\tmedian_ms\tmin_ms\tmax_ms\tpeak_bytes\toom");
+    bool enough = false;
+    for (size_t s = 0; s < all.count; s++) {
+        struct series *series = &all.series[s];
+        sort_series(series, chunk_of);
+        enough |= distinct(series, chunk_of) >= 3;
+        for (size_t i = 0; i < series->record_count; i++) {
+            const json_t *record = series->records[i];
+            bool oom = has_status(record, "oom");
+            struct times times = oom ? (struct times){NAN, NAN, NAN} : times_of(record);
+            row_start(table, &all, series);
+            ROW(table, chunk_of(record), times.median, times.least, times.most,
+                oom ? NAN : number(record, "peak_bytes"), oom);
+        }
+    }
+    series_free(&all);
+    return enough;
+}
+
+static const struct figure chunk = {
+    .name = "chunk",
+    .needs = "three chunk sizes or more at one context, for one method at least",
+    .one_context = true,
+    .within = nothing,
+    .tabulate = tabulate_chunk,
+};
+
+// The method whose every column is walked: what a budget saves is held against it.
+static const char whole_walk[] = "seco";
+
+static double whole_walk_ms(const json_t *const *records, size_t count, double chunk)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_object_get(method_of(records[i]), "name"));
+        if (strcmp(name, whole_walk) == 0 && has_time(records[i]) && chunk_of(records[i]) == chunk) {
+            return number(records[i], "median_ms");
+        }
+    }
+    return NAN;
+}
+
+static bool has_budget(const json_t *record)
+{
+    return has_status(record, "ok") && isfinite(budget_of(record));
+}
+
+static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *table)
+{
+    static const char *const omit[] = {"budget", NULL};
+    struct series_table all;
+    wanted_series(&all, records, count, has_budget, omit, false);
+    header(table, "budget\tcolumns\ttime_ratio\ttime_ratio_min\ttime_ratio_max\tbias\trms_error");
+    bool enough = false;
+    for (size_t s = 0; s < all.count; s++) {
+        struct series *series = &all.series[s];
+        sort_series(series, budget_of);
+        enough |= distinct(series, budget_of) >= 2;
+        for (size_t i = 0; i < series->record_count; i++) {
+            const json_t *record = series->records[i], *bias = json_object_get(record, "bias");
+            struct times times = times_of(record);
+            double whole = whole_walk_ms(records, count, chunk_of(record));
+            row_start(table, &all, series);
+            ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), times.median / whole,
+                times.least / whole, times.most / whole, number(bias, "relative_l2"), number(bias, "rms_error"));
+        }
+    }
+    series_free(&all);
+    return enough;
+}
+
+static const struct figure sparsity = {
+    .name = "sparsity",
+    .needs =
+        "two budgets or more of a sampling method at one context (and a seco record with the same chunk for the "
+        "time panel, \"bias\": true for the error panels)",
+    .one_context = true,
+    .within = nothing,
+    .tabulate = tabulate_sparsity,
+};
+
+// An exact method's: what a sampled estimate strays by is no rounding, and belongs to the sparsity figure.
+static bool has_gradient(const json_t *record)
+{
+    const struct method *method = method_find(json_string_value(json_object_get(method_of(record), "name")));
+    return (!method || method->exact) && has_status(record, "ok") &&
+           isfinite(number(json_object_get(record, "gradient"), "relative_l2"));
+}
+
+// The dtype, and the accumulators' where they are not the only ones of that dtype: "bf16, kv gradients bf16".
+static void dtype_label(const json_t *record, const json_t *const *records, size_t count, char *text, size_t bytes)
+{
+    static const char *const keys[] = {"kv_gradient_dtype", "gradient_dtype"};
+    static const char *const names[] = {"kv gradients", "weight gradients"};
+    const json_t *dtype = json_object_get(cell_of(record), "dtype");
+    snprintf(text, bytes, "%s", json_string_value(dtype));
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const json_t *own = json_object_get(cell_of(record), keys[k]);
+        bool alone = true;
+        for (size_t i = 0; i < count; i++) {
+            const json_t *other = cell_of(records[i]);
+            alone &= !json_equal(json_object_get(other, "dtype"), dtype) ||
+                     json_equal(json_object_get(other, keys[k]), own);
+        }
+        if (!alone && json_is_string(own)) {
+            size_t used = strlen(text);
+            snprintf(text + used, bytes - used, ", %s %s", names[k], json_string_value(own));
+        }
+    }
+}
+
+static bool tabulate_gradient_error(const json_t *const *records, size_t count, FILE *table)
+{
+    struct series_table all;
+    wanted_series(&all, records, count, has_gradient, nothing, true);
+    header(table, "dtype\trelative_l2\tnoise_floor\tworst_relative_l2\tmax_abs\tcosine");
+    size_t rows = 0;
+    for (size_t s = 0; s < all.count; s++) {
+        for (size_t i = 0; i < all.series[s].record_count; i++) {
+            const json_t *record = all.series[s].records[i], *gradient = json_object_get(record, "gradient");
+            char dtype[120];
+            dtype_label(record, records, count, dtype, sizeof dtype);
+            row_start(table, &all, &all.series[s]);
+            fprintf(table, "\t%s", dtype);
+            ROW(table, number(gradient, "relative_l2"), number(gradient, "noise_floor"),
+                number(gradient, "worst_relative_l2"), number(gradient, "max_abs"), number(gradient, "cosine"));
+            rows++;
+        }
+    }
+    series_free(&all);
+    return rows >= 2;
+}
+
+static const char *const along_dtype[] = {"dtype", "kv_gradient_dtype", "gradient_dtype", NULL};
+
+static const struct figure gradient_error = {
+    .name = "gradient-error",
+    .needs = "two records or more of exact methods with a gradient check (\"gradient\": \"full-f64\") at one "
+             "context",
+    .one_context = true,
+    .within = along_dtype,
+    .tabulate = tabulate_gradient_error,
+};
+
+static bool has_timeline(const json_t *record)
+{
+    const json_t *timeline = json_object_get(record, "timeline");
+    return has_status(record, "ok") && json_array_size(json_object_get(timeline, "category_order")) > 0 &&
+           json_array_size(json_object_get(timeline, "events")) > 1;
+}
+
+// As many steps as a picture can show.
+#define TIMELINE_STEPS 400
+
+static double event_value(const json_t *events, size_t event, size_t column)
+{
+    const json_t *value = json_array_get(json_array_get(events, event), column);
+    return json_is_number(value) ? json_number_value(value) : 0;
+}
+
+// The event with the most live bytes from `start` on, within one of TIMELINE_STEPS equal spans of the axis; *end is
+// the first event behind that span.
+static size_t highest_of_step(const json_t *events, size_t categories, size_t axis, size_t start, size_t *end)
+{
+    size_t count = json_array_size(events), highest = start;
+    double first = event_value(events, 0, axis), last = event_value(events, count - 1, axis);
+    double step = (last - first) / TIMELINE_STEPS, most = -1;
+    double limit = first + step * (floor((event_value(events, start, axis) - first) / step) + 1);
+    *end = start;
+    do {
+        double total = 0;
+        for (size_t c = 0; c < categories; c++) {
+            total += event_value(events, *end, 2 + c);
+        }
+        if (total > most) {
+            most = total;
+            highest = *end;
+        }
+    } while (++*end < count && event_value(events, *end, axis) < limit);
+    return highest;
+}
+
+// One record's events as the corners of its steps: at each change a row with what was live before it and one with
+// what is live after it. Thinned so that no peak is lost.
+static void timeline_rows(FILE *table, const struct series_table *all, const struct series *series,
+                          const json_t *record, size_t categories)
+{
+    const json_t *events = json_object_get(json_object_get(record, "timeline"), "events");
+    // A plan has no clock; its steps lie along the FLOPs.
+    bool planned = cell_plans_on(json_string_value(json_object_get(cell_of(record), "device")));
+    size_t count = json_array_size(events);
+    double *values = calloc(2 + categories, sizeof *values);
+    CHECK(values);
+    for (size_t start = 0, end; start < count; start = end) {
+        size_t highest = highest_of_step(events, categories, planned ? 1 : 0, start, &end);
+        // The step's end is where the last event is, whatever was higher just before.
+        size_t shown[] = {highest, count - 1};
+        for (size_t i = 0; i < (end == count && highest != count - 1 ? 2 : 1); i++) {
+            values[0] = planned ? NAN : event_value(events, shown[i], 0);
+            values[1] = event_value(events, shown[i], 1);
+            if (start > 0 || i > 0) {
+                row_start(table, all, series);
+                cells(table, values, 2 + categories);
+            }
+            for (size_t c = 2; c < 2 + categories; c++) {
+                values[c] = event_value(events, shown[i], c);
+            }
+            row_start(table, all, series);
+            cells(table, values, 2 + categories);
+        }
+    }
+    free(values);
+}
+
+static bool tabulate_timeline(const json_t *const *records, size_t count, FILE *table)
+{
+    struct series_table all;
+    wanted_series(&all, records, count, has_timeline, nothing, true);
+    fputs("series\tmethod\tlabel\trank\tms\tflops", table);
+    // This program's categories, in its order: they are the same in all records of a schema.
+    const json_t *order = NULL;
+    for (size_t s = 0; s < all.count; s++) {
+        // One time line each: the last one recorded.
+        const struct series *series = &all.series[s];
+        const json_t *record = series->records[series->record_count - 1];
+        if (!order) {
+            order = json_object_get(json_object_get(record, "timeline"), "category_order");
+            for (size_t i = 0; i < json_array_size(order); i++) {
+                const char *name = json_string_value(json_array_get(order, i));
+                fprintf(table, "\t%s", name ? name : "unnamed");
+            }
+            fputc('\n', table);
+        }
+        timeline_rows(table, &all, series, record, json_array_size(order));
+    }
+    series_free(&all);
+    return order != NULL;
+}
+
+static const struct figure timeline = {
+    .name = "timeline",
+    .needs = "records with a time line (\"timeline\": true)",
+    .one_context = true,
+    .within = nothing,
+    .tabulate = tabulate_timeline,
+};
+
+const struct figure *const figures[] = {&memory,
+                                        &step_time,
+                                        &chunk,
+                                        &sparsity,
+                                        &gradient_error,
+                                        &timeline,
+                                        &figure_published_memory,
+                                        &figure_published_time,
+                                        NULL};

@@ -1,0 +1,27 @@
+// Figure: a question that a picture answers, the records it needs, and the table it is drawn from.
+// plots/NAME.gp draws the table. To add one: a function here, its entry in the array, and its script.
+#pragma once
+#include "harness/results/published.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct figure {
+    const char *name;          // of the script, and the end of the picture's name
+    const char *needs;         // the records it is drawn from, for the message when there are none
+    bool one_context;          // a picture is of one context, the longest that has what is needed
+    const char *const *within; // keys of a cell, besides the method, that vary within one picture; ending in NULL
+    // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
+    // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
+    bool (*tabulate)(const json_t *const *records, size_t count, FILE *table);
+    // The same beside what is published of the quantity for the experiment: for figures without tabulate.
+    enum published_quantity quantity;
+    bool (*tabulate_beside)(const json_t *const *records, size_t count, const struct published_file *file,
+                            FILE *table);
+};
+
+extern const struct figure figure_published_memory, figure_published_time;
+
+// All figures, ending in NULL.
+extern const struct figure *const figures[];

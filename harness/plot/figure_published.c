@@ -1,0 +1,156 @@
+// The figures of published points: our curves as lines, the paper's points as marks, a panel for each model or,
+// with one model, for each method that the paper tells apart by chunk.
+#include "harness/plot/figure.h"
+#include "harness/results/pairing.h"
+#include <math.h>
+#include <string.h>
+
+// What a panel is called; curves with the same name share it.
+struct panel_name {
+    char text[160];
+};
+
+static bool several_models(const struct pairing *pairing)
+{
+    for (size_t i = 1; i < pairing->curve_count; i++)
+        if (strcmp(pairing->curves[i].model, pairing->curves[0].model) != 0)
+            return true;
+    return false;
+}
+
+static bool any_published_chunk(const struct pairing *pairing)
+{
+    bool any = false;
+    for (size_t i = 0; i < pairing->curve_count; i++)
+        any |= pairing->curves[i].published_chunk;
+    return any;
+}
+
+static bool several_kv_dtypes(const struct pairing *pairing, const struct curve *curve)
+{
+    for (size_t i = 0; i < pairing->curve_count; i++) {
+        const struct curve *other = &pairing->curves[i];
+        if (strcmp(other->method, curve->method) == 0 &&
+            strcmp(other->kv_gradient_dtype, curve->kv_gradient_dtype) != 0)
+            return true;
+    }
+    return false;
+}
+
+static struct panel_name panel_of(const struct pairing *pairing, const struct curve *curve)
+{
+    struct panel_name name;
+    const json_t *lora = json_object_get(json_object_get(curve->pairs[0].record, "cell"), "lora");
+    if (several_models(pairing) && json_is_object(lora))
+        snprintf(name.text, sizeof name.text, "%.100s, LoRA rank %d", curve->model,
+                 (int)json_integer_value(json_object_get(lora, "rank")));
+    else if (several_models(pairing))
+        snprintf(name.text, sizeof name.text, "%.100s, all weights trained", curve->model);
+    else if (!any_published_chunk(pairing))
+        snprintf(name.text, sizeof name.text, "%.100s", curve->model);
+    else if (!curve->published_chunk)
+        snprintf(name.text, sizeof name.text, "other methods");
+    else if (several_kv_dtypes(pairing, curve))
+        snprintf(name.text, sizeof name.text, "%.60s, dKV in %s", curve->method, curve->kv_gradient_dtype);
+    else
+        snprintf(name.text, sizeof name.text, "%.60s", curve->method);
+    return name;
+}
+
+// The panel's number, from 1, in the order in which the curves come; "other methods" stand last.
+static size_t panel_index(const struct pairing *pairing, size_t curve)
+{
+    struct panel_name own = panel_of(pairing, &pairing->curves[curve]);
+    bool models = several_models(pairing), last = !models && !pairing->curves[curve].published_chunk;
+    size_t index = 1;
+    for (size_t i = 0; i < pairing->curve_count; i++) {
+        struct panel_name name = panel_of(pairing, &pairing->curves[i]);
+        bool counts = models || pairing->curves[i].published_chunk;
+        for (size_t j = 0; j < i && counts; j++)
+            counts = strcmp(panel_of(pairing, &pairing->curves[j]).text, name.text) != 0;
+        if (!last && strcmp(name.text, own.text) == 0)
+            break;
+        index += counts;
+    }
+    return index;
+}
+
+// Whether an earlier curve of the same panel has the same points; its rank among those.
+static size_t rank_of(const struct pairing *pairing, size_t curve)
+{
+    const struct curve *own = &pairing->curves[curve];
+    size_t rank = 0;
+    for (size_t i = 0; i < curve; i++) {
+        const struct curve *other = &pairing->curves[i];
+        rank += panel_index(pairing, i) == panel_index(pairing, curve) && strcmp(other->method, own->method) == 0 &&
+                other->chunk == own->chunk;
+    }
+    return rank;
+}
+
+static void number(FILE *table, double value)
+{
+    if (isfinite(value))
+        fprintf(table, "\t%.15g", value);
+    else
+        fputs("\tNaN", table);
+}
+
+static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
+{
+    const struct curve *curve = &pairing->curves[index];
+    size_t rank = rank_of(pairing, index);
+    bool oom = false; // only the shortest context that does not fit is marked
+    for (size_t i = 0; i < curve->count; i++) {
+        const struct pair *pair = &curve->pairs[i];
+        fprintf(table, "%zu\t%s\t", index + 1, curve->method);
+        if (curve->published_chunk)
+            fprintf(table, "chunk %zu", curve->chunk);
+        else
+            fprintf(table, "%s", curve->label);
+        fprintf(table, "\t%zu\t%zu\t%s\t%zu", rank, panel_index(pairing, index), panel_of(pairing, curve).text,
+                curve->published_chunk ? curve->chunk : 0);
+        number(table, pair->context);
+        number(table, pair->ours);
+        number(table, rank == 0 && pair->published ? pair->published->value : NAN);
+        number(table, pair->limit);
+        number(table, pair->oom && !oom);
+        fputc('\n', table);
+        oom |= pair->oom;
+    }
+}
+
+// At least one point must be beside one of ours.
+static bool tabulate(const json_t *const *records, size_t count, const struct published_file *file, FILE *table)
+{
+    struct pairing pairing;
+    pairing_make(&pairing, file, records, count);
+    bool enough = false;
+    fputs("series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\tcontext\tours\tpublished\tlimit_bytes\toom\n",
+          table);
+    for (size_t c = 0; c < pairing.curve_count; c++) {
+        curve_rows(table, &pairing, c);
+        for (size_t i = 0; i < pairing.curves[c].count; i++)
+            enough |= pairing.curves[c].pairs[i].published && isfinite(pairing.curves[c].pairs[i].ours);
+    }
+    pairing_free(&pairing);
+    return enough;
+}
+
+static const char *const any_setting[] = {"model", "lora", "kv_gradient_dtype", "limits", "data", "seed", NULL};
+
+const struct figure figure_published_memory = {
+    .name = "published-memory",
+    .needs = "peak_bytes of an experiment that has published points",
+    .within = any_setting,
+    .quantity = PUBLISHED_MEMORY,
+    .tabulate_beside = tabulate,
+};
+
+const struct figure figure_published_time = {
+    .name = "published-time",
+    .needs = "times or estimates of an experiment that has published points",
+    .within = any_setting,
+    .quantity = PUBLISHED_TIME,
+    .tabulate_beside = tabulate,
+};

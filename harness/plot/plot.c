@@ -1,0 +1,365 @@
+#include "harness/plot/plot.h"
+#include "harness/plot/figure.h"
+#include "harness/plot/gnuplot.h"
+#include "harness/plot/max_context_figure.h"
+#include "harness/plot/picture.h"
+#include "harness/results/results.h"
+#include "harness/results/setting.h"
+#include "harness/spec/cell.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+// Records that belong into one picture.
+struct group {
+    const char *experiment;
+    json_t *setting;
+    const struct published_file *published; // of a figure that is drawn beside it
+    size_t count;
+    const json_t **records;
+};
+
+struct grouping {
+    size_t count;
+    struct group *groups;
+};
+
+static void group_records(struct grouping *grouping, const struct figure *figure, const struct results *results,
+                          const struct published *published)
+{
+    *grouping = (struct grouping){0};
+    const char *id;
+    json_t *record;
+    json_object_foreach(results->records, id, record)
+    {
+        const char *experiment = json_string_value(json_object_get(record, "experiment"));
+        json_t *setting = setting_of(json_object_get(record, "cell"), figure->within);
+        size_t at = 0;
+        while (at < grouping->count && (strcmp(grouping->groups[at].experiment, experiment) != 0 ||
+                                        !json_equal(grouping->groups[at].setting, setting))) {
+            at++;
+        }
+        if (at == grouping->count) {
+            grouping->groups = realloc(grouping->groups, ++grouping->count * sizeof *grouping->groups);
+            CHECK(grouping->groups);
+            grouping->groups[at] = (struct group){
+                .experiment = experiment,
+                .setting = json_incref(setting),
+                .published =
+                    figure->tabulate_beside ? published_find(published, experiment, figure->quantity) : NULL};
+        }
+        json_decref(setting);
+        struct group *group = &grouping->groups[at];
+        group->records = realloc(group->records, (group->count + 1) * sizeof *group->records);
+        CHECK(group->records);
+        group->records[group->count++] = record;
+    }
+}
+
+static void grouping_free(struct grouping *grouping)
+{
+    for (size_t i = 0; i < grouping->count; i++) {
+        json_decref(grouping->groups[i].setting);
+        free(grouping->groups[i].records);
+    }
+    free(grouping->groups);
+}
+
+static double context_of(const json_t *record)
+{
+    return json_number_value(json_object_get(json_object_get(record, "cell"), "context"));
+}
+
+// The table as text, to be freed; NULL if these records do not make one.
+static char *tabulate(const struct figure *figure, const struct published_file *published,
+                      const json_t *const *records, size_t count)
+{
+    if (figure->tabulate_beside && !published) {
+        return NULL;
+    }
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    CHECK(stream);
+    bool enough = figure->tabulate_beside ? figure->tabulate_beside(records, count, published, stream)
+                                          : figure->tabulate(records, count, stream);
+    CHECK(fclose(stream) == 0);
+    if (!enough) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+// As tabulate, of the longest context that makes a table; only its records stay in the group.
+static char *tabulate_longest(const struct figure *figure, struct group *group, double *context)
+{
+    const json_t **records = calloc(group->count + 1, sizeof *records);
+    CHECK(records);
+    char *text = NULL;
+    size_t count;
+    double below = INFINITY;
+    do {
+        *context = 0;
+        for (size_t i = 0; i < group->count; i++) {
+            double own = context_of(group->records[i]);
+            *context = own < below && own > *context ? own : *context;
+        }
+        below = *context;
+        count = 0;
+        for (size_t i = 0; i < group->count; i++) {
+            if (context_of(group->records[i]) == *context) {
+                records[count++] = group->records[i];
+            }
+        }
+        text = count ? tabulate(figure, group->published, records, count) : NULL;
+    } while (count && !text);
+    if (text) {
+        memcpy(group->records, records, count * sizeof *records);
+        group->count = count;
+    }
+    free(records);
+    return text;
+}
+
+// Adds a word to a list with commas, once. Past the limit the list ends in "...".
+static void list_add(char *list, size_t bytes, const char *word)
+{
+    char probe[PATH_MAX + 8], whole[PATH_MAX + 8];
+    snprintf(probe, sizeof probe, ", %s,", word);
+    snprintf(whole, sizeof whole, ", %s,", list);
+    size_t used = strlen(list);
+    if (strstr(whole, probe) || (used >= 3 && strcmp(list + used - 3, "...") == 0)) {
+        return;
+    }
+    if (used + strlen(word) + 8 > bytes) {
+        snprintf(list + used, bytes - used, ", ...");
+    } else {
+        snprintf(list + used, bytes - used, "%s%s", used ? ", " : "", word);
+    }
+}
+
+// Two lines below a picture: where its numbers are from, and the machine they were measured on.
+static void captions(const struct group *group, const struct results *results, char source[400], char machine[400])
+{
+    char files[240] = "", revisions[80] = "", machines[320] = "";
+    size_t left_out = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const json_t *record = group->records[i], *provenance = json_object_get(record, "provenance");
+        const char *id = json_string_value(json_object_get(record, "id"));
+        const char *status = json_string_value(json_object_get(record, "status"));
+        const char *revision = json_string_value(json_object_get(provenance, "revision"));
+        const char *cpu = json_string_value(json_object_get(provenance, "cpu"));
+        list_add(files, sizeof files, json_string_value(json_object_get(results->origins, id)));
+        char text[160];
+        if (revision) {
+            snprintf(text, sizeof text, "%.12s%s", revision,
+                     json_is_true(json_object_get(provenance, "dirty")) ? " with changes" : "");
+            list_add(revisions, sizeof revisions, text);
+        }
+        if (cell_plans_on(json_string_value(json_object_get(json_object_get(record, "cell"), "device")))) {
+            const char *profile = json_string_value(json_object_get(record, "profile"));
+            bool estimated = profile && group->published && group->published->quantity == PUBLISHED_TIME;
+            snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
+                     estimated ? "; times of ours: estimate (roofline), profile " : "", estimated ? profile : "");
+            list_add(machines, sizeof machines, text);
+        } else if (cpu) {
+            int threads = (int)json_integer_value(json_object_get(provenance, "threads"));
+            snprintf(text, sizeof text, "%.120s, %d thread%s", cpu, threads, threads == 1 ? "" : "s");
+            list_add(machines, sizeof machines, text);
+        }
+        left_out += strcmp(status, "ok") != 0 && strcmp(status, "oom") != 0;
+    }
+    snprintf(source, 400, "From %s, revision %s", files, *revisions ? revisions : "unknown");
+    snprintf(machine, 400, "%s", machines);
+    if (group->published) {
+        size_t used = strlen(machine);
+        snprintf(machine + used, 400 - used, "%spublished: %s", used ? "; " : "", group->published->source);
+    }
+    if (left_out) {
+        size_t used = strlen(machine);
+        snprintf(machine + used, 400 - used, "%sno result from %zu of %zu cells", used ? "; " : "", left_out,
+                 group->count);
+    }
+}
+
+// "chunk-ablation" and "chunk" would say the same twice: the figure's name is left out where the experiment's
+// begins with it.
+static void picture_name(const char *experiment, const struct figure *figure, const char *suffix, char *name,
+                         size_t bytes)
+{
+    size_t length = strlen(figure->name);
+    bool said =
+        strncmp(experiment, figure->name, length) == 0 && (!experiment[length] || experiment[length] == '-');
+    snprintf(name, bytes, "%s%s%s", experiment, said ? "" : "-", said ? "" : figure->name);
+    setting_slug(name);
+    size_t used = strlen(name);
+    snprintf(name + used, bytes - used, "%s", suffix);
+}
+
+struct drawing {
+    const struct figure *figure;
+    const struct group *group;
+    const char *table, *suffix;
+    double context; // 0: several
+};
+
+static bool draw(const struct plot_request *request, const char *scripts, const struct results *results,
+                 const struct drawing *drawing, struct status *status)
+{
+    const struct group *group = drawing->group;
+    char name[300], setting[200], source[400], machine[400];
+    picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
+    json_t *common = setting_common(group->records, group->count);
+    setting_describe(common, drawing->context, setting, sizeof setting);
+    json_decref(common);
+    captions(group, results, source, machine);
+    const struct picture picture = {.folder = request->folder,
+                                    .scripts = scripts,
+                                    .formats = request->formats,
+                                    .name = name,
+                                    .figure = drawing->figure->name,
+                                    .table = drawing->table,
+                                    .setting = setting,
+                                    .source = source,
+                                    .machine = machine};
+    return picture_draw(&picture, status);
+}
+
+// Every picture of one figure; *drawn counts them.
+static bool draw_figure(const struct plot_request *request, const char *scripts, const struct results *results,
+                        const struct published *published, const struct figure *figure, size_t *drawn,
+                        struct status *status)
+{
+    struct grouping grouping;
+    group_records(&grouping, figure, results, published);
+    char **tables = calloc(grouping.count + 1, sizeof *tables);
+    double *contexts = calloc(grouping.count + 1, sizeof *contexts);
+    json_t **rivals = calloc(grouping.count + 1, sizeof *rivals);
+    CHECK(tables && contexts && rivals);
+    for (size_t i = 0; i < grouping.count; i++) {
+        struct group *group = &grouping.groups[i];
+        tables[i] = figure->one_context ? tabulate_longest(figure, group, &contexts[i])
+                                        : tabulate(figure, group->published, group->records, group->count);
+    }
+    bool fine = true;
+    for (size_t i = 0; fine && i < grouping.count; i++) {
+        // Pictures of the same experiment are told apart by the settings that differ.
+        size_t rival_count = 0;
+        for (size_t j = 0; j < grouping.count; j++) {
+            if (tables[j] && strcmp(grouping.groups[j].experiment, grouping.groups[i].experiment) == 0) {
+                rivals[rival_count++] = grouping.groups[j].setting;
+            }
+        }
+        char suffix[160];
+        setting_suffix(grouping.groups[i].setting, rivals, rival_count, suffix, sizeof suffix);
+        struct drawing drawing = {figure, &grouping.groups[i], tables[i], suffix, contexts[i]};
+        if (tables[i]) {
+            fine = draw(request, scripts, results, &drawing, status);
+            (*drawn)++;
+        }
+    }
+    for (size_t i = 0; i < grouping.count; i++) {
+        free(tables[i]);
+    }
+    free(tables);
+    free(contexts);
+    free(rivals);
+    grouping_free(&grouping);
+    return fine;
+}
+
+// Whether a list with commas holds the word.
+static bool listed(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        if (strncmp(at, word, length) == 0 && (!at[length] || at[length] == ',')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Refuses a list with a word that is not among the known ones.
+static bool check_list(const char *list, const char *known, const char *option, struct status *status)
+{
+    char words[256];
+    if (snprintf(words, sizeof words, "%s", list) >= (int)sizeof words) {
+        return status_set(status, STATUS_BAD_INPUT, "%s: the list is too long", option);
+    }
+    char *rest = NULL;
+    for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        if (!listed(known, word)) {
+            return status_set(status, STATUS_BAD_INPUT, "%s: \"%s\" is not one of %s", option, word, known);
+        }
+    }
+    return true;
+}
+
+static bool check_request(const struct plot_request *request, struct status *status)
+{
+    char known[256] = "";
+    for (size_t i = 0; figures[i]; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? "," : "", figures[i]->name);
+    }
+    return check_list(request->formats, "svg,png", "--format", status) &&
+           (!request->figures || check_list(request->figures, known, "--figures", status));
+}
+
+static bool nothing_drawn(const struct plot_request *request, const struct results *results, struct status *status)
+{
+    char text[1000] = "";
+    for (size_t i = 0; figures[i]; i++) {
+        size_t used = strlen(text);
+        if (!request->figures || listed(request->figures, figures[i]->name)) {
+            snprintf(text + used, sizeof text - used, "\n  %s: %s", figures[i]->name, figures[i]->needs);
+        }
+    }
+    return status_set(status, STATUS_BAD_INPUT,
+                      "none of these %zu records can be drawn; the figures need, in one experiment and setting:%s",
+                      json_object_size(results->records), text);
+}
+
+// Without the folder that nobody named, nothing is published.
+static bool load_published(struct published *published, const struct plot_request *request, struct status *status)
+{
+    struct status why = {0};
+    if (published_load(published, request->published, &why) || (why.code == STATUS_IO && !request->published)) {
+        return true;
+    }
+    *status = why;
+    return false;
+}
+
+bool plot(const struct plot_request *request, struct status *status)
+{
+    struct results results = {0};
+    struct published published = {0};
+    struct max_context_request bars = {.paths = request->max_context_paths,
+                                       .path_count = request->max_context_count,
+                                       .folder = request->folder,
+                                       .formats = request->formats};
+    char *scripts = NULL;
+    size_t drawn = 0;
+    bool fine = check_request(request, status) && load_published(&published, request, status) &&
+                results_open(&results, request->paths, request->path_count, status) &&
+                (scripts = gnuplot_scripts(request->scripts, status)) != NULL;
+    for (size_t i = 0; fine && figures[i]; i++) {
+        if (!request->figures || listed(request->figures, figures[i]->name)) {
+            fine = draw_figure(request, scripts, &results, &published, figures[i], &drawn, status);
+        }
+    }
+    if (fine && bars.path_count) {
+        bars.scripts = scripts;
+        fine = max_context_plot(&bars, &published, status);
+    }
+    if (fine && !drawn && (request->path_count || !bars.path_count)) {
+        fine = nothing_drawn(request, &results, status);
+    }
+    results_close(&results);
+    published_free(&published);
+    free(scripts);
+    return fine;
+}

@@ -1,0 +1,51 @@
+// Comparison: two result files, cell by cell: did anything become worse?
+//
+// Cells are the same if their ids are. Where a file has several records of a cell, the last one counts; the samples
+// of all that were taken by the same revision on the same machine, and ended ok, are pooled.
+#pragma once
+#include "harness/results/quantity.h"
+#include "harness/results/result_file.h"
+#include "harness/results/time_change.h"
+
+struct comparison_options {
+    struct allowance allowances[QUANTITY_COUNT];
+    bool deterministic; // leave the times out
+    double threshold;   // of the ratio of times
+};
+
+struct cell_comparison {
+    const json_t *base, *new; // the last records, borrowed; NULL: the file has none
+    enum change change;       // of everything: worse, lost (open), better, allowed or none, the first that holds
+    char what[240];           // "seco, chunk 128, context 1024, f32 cpu": no more options than tell it from others
+    char context[24];
+    enum change status; // worse: ok became something else; lost: ok, and now not there
+    struct quantity_change changes[QUANTITY_CHANGES_MAX];
+    size_t change_count;
+    struct time_cell time; // not measured unless both are ok
+};
+
+enum comparison_verdict {
+    COMPARISON_SAME,
+    COMPARISON_BETTER, // something is better, nothing is worse
+    COMPARISON_REGRESSION,
+    COMPARISON_CANNOT_TELL
+};
+// "same", "better", "regression", "cannot tell".
+const char *comparison_verdict_name(enum comparison_verdict verdict);
+
+struct comparison {
+    struct comparison_options options;
+    struct cell_comparison *cells; // [count], in the order of base, then those of new alone
+    size_t count, both, base_only, new_only;
+    size_t by_change[CHANGE_COUNT]; // cells
+    struct time_change time;
+    enum comparison_verdict verdict;
+    char reason[320]; // of cannot tell
+    double *samples;  // what the cells' samples point to
+};
+
+// Compares two files; the records stay theirs. False and a status if one has a torn last line: what was cut off
+// might be what became worse. Release with comparison_free, also after a failure.
+bool comparison_make(struct comparison *comparison, const struct result_file *base, const struct result_file *new,
+                     const struct comparison_options *options, struct status *status);
+void comparison_free(struct comparison *comparison);

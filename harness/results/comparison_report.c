@@ -1,0 +1,282 @@
+#include "harness/results/comparison_report.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const axis_names[TIME_AXES] = {"method", "context", "dtype"};
+
+// Whether a cell's times are worth a line by themselves.
+static bool time_shown(const struct cell_comparison *cell, bool all)
+{
+    bool measured = cell->time.verdict != TIME_NOT_MEASURED;
+    return measured && (all || cell->time.regression || cell->time.open);
+}
+
+static bool cell_shown(const struct cell_comparison *cell, bool all)
+{
+    return all || cell->change != CHANGE_NONE;
+}
+
+static const char *text_or(const json_t *record, const char *key, const char *without)
+{
+    const char *text = json_string_value(json_object_get(record, key));
+    return text ? text : without;
+}
+
+// --- table
+
+static void print_head(const struct cell_comparison *cell, const char *change)
+{
+    printf("%-11s %.8s  %s: ", change, text_or(cell->new ? cell->new : cell->base, "id", ""), cell->what);
+}
+
+static void print_status(const struct cell_comparison *cell)
+{
+    print_head(cell, cell->status == CHANGE_ALLOWED ? "other" : change_name(cell->status));
+    if (!cell->new)
+        printf("only in BASE (%s)\n", text_or(cell->base, "status", ""));
+    else if (!cell->base)
+        printf("only in NEW (%s)\n", text_or(cell->new, "status", ""));
+    else
+        printf("%s became %s%s%.160s\n", text_or(cell->base, "status", ""), text_or(cell->new, "status", ""),
+               *text_or(cell->new, "reason", "") ? ": " : "", text_or(cell->new, "reason", ""));
+}
+
+static void print_value(double value)
+{
+    if (isnan(value))
+        printf("unknown");
+    else if (value == floor(value))
+        printf("%.0f", value);
+    else
+        printf("%.4g", value);
+}
+
+static void print_quantity(const struct cell_comparison *cell, const struct quantity_change *change)
+{
+    print_head(cell, change_name(change->change));
+    printf("%s ", change->name);
+    print_value(change->base);
+    printf(" -> ");
+    print_value(change->new);
+    if (change->base > 0 && isfinite(change->new))
+        printf(" (%+.3g %%)", 100 * (change->new / change->base - 1));
+    putchar('\n');
+}
+
+static void print_ratio(struct shift ratio)
+{
+    printf("x%.3f [%.3f, %.3f]", ratio.estimate, ratio.low, ratio.high);
+}
+
+static const char *time_word(enum time_verdict verdict, bool open)
+{
+    return open ? "slower?" : time_verdict_name(verdict);
+}
+
+static void print_time(const struct cell_comparison *cell)
+{
+    const struct time_cell *time = &cell->time;
+    print_head(cell, time_word(time->verdict, time->open));
+    if (time->judged) {
+        printf("time %.4g ms -> %.4g ms, ", sample_quantile(time->base.ms, time->base.count, 0.5),
+               sample_quantile(time->new.ms, time->new.count, 0.5));
+        print_ratio(time->ratio);
+        printf(", p %.2g, for so many cells %.2g", time->p, time->p_holm);
+    } else {
+        printf("time, %zu and %zu samples", time->base.count, time->new.count);
+    }
+    printf("%s%s\n", *time->reason ? ": " : "", time->reason);
+}
+
+static void print_cell(const struct cell_comparison *cell, bool all)
+{
+    if (cell->status != CHANGE_NONE)
+        print_status(cell);
+    for (size_t i = 0; i < cell->change_count; i++)
+        print_quantity(cell, &cell->changes[i]);
+    if (time_shown(cell, all))
+        print_time(cell);
+    else if (all && cell->change == CHANGE_NONE) {
+        print_head(cell, "same");
+        printf("%s\n", text_or(cell->new, "status", ""));
+    }
+}
+
+static void print_group(const struct time_group *group)
+{
+    bool open = group->open || (group->verdict == TIME_SLOWER && !group->regression);
+    printf("%-11s %s%s%s: time ", time_word(group->verdict, open), group->axis < 0 ? "" : axis_names[group->axis],
+           group->axis < 0 ? "" : " ", group->name);
+    print_ratio(group->ratio);
+    printf(" over %zu cells\n", group->cells);
+}
+
+static void print_times(const struct time_change *time, bool all)
+{
+    for (size_t i = 0; i < time->group_count; i++) {
+        const struct time_group *group = &time->groups[i];
+        if (all || group->regression || group->open || group->verdict == TIME_FASTER)
+            print_group(group);
+    }
+    if (time->judged)
+        print_group(&time->all);
+}
+
+static void print_summary(const struct comparison *comparison)
+{
+    const size_t *cells = comparison->by_change;
+    printf("%zu cells in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu open, %zu better, %zu otherwise "
+           "changed\n",
+           comparison->both, comparison->base_only, comparison->new_only, cells[CHANGE_WORSE], cells[CHANGE_LOST],
+           cells[CHANGE_BETTER], cells[CHANGE_ALLOWED]);
+    if (comparison->options.deterministic)
+        printf("times: left out\n");
+    else
+        printf("times: %s (%zu of %zu cells judged, threshold %.3g %%)\n",
+               time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
+               100 * comparison->options.threshold);
+    printf("verdict: %s%s%s\n", comparison_verdict_name(comparison->verdict), *comparison->reason ? ": " : "",
+           comparison->reason);
+}
+
+void comparison_print(const struct comparison *comparison, bool all)
+{
+    for (size_t i = 0; i < comparison->count; i++)
+        if (cell_shown(&comparison->cells[i], all))
+            print_cell(&comparison->cells[i], all);
+    print_times(&comparison->time, all);
+    print_summary(comparison);
+}
+
+// --- JSON
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    CHECK(value && json_object_set_new(object, key, value) == 0);
+}
+
+static void set_ratio(json_t *object, bool known, struct shift ratio)
+{
+    set(object, "ratio", known ? number(ratio.estimate) : json_null());
+    set(object, "low", known ? number(ratio.low) : json_null());
+    set(object, "high", known ? number(ratio.high) : json_null());
+}
+
+static json_t *group_json(const struct time_group *group)
+{
+    json_t *object = json_object();
+    set(object, "axis", group->axis < 0 ? json_null() : json_string(axis_names[group->axis]));
+    set(object, "name", json_string(group->name));
+    set(object, "cells", json_integer((json_int_t)group->cells));
+    set(object, "verdict", json_string(time_verdict_name(group->verdict)));
+    set_ratio(object, group->cells > 0, group->ratio);
+    set(object, "regression", json_boolean(group->regression));
+    set(object, "open", json_boolean(group->open));
+    return object;
+}
+
+static json_t *times_json(const struct comparison *comparison)
+{
+    const struct time_change *time = &comparison->time;
+    json_t *object = json_object(), *groups = json_array();
+    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
+    set(object, "reason", json_string(time->reason));
+    set(object, "threshold", number(time->threshold));
+    set(object, "measured", json_integer((json_int_t)time->measured));
+    set(object, "judged", json_integer((json_int_t)time->judged));
+    set(object, "unsteady", json_integer((json_int_t)time->unsteady));
+    set(object, "spread", time->spread_known ? number(time->spread) : json_null());
+    set(object, "shared", number(time->shared));
+    set(object, "all", group_json(&time->all));
+    for (size_t i = 0; i < time->group_count; i++)
+        json_array_append_new(groups, group_json(&time->groups[i]));
+    set(object, "groups", groups);
+    return object;
+}
+
+static json_t *median_json(struct time_samples samples)
+{
+    return samples.count ? number(sample_quantile(samples.ms, samples.count, 0.5)) : json_null();
+}
+
+static json_t *time_json(const struct time_cell *time)
+{
+    if (time->verdict == TIME_NOT_MEASURED)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
+    set(object, "reason", json_string(time->reason));
+    set_ratio(object, time->judged, time->ratio);
+    set(object, "p", time->judged ? number(time->p) : json_null());
+    set(object, "p_holm", time->judged ? number(time->p_holm) : json_null());
+    set(object, "regression", json_boolean(time->regression));
+    set(object, "open", json_boolean(time->open));
+    set(object, "base_samples", json_integer((json_int_t)time->base.count));
+    set(object, "new_samples", json_integer((json_int_t)time->new.count));
+    set(object, "base_median_ms", median_json(time->base));
+    set(object, "new_median_ms", median_json(time->new));
+    return object;
+}
+
+static json_t *quantity_json(const struct quantity_change *change)
+{
+    json_t *object = json_object();
+    set(object, "name", json_string(change->name));
+    set(object, "base", number(change->base));
+    set(object, "new", number(change->new));
+    set(object, "change", json_string(change_name(change->change)));
+    return object;
+}
+
+static json_t *text_json(const json_t *record, const char *key)
+{
+    const char *text = text_or(record, key, NULL);
+    return text ? json_string(text) : json_null();
+}
+
+static json_t *cell_json(const struct cell_comparison *cell)
+{
+    const json_t *record = cell->new ? cell->new : cell->base;
+    json_t *object = json_object(), *status = json_object(), *quantities = json_array();
+    set(object, "id", text_json(record, "id"));
+    set(object, "what", json_string(cell->what));
+    set(object, "command", text_json(record, "command"));
+    set(object, "change", json_string(change_name(cell->change)));
+    set(status, "base", text_json(cell->base, "status"));
+    set(status, "new", text_json(cell->new, "status"));
+    set(status, "change", json_string(change_name(cell->status)));
+    set(object, "status", status);
+    for (size_t i = 0; i < cell->change_count; i++)
+        json_array_append_new(quantities, quantity_json(&cell->changes[i]));
+    set(object, "quantities", quantities);
+    set(object, "time", time_json(&cell->time));
+    return object;
+}
+
+json_t *comparison_json(const struct comparison *comparison, bool all)
+{
+    const size_t *by_change = comparison->by_change;
+    json_t *object = json_object(), *cells = json_object(), *changed = json_array();
+    set(object, "verdict", json_string(comparison_verdict_name(comparison->verdict)));
+    set(object, "reason", json_string(comparison->reason));
+    set(cells, "both", json_integer((json_int_t)comparison->both));
+    set(cells, "base_only", json_integer((json_int_t)comparison->base_only));
+    set(cells, "new_only", json_integer((json_int_t)comparison->new_only));
+    set(cells, "worse", json_integer((json_int_t)by_change[CHANGE_WORSE]));
+    set(cells, "open", json_integer((json_int_t)by_change[CHANGE_LOST]));
+    set(cells, "better", json_integer((json_int_t)by_change[CHANGE_BETTER]));
+    set(cells, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
+    set(cells, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
+    set(object, "cells", cells);
+    set(object, "time", times_json(comparison));
+    for (size_t i = 0; i < comparison->count; i++)
+        if (cell_shown(&comparison->cells[i], all))
+            json_array_append_new(changed, cell_json(&comparison->cells[i]));
+    set(object, "changed", changed);
+    return object;
+}

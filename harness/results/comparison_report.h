@@ -1,0 +1,15 @@
+// Comparison report: a comparison as a table for people, or as JSON for programs.
+#pragma once
+#include "harness/results/comparison.h"
+
+// What changed and a summary; all: every cell.
+void comparison_print(const struct comparison *comparison, bool all);
+// {"verdict", "reason", "cells": {"both", "base_only", "new_only", "worse", "open", "better", "allowed", "same"},
+//  "time": {"verdict", "reason", "threshold", "measured", "judged", "unsteady", "spread", "shared",
+//           "all": GROUP, "groups": [GROUP...]},
+//  "changed": [{"id", "what", "command", "change", "status": {"base", "new", "change"},
+//               "quantities": [{"name", "base", "new", "change"}...],
+//               "time": null | {"verdict", "reason", "ratio", "low", "high", "p", "p_holm", "regression", "open",
+//                               "base_samples", "new_samples", "base_median_ms", "new_median_ms"}}...]}
+// GROUP is {"axis", "name", "cells", "verdict", "ratio", "low", "high", "regression", "open"}. New reference.
+json_t *comparison_json(const struct comparison *comparison, bool all);

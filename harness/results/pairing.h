@@ -1,0 +1,36 @@
+// Pairing: our records of an experiment beside the points that a paper reports for it, curve by curve.
+#pragma once
+#include "harness/results/published.h"
+#include <jansson.h>
+
+// One context of a curve. Memory: bytes. Time: ms, measured or else a profile's estimate.
+struct pair {
+    double context;
+    const json_t *record;                    // NULL: not run
+    const struct published_point *published; // NULL: not reported
+    double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none
+    bool oom, estimated;
+};
+
+// Records that differ in nothing but context, budget and, where the paper's series has no chunk, chunk.
+struct curve {
+    char label[160]; // without the model; "as autograd": logits at once, and all kept
+    const char *model, *method, *kv_gradient_dtype;
+    size_t chunk;         // 0: not told apart by it
+    bool published_chunk; // the paper tells its series apart by chunk
+    bool again;           // an earlier curve is held against the same points
+    size_t count;
+    struct pair *pairs; // by context
+};
+
+struct pairing {
+    const struct published_file *file;
+    size_t curve_count;
+    struct curve *curves; // by model as in the records, then methods as in the program's list, then chunks
+    size_t missing;       // points with a counterpart among our methods, but no record
+};
+
+// records: of the file's experiment, each cell once. Both are borrowed. Release with pairing_free.
+void pairing_make(struct pairing *pairing, const struct published_file *file, const json_t *const *records,
+                  size_t count);
+void pairing_free(struct pairing *pairing);

@@ -1,0 +1,168 @@
+#include "harness/results/quantity.h"
+#include "harness/files/names.h"
+#include "harness/files/size.h"
+#include <math.h>
+#include <string.h>
+
+// Errors below this are rounding in f64, whatever the noise floor came to.
+#define ERROR_LEAST 1e-12
+
+static const char *const quantity_names[QUANTITY_COUNT + 1] = {
+    [QUANTITY_PEAK_BYTES] = "peak_bytes", [QUANTITY_PEAK_BY_CATEGORY] = "peak_by_category",
+    [QUANTITY_FLOPS] = "flops",           [QUANTITY_BYTES_MOVED] = "bytes_moved",
+    [QUANTITY_LAUNCHES] = "launches",
+};
+
+const char *change_name(enum change change)
+{
+    static const char *const names[] = {"same", "better", "allowed", "worse", "lost"};
+    return names[change];
+}
+
+// --- allowances
+
+// "1%", "0", "250", "64 KiB".
+static bool read_amount(const char *text, struct allowance *allowance)
+{
+    char *end;
+    double number = strtod(text, &end);
+    size_t bytes;
+    bool digits = *text && strspn(text, "0123456789.") == (size_t)(end - text);
+    allowance->given = true;
+    allowance->relative = digits && strcmp(end, "%") == 0;
+    if (allowance->relative) {
+        allowance->amount = number / 100;
+        return true;
+    }
+    if (digits && !*end) {
+        allowance->amount = number;
+        return true;
+    }
+    bool sized = size_parse(text, &bytes);
+    allowance->amount = sized ? (double)bytes : 0;
+    return sized;
+}
+
+bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status)
+{
+    struct names names = {0};
+    char *copy = strdup(text), *rest = copy, *item;
+    CHECK(copy);
+    names_add_all(&names, quantity_names);
+    while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
+        char *value = item + strcspn(item, "="), hint[256];
+        bool assigned = *value == '=';
+        *value = 0;
+        size_t i = names_find(&names, item);
+        names_hint(&names, item, "quantities", hint, sizeof hint);
+        if (i == names.count)
+            status_set(status, STATUS_BAD_INPUT, "--allow: no quantity \"%.40s\"; %s", item, hint);
+        else if (!assigned || !read_amount(value + 1, &allowances[i]))
+            status_set(status, STATUS_BAD_INPUT,
+                       "--allow: %s: expected a share or an amount, such as %s=1%% or %s=4096", item, item, item);
+    }
+    free(copy);
+    return status->code == STATUS_OK;
+}
+
+static double extra(struct allowance allowance, double base)
+{
+    return allowance.relative ? allowance.amount * base : allowance.amount;
+}
+
+// --- changes
+
+struct change_list {
+    struct quantity_change *changes;
+    size_t count;
+};
+
+static double value_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+// Less by more than `slack_below` is better, more by more than `slack_above` worse.
+static enum change judge(double base, double new, double slack_below, double slack_above)
+{
+    if (isnan(base) || isnan(new))
+        return isnan(base) && isnan(new) ? CHANGE_NONE : isnan(base) ? CHANGE_ALLOWED : CHANGE_LOST;
+    if (new < base - slack_below)
+        return CHANGE_BETTER;
+    return new > base + slack_above ? CHANGE_WORSE : new > base ? CHANGE_ALLOWED : CHANGE_NONE;
+}
+
+static enum change add(struct change_list *list, const char *parent, const char *name, double base, double new,
+                       enum change change)
+{
+    if (change == CHANGE_NONE)
+        return change;
+    CHECK(list->count < QUANTITY_CHANGES_MAX);
+    struct quantity_change *added = &list->changes[list->count++];
+    *added = (struct quantity_change){.base = base, .new = new, .change = change};
+    snprintf(added->name, sizeof added->name, "%s%s", parent, name);
+    return change;
+}
+
+static void add_categories(struct change_list *list, const json_t *base, const json_t *new, bool peak_fell,
+                           const struct allowance *own, double peak_extra)
+{
+    for (int i = 0; i < CATEGORY_COUNT; i++) {
+        const char *name = category_name((enum category)i);
+        // A category that a record does not name held nothing.
+        double before = fmax(value_of(base, name), 0), after = fmax(value_of(new, name), 0);
+        double slack = peak_fell ? INFINITY : own->given ? extra(*own, before) : peak_extra;
+        add(list, "peak_by_category.", name, before, after, judge(before, after, 0, slack));
+    }
+}
+
+static double noise_floor(const json_t *record)
+{
+    return value_of(json_object_get(record, "gradient"), "noise_floor");
+}
+
+// Without a floor: what rounding in the cell's dtype can come to.
+static double error_slack(const json_t *base, const json_t *new)
+{
+    double floor = fmax(noise_floor(base), noise_floor(new));
+    const char *dtype = json_string_value(json_object_get(json_object_get(base, "cell"), "dtype"));
+    if (isnan(floor))
+        floor = !dtype || strcmp(dtype, "f64") == 0 ? 0 : strcmp(dtype, "f32") == 0 ? 1e-6 : 1e-2;
+    return fmax(2 * floor, ERROR_LEAST);
+}
+
+static void add_error(struct change_list *list, const char *part, const char *key, const json_t *base,
+                      const json_t *new)
+{
+    double before = value_of(json_object_get(base, part), key), after = value_of(json_object_get(new, part), key);
+    double slack = error_slack(base, new);
+    char parent[16];
+    snprintf(parent, sizeof parent, "%s.", part);
+    enum change change = judge(before, after, slack, slack);
+    // Within rounding nothing changed.
+    add(list, parent, key, before, after, change == CHANGE_ALLOWED && !isnan(before) ? CHANGE_NONE : change);
+}
+
+size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const json_t *base, const json_t *new,
+                        const struct allowance allowances[QUANTITY_COUNT])
+{
+    struct change_list list = {.changes = changes};
+    for (int i = 0; i < QUANTITY_COUNT; i++) {
+        double before = value_of(base, quantity_names[i]), after = value_of(new, quantity_names[i]);
+        if (i == QUANTITY_PEAK_BY_CATEGORY) {
+            double peak = value_of(base, quantity_names[QUANTITY_PEAK_BYTES]);
+            const json_t *categories = json_object_get(base, quantity_names[i]);
+            if (json_is_object(categories) && json_is_object(json_object_get(new, quantity_names[i])))
+                add_categories(&list, categories, json_object_get(new, quantity_names[i]),
+                               value_of(new, quantity_names[QUANTITY_PEAK_BYTES]) < peak, &allowances[i],
+                               extra(allowances[QUANTITY_PEAK_BYTES], peak));
+        } else {
+            add(&list, "", quantity_names[i], before, after, judge(before, after, 0, extra(allowances[i], before)));
+        }
+    }
+    add_error(&list, "gradient", "relative_l2", base, new);
+    add_error(&list, "bias", "relative_l2", base, new);
+    add_error(&list, "bias", "rms_error", base, new);
+    return list.count;
+}

@@ -1,0 +1,58 @@
+#include "harness/results/record.h"
+#include "kernels/base/status.h"
+#include <string.h>
+
+static const char *const status_names[RECORD_STATUS_COUNT] = {
+    [RECORD_OK] = "ok",
+    [RECORD_OOM] = "oom",
+    [RECORD_TIMEOUT] = "timeout",
+    [RECORD_CRASH] = "crash",
+    [RECORD_UNSUPPORTED] = "unsupported",
+    [RECORD_FAILED] = "failed",
+};
+
+const char *record_status_name(enum record_status status)
+{
+    CHECK(status < RECORD_STATUS_COUNT);
+    return status_names[status];
+}
+
+enum record_status record_status_from_name(const char *name)
+{
+    enum record_status status = 0;
+    while (status < RECORD_STATUS_COUNT && strcmp(name, status_names[status]) != 0)
+        status++;
+    return status;
+}
+
+json_t *record_text(const char *value)
+{
+    json_t *string = json_string(value);
+    if (string)
+        return string;
+    char *ascii = strdup(value);
+    CHECK(ascii);
+    for (char *c = ascii; *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    string = json_string(ascii);
+    free(ascii);
+    return string;
+}
+
+char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
+                      enum record_status *status)
+{
+    json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    const char *found_id = json_string_value(json_object_get(object, "id"));
+    const char *found_status = json_string_value(json_object_get(object, "status"));
+    char *completed = NULL;
+    if (found_id && found_status && strcmp(found_id, id) == 0 &&
+        (*status = record_status_from_name(found_status)) < RECORD_STATUS_COUNT) {
+        CHECK(json_object_set_new(object, "experiment", record_text(experiment)) == 0);
+        CHECK(json_object_set_new(object, "command", record_text(command)) == 0);
+        completed = json_dumps(object, JSON_COMPACT);
+    }
+    json_decref(object);
+    return completed;
+}

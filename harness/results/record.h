@@ -1,0 +1,61 @@
+// Record: one line of JSON per cell of a sweep, appended and synced when the cell ends.
+//
+// {"schema": 1, "id": "<32 hex>", "experiment": "context-sweep",
+//  "status": "ok|oom|timeout|crash|unsupported|failed", "reason": "" ,
+//  "cell": {"model": "tiny", "dtype": "f32", "device": "cpu", "batch": 1, "context": 1024, "seed": 1,
+//           "data": {"text": PATH} | {"tokens": PATH, "dtype": "u16"|"u32"} | "random", "labels": null | PATH,
+//           "lora": null | {"rank": 8, "alpha": 16, "targets": ["q", "v"]},
+//           "optimizer": null | {"name": "adamw", "rate": 1e-4, "decay": 0.01},
+//           "kv_gradient_dtype": "f32", "gradient_dtype": "f32",
+//           "method": {"name": "seco", "chunk": 128, ...every option the method knows},
+//           "measure": {"warmup": 1, "samples": 5, "max_seconds": 60, "gradient": "full-f64"|"none",
+//                       "timeline": false, "gemm": false, "bias": false},
+//           "limits": {"memory": null | BYTES},
+//           "profile": NAME | PATH                      (of a device profile; left out if there is none)},
+//  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
+//  "samples_ms": [..], "median_ms": 1.0,
+//  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
+//  "gemm_flops_per_s": null | X, "model_flops_share": null | X   (of a large GEMM on the same device right after
+//  the
+//                                                      samples; model_flops / median over it)
+//  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
+//  "floor_bytes_per_token": X,     (per token of context, from methods.md)
+//  "lower_bound_bytes": N, "peak_over_bound": X,   (resident + floor * context * batch)
+//  "flops": X, "model_flops": X, "bytes_moved": X, "launches": N,
+//  "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
+//                      "mean_relative": X, "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,
+//                      "tensors": {NAME: {"relative_l2": X, "max_abs": X}, ...}},
+//  "bias": null | {"relative_l2": X  (of the expectation), "rms_error": X (root of E||g-r||^2, over ||r||),
+//                  "subsets": N},
+//  "timeline": null | {"category_order": [...], "events": [[ms, flops, bytes per category ...], ...]},
+//  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "host_memory_bytes", "threads",
+//                 "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO 8601), "version"},
+//  "wall_s": X, "command": "longbp run SPEC --cell ID"}
+//
+// A number that is not finite is null (decimals of an exact gradient too). What a cell did not come to is null. A
+// planned cell ("device": "plan-cpu" or "plan-cuda") has no loss, no samples and no gradient; its bytes and counts
+// are those of a step on the device that it is like.
+#pragma once
+#include <jansson.h>
+
+#define RECORD_SCHEMA 1
+
+enum record_status {
+    RECORD_OK,
+    RECORD_OOM,
+    RECORD_TIMEOUT,
+    RECORD_CRASH,
+    RECORD_UNSUPPORTED,
+    RECORD_FAILED,
+    RECORD_STATUS_COUNT
+};
+const char *record_status_name(enum record_status status);
+// RECORD_STATUS_COUNT if there is no such status.
+enum record_status record_status_from_name(const char *name);
+
+// A JSON string; bad UTF-8, which a crashed program may print, becomes '?'.
+json_t *record_text(const char *value);
+// Checks that `line` is the record of cell `id` and fills in experiment and command. The new line, to be freed; its
+// status in *status. NULL if it is not such a record.
+char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
+                      enum record_status *status);

@@ -1,0 +1,282 @@
+#include "harness/results/report.h"
+#include "harness/results/results.h"
+#include "harness/results/text_table.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct line {
+    size_t count;
+    double x, y, xx, xy; // sums
+};
+
+static void line_add(struct line *line, double x, double y)
+{
+    if (!isfinite(y))
+        return;
+    line->count++;
+    line->x += x;
+    line->y += y;
+    line->xx += x * x;
+    line->xy += x * y;
+}
+
+static double line_slope(const struct line *line)
+{
+    double n = (double)line->count, spread = n * line->xx - line->x * line->x;
+    return line->count < 2 || spread <= 0 ? NAN : (n * line->xy - line->x * line->y) / spread;
+}
+
+struct report_growth report_growth_of(const struct curve *curve)
+{
+    struct line floor = {0}, ours = {0}, published = {0};
+    struct report_growth growth = {.least = NAN, .most = NAN};
+    for (size_t i = 0; i < curve->count; i++) {
+        const struct pair *pair = &curve->pairs[i];
+        line_add(&floor, pair->context, pair->floor);
+        line_add(&ours, pair->context, pair->ours);
+        line_add(&published, pair->context, pair->published ? pair->published->value : NAN);
+        if (isfinite(pair->ours)) {
+            growth.least = fmin(growth.least, pair->context);
+            growth.most = fmax(growth.most, pair->context);
+        }
+    }
+    growth.floor = line_slope(&floor);
+    growth.ours = line_slope(&ours);
+    growth.published = line_slope(&published);
+    return growth;
+}
+
+struct report_ratios report_ratios_of(const struct curve *curve)
+{
+    struct report_ratios ratios = {.mean = NAN, .worst = NAN, .worst_context = NAN};
+    double logs = 0;
+    for (size_t i = 0; i < curve->count; i++) {
+        const struct pair *pair = &curve->pairs[i];
+        if (!pair->published)
+            continue;
+        ratios.oom += pair->oom;
+        if (!isfinite(pair->ours))
+            continue;
+        double ratio = pair->ours / pair->published->value;
+        logs += log(ratio);
+        ratios.count++;
+        ratios.above += ratio > 1;
+        if (!(ratio <= ratios.worst)) {
+            ratios.worst = ratio;
+            ratios.worst_context = pair->context;
+        }
+    }
+    if (ratios.count)
+        ratios.mean = exp(logs / (double)ratios.count);
+    return ratios;
+}
+
+// A word of a row, "-" for what is not there.
+struct word {
+    char text[200];
+};
+
+static struct word number_word(double value, int decimals)
+{
+    struct word word = {"-"};
+    if (isfinite(value))
+        snprintf(word.text, sizeof word.text, "%.*f", decimals, value);
+    return word;
+}
+
+static struct word label_word(const struct curve *curve, bool models)
+{
+    struct word word;
+    snprintf(word.text, sizeof word.text, "%.60s%s%.120s", models ? curve->model : "", models ? ", " : "",
+             curve->label);
+    return word;
+}
+
+#define ROW(table, ...) text_table_row(table, (const char *const[]){__VA_ARGS__, NULL})
+
+struct printer {
+    const struct report_request *request;
+    const struct pairing *pairing;
+    bool models; // more than one: labels begin with it
+    FILE *stream;
+};
+
+static void print_table(const struct printer *printer, const char *title, struct text_table *table)
+{
+    if (table->rows > 1) {
+        fprintf(printer->stream, printer->request->markdown ? "\n**%s**\n\n" : "\n%s\n", title);
+        text_table_print(table, printer->request->markdown, printer->stream);
+    }
+    text_table_free(table);
+}
+
+static bool is_memory(const struct printer *printer)
+{
+    return printer->pairing->file->quantity == PUBLISHED_MEMORY;
+}
+
+static void print_points(const struct printer *printer)
+{
+    struct text_table table = {0};
+    bool memory = is_memory(printer);
+    double unit = memory ? 0x1p20 : 1e3;
+    int decimals = memory ? 1 : 3;
+    ROW(&table, "series", "context", memory ? "published MiB" : "published s", memory ? "ours MiB" : "ours s",
+        "ratio");
+    for (size_t c = 0; c < printer->pairing->curve_count; c++) {
+        const struct curve *curve = &printer->pairing->curves[c];
+        for (size_t i = 0; i < curve->count; i++) {
+            const struct pair *pair = &curve->pairs[i];
+            if (!pair->published)
+                continue;
+            double published = pair->published->value;
+            ROW(&table, label_word(curve, printer->models).text, number_word(pair->context, 0).text,
+                number_word(published / unit, decimals).text,
+                pair->oom ? "oom" : number_word(pair->ours / unit, decimals).text,
+                number_word(pair->ours / published, 3).text);
+        }
+    }
+    print_table(printer, "Points", &table);
+}
+
+static void print_ratios(const struct printer *printer)
+{
+    struct text_table table = {0};
+    ROW(&table, "series", "points", "ratio (geometric mean)", "worst", "at context", "above published", "oom");
+    for (size_t c = 0; c < printer->pairing->curve_count; c++) {
+        const struct curve *curve = &printer->pairing->curves[c];
+        struct report_ratios ratios = report_ratios_of(curve);
+        if (ratios.count + ratios.oom)
+            ROW(&table, label_word(curve, printer->models).text, number_word((double)ratios.count, 0).text,
+                number_word(ratios.mean, 3).text, number_word(ratios.worst, 3).text,
+                number_word(ratios.worst_context, 0).text, number_word((double)ratios.above, 0).text,
+                number_word((double)ratios.oom, 0).text);
+    }
+    print_table(printer, "Ours over published", &table);
+}
+
+static void print_growth(const struct printer *printer)
+{
+    struct text_table table = {0};
+    ROW(&table, "series", "our contexts", "floor", "ours", "ours / floor", "published", "ours / published");
+    for (size_t c = 0; c < printer->pairing->curve_count; c++) {
+        const struct curve *curve = &printer->pairing->curves[c];
+        struct report_growth growth = report_growth_of(curve);
+        char range[64];
+        snprintf(range, sizeof range, "%.0f to %.0f", growth.least, growth.most);
+        if (isfinite(growth.ours))
+            ROW(&table, label_word(curve, printer->models).text, range, number_word(growth.floor, 0).text,
+                number_word(growth.ours, 0).text, number_word(growth.ours / growth.floor, 4).text,
+                number_word(growth.published, 0).text, number_word(growth.ours / growth.published, 3).text);
+    }
+    print_table(printer, "Growth of peak memory, bytes per token (least squares over all contexts that fit)",
+                &table);
+}
+
+// What "ours" and "published" are.
+static void print_head(const struct printer *printer)
+{
+    const struct pairing *pairing = printer->pairing;
+    size_t estimated = 0, measured = 0;
+    const char *profile = "?";
+    for (size_t c = 0; c < pairing->curve_count; c++) {
+        for (size_t i = 0; i < pairing->curves[c].count; i++) {
+            const struct pair *pair = &pairing->curves[c].pairs[i];
+            const char *name = json_string_value(json_object_get(pair->record, "profile"));
+            estimated += pair->estimated;
+            measured += !pair->estimated;
+            profile = name ? name : profile;
+        }
+    }
+    const char *quantity = published_quantity_name(pairing->file->quantity);
+    fprintf(printer->stream, printer->request->markdown ? "## %s, %s\n\n" : "%s, %s\n", pairing->file->experiment,
+            quantity);
+    fprintf(printer->stream, "published: %s%s\n", pairing->file->source,
+            is_memory(printer) ? " (peak of PyTorch's allocator)" : " (measured)");
+    if (printer->request->markdown)
+        fputc('\n', printer->stream);
+    if (is_memory(printer))
+        fprintf(printer->stream, "ours: peak of the arena, every byte of the step, %s\n",
+                measured ? "measured" : "planned");
+    else if (estimated && measured)
+        fprintf(printer->stream, "ours: measured; where not, an estimate (roofline, profile %s)\n", profile);
+    else if (estimated)
+        fprintf(printer->stream, "ours: an estimate (roofline, profile %s), not a measurement\n", profile);
+    else
+        fprintf(printer->stream, "ours: measured\n");
+    if (pairing->missing)
+        fprintf(printer->stream, "%sno record of ours for %zu of %zu published points\n",
+                printer->request->markdown ? "\n" : "", pairing->missing, pairing->file->count);
+}
+
+static void print_pairing(const struct report_request *request, const struct pairing *pairing, FILE *stream)
+{
+    struct printer printer = {.request = request, .pairing = pairing, .stream = stream};
+    for (size_t c = 1; c < pairing->curve_count; c++)
+        printer.models |= strcmp(pairing->curves[c].model, pairing->curves[0].model) != 0;
+    print_head(&printer);
+    if (request->points)
+        print_points(&printer);
+    print_ratios(&printer);
+    if (is_memory(&printer))
+        print_growth(&printer);
+}
+
+static bool nothing_published(const struct results *results, const struct published *published,
+                              struct status *status)
+{
+    char known[600] = "";
+    for (size_t i = 0; i < published->count; i++) {
+        const char *name = published->files[i].experiment;
+        size_t used = strlen(known);
+        if (published->files[i].quantity != PUBLISHED_MAX_CONTEXT && used < sizeof known && !strstr(known, name))
+            snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", name);
+    }
+    return status_set(status, STATUS_BAD_INPUT,
+                      "nothing is published beside which these %zu records can stand; experiments with published "
+                      "points: %s",
+                      json_object_size(results->records), known);
+}
+
+static size_t records_of(const struct results *results, const char *experiment, const json_t **records)
+{
+    size_t count = 0;
+    const char *id;
+    json_t *record;
+    json_object_foreach(results->records, id, record)
+    {
+        if (strcmp(json_string_value(json_object_get(record, "experiment")), experiment) == 0)
+            records[count++] = record;
+    }
+    return count;
+}
+
+bool report_write(const struct report_request *request, FILE *stream, struct status *status)
+{
+    struct results results = {0};
+    struct published published = {0};
+    bool fine = published_load(&published, request->published, status) &&
+                results_open(&results, request->paths, request->path_count, status);
+    const json_t **records = calloc(json_object_size(results.records) + 1, sizeof *records);
+    CHECK(records);
+    size_t written = 0;
+    for (size_t i = 0; fine && i < published.count; i++) {
+        const struct published_file *file = &published.files[i];
+        size_t count = records_of(&results, file->experiment, records);
+        if (file->quantity == PUBLISHED_MAX_CONTEXT || count == 0)
+            continue;
+        struct pairing pairing;
+        pairing_make(&pairing, file, records, count);
+        if (written++)
+            fputs("\n", stream);
+        print_pairing(request, &pairing, stream);
+        pairing_free(&pairing);
+    }
+    if (fine && !written)
+        fine = nothing_published(&results, &published, status);
+    free(records);
+    results_close(&results);
+    published_free(&published);
+    return fine;
+}

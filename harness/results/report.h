@@ -1,0 +1,31 @@
+// Report: what papers published, what our records say, and the ratio, point by point and curve by curve.
+#pragma once
+#include "harness/results/pairing.h"
+#include <stdio.h>
+
+struct report_request {
+    const char *const *paths; // result files; a cell that is in several counts as in the last
+    size_t path_count;
+    const char *published; // folder of the published points; NULL: as published_load finds it
+    bool markdown;
+    bool points; // every point, or the summaries alone
+};
+
+// Writes the report. False and a status if a file is wrong, or if nothing published is of these records'
+// experiments.
+bool report_write(const struct report_request *request, FILE *stream, struct status *status);
+
+// Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.
+struct report_growth {
+    double floor, ours, published; // floor: of the lower bounds, at our contexts
+    double least, most;            // contexts of ours
+};
+struct report_growth report_growth_of(const struct curve *curve);
+
+// Ratios of a curve, ours over published, over the points that have both.
+struct report_ratios {
+    size_t count, above, oom; // above: points with a ratio above 1; oom: published, but out of memory here
+    double mean;              // geometric
+    double worst, worst_context;
+};
+struct report_ratios report_ratios_of(const struct curve *curve);

@@ -1,0 +1,25 @@
+// Result file: records of measured cells, one line of JSON each (harness/results/record.h), read strictly.
+// Only what a crash in mid-write leaves, a torn last line, is forgiven; it is reported and can be cut off.
+#pragma once
+#include "kernels/base/status.h"
+#include <jansson.h>
+#include <stddef.h>
+
+struct result_file {
+    char *path;
+    json_t *records;     // array of objects, in the order of the lines
+    size_t bytes;        // of the file
+    size_t intact_bytes; // up to the end of the last whole record; less than bytes when the last line is torn
+    size_t torn_line;    // its number from 1; 0: none
+    bool unterminated;   // the last record is whole but lacks its newline: write one before appending
+};
+
+// Reads every record. False and a status that names file and line when a line is not a record of this program's
+// schema; a torn last line (no newline, not JSON) is left out instead. Release with result_file_close, also after a
+// failure.
+bool result_file_read(struct result_file *file, const char *path, struct status *status);
+void result_file_close(struct result_file *file);
+// Says on stderr that the last line is torn, if it is.
+void result_file_warn(const struct result_file *file);
+// The last record with this id, NULL if the file has none. Borrowed.
+json_t *result_file_find(const struct result_file *file, const char *id);

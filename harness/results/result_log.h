@@ -1,0 +1,21 @@
+// Result log: a result file while a sweep writes it: locked, resumed, and never losing a record that was written.
+#pragma once
+#include "harness/results/result_file.h"
+#include <sys/types.h>
+
+struct result_log {
+    const char *path;
+    int file;
+    bool regular;                // a device or a pipe is written to, but cannot be locked, resumed or cut
+    bool unterminated;           // a newline must come first
+    off_t end;                   // behind the last whole record
+    struct result_file existing; // what was there
+};
+
+// Opens or creates the file, locks it against other sweeps, reads what it holds and cuts off a torn last line.
+// fresh: what was there moves to PATH.bak first. False and a status (bad input: another sweep has it, or it holds
+// something else; io). Release with result_log_close, also after a failure.
+bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status);
+// Appends a record and waits until it is on the disk. After a failure the file is as it was before.
+bool result_log_append(struct result_log *log, const char *line, struct status *status);
+void result_log_close(struct result_log *log);

@@ -1,0 +1,148 @@
+#include "harness/results/setting.h"
+#include "kernels/base/status.h"
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+static void append(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t bytes, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, bytes - used, format, arguments);
+    va_end(arguments);
+}
+
+json_t *setting_of(const json_t *cell, const char *const *within)
+{
+    static const char *const always[] = {"method", "measure", "context", NULL};
+    json_t *setting = json_copy((json_t *)cell);
+    CHECK(setting);
+    for (size_t i = 0; always[i]; i++) {
+        json_object_del(setting, always[i]);
+    }
+    for (size_t i = 0; within[i]; i++) {
+        json_object_del(setting, within[i]);
+    }
+    return setting;
+}
+
+json_t *setting_common(const json_t *const *records, size_t count)
+{
+    static const char *const nothing[] = {NULL};
+    json_t *common = setting_of(json_object_get(records[0], "cell"), nothing);
+    for (size_t i = 1; i < count; i++) {
+        const char *key;
+        json_t *value;
+        void *next;
+        json_object_foreach_safe(common, next, key, value)
+        {
+            if (!json_equal(value, json_object_get(json_object_get(records[i], "cell"), key))) {
+                json_object_del(common, key);
+            }
+        }
+    }
+    return common;
+}
+
+static long long count_of(const json_t *object, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+// A preset's name, a folder's last part, or the shape.
+static void append_model(char *text, size_t bytes, const json_t *model)
+{
+    const char *name = json_string_value(json_is_object(model) ? json_object_get(model, "name") : model);
+    if (name && *name) {
+        const char *slash = strrchr(name, '/');
+        append(text, bytes, "%s", slash && slash[1] ? slash + 1 : name);
+    } else if (json_is_object(model)) {
+        append(text, bytes, "%lld layers of width %lld", count_of(model, "layers"), count_of(model, "width"));
+    } else {
+        append(text, bytes, "model");
+    }
+}
+
+void setting_describe(const json_t *setting, double context, char *text, size_t bytes)
+{
+    *text = 0;
+    const json_t *model = json_object_get(setting, "model");
+    if (model) {
+        append_model(text, bytes, model);
+    }
+    const json_t *lora = json_object_get(setting, "lora"), *dtype = json_object_get(setting, "dtype");
+    if (json_is_object(lora)) {
+        append(text, bytes, "%sLoRA rank %lld", *text ? ", " : "", count_of(lora, "rank"));
+    }
+    if (json_is_object(json_object_get(setting, "optimizer"))) {
+        append(text, bytes, ", AdamW");
+    }
+    if (json_is_string(dtype)) {
+        append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
+    }
+    append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
+           count_of(setting, "batch"));
+    if (context > 0) {
+        append(text, bytes, ", context %.0f", context);
+    }
+}
+
+void setting_slug(char *text)
+{
+    char *out = text;
+    for (const char *in = text; *in; in++) {
+        unsigned char c = (unsigned char)*in;
+        if (isalnum(c) || c == '.') {
+            *out++ = (char)tolower(c);
+        } else if (out > text && out[-1] != '-') {
+            *out++ = '-';
+        }
+    }
+    while (out > text && (out[-1] == '-' || out[-1] == '.')) {
+        out--;
+    }
+    *out = 0;
+}
+
+static void append_value(char *text, size_t bytes, const char *key, const json_t *value)
+{
+    if (strcmp(key, "model") == 0) {
+        append(text, bytes, "-");
+        append_model(text, bytes, value);
+    } else if (json_is_string(value)) {
+        append(text, bytes, "-%s", json_string_value(value));
+    } else if (!value || json_is_null(value)) {
+        append(text, bytes, "-no-%s", key);
+    } else {
+        char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+        CHECK(dump);
+        append(text, bytes, "-%s-%s", key, dump);
+        free(dump);
+    }
+}
+
+void setting_suffix(const json_t *setting, json_t *const *all, size_t count, char *text, size_t bytes)
+{
+    *text = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)setting, key, value)
+    {
+        bool differs = false;
+        for (size_t i = 0; i < count; i++) {
+            differs |= !json_equal(json_object_get(all[i], key), value);
+        }
+        if (differs) {
+            append_value(text, bytes, key, value);
+        }
+    }
+    char *slug = text;
+    setting_slug(slug);
+    if (*text) {
+        memmove(text + 1, text, strlen(text) < bytes - 1 ? strlen(text) + 1 : bytes - 1);
+        text[bytes - 1] = 0;
+        *text = '-';
+    }
+}

@@ -1,0 +1,381 @@
+#include "harness/results/time_change.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+#define SAME_INTERVAL    1.5   // bounds of a ratio that is called the same
+#define STEADY_QUARTILES 1.3   // quartile ratio of samples that a quiet machine stays below
+#define BUSY_SHARE       0.1   // of unsteady cells
+#define GROUP_STANDS_OUT 3     // standard errors
+#define CELL_STANDS_OUT  4     // more, for there are many cells
+#define OPEN_STANDS_OUT  5     // and more where no second run tells a cell from a moment
+#define SPREAD_LEAST     0.025 // processes differ by this much on any machine that is shared
+#define SPREAD_FREEDOM   5     // cells with another one to be compared to, that a spread needs
+#define SPREAD_REACH     64    // cells further apart in the file make no pair, lest a large file has too many
+#define SIGN_TEST_CELLS  6     // the fewest that the sign test gives an interval for
+// From the first quartile of pairwise distances to a normal's standard deviation (Q_n of Rousseeuw & Croux 1993):
+// up to half of the cells may differ for a reason.
+#define QUARTILE_TO_DEVIATION 2.2219
+// Half a 95 % interval of a median, in standard deviations over the root of the count.
+#define MEDIAN_INTERVAL (1.96 * 1.2533)
+
+const char *time_verdict_name(enum time_verdict verdict)
+{
+    static const char *const names[] = {"not measured", "same", "faster", "slower", "cannot tell"};
+    return names[verdict];
+}
+
+static struct shift exponential(struct shift shift)
+{
+    return (struct shift){exp(shift.estimate), exp(shift.low), exp(shift.high)};
+}
+
+static enum time_verdict verdict_of(struct shift ratio, double threshold)
+{
+    double limit = 1 + threshold;
+    if (ratio.estimate > limit && ratio.low > 1)
+        return TIME_SLOWER;
+    if (ratio.estimate < 1 / limit && ratio.high < 1)
+        return TIME_FASTER;
+    bool within = ratio.estimate <= limit && ratio.estimate >= 1 / limit;
+    return within && ratio.low >= 1 / SAME_INTERVAL && ratio.high <= SAME_INTERVAL ? TIME_SAME : TIME_CANNOT_TELL;
+}
+
+// --- cells
+
+static bool steady(struct time_samples samples)
+{
+    return sample_quantile(samples.ms, samples.count, 0.75) <=
+           STEADY_QUARTILES * sample_quantile(samples.ms, samples.count, 0.25);
+}
+
+static double *logarithms(struct time_samples samples)
+{
+    double *logs = malloc(samples.count * sizeof *logs);
+    CHECK(logs);
+    for (size_t i = 0; i < samples.count; i++)
+        logs[i] = log(samples.ms[i]);
+    return logs;
+}
+
+// Why the samples of a cell allow for no ratio, or NULL.
+static const char *unfit(const struct time_cell *cell)
+{
+    if (cell->unusable)
+        return cell->unusable;
+    if (cell->base.count == 0 || cell->new.count == 0)
+        return "only one of the two files has samples";
+    if (rank_test_least_p(cell->base.count, cell->new.count) > RANK_TEST_LEVEL)
+        return "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
+    return NULL;
+}
+
+static void judge_cell(struct time_change *change, struct time_cell *cell)
+{
+    cell->reason = "";
+    cell->verdict = TIME_NOT_MEASURED;
+    cell->judged = cell->regression = cell->open = false;
+    if (cell->base.count == 0 && cell->new.count == 0)
+        return;
+    change->measured++;
+    const char *reason = unfit(cell);
+    if (!reason && !(steady(cell->base) && steady(cell->new))) {
+        reason = "the samples scatter: the machine was busy";
+        change->unsteady++;
+    }
+    if (reason) {
+        cell->reason = reason;
+        cell->verdict = TIME_CANNOT_TELL;
+        return;
+    }
+    double *base = logarithms(cell->base), *new = logarithms(cell->new);
+    struct rank_test test;
+    rank_test(&test, base, cell->base.count, new, cell->new.count);
+    free(base);
+    free(new);
+    cell->judged = true;
+    change->judged++;
+    cell->ratio = exponential(test.shift);
+    cell->p = test.p;
+    cell->verdict = verdict_of(cell->ratio, change->threshold);
+    cell->reason = cell->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
+}
+
+static void correct_for_count(struct time_cell *cells, size_t count)
+{
+    double *p = malloc((count + 1) * sizeof *p);
+    CHECK(p);
+    size_t judged = 0;
+    for (size_t i = 0; i < count; i++)
+        if (cells[i].judged)
+            p[judged++] = cells[i].p;
+    rank_test_holm(p, judged);
+    for (size_t i = count; i-- > 0;)
+        if (cells[i].judged)
+            cells[i].p_holm = p[--judged];
+    free(p);
+}
+
+// --- what cells share, and how far they differ
+
+static double log_ratio(const struct time_cell *cell)
+{
+    return log(cell->ratio.estimate);
+}
+
+static bool belongs(const struct time_cell *cell, int axis, const char *name)
+{
+    return cell->judged && (axis < 0 || strcmp(cell->groups[axis], name) == 0);
+}
+
+// The standard deviation of log ratios among cells of one group of the axis; infinite if there are too few.
+static double spread_along(const struct time_cell *cells, size_t count, int axis)
+{
+    double *distances = malloc((count * SPREAD_REACH + 1) * sizeof *distances);
+    CHECK(distances);
+    size_t pairs = 0, freedom = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t before = pairs;
+        for (size_t j = i; cells[i].judged && j-- > 0 && i - j <= SPREAD_REACH;)
+            if (belongs(&cells[j], axis, cells[i].groups[axis]))
+                distances[pairs++] = fabs(log_ratio(&cells[i]) - log_ratio(&cells[j]));
+        freedom += pairs > before;
+    }
+    double spread = INFINITY;
+    if (freedom >= SPREAD_FREEDOM)
+        spread = QUARTILE_TO_DEVIATION * sample_quantile(distances, pairs, 0.25);
+    free(distances);
+    return spread;
+}
+
+// A change of one method alone widens the spread along contexts, but not that along methods: the least is nearest
+// to chance.
+static void find_spread(struct time_change *change, const struct time_cell *cells, size_t count)
+{
+    double least = INFINITY;
+    for (int axis = 0; axis < TIME_AXES; axis++)
+        least = fmin(least, spread_along(cells, count, axis));
+    change->spread_known = isfinite(least);
+    change->spread = change->spread_known ? fmax(least, SPREAD_LEAST) : SPREAD_LEAST;
+}
+
+static void find_shared(struct time_change *change, const struct time_cell *cells, size_t count)
+{
+    double *logs = malloc((count + 1) * sizeof *logs);
+    CHECK(logs);
+    size_t judged = 0;
+    for (size_t i = 0; i < count; i++)
+        if (cells[i].judged)
+            logs[judged++] = log_ratio(&cells[i]);
+    change->shared = judged ? exp(fmax(sample_quantile(logs, judged, 0.25), 0)) : 1;
+    free(logs);
+}
+
+// --- groups
+
+static double median_of(const double *values, size_t count)
+{
+    return sign_test_interval(values, count).estimate;
+}
+
+// The interval of a group's log ratio; lows and highs are those of its cells.
+static struct shift group_shift(const struct time_change *change, const double *logs, const double *lows,
+                                const double *highs, size_t count)
+{
+    struct shift shift = sign_test_interval(logs, count);
+    double error = MEDIAN_INTERVAL * change->spread / sqrt((double)count);
+    if (count >= SIGN_TEST_CELLS)
+        return shift;
+    if (change->spread_known)
+        return (struct shift){shift.estimate, shift.estimate - error, shift.estimate + error};
+    return (struct shift){shift.estimate, median_of(lows, count), median_of(highs, count)};
+}
+
+static struct time_group group_of(const struct time_change *change, const struct time_cell *cells, size_t count,
+                                  int axis, const char *name)
+{
+    struct time_group group = {.axis = axis, .name = name, .verdict = TIME_CANNOT_TELL};
+    double *logs = malloc(3 * (count + 1) * sizeof *logs);
+    CHECK(logs);
+    double *lows = logs + count + 1, *highs = lows + count + 1;
+    for (size_t i = 0; i < count; i++) {
+        if (belongs(&cells[i], axis, name)) {
+            logs[group.cells] = log_ratio(&cells[i]);
+            lows[group.cells] = log(cells[i].ratio.low);
+            highs[group.cells++] = log(cells[i].ratio.high);
+        }
+    }
+    if (group.cells) {
+        group.ratio = exponential(group_shift(change, logs, lows, highs, group.cells));
+        group.verdict = verdict_of(group.ratio, change->threshold);
+    }
+    free(logs);
+    return group;
+}
+
+static bool has_group(const struct time_change *change, int axis, const char *name)
+{
+    for (size_t i = 0; i < change->group_count; i++)
+        if (change->groups[i].axis == axis && strcmp(change->groups[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+// Every group of at least two cells that is not all of them.
+static void find_groups(struct time_change *change, const struct time_cell *cells, size_t count)
+{
+    for (int axis = 0; axis < TIME_AXES; axis++) {
+        for (size_t i = 0; i < count; i++) {
+            if (!cells[i].judged || has_group(change, axis, cells[i].groups[axis]))
+                continue;
+            struct time_group group = group_of(change, cells, count, axis, cells[i].groups[axis]);
+            change->groups = realloc(change->groups, (change->group_count + 1) * sizeof group);
+            CHECK(change->groups);
+            change->groups[change->group_count++] = group;
+        }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < change->group_count; i++)
+        if (change->groups[i].cells > 1 && change->groups[i].cells < change->judged)
+            change->groups[kept++] = change->groups[i];
+    change->group_count = kept;
+}
+
+// --- regressions
+
+static bool stands_out(const struct time_change *change, double ratio, double errors)
+{
+    double excess = log(ratio / change->shared), limit = log(1 + change->threshold);
+    return ratio > 1 + change->threshold && excess > fmax(limit, errors * change->spread);
+}
+
+// Whether a cell's own samples may prove something: among many cells only those of several runs.
+static bool may_prove(const struct time_change *change, const struct time_cell *cell)
+{
+    return !change->spread_known || (cell->base.runs > 1 && cell->new.runs > 1);
+}
+
+struct findings {
+    bool regression;
+    const char *open; // the first, or NULL
+};
+
+static bool in_regression(const struct time_change *change, const struct time_cell *cell)
+{
+    bool found = change->all.regression;
+    for (size_t i = 0; i < change->group_count; i++)
+        found |= change->groups[i].regression && belongs(cell, change->groups[i].axis, change->groups[i].name);
+    return found;
+}
+
+static struct findings find_regressions(struct time_change *change, struct time_cell *cells, size_t count)
+{
+    change->all.regression = change->all.verdict == TIME_SLOWER;
+    struct findings findings = {.regression = change->all.regression};
+    for (size_t i = 0; i < change->group_count; i++) {
+        struct time_group *group = &change->groups[i];
+        bool out = stands_out(change, group->ratio.estimate, GROUP_STANDS_OUT / sqrt((double)group->cells));
+        group->regression = out && group->verdict == TIME_SLOWER;
+        group->open = out && !group->regression;
+        findings.regression |= group->regression;
+        findings.open = group->open && !findings.open ? group->name : findings.open;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct time_cell *cell = &cells[i];
+        bool proves = may_prove(change, cell);
+        bool out =
+            cell->judged && stands_out(change, cell->ratio.estimate, proves ? CELL_STANDS_OUT : OPEN_STANDS_OUT);
+        cell->regression = out && proves && cell->verdict == TIME_SLOWER && cell->p_holm <= RANK_TEST_LEVEL;
+        cell->regression |= cell->verdict == TIME_SLOWER && in_regression(change, cell);
+        cell->open = out && !cell->regression;
+        findings.regression |= cell->regression;
+        findings.open = cell->open && !findings.open ? "a single cell" : findings.open;
+    }
+    return findings;
+}
+
+static const char *first_reason(const struct time_cell *cells, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (cells[i].verdict == TIME_CANNOT_TELL && !cells[i].judged)
+            return cells[i].reason;
+    return "";
+}
+
+// Nothing is proven on a machine that was busy.
+static void reopen(struct time_change *change, struct time_cell *cells, size_t count)
+{
+    change->all.open = change->all.regression;
+    change->all.regression = false;
+    for (size_t i = 0; i < change->group_count; i++) {
+        change->groups[i].open |= change->groups[i].regression;
+        change->groups[i].regression = false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        cells[i].open |= cells[i].regression;
+        cells[i].regression = false;
+    }
+}
+
+// Whether the machine was too restless for any ratio to mean much. A spread above the threshold also hides what it
+// should show, so that not even the same can be told then.
+static bool restless(const struct time_change *change)
+{
+    return change->spread_known && change->spread > log(1 + change->threshold);
+}
+
+static bool busy(const struct time_change *change)
+{
+    return change->unsteady >= 2 && (double)change->unsteady > BUSY_SHARE * (double)change->measured;
+}
+
+static void conclude(struct time_change *change, struct time_cell *cells, size_t count, struct findings findings)
+{
+    const char *looks = findings.regression                  ? "something looks slower, but "
+                        : change->all.verdict == TIME_FASTER ? "it looks faster, but "
+                                                             : "";
+    change->verdict = TIME_CANNOT_TELL;
+    if (change->measured == 0)
+        change->verdict = TIME_NOT_MEASURED;
+    else if (restless(change))
+        snprintf(change->reason, sizeof change->reason,
+                 "%scells that are alike differ by %.0f %%: the machine drifted; measure again", looks,
+                 100 * (exp(change->spread) - 1));
+    else if (busy(change) && *looks)
+        snprintf(change->reason, sizeof change->reason,
+                 "%sin %zu of %zu cells the samples scatter: the machine was busy; measure again", looks,
+                 change->unsteady, change->measured);
+    else if (findings.regression)
+        change->verdict = TIME_SLOWER;
+    else if (2 * change->judged < change->measured)
+        snprintf(change->reason, sizeof change->reason, "%zu of %zu cells cannot be judged: %s",
+                 change->measured - change->judged, change->measured, first_reason(cells, count));
+    else if (findings.open)
+        snprintf(change->reason, sizeof change->reason,
+                 "%s looks slower, but this is not proven; measure again, and append that run to the file",
+                 findings.open);
+    else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
+        snprintf(change->reason, sizeof change->reason,
+                 "the ratio over all cells is too uncertain; measure again, with more samples");
+    if (restless(change) || busy(change))
+        reopen(change, cells, count);
+}
+
+void time_change_judge(struct time_change *change, double threshold, struct time_cell *cells, size_t count)
+{
+    *change = (struct time_change){.threshold = threshold};
+    for (size_t i = 0; i < count; i++)
+        judge_cell(change, &cells[i]);
+    correct_for_count(cells, count);
+    find_spread(change, cells, count);
+    find_shared(change, cells, count);
+    change->all = group_of(change, cells, count, -1, "all cells");
+    find_groups(change, cells, count);
+    conclude(change, cells, count, find_regressions(change, cells, count));
+}
+
+void time_change_free(struct time_change *change)
+{
+    free(change->groups);
+    *change = (struct time_change){0};
+}

@@ -1,0 +1,76 @@
+// Time change: whether a build became slower, from the samples of many cells that two runs took on a noisy machine.
+//
+// A cell's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval. It
+// carries three errors: the noise of the samples, which the interval shows; the machine's drift from cell to cell,
+// which shows as `spread` among cells that share a method, a context or a dtype; and its drift from one run to the
+// other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the slow-down
+// that three quarters of the cells have, may be the machine's.
+//
+//   slower    the interval lies above 1 and the ratio above 1 + threshold; faster: below 1 and its inverse
+//   same      the ratio is within the threshold, and the interval within 1.5
+//   cannot tell  otherwise
+//
+// The same holds for all cells together and for those of one method, context or dtype: the ratio is the median over
+// the cells, the interval the sign test's from 6 cells on, below that two standard errors, spread / sqrt(cells). If
+// all cells are slower, that is a regression. A part of them must besides stand out: its ratio exceeds `shared` by
+// the threshold and by 3 standard errors. So must a single cell, by more, and its p, corrected for the number of
+// cells (Holm 1979), must be at most 0.05; and where there are cells enough to know their spread, its samples must
+// come from two runs or more on either side: samples of one run share the few seconds that they were taken in, and
+// among many cells a neighbour on the machine hits some.
+// What stands out and is not proven is left open: cannot tell. So is everything if the machine was too restless to
+// tell: cells whose samples scatter (quartiles 1.3 apart) are left out, and where two and more than a tenth of all
+// do, nothing is called slower or faster; where the spread exceeds the threshold, nothing is called the same
+// either.
+#pragma once
+#include "harness/results/rank_test.h"
+
+#define TIME_AXES 3
+// Between 1 and 1.15 on a log scale: two runs of one build may differ by as much as a slow-down of 15 % may shrink.
+#define TIME_THRESHOLD 0.07
+
+enum time_verdict { TIME_NOT_MEASURED, TIME_SAME, TIME_FASTER, TIME_SLOWER, TIME_CANNOT_TELL };
+// "not measured", "same", "faster", "slower", "cannot tell".
+const char *time_verdict_name(enum time_verdict verdict);
+
+// The samples of one side, borrowed.
+struct time_samples {
+    const double *ms; // [count], all > 0
+    size_t count, runs;
+};
+
+struct time_cell {
+    struct time_samples base, new;
+    const char *groups[TIME_AXES]; // its method, context and dtype
+    const char *unusable;          // NULL, or why the two may not be compared
+    // What follows is filled in.
+    enum time_verdict verdict;
+    const char *reason;    // of cannot tell, else ""
+    bool judged;           // the samples allow for a ratio; the rest holds then
+    bool regression, open; // by itself, or slower in a group that is one; open: looks like it, but is not proven
+    struct shift ratio;    // new / base
+    double p, p_holm;
+};
+
+struct time_group {
+    int axis;         // -1: all
+    const char *name; // one of a cell's groups, borrowed
+    size_t cells;     // judged ones
+    enum time_verdict verdict;
+    bool regression, open;
+    struct shift ratio;
+};
+
+struct time_change {
+    double threshold; // 0.07: 7 %
+    struct time_group all, *groups;
+    size_t group_count;
+    size_t measured, judged, unsteady; // cells
+    double spread, shared;             // of log ratios; as a ratio, at least 1
+    bool spread_known;                 // there are cells enough; else it is the least that is assumed
+    enum time_verdict verdict;         // slower: a regression
+    char reason[240];                  // of cannot tell
+};
+
+// Judges every cell, every group and all of them. Release with time_change_free.
+void time_change_judge(struct time_change *change, double threshold, struct time_cell *cells, size_t count);
+void time_change_free(struct time_change *change);

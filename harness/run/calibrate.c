@@ -1,0 +1,114 @@
+#include "harness/run/calibrate.h"
+#include "harness/run/provenance.h"
+#include "kernels/base/ops.h"
+#include <time.h>
+
+#define SECONDS_EACH 2.0 // the best of what fits into it; at least three runs
+#define GEMM_SIZE    ((size_t)2048)
+#define COPY_BYTES   ((size_t)256 << 20) // far above any cache
+#define LAUNCHES     10000
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+// What one run works on.
+struct operands {
+    struct device *device;
+    struct tensor a, b, c;
+};
+
+static void run_gemm(const struct operands *o)
+{
+    op_gemm(o->device, o->c, o->a, NO_TRANSPOSE, o->b, TRANSPOSE, 1, 0);
+}
+
+static void run_copy(const struct operands *o)
+{
+    op_copy(o->device, o->c, o->a);
+}
+
+static void run_launches(const struct operands *o)
+{
+    for (size_t i = 0; i < LAUNCHES; i++)
+        op_swiglu_forward(o->device, o->c, o->a, o->b);
+}
+
+// Seconds of the fastest run over three tensors of [rows, cols]; the first run, which touches memory anew, is not
+// counted. 0 and a status if they do not fit.
+static double fastest(const char *name, enum dtype dtype, size_t rows, size_t cols,
+                      void (*run)(const struct operands *operands), struct status *status)
+{
+    struct device *device = device_open(name, dtype, 0, status);
+    if (!device)
+        return 0;
+    struct operands o = {device, tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE),
+                         tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE),
+                         tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE)};
+    op_zero(device, o.a);
+    op_zero(device, o.b);
+    run(&o);
+    double best_s = 0, start_s = now_s();
+    for (int i = 0; device->status.code == STATUS_OK && (i < 3 || now_s() - start_s < SECONDS_EACH); i++) {
+        double began_s = now_s();
+        run(&o);
+        device->ops->synchronize(device);
+        double took_s = now_s() - began_s;
+        best_s = i == 0 || took_s < best_s ? took_s : best_s;
+    }
+    if (device->status.code != STATUS_OK)
+        status_set(status, device->status.code, "%s", device->status.message);
+    tensor_free(device, &o.a);
+    tensor_free(device, &o.b);
+    tensor_free(device, &o.c);
+    device_close(device);
+    return status->code == STATUS_OK ? best_s : 0;
+}
+
+double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
+{
+    double seconds = fastest(device, dtype, GEMM_SIZE, GEMM_SIZE, run_gemm, status);
+    return seconds > 0 ? 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE / seconds : 0;
+}
+
+// Memory that is free now is what a step could take.
+static size_t usable_bytes(struct status *status)
+{
+    struct device *device = device_open("cpu", DTYPE_F32, 0, status);
+    size_t bytes = device ? device->arena.limit_bytes : 0;
+    device_close(device);
+    return bytes;
+}
+
+static void note(struct profile_number *number, double value, const char *source, const char *where)
+{
+    number->value = value;
+    snprintf(number->source, sizeof number->source, "%s; %.120s", source, where);
+}
+
+bool calibrate(struct profile *profile, struct status *status)
+{
+    struct provenance machine;
+    provenance_take(&machine);
+    *profile = (struct profile){.name = "host"};
+    size_t usable = usable_bytes(status);
+    double f32_flops = calibrate_gemm("cpu", DTYPE_F32, status),
+           f64_flops = calibrate_gemm("cpu", DTYPE_F64, status);
+    double copy_s = fastest("cpu", DTYPE_F32, COPY_BYTES / 4 / 1024, 1024, run_copy, status);
+    double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, status);
+    if (status->code != STATUS_OK)
+        return false;
+    char where[128];
+    snprintf(where, sizeof where, "%.80s, %d threads", machine.cpu, machine.threads);
+    note(&profile->memory_bytes, (double)machine.host_memory_bytes, "the machine's memory", where);
+    note(&profile->usable_bytes, (double)usable, "what was available when this was measured", where);
+    note(&profile->flops_per_s[DTYPE_F64], f64_flops, "measured: dgemm of 2048 x 2048 x 2048", where);
+    note(&profile->flops_per_s[DTYPE_F32], f32_flops, "measured: sgemm of 2048 x 2048 x 2048", where);
+    note(&profile->bandwidth_bytes_per_s, 2.0 * COPY_BYTES / copy_s,
+         "measured: a copy of 256 MiB, read and written", where);
+    note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
+    return true;
+}

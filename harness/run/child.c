@@ -1,0 +1,298 @@
+// Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
+#define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
+#include "harness/run/child.h"
+#include "harness/spec/cell.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TAIL_BYTES 900 // of the child's stderr that are kept
+
+struct child {
+    pid_t pid;
+    int output, errors; // the parent's ends, not blocking; -1: closed
+    char *line;         // what came on stdout
+    size_t line_bytes, line_capacity;
+    char tail[TAIL_BYTES + 1];
+    size_t tail_bytes;
+    long oom_kills; // the machine's count when the child began
+    double start_s;
+};
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+// How often the kernel's out-of-memory killer has struck since the machine started.
+static long oom_kills(void)
+{
+    long kills = 0;
+    char line[128];
+    FILE *file = fopen("/proc/vmstat", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "oom_kill %ld", &kills) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kills;
+}
+
+int child_signals_open(struct status *status)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGCHLD, SIG_DFL); // ignored, as some parents leave it, it would never come
+    int signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (signals < 0)
+        status_set(status, STATUS_IO, "signalfd: %s", strerror(errno));
+    return signals;
+}
+
+bool child_signals_interrupted(int signals)
+{
+    struct signalfd_siginfo signal;
+    bool interrupted = false;
+    while (read(signals, &signal, sizeof signal) == sizeof signal)
+        interrupted |= signal.ssi_signo == SIGINT || signal.ssi_signo == SIGTERM;
+    return interrupted;
+}
+
+// Between fork and exec: system calls alone.
+static void become_cell(int input, int output, int errors, pid_t parent)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0); // its own group: killed as a whole, and ^C reaches only the sweep
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) // died before prctl
+        _exit(1);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    // Should memory run out, the cell goes and the sweep stays.
+    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (score >= 0 && write(score, "800", 3) > 0)
+        close(score);
+    if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
+        _exit(1);
+    char *const arguments[] = {(char *)"longbp", (char *)"cell", NULL};
+    execv("/proc/self/exe", arguments);
+    _exit(127);
+}
+
+// A file in memory that holds the text, at its beginning: unlike a pipe it takes any length without a reader.
+static int memory_file(const char *text)
+{
+    int file = memfd_create("cell", MFD_CLOEXEC);
+    size_t bytes = strlen(text);
+    if (file >= 0 && (write(file, text, bytes) != (ssize_t)bytes || lseek(file, 0, SEEK_SET) != 0)) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+static bool start(struct child *child, const char *cell, struct status *status)
+{
+    *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = now_s()};
+    int input = memory_file(cell), output[2] = {-1, -1}, errors[2] = {-1, -1};
+    pid_t parent = getpid();
+    bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
+    child->pid = ready ? fork() : -1;
+    if (child->pid == 0)
+        become_cell(input, output[1], errors[1], parent);
+    if (child->pid < 0)
+        status_set(status, STATUS_IO, "cannot start a process for the cell: %s", strerror(errno));
+    else
+        setpgid(child->pid, child->pid); // whichever of the two comes first
+    int ours[] = {input, output[1], errors[1]};
+    for (int i = 0; i < 3; i++)
+        if (ours[i] >= 0)
+            close(ours[i]);
+    child->output = output[0];
+    child->errors = errors[0];
+    if (child->pid > 0) {
+        fcntl(child->output, F_SETFL, O_NONBLOCK);
+        fcntl(child->errors, F_SETFL, O_NONBLOCK);
+    }
+    return child->pid > 0;
+}
+
+static void close_end(int *end)
+{
+    if (*end >= 0)
+        close(*end);
+    *end = -1;
+}
+
+static void read_output(struct child *child)
+{
+    while (child->output >= 0) {
+        if (child->line_capacity - child->line_bytes < 4096) {
+            child->line_capacity = 2 * child->line_capacity + 65536;
+            child->line = realloc(child->line, child->line_capacity);
+            CHECK(child->line);
+        }
+        ssize_t got =
+            read(child->output, child->line + child->line_bytes, child->line_capacity - child->line_bytes - 1);
+        if (got == 0)
+            close_end(&child->output);
+        if (got <= 0)
+            return;
+        child->line_bytes += (size_t)got;
+    }
+}
+
+static void read_errors(struct child *child)
+{
+    char chunk[TAIL_BYTES];
+    while (child->errors >= 0) {
+        ssize_t got = read(child->errors, chunk, sizeof chunk);
+        if (got == 0)
+            close_end(&child->errors);
+        if (got <= 0)
+            return;
+        size_t fresh = (size_t)got;
+        size_t kept = child->tail_bytes + fresh > TAIL_BYTES ? TAIL_BYTES - fresh : child->tail_bytes;
+        memmove(child->tail, child->tail + child->tail_bytes - kept, kept);
+        memcpy(child->tail + kept, chunk, fresh);
+        child->tail_bytes = kept + fresh;
+    }
+}
+
+// Waits until the child has ended, and kills it if it must. `result->end` tells which kill was ours.
+static int wait_for(struct child *child, double timeout_s, int signals, struct child_result *result)
+{
+    int wait_status = 0;
+    bool killed = false;
+    while (waitpid(child->pid, &wait_status, WNOHANG) == 0) {
+        double left_s = timeout_s > 0 && !killed ? child->start_s + timeout_s - now_s() : INFINITY;
+        struct pollfd events[] = {{.fd = signals, .events = POLLIN},
+                                  {.fd = child->output, .events = POLLIN},
+                                  {.fd = child->errors, .events = POLLIN}};
+        // Never longer than a second: a SIGCHLD that another reader of `signals` took must not hang us.
+        poll(events, 3, left_s > 1 ? 1000 : left_s > 0 ? (int)ceil(left_s * 1000) : 0);
+        read_output(child);
+        read_errors(child);
+        if (killed)
+            continue;
+        if ((result->interrupted = child_signals_interrupted(signals)))
+            result->end = CHILD_INTERRUPTED;
+        else if (left_s <= 0)
+            result->end = CHILD_TIMEOUT;
+        else
+            continue;
+        killed = true;
+        kill(-child->pid, SIGKILL);
+        kill(child->pid, SIGKILL); // should the group not exist yet
+    }
+    kill(-child->pid, SIGKILL); // what the cell may have started itself
+    read_output(child);
+    read_errors(child);
+    return wait_status;
+}
+
+static void judge(struct child *child, int wait_status, struct child_result *result)
+{
+    child->tail[child->tail_bytes] = 0;
+    for (size_t end = child->tail_bytes; end > 0 && child->tail[end - 1] == '\n';)
+        child->tail[--end] = 0;
+    const char *separator = child->tail[0] ? ": " : "";
+    bool signalled = WIFSIGNALED(wait_status);
+    int signal = signalled ? WTERMSIG(wait_status) : 0;
+    if (signal == SIGKILL && oom_kills() > child->oom_kills) {
+        result->end = CHILD_OOM_KILLED;
+        snprintf(result->reason, sizeof result->reason,
+                 "the machine ran out of memory and the kernel killed the cell (SIGKILL)%s%s", separator,
+                 child->tail);
+    } else if (signalled) {
+        snprintf(result->reason, sizeof result->reason, "killed by signal SIG%s (%s)%s%s%s",
+                 sigabbrev_np(signal) ? sigabbrev_np(signal) : "?", strsignal(signal),
+                 signal == SIGKILL ? ", sent by another process" : "", separator, child->tail);
+    } else if (WEXITSTATUS(wait_status) != 0) {
+        snprintf(result->reason, sizeof result->reason, "ended with exit code %d%s%s", WEXITSTATUS(wait_status),
+                 separator, child->tail);
+    } else {
+        snprintf(result->reason, sizeof result->reason, "ended without a record%s%s", separator, child->tail);
+    }
+}
+
+bool child_run(const char *cell, double timeout_s, int signals, struct child_result *result, struct status *status)
+{
+    struct child child;
+    *result = (struct child_result){.end = CHILD_RECORD};
+    bool started = start(&child, cell, status);
+    if (started) {
+        int wait_status = wait_for(&child, timeout_s, signals, result);
+        char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;
+        bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+        // A record that was complete when the time ran out is a record.
+        if (clean && newline && newline == child.line + child.line_bytes - 1) {
+            *newline = 0;
+            result->end = CHILD_RECORD;
+            result->line = child.line;
+            child.line = NULL;
+        } else if (result->end == CHILD_TIMEOUT) {
+            snprintf(result->reason, sizeof result->reason, "did not end within %g seconds", timeout_s);
+        } else if (result->end == CHILD_RECORD) {
+            result->end = CHILD_CRASH;
+            judge(&child, wait_status, result);
+        }
+    }
+    close_end(&child.output);
+    close_end(&child.errors);
+    free(child.line);
+    result->wall_s = now_s() - child.start_s;
+    return started;
+}
+
+void child_result_free(struct child_result *result)
+{
+    free(result->line);
+    *result = (struct child_result){0};
+}
+
+int child_main(void)
+{
+    // The record has stdout for itself; whatever a library prints joins stderr.
+    int output = dup(STDOUT_FILENO);
+    CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);
+    struct cell cell;
+    struct status status = {0};
+    char *json = NULL;
+    size_t capacity = 0;
+    int code = 2;
+    if (getdelim(&json, &capacity, 0, stdin) < 0) {
+        fprintf(stderr, "no cell on stdin\n");
+        free(json);
+        return code;
+    }
+    if (cell_decode(&cell, json, "stdin", &status)) {
+        char *line = cell_run(&cell);
+        FILE *file = fdopen(output, "w");
+        CHECK(file);
+        code = fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
+        free(line);
+    } else {
+        fprintf(stderr, "%s\n", status.message);
+    }
+    cell_free(&cell);
+    free(json);
+    return code;
+}

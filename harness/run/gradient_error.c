@@ -1,0 +1,116 @@
+// Gradient error: one pass over two arrays gathers the sums from which every measure follows.
+// A NaN anywhere reaches every measure: none of them may hide it.
+#include "harness/run/gradient_error.h"
+#include <math.h>
+#include <string.h>
+
+struct sums {
+    double difference_squared, value_squared, reference_squared, product;
+    double absolute, relative, max_abs;
+    size_t count, relative_count;
+};
+
+static void add(struct sums *sums, const double *g, const double *r, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double difference = fabs(g[i] - r[i]);
+        sums->difference_squared += difference * difference;
+        sums->value_squared += g[i] * g[i];
+        sums->reference_squared += r[i] * r[i];
+        sums->product += g[i] * r[i];
+        sums->absolute += difference;
+        // Not fmax: that would drop a NaN.
+        if (!(difference <= sums->max_abs))
+            sums->max_abs = isnan(sums->max_abs) ? sums->max_abs : difference;
+        if (r[i] != 0) {
+            sums->relative += difference / fabs(r[i]);
+            sums->relative_count++;
+        }
+    }
+    sums->count += count;
+}
+
+static double ratio_of_norms(double numerator_squared, double denominator_squared)
+{
+    if (denominator_squared == 0)
+        return numerator_squared == 0 ? 0 : isnan(numerator_squared) ? NAN : INFINITY;
+    return sqrt(numerator_squared) / sqrt(denominator_squared);
+}
+
+static struct gradient_error error_of(const struct sums *sums)
+{
+    double norms = sqrt(sums->value_squared) * sqrt(sums->reference_squared);
+    bool both_zero = sums->value_squared == 0 && sums->reference_squared == 0;
+    return (struct gradient_error){
+        .relative_l2 = ratio_of_norms(sums->difference_squared, sums->reference_squared),
+        .max_abs = sums->max_abs,
+        .cosine = norms == 0 ? both_zero : sums->product / norms,
+        .decimals = -log10(sums->max_abs),
+        .mean_abs = sums->count ? sums->absolute / (double)sums->count : 0,
+        .mean_relative = sums->relative_count ? sums->relative / (double)sums->relative_count : 0,
+    };
+}
+
+void gradient_set_take(struct gradient_set *set, const struct model *model)
+{
+    *set = (struct gradient_set){0};
+    set->tensors = calloc(model->parameter_count + 1, sizeof *set->tensors);
+    CHECK(set->tensors);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *parameter = &model->parameters[i];
+        if (!parameter->grad.data)
+            continue;
+        struct gradient_tensor *tensor = &set->tensors[set->count++];
+        memcpy(tensor->name, parameter->name, sizeof tensor->name);
+        tensor->size = tensor_count(parameter->grad);
+        tensor->values = malloc((tensor->size + 1) * sizeof(double));
+        CHECK(tensor->values);
+        tensor_read(model->device, parameter->grad, tensor->values);
+    }
+}
+
+void gradient_set_free(struct gradient_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        free(set->tensors[i].values);
+    free(set->tensors);
+    *set = (struct gradient_set){0};
+}
+
+void gradient_compare(struct gradient_report *report, const struct gradient_set *set,
+                      const struct gradient_set *reference)
+{
+    CHECK(set->count == reference->count);
+    *report = (struct gradient_report){.count = set->count};
+    report->tensors = calloc(set->count + 1, sizeof *report->tensors);
+    CHECK(report->tensors);
+    struct sums overall = {0};
+    for (size_t i = 0; i < set->count; i++) {
+        const struct gradient_tensor *g = &set->tensors[i], *r = &reference->tensors[i];
+        CHECK(g->size == r->size && strcmp(g->name, r->name) == 0);
+        struct sums sums = {0};
+        add(&sums, g->values, r->values, g->size);
+        add(&overall, g->values, r->values, g->size);
+        memcpy(report->tensors[i].name, g->name, sizeof g->name);
+        report->tensors[i].error = error_of(&sums);
+        double worst = report->tensors[report->worst].error.relative_l2;
+        if (!isnan(worst) && !(report->tensors[i].error.relative_l2 <= worst))
+            report->worst = i;
+    }
+    report->overall = error_of(&overall);
+}
+
+void gradient_report_free(struct gradient_report *report)
+{
+    free(report->tensors);
+    *report = (struct gradient_report){0};
+}
+
+double gradient_relative_l2(const struct gradient_set *set, const struct gradient_set *reference)
+{
+    struct gradient_report report;
+    gradient_compare(&report, set, reference);
+    double relative_l2 = report.overall.relative_l2;
+    gradient_report_free(&report);
+    return relative_l2;
+}

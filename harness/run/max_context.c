@@ -1,0 +1,185 @@
+// Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
+// linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
+#include "harness/run/max_context.h"
+#include "harness/run/setup.h"
+#include "harness/spec/method_decode.h"
+#include <string.h>
+
+#define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices
+
+// FORBIDDEN: the method's options do not go with such a context.
+enum outcome { FITS, TOO_LONG, FORBIDDEN };
+
+// A context that does not go, in units of the granularity, and why.
+struct barrier {
+    size_t units;
+    bool memory;
+    char reason[512];
+};
+
+struct search {
+    const struct cell *cell;
+    struct cell *tried; // at the context that is tried
+    struct setup_options options;
+    struct step_report *report;
+    struct max_context *result;
+    size_t fits, fitted_before; // units: the two longest that fit, and their peaks
+    double fits_bytes, before_bytes;
+    struct barrier barrier, last; // the shortest known above what fits; that of the last attempt
+    struct status status;
+};
+
+bool max_context_resident(const struct cell *cell, size_t by_category[CATEGORY_COUNT], struct status *status)
+{
+    struct setup setup;
+    struct setup_options options = setup_options_of(cell);
+    options.memory_limit_bytes = 0;
+    bool ok = setup_open(&setup, cell, &options, status);
+    if (ok)
+        memcpy(by_category, setup.device->arena.live_by_category, sizeof setup.device->arena.live_by_category);
+    by_category[CATEGORY_DATA] = 0; // the batch, which grows with the context
+    setup_close(&setup);
+    return ok;
+}
+
+static void note_fit(struct search *search, size_t units, const struct setup *setup)
+{
+    const struct arena *arena = &setup->device->arena;
+    struct max_context *result = search->result;
+    search->fitted_before = search->fits;
+    search->before_bytes = search->fits_bytes;
+    search->fits = units;
+    search->fits_bytes = (double)arena->peak_bytes;
+    result->context = search->tried->context;
+    result->peak_bytes = arena->peak_bytes;
+    memcpy(result->peak_by_category, arena->peak_by_category, sizeof result->peak_by_category);
+    const struct cell *tried = search->tried;
+    if (tried->method->floor_bytes_per_token)
+        result->floor_bytes_per_token =
+            tried->method->floor_bytes_per_token(&setup->model, &tried->options, tried->context);
+}
+
+static void note_failure(struct search *search, size_t units, bool memory, const char *reason)
+{
+    search->last = (struct barrier){.units = units, .memory = memory};
+    snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
+}
+
+// Plans one step. The optimizer's own step takes no memory that is not there before. A failure that is not one of
+// memory is left in search->status.
+static enum outcome attempt(struct search *search, size_t units)
+{
+    struct cell *tried = search->tried;
+    struct setup setup;
+    struct status status = {0};
+    tried->context = units * search->result->granularity;
+    tried->options = search->cell->options;
+    if (tried->method->check && !tried->method->check(&tried->options, tried->context, &status)) {
+        note_failure(search, units, false, status.message);
+        return FORBIDDEN;
+    }
+    if (tried->method->largest_draw)
+        tried->method->largest_draw(&tried->options, tried->context);
+    search->result->plans++;
+    if (setup_open(&setup, tried, &search->options, &status)) {
+        method_step(tried->method, &setup.model, &setup.batch, &tried->options, search->report);
+        status = setup.device->status;
+    }
+    if (status.code == STATUS_OK)
+        note_fit(search, units, &setup);
+    else if (status.code == STATUS_OOM)
+        note_failure(search, units, true, status.message);
+    else
+        search->status = status;
+    setup_close(&setup);
+    return status.code == STATUS_OK ? FITS : TOO_LONG;
+}
+
+// Upwards from `units` until something does not go. Whatever is forbidden before anything fitted is passed over: a
+// budget needs its columns.
+static void double_up(struct search *search, size_t units)
+{
+    size_t most = CONTEXT_MAX / search->result->granularity;
+    enum outcome outcome = FITS;
+    while (search->status.code == STATUS_OK && (outcome == FITS || (outcome == FORBIDDEN && !search->fits))) {
+        if (units > most) {
+            const char *reason = outcome == FORBIDDEN ? search->last.reason : "token positions are 32-bit numbers";
+            search->barrier = (struct barrier){.units = most + 1};
+            memcpy(search->barrier.reason, reason, strlen(reason) + 1);
+            return;
+        }
+        outcome = attempt(search, units);
+        units *= 2;
+    }
+    search->barrier = search->last;
+}
+
+// Where the limit would be if the peak grew on as it last did.
+static size_t guess(const struct search *search, size_t limit_bytes)
+{
+    double growth =
+        (search->fits_bytes - search->before_bytes) / ((double)search->fits - (double)search->fitted_before);
+    double units = search->fitted_before && growth > 0
+                       ? (double)search->fits + ((double)limit_bytes - search->fits_bytes) / growth
+                       : 0;
+    return units > (double)search->fits && units < (double)search->barrier.units ? (size_t)units : 0;
+}
+
+// Until what fits and what does not are neighbours.
+static void close_in(struct search *search, size_t limit_bytes)
+{
+    size_t low = search->fits; // nothing below it is of interest: it fits, or is forbidden
+    size_t guessed = guess(search, limit_bytes), beside = 0;
+    while (search->barrier.units - low > 1 && search->status.code == STATUS_OK) {
+        size_t units = guessed                                          ? guessed
+                       : beside > low && beside < search->barrier.units ? beside
+                                                                        : low + (search->barrier.units - low) / 2;
+        enum outcome outcome = attempt(search, units);
+        // Beside a good guess lies the other side of the limit.
+        beside = !guessed ? 0 : outcome == FITS ? units + 1 : units - 1;
+        guessed = 0;
+        // Forbidden before anything fitted: too short.
+        if (outcome == FITS || (outcome == FORBIDDEN && !search->fits))
+            low = units;
+        else
+            search->barrier = search->last;
+    }
+}
+
+// A shorter last column can make a longer context take less: one more chunk is tried before it is believed.
+static bool goes_on(struct search *search)
+{
+    const struct cell *cell = search->cell;
+    size_t chunk = method_knows(cell->method, "chunk") ? cell->options.chunk : 1;
+    size_t further = search->fits + (chunk + search->result->granularity - 1) / search->result->granularity;
+    return search->fits && further > search->barrier.units &&
+           further <= CONTEXT_MAX / search->result->granularity && attempt(search, further) == FITS;
+}
+
+bool max_context_find(struct max_context *result, const struct cell *cell, size_t limit_bytes,
+                      struct status *status)
+{
+    *result = (struct max_context){.granularity = cell->method->largest_draw ? cell->options.chunk : 1};
+    struct search *search = calloc(1, sizeof *search);
+    struct cell *tried = malloc(sizeof *tried);
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(search && tried && report);
+    *tried = *cell; // what it points to is borrowed
+    *search = (struct search){
+        .cell = cell, .tried = tried, .options = setup_options_of(cell), .report = report, .result = result};
+    search->options.memory_limit_bytes = limit_bytes;
+    double_up(search, 1);
+    close_in(search, limit_bytes);
+    while (search->status.code == STATUS_OK && goes_on(search)) {
+        double_up(search, 2 * search->fits);
+        close_in(search, limit_bytes);
+    }
+    if (search->status.code != STATUS_OK)
+        status_set(status, search->status.code, "%s", search->status.message);
+    result->memory_bound = search->barrier.memory;
+    memcpy(result->reason, search->barrier.reason, sizeof result->reason);
+    free(report);
+    free(tried);
+    free(search);
+    return status->code == STATUS_OK;
+}

@@ -1,0 +1,22 @@
+// Max context: the longest context that a method can hold in so many bytes, by planning steps until one fits and
+// the next longer one does not.
+#pragma once
+#include "harness/spec/cell.h"
+
+struct max_context {
+    size_t context;     // 0: none
+    size_t granularity; // it is a multiple of this: 1, or the chunk of a method that draws columns
+    size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // of the step at that context; 0: none
+    double floor_bytes_per_token;                        // at that context
+    bool memory_bound; // it is memory, and not what the options allow, that nothing longer goes for
+    char reason[512];  // why nothing longer, or nothing at all, goes
+    size_t plans;      // steps planned to find it
+};
+
+// What is taken before any step: weights, gradients, the optimizer's state, what the device's libraries keep. False
+// and a status if it cannot be planned at all (unsupported: the device has no such dtype).
+bool max_context_resident(const struct cell *cell, size_t by_category[CATEGORY_COUNT], struct status *status);
+// The cell's own context does not matter; it must be on a device without data. A method that draws columns is
+// planned for the largest draw (method.h), in whole chunks.
+bool max_context_find(struct max_context *result, const struct cell *cell, size_t limit_bytes,
+                      struct status *status);

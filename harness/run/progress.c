@@ -1,0 +1,129 @@
+#include "harness/run/progress.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REASON_BYTES 160 // of a reason that are shown; the record has all of it
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t bytes, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, bytes - used, format, arguments);
+    va_end(arguments);
+}
+
+static void add_option(char *text, size_t bytes, const struct option *option, const struct method_options *options)
+{
+    const void *value = (const char *)options + option->offset;
+    switch (option->type) {
+    case OPTION_COUNT:
+        // The chunk is what cells of one method differ in most: it is always said.
+        if (*(const size_t *)value != (size_t)option->initial || strcmp(option->name, "chunk") == 0)
+            add(text, bytes, " %s=%zu", option->name, *(const size_t *)value);
+        break;
+    case OPTION_NUMBER:
+        if (*(const double *)value != option->initial)
+            add(text, bytes, " %s=%g", option->name, *(const double *)value);
+        break;
+    case OPTION_CHOICE:
+        if (*(const int *)value != (int)option->initial)
+            add(text, bytes, " %s=%s", option->name, option->choices[*(const int *)value]);
+        break;
+    case OPTION_LIST:
+        for (size_t i = 0; i < options->column_count && i < 16; i++)
+            add(text, bytes, "%s%u", i ? "," : " columns=", options->columns[i]);
+        if (options->column_count > 16)
+            add(text, bytes, ",...");
+        break;
+    }
+}
+
+void progress_describe(const struct cell *cell, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", cell->method->name);
+    for (size_t i = 0; cell->method->options && cell->method->options[i]; i++)
+        add_option(text, bytes, option_find(cell->method->options[i]), &cell->options);
+    add(text, bytes, ", context %zu", cell->context);
+    if (cell->batch != 1)
+        add(text, bytes, ", batch %zu", cell->batch);
+    if (cell->lora.rank)
+        add(text, bytes, ", lora %zu", cell->lora.rank);
+    if (cell->seed != 1)
+        add(text, bytes, ", seed %llu", (unsigned long long)cell->seed);
+    add(text, bytes, ", %s %s %s", cell->config.name[0] ? cell->config.name : "model", dtype_name(cell->dtype),
+        cell->device);
+}
+
+void progress_open(struct progress *progress, size_t total)
+{
+    *progress = (struct progress){.terminal = isatty(STDERR_FILENO), .total = total, .start_s = now_s()};
+}
+
+// "1:02:03", "4:05"
+static void clock_text(double seconds, char *text, size_t bytes)
+{
+    long s = lround(seconds);
+    if (s >= 3600)
+        snprintf(text, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, bytes, "%ld:%02ld", s / 60, s % 60);
+}
+
+void progress_clear(const struct progress *progress)
+{
+    if (progress->terminal)
+        fputs("\r\033[K", stderr);
+}
+
+void progress_begin(const struct progress *progress, const struct cell *cell)
+{
+    if (!progress->terminal)
+        return;
+    char what[512], left[32] = "";
+    progress_describe(cell, what, sizeof what);
+    if (progress->done) {
+        double each_s = (now_s() - progress->start_s) / (double)progress->done;
+        clock_text(each_s * (double)(progress->total - progress->done), left, sizeof left);
+        add(left, sizeof left, " left  ");
+    }
+    fprintf(stderr, "\r\033[K[%zu/%zu] %s%.80s", progress->done + 1, progress->total, left, what);
+    fflush(stderr);
+}
+
+void progress_end(struct progress *progress, const struct cell *cell, enum record_status status, const char *line)
+{
+    char what[512];
+    json_t *record = json_loads(line, 0, NULL);
+    const char *reason = json_string_value(json_object_get(record, "reason"));
+    progress->done++;
+    progress->counts[status]++;
+    progress_describe(cell, what, sizeof what);
+    progress_clear(progress);
+    fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
+            json_number_value(json_object_get(record, "wall_s")), what);
+    if (status != RECORD_OK && reason)
+        fprintf(stderr, ": %.*s%s", REASON_BYTES, reason, strlen(reason) > REASON_BYTES ? "..." : "");
+    fputc('\n', stderr);
+    json_decref(record);
+}
+
+void progress_counts(const struct progress *progress, char *text, size_t bytes)
+{
+    *text = 0;
+    for (int i = 0; i < RECORD_STATUS_COUNT; i++)
+        if (progress->counts[i])
+            add(text, bytes, "%s%zu %s", *text ? ", " : "", progress->counts[i],
+                record_status_name((enum record_status)i));
+}

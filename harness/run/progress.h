@@ -1,0 +1,24 @@
+// Progress: what a sweep says on stderr while it runs: on a terminal the current cell and the time left, elsewhere
+// one plain line per cell.
+#pragma once
+#include "harness/results/record.h"
+#include "harness/spec/cell.h"
+
+struct progress {
+    bool terminal;
+    size_t total, done; // cells of this run
+    size_t counts[RECORD_STATUS_COUNT];
+    double start_s;
+};
+
+void progress_open(struct progress *progress, size_t total);
+void progress_begin(const struct progress *progress, const struct cell *cell);
+// line: the record; its reason is shown.
+void progress_end(struct progress *progress, const struct cell *cell, enum record_status status, const char *line);
+// Takes the current line off a terminal.
+void progress_clear(const struct progress *progress);
+// "6 ok, 1 oom"
+void progress_counts(const struct progress *progress, char *text, size_t bytes);
+// "seco chunk=128, context 1024, tiny f32 cpu": the cell in words; options that have their defaults are left out,
+// but for chunk.
+void progress_describe(const struct cell *cell, char *text, size_t bytes);

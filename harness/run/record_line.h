@@ -1,0 +1,31 @@
+// Record line: what a cell's run came to, written as the line of JSON that harness/results/record.h describes.
+#pragma once
+#include "harness/results/record.h"
+#include "harness/run/bias.h"
+#include "harness/run/gradient_error.h"
+#include "harness/run/provenance.h"
+#include "harness/spec/cell.h"
+
+// What is known about a cell when it ends. Everything is borrowed; 0, NULL: not reached.
+struct record {
+    const struct cell *cell;
+    enum record_status status;
+    char reason[1280];
+    const struct step_report *step;
+    const double *samples_ms;
+    size_t sample_count;
+    size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
+    double floor_bytes_per_token, model_flops;
+    struct counters counters; // of one step
+    const struct gradient_report *gradient;
+    double noise_floor;
+    double gemm_flops_per_s;
+    const struct bias *bias;
+    const struct arena *timeline; // the arena whose events are recorded
+    struct provenance provenance;
+    double wall_s;
+};
+
+// The record as one line without its newline, to be freed; experiment and command are left empty, for only the
+// sweep knows them.
+char *record_line(const struct record *record);

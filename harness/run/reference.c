@@ -1,0 +1,87 @@
+// Reference: three steps of `full`, each on a device that is opened for it and closed behind it.
+#include "harness/run/reference.h"
+#include "harness/run/setup.h"
+#include <math.h>
+#include <string.h>
+
+// Gradients of `full` and, if asked, its loss.
+static bool full_gradients(struct gradient_set *set, double *loss, const struct cell *cell,
+                           const struct setup_options *options, bool reverse_sums, struct status *status)
+{
+    struct setup setup;
+    struct status reason = {0};
+    struct method_options *defaults = malloc(sizeof *defaults);
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(defaults && report);
+    options_init(defaults);
+    bool done = setup_open(&setup, cell, options, &reason);
+    if (done) {
+        setup.device->reverse_sums = reverse_sums;
+        method_step(method_find("full"), &setup.model, &setup.batch, defaults, report);
+        done = setup.device->status.code == STATUS_OK;
+        if (done)
+            gradient_set_take(set, &setup.model);
+        else
+            reason = setup.device->status;
+    }
+    if (loss)
+        *loss = report->loss;
+    setup_close(&setup);
+    free(report);
+    free(defaults);
+    // Not the method's own failure, whatever its kind: the check could not be made.
+    return done || status_set(status, STATUS_FAILED,
+                              "the reference gradient (full, %s on %s) could not be computed: %.800s",
+                              dtype_name(options->dtype), options->device, reason.message);
+}
+
+bool reference_take(struct reference *reference, const struct cell *cell, struct status *status)
+{
+    *reference = (struct reference){0};
+    struct setup_options exact = setup_options_reference(), own = setup_options_of(cell);
+    own.optimizer = false;
+    own.memory_limit_bytes = 0; // a limit is for the method that is measured
+    if (!full_gradients(&reference->gradients, &reference->loss, cell, &exact, false, status))
+        return false;
+    // An f64 cell on the CPU has the reference itself for its forward order.
+    bool same = strcmp(own.device, exact.device) == 0 && own.dtype == exact.dtype &&
+                own.kv_gradient_dtype == exact.kv_gradient_dtype && own.gradient_dtype == exact.gradient_dtype;
+    struct gradient_set forward = {0}, reverse = {0};
+    bool done = (same || full_gradients(&forward, NULL, cell, &own, false, status)) &&
+                full_gradients(&reverse, NULL, cell, &own, true, status);
+    if (done)
+        gradient_compare(&reference->floor, &reverse, same ? &reference->gradients : &forward);
+    gradient_set_free(&forward);
+    gradient_set_free(&reverse);
+    return done;
+}
+
+void reference_free(struct reference *reference)
+{
+    gradient_set_free(&reference->gradients);
+    gradient_report_free(&reference->floor);
+}
+
+static double bound(double noise_floor)
+{
+    return fmax(1e-12, 1000 * noise_floor);
+}
+
+bool reference_accepts(const struct reference *reference, const struct gradient_report *report,
+                       struct status *status)
+{
+    double overall_floor = reference->floor.overall.relative_l2;
+    bool overall_good = report->overall.relative_l2 <= bound(overall_floor);
+    for (size_t i = 0; i < report->count; i++) {
+        double floor = fmax(overall_floor, reference->floor.tensors[i].error.relative_l2);
+        double error = report->tensors[i].error.relative_l2;
+        if (!(error <= bound(floor)))
+            return status_set(
+                status, STATUS_FAILED,
+                "the gradient of %s is off: relative L2 %.3g against full f64, where rounding explains "
+                "%.3g",
+                report->tensors[i].name, error, bound(floor));
+    }
+    return overall_good || status_set(status, STATUS_FAILED, "the gradient is off: relative L2 %.3g, bound %.3g",
+                                      report->overall.relative_l2, bound(overall_floor));
+}

@@ -1,0 +1,28 @@
+// Sweep: measures the cells of a spec, each in its own process, and appends one record per cell as it ends. A cell
+// that the result file already has is not measured again, so a sweep that was stopped resumes where it was.
+#pragma once
+#include "harness/run/progress.h"
+#include "harness/spec/spec.h"
+
+struct sweep_options {
+    const char *out;   // the result file
+    const char *rerun; // the command that measures one cell again, without its --cell
+    bool fresh;        // measure everything; what the file holds moves to OUT.bak
+    bool retry;        // measure again what is not ok
+};
+
+// Runs what is left to do and says on stderr how it goes. The exit code; 2 and a status for what stopped it.
+int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status);
+// One cell's record, to be freed; NULL if it was interrupted before it had one. `interrupted` may come with a
+// record.
+struct sweep_cell {
+    char *line;
+    enum record_status status;
+    bool interrupted;
+};
+// Measures one cell. signals: of child_signals_open. False and a status if no process could be started.
+bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *rerun, int signals,
+                struct sweep_cell *outcome, struct status *status);
+// What a record's status means for the exit code of a program that produced it: out of memory and out of time are
+// results, a wrong gradient and a crash are not.
+int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT]);

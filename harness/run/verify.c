@@ -1,0 +1,218 @@
+#define _GNU_SOURCE // memfd_create
+#include "harness/run/verify.h"
+#include "harness/run/reference.h"
+#include "harness/run/setup.h"
+#include "harness/spec/method_decode.h"
+#include "methods/columns.h"
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum labels { LABELS_NEXT, LABELS_ALL, LABELS_MASKED };
+
+// What differs from SMALL; 0: nothing.
+struct shape {
+    const char *name;
+    size_t context, chunk, batch;
+    enum labels labels;
+    size_t kv_heads;
+    bool tied, qkv_bias, qk_norm, scaled;
+    struct lora lora;
+};
+
+static const struct config small = {.name = "small",
+                                    .layers = 3,
+                                    .width = 32,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .head_dim = 8,
+                                    .ffn = 48,
+                                    .vocab = 67,
+                                    .rope_theta = 10000,
+                                    .norm_epsilon = 1e-5,
+                                    .max_context = 4096};
+
+static const struct shape shapes[] = {
+    {.name = "whole chunks", .context = 24, .chunk = 8, .batch = 1},
+    {.name = "last chunk shorter", .context = 23, .chunk = 8, .batch = 1},
+    {.name = "chunk above context", .context = 5, .chunk = 8, .batch = 1},
+    {.name = "chunk of 1", .context = 7, .chunk = 1, .batch = 1},
+    {.name = "one token", .context = 1, .chunk = 4, .batch = 2, .labels = LABELS_ALL},
+    {.name = "one token without a target", .context = 1, .chunk = 4, .batch = 1},
+    {.name = "three sequences", .context = 19, .chunk = 6, .batch = 3},
+    {.name = "masked spans", .context = 26, .chunk = 5, .batch = 2, .labels = LABELS_MASKED},
+    {.name = "longer than a tile", .context = 300, .chunk = 130, .batch = 1},
+    // Below: other models.
+    {.name = "one key head", .context = 23, .chunk = 8, .batch = 2, .kv_heads = 1},
+    {.name = "a key head per query head", .context = 23, .chunk = 8, .batch = 1, .kv_heads = 4},
+    {.name = "tied embedding", .context = 23, .chunk = 8, .batch = 1, .tied = true},
+    {.name = "Qwen2 biases", .context = 23, .chunk = 8, .batch = 1, .qkv_bias = true},
+    {.name = "Qwen3 norms", .context = 23, .chunk = 8, .batch = 2, .qk_norm = true},
+    {.name = "Llama 3 rope", .context = 23, .chunk = 8, .batch = 1, .scaled = true},
+    {.name = "LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V}},
+    {.name = "LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127}},
+};
+
+// Options that change how a walk computes and must not change what; a method takes those it knows.
+static const struct variant {
+    const char *text;
+    enum keep keep;
+    enum inner inner;
+    bool blocks; // of 3 tokens in the head
+} variants[] = {
+    {"", KEEP_LEAN, INNER_NONE, false},
+    {"keep=all", KEEP_ALL, INNER_NONE, false},
+    {"inner=checkpoint", KEEP_LEAN, INNER_CHECKPOINT, false},
+    {"head_chunk=3", KEEP_LEAN, INNER_NONE, true},
+};
+
+struct verify_bounds verify_bounds(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_F64:
+        return (struct verify_bounds){1e-13, 1e-12};
+    case DTYPE_F32:
+        return (struct verify_bounds){1e-5, INFINITY};
+    default:
+        return (struct verify_bounds){3e-2, INFINITY};
+    }
+}
+
+static bool is_of_other_model(const struct shape *shape)
+{
+    return shape->kv_heads || shape->tied || shape->qkv_bias || shape->qk_norm || shape->scaled || shape->lora.rank;
+}
+
+static struct config config_of(const struct shape *shape)
+{
+    struct config config = small;
+    if (shape->kv_heads)
+        config.kv_heads = shape->kv_heads;
+    config.tied = shape->tied;
+    config.qkv_bias = shape->qkv_bias;
+    config.qk_norm = shape->qk_norm;
+    if (shape->scaled)
+        config.rope_scaling = (struct rope_scaling){8, 1, 4, 16};
+    return config;
+}
+
+// A file in memory with labels, sequence-major, and the path it can be read at. Masked: the second chunk of every
+// sequence has no target at all, and each chunk after it starts with a token that has none.
+static int labels_file(const struct shape *shape, size_t vocab, char *path, size_t path_bytes)
+{
+    int file = memfd_create("labels", MFD_CLOEXEC);
+    CHECK(file >= 0);
+    for (size_t i = 0; i < shape->context * shape->batch; i++) {
+        size_t t = i % shape->context, chunk = t / shape->chunk;
+        bool masked = shape->labels == LABELS_MASKED && (chunk == 1 || (chunk > 1 && t % shape->chunk == 0));
+        int32_t label = masked ? NO_TARGET : (int32_t)((7 * i + 3) % vocab);
+        CHECK(write(file, &label, sizeof label) == sizeof label);
+    }
+    snprintf(path, path_bytes, "/proc/self/fd/%d", file);
+    return file;
+}
+
+// Sets the variant's options; false if the method knows none of what makes the variant.
+static bool apply(struct method_options *options, const struct method *method, const struct shape *shape,
+                  const struct variant *variant)
+{
+    options_init(options);
+    options->chunk = shape->chunk;
+    options->keep = variant->keep;
+    options->inner = variant->inner;
+    if (variant->blocks)
+        options->head_chunk = 3;
+    options->budget = columns_of(shape->context, shape->chunk).count;
+    return !*variant->text || (variant->keep != KEEP_LEAN && method_knows(method, "keep")) ||
+           (variant->inner != INNER_NONE && method_knows(method, "inner")) ||
+           (variant->blocks && method_knows(method, "head_chunk"));
+}
+
+static void verify_one(struct verify_case *result, const struct cell *cell, const struct reference *reference)
+{
+    struct verify_bounds bounds = verify_bounds(cell->dtype);
+    struct setup setup;
+    struct status status = {0};
+    struct setup_options options = setup_options_of(cell);
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(report);
+    if (setup_open(&setup, cell, &options, &status)) {
+        method_step(cell->method, &setup.model, &setup.batch, &cell->options, report);
+        status = setup.device->status;
+    }
+    if (status.code == STATUS_OK) {
+        struct gradient_set set;
+        struct gradient_report errors;
+        gradient_set_take(&set, &setup.model);
+        gradient_compare(&errors, &set, &reference->gradients);
+        result->error = errors.overall;
+        // A loss of another gradient is wrong as well.
+        double loss_error = fabs(report->loss - reference->loss) / fmax(1, fabs(reference->loss));
+        result->good = errors.overall.relative_l2 <= bounds.relative_l2 && errors.overall.max_abs <= bounds.max_abs;
+        if (!(loss_error <= bounds.relative_l2)) {
+            result->good = false;
+            snprintf(result->reason, sizeof result->reason, "loss %.17g, reference %.17g", report->loss,
+                     reference->loss);
+        }
+        gradient_report_free(&errors);
+        gradient_set_free(&set);
+    } else {
+        snprintf(result->reason, sizeof result->reason, "%.250s", status.message);
+    }
+    setup_close(&setup);
+    free(report);
+}
+
+static bool verify_shape(const struct verify_request *request, const struct shape *shape,
+                         void (*found)(const struct verify_case *result, void *context), void *context,
+                         struct status *status)
+{
+    char labels[64], *folder = (char *)request->folder;
+    struct reference reference;
+    struct cell *cell = calloc(1, sizeof *cell);
+    CHECK(cell);
+    *cell = (struct cell){.config = request->config ? *request->config : config_of(shape),
+                          .model_folder = folder,
+                          .dtype = request->dtype,
+                          .kv_gradient_dtype = request->kv_gradient_dtype,
+                          .gradient_dtype = request->gradient_dtype,
+                          .context = shape->context,
+                          .batch = shape->batch,
+                          .seed = 1,
+                          .lora = shape->lora};
+    snprintf(cell->device, sizeof cell->device, "%s", request->device);
+    int labels_fd = shape->labels ? labels_file(shape, cell->config.vocab, labels, sizeof labels) : -1;
+    cell->labels = labels_fd >= 0 ? labels : NULL;
+    bool taken = reference_take(&reference, cell, status);
+    for (size_t i = 0; taken && methods[i]; i++) {
+        cell->method = methods[i];
+        if (!cell->method->exact && !method_knows(cell->method, "budget"))
+            continue;
+        for (size_t j = 0; j < sizeof variants / sizeof *variants; j++) {
+            struct verify_case result = {.method = cell->method};
+            if (!apply(&cell->options, cell->method, shape, &variants[j]))
+                continue;
+            snprintf(result.shape, sizeof result.shape, "%s: T=%zu C=%zu B=%zu", shape->name, shape->context,
+                     shape->chunk, shape->batch);
+            snprintf(result.options, sizeof result.options, "%s", variants[j].text);
+            verify_one(&result, cell, &reference);
+            found(&result, context);
+        }
+    }
+    reference_free(&reference);
+    if (labels_fd >= 0)
+        close(labels_fd);
+    free(cell); // what it points to is borrowed
+    return taken;
+}
+
+bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
+            void *context, struct status *status)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (!(request->config && is_of_other_model(&shapes[i])) &&
+            !verify_shape(request, &shapes[i], found, context, status))
+            return false;
+    return true;
+}

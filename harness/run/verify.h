@@ -1,0 +1,30 @@
+// Verify: every method's gradient on small awkward shapes against `full` in f64.
+#pragma once
+#include "harness/run/gradient_error.h"
+#include "harness/spec/cell.h"
+
+struct verify_request {
+    const struct config *config; // NULL: small ones of every kind the decoder knows
+    const char *folder;          // of the model's weights; NULL: random ones
+    const char *device;
+    enum dtype dtype, kv_gradient_dtype, gradient_dtype;
+};
+
+// One method on one shape, or why it has no gradient.
+struct verify_case {
+    const struct method *method;
+    char shape[96], options[96];
+    bool good;
+    struct gradient_error error;
+    char reason[256]; // "" if there is a gradient
+};
+
+// What passes: f64 relative L2 1e-13 and max abs 1e-12, f32 1e-5, bf16 3e-2.
+struct verify_bounds {
+    double relative_l2, max_abs;
+};
+struct verify_bounds verify_bounds(enum dtype dtype);
+// Calls `found` for every case. False and a status if a reference could not be computed. SpaCO takes part with a
+// budget of all its columns, where it must give the exact gradient; what has no gradient to give (null) does not.
+bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
+            void *context, struct status *status);

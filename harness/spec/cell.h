@@ -1,0 +1,50 @@
+// Cell: everything that defines one measurement of a sweep, decoded and checked; and its execution.
+#pragma once
+#include "harness/files/tokens.h"
+#include "harness/spec/profile.h"
+#include "kernels/transformer/config.h"
+#include "methods/method.h"
+
+enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
+
+struct measure {
+    size_t warmup, samples;
+    double max_seconds; // of the cell's process; 0: no limit
+    enum gradient_check gradient;
+    bool timeline; // record the live bytes over one step
+    bool gemm;     // record the device's GEMM rate beside the samples
+    bool bias;     // spaco: expectation and spread of the estimate over every subset
+};
+
+struct cell {
+    char id[33];     // hash of canonical
+    char *canonical; // compact JSON with sorted keys and every default spelled out
+    const struct method *method;
+    struct method_options options;
+    struct config config;
+    char *model_folder; // NULL: a preset or an inline config, with random weights
+    char device[16];
+    bool planned;            // the device has no data: nothing is computed, only counted
+    struct profile *profile; // NULL: no time estimate
+    enum dtype dtype, kv_gradient_dtype, gradient_dtype;
+    size_t context, batch;
+    uint64_t seed;
+    struct data_source data;
+    char *labels; // NULL: the next token
+    struct lora lora;
+    bool optimizer;
+    double learning_rate, weight_decay;
+    struct measure measure;
+    size_t memory_limit_bytes; // 0: what the machine has free
+};
+
+// Decodes and checks one cell's JSON (the object that a record holds under "cell"; defaults may be left out).
+// origin names where it came from in messages. False and a status if anything in it is wrong. Release with
+// cell_free, also after a failure.
+bool cell_decode(struct cell *cell, const char *json, const char *origin, struct status *status);
+void cell_free(struct cell *cell);
+// Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
+bool cell_plans_on(const char *device);
+// Runs the cell in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
+// nothing times. Returns the record as one line of JSON, to be freed; a failure is a record too.
+char *cell_run(const struct cell *cell);

@@ -1,0 +1,252 @@
+#include "harness/spec/config_decode.h"
+#include "harness/files/folder.h"
+#include <string.h>
+#include <sys/stat.h>
+
+enum key_type { COUNT, NUMBER, FLAG };
+
+// The keys that hold one value; config_check knows what fits together.
+static const struct key {
+    const char *name;
+    enum key_type type;
+    size_t offset;
+    bool required;
+} keys[] = {
+    {"layers", COUNT, offsetof(struct config, layers), true},
+    {"width", COUNT, offsetof(struct config, width), true},
+    {"heads", COUNT, offsetof(struct config, heads), true},
+    {"kv_heads", COUNT, offsetof(struct config, kv_heads), false},
+    {"head_dim", COUNT, offsetof(struct config, head_dim), false},
+    {"ffn", COUNT, offsetof(struct config, ffn), true},
+    {"vocab", COUNT, offsetof(struct config, vocab), true},
+    {"rope_theta", NUMBER, offsetof(struct config, rope_theta), false},
+    {"norm_epsilon", NUMBER, offsetof(struct config, norm_epsilon), false},
+    {"tied", FLAG, offsetof(struct config, tied), false},
+    {"qkv_bias", FLAG, offsetof(struct config, qkv_bias), false},
+    {"qk_norm", FLAG, offsetof(struct config, qk_norm), false},
+};
+#define KEYS         (sizeof keys / sizeof *keys)
+#define SIZE_MAXIMUM ((size_t)1 << 24) // beyond any model
+
+static bool read_key(struct json_field shape, const struct key *key, struct config *config, struct status *status)
+{
+    struct json_field field = json_field_get(shape, key->name);
+    void *value = (char *)config + key->offset;
+    switch (key->type) {
+    case COUNT:
+        return json_field_count(field, 1, SIZE_MAXIMUM, "", value, status);
+    case NUMBER:
+        return json_field_number(field, 1e-300, 1e300, value, status);
+    case FLAG:
+        return json_field_bool(field, value, status);
+    }
+    return false;
+}
+
+static bool read_scaling(struct json_field field, struct rope_scaling *scaling, struct status *status)
+{
+    if (!field.value)
+        return true;
+    if (json_is_null(field.value)) {
+        *scaling = (struct rope_scaling){0};
+        return true;
+    }
+    const struct names known = {5, {"type", "factor", "low_freq_factor", "high_freq_factor", "original_context"}};
+    const struct names types = {1, {"llama3"}};
+    if (!json_field_object(field, &known, "rope_scaling", status))
+        return false;
+    struct json_field factor = json_field_get(field, "factor");
+    if (!factor.value)
+        return json_field_fail(factor, status, "missing; how much longer than original_context, such as 8");
+    size_t type = 0;
+    *scaling = (struct rope_scaling){0, 1, 4, 8192};
+    return json_field_choice(json_field_get(field, "type"), &types, "type of rope_scaling", &type, status) &&
+           json_field_number(factor, 1, 1e6, &scaling->factor, status) &&
+           json_field_number(json_field_get(field, "low_freq_factor"), 1e-6, 1e6, &scaling->low_freq_factor,
+                             status) &&
+           json_field_number(json_field_get(field, "high_freq_factor"), 1e-6, 1e6, &scaling->high_freq_factor,
+                             status) &&
+           json_field_count(json_field_get(field, "original_context"), 1, SIZE_MAXIMUM, " of tokens",
+                            &scaling->original_context, status);
+}
+
+static void preset_names(struct names *names)
+{
+    for (const struct config *preset = config_presets; preset->name[0]; preset++)
+        names_add(names, preset->name);
+}
+
+static bool read_preset(struct json_field field, struct config *config, struct status *status)
+{
+    struct names presets = {0};
+    preset_names(&presets);
+    size_t index = 0;
+    if (!json_field_choice(field, &presets, "preset", &index, status))
+        return false;
+    *config = config_presets[index];
+    return true;
+}
+
+// The default name of a shape: where it comes from.
+static bool read_name(struct json_field shape, struct config *config, bool preset, struct status *status)
+{
+    struct json_field field = json_field_get(shape, "name");
+    if (!field.value) {
+        char base[sizeof config->name];
+        memcpy(base, config->name, sizeof base);
+        snprintf(config->name, sizeof config->name, "%.48s%s", preset ? base : "", preset ? "-custom" : "custom");
+        return true;
+    }
+    const char *name = "";
+    if (!json_field_text(field, "a label for the model", &name, status))
+        return false;
+    if (strlen(name) >= sizeof config->name)
+        return json_field_expected(field, status, "a label of at most %zu bytes", sizeof config->name - 1);
+    snprintf(config->name, sizeof config->name, "%s", name);
+    return true;
+}
+
+static bool read_shape(struct json_field field, struct config *config, struct status *status)
+{
+    struct names known = {3, {"preset", "name", "rope_scaling"}};
+    for (size_t i = 0; i < KEYS; i++)
+        names_add(&known, keys[i].name);
+    if (!json_field_object(field, &known, "model", status))
+        return false;
+    *config = (struct config){.rope_theta = 10000, .norm_epsilon = 1e-5};
+    struct json_field preset = json_field_get(field, "preset");
+    if (!read_preset(preset, config, status) || !read_name(field, config, preset.value, status))
+        return false;
+    for (size_t i = 0; i < KEYS; i++) {
+        if (!preset.value && keys[i].required && !json_field_get(field, keys[i].name).value)
+            return json_field_fail(field, status, "\"%s\" is missing; give it, or a \"preset\" to start from",
+                                   keys[i].name);
+        if (!read_key(field, &keys[i], config, status))
+            return false;
+    }
+    if (!preset.value && !json_field_get(field, "kv_heads").value)
+        config->kv_heads = config->heads;
+    if (!preset.value && !json_field_get(field, "head_dim").value) {
+        if (config->width % config->heads)
+            return json_field_fail(field, status, "width %zu is no multiple of heads %zu; give head_dim",
+                                   config->width, config->heads);
+        config->head_dim = config->width / config->heads;
+    }
+    return read_scaling(json_field_get(field, "rope_scaling"), &config->rope_scaling, status);
+}
+
+// Whether the shape is the preset's; a label that the spec chose makes it another model.
+static bool is_preset(const struct config *config, const struct config *preset, bool labelled)
+{
+    const struct rope_scaling *a = &config->rope_scaling, *b = &preset->rope_scaling;
+    if ((labelled && strcmp(config->name, preset->name)) || a->factor != b->factor)
+        return false;
+    if (a->factor != 0 && (a->low_freq_factor != b->low_freq_factor || a->high_freq_factor != b->high_freq_factor ||
+                           a->original_context != b->original_context))
+        return false;
+    for (size_t i = 0; i < KEYS; i++) {
+        size_t bytes = keys[i].type == COUNT    ? sizeof(size_t)
+                       : keys[i].type == NUMBER ? sizeof(double)
+                                                : sizeof(bool);
+        if (memcmp((const char *)config + keys[i].offset, (const char *)preset + keys[i].offset, bytes))
+            return false;
+    }
+    return true;
+}
+
+static json_t *shape_json(const struct config *config)
+{
+    json_t *shape = json_object(), *scaling = json_null();
+    json_object_set_new(shape, "name", json_string(config->name));
+    for (size_t i = 0; i < KEYS; i++) {
+        const void *value = (const char *)config + keys[i].offset;
+        json_t *json = keys[i].type == COUNT    ? json_integer((json_int_t) * (const size_t *)value)
+                       : keys[i].type == NUMBER ? json_real(*(const double *)value)
+                                                : json_boolean(*(const bool *)value);
+        json_object_set_new(shape, keys[i].name, json);
+    }
+    const struct rope_scaling *r = &config->rope_scaling;
+    if (r->factor != 0)
+        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "type", "llama3", "factor", r->factor, "low_freq_factor",
+                            r->low_freq_factor, "high_freq_factor", r->high_freq_factor, "original_context",
+                            (json_int_t)r->original_context);
+    json_object_set_new(shape, "rope_scaling", scaling);
+    return shape;
+}
+
+static bool decode_shape(struct json_field field, struct config *config, json_t **canonical, struct status *status)
+{
+    if (!read_shape(field, config, status))
+        return false;
+    struct status why = {0};
+    if (!config_check(config, &why))
+        return json_field_fail(field, status, "%s", why.message);
+    bool labelled = json_field_get(field, "name").value;
+    for (const struct config *preset = config_presets; preset->name[0]; preset++) {
+        if (is_preset(config, preset, labelled)) {
+            *config = *preset;
+            *canonical = json_string(preset->name);
+            return true;
+        }
+    }
+    config->max_context = 0; // the preset's was for the preset's shape
+    *canonical = shape_json(config);
+    return true;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool unknown_model(struct json_field field, struct status *status)
+{
+    struct names presets = {0};
+    preset_names(&presets);
+    char hint[640], found[100];
+    names_hint(&presets, json_string_value(field.value), "presets", hint, sizeof hint);
+    json_source_show(field.value, found, sizeof found);
+    return json_field_fail(field, status, "%s is neither a preset nor a folder with a config.json; %s", found,
+                           hint);
+}
+
+static bool decode_name(struct json_field field, struct config *config, char **folder, json_t **canonical,
+                        struct status *status)
+{
+    const char *name = json_string_value(field.value);
+    const struct config *preset = config_preset(name);
+    if (preset && name[0]) {
+        *config = *preset;
+        *canonical = json_string(name);
+        return true;
+    }
+    if (!is_folder(name))
+        return unknown_model(field, status);
+    char *path = strdup(name);
+    CHECK(path);
+    // "m/" and "m" are one model, so one id.
+    for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
+        path[length - 1] = '\0';
+    struct status why = {0};
+    if (!folder_read_config(path, config, &why)) {
+        free(path);
+        return json_field_fail(field, status, "%s", why.message);
+    }
+    *folder = path;
+    *canonical = json_string(path);
+    return true;
+}
+
+bool config_decode(struct json_field field, struct config *config, char **folder, json_t **canonical,
+                   struct status *status)
+{
+    *folder = NULL;
+    if (!field.value)
+        return json_field_fail(field, status, "missing; expected a preset, a shape or a folder");
+    if (json_is_string(field.value))
+        return decode_name(field, config, folder, canonical, status);
+    if (json_is_object(field.value))
+        return decode_shape(field, config, canonical, status);
+    return json_field_expected(field, status, "a preset, a shape {\"layers\": ...} or a folder");
+}

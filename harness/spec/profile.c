@@ -1,0 +1,206 @@
+#include "harness/spec/profile.h"
+#include "harness/files/json_field.h"
+#include <dirent.h>
+#include <limits.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT(member) offsetof(struct profile, member)
+
+// The keys besides "name". Bytes are whole numbers that a double holds exactly.
+static const struct key {
+    const char *name;
+    size_t offset;
+    double minimum, maximum;
+    bool required;
+} keys[] = {
+    {"memory_bytes", AT(memory_bytes), 1, 0x1p53, true},
+    {"usable_bytes", AT(usable_bytes), 1, 0x1p53, true},
+    {"f64_flops_per_s", AT(flops_per_s[DTYPE_F64]), 1, 1e30, false},
+    {"f32_flops_per_s", AT(flops_per_s[DTYPE_F32]), 1, 1e30, false},
+    {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1, 1e30, false},
+    {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1, 1e30, true},
+    {"launch_s", AT(launch_s), 1e-12, 1, true},
+    {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1, 1e30, false},
+    {"peer_link_bytes_per_s", AT(peer_link_bytes_per_s), 1, 1e30, false},
+};
+#define KEYS (sizeof keys / sizeof *keys)
+
+static struct profile_number *number_of(struct profile *profile, const struct key *key)
+{
+    return (struct profile_number *)((char *)profile + key->offset);
+}
+
+static bool copy_text(struct json_field field, const char *expected, char *text, size_t bytes,
+                      struct status *status)
+{
+    const char *value = NULL;
+    if (!field.value)
+        return json_field_fail(field, status, "missing; expected %s", expected);
+    if (!json_field_text(field, expected, &value, status))
+        return false;
+    if (strlen(value) >= bytes)
+        return json_field_expected(field, status, "at most %zu bytes", bytes - 1);
+    snprintf(text, bytes, "%s", value);
+    return true;
+}
+
+static bool read_number(struct json_field field, const struct key *key, struct profile_number *number,
+                        struct status *status)
+{
+    static const struct names known = {2, {"value", "source"}};
+    if (!field.value)
+        return !key->required ||
+               json_field_fail(field, status, "missing; expected {\"value\": ..., \"source\": ...}");
+    if (!json_field_object(field, &known, key->name, status))
+        return false;
+    struct json_field value = json_field_get(field, "value");
+    if (!value.value)
+        return json_field_fail(value, status, "missing; expected a number");
+    return json_field_number(value, key->minimum, key->maximum, &number->value, status) &&
+           copy_text(json_field_get(field, "source"), "where the number comes from", number->source,
+                     sizeof number->source, status);
+}
+
+static bool read_profile(struct profile *profile, struct json_field root, struct status *status)
+{
+    struct names known = {1, {"name"}};
+    for (size_t i = 0; i < KEYS; i++)
+        names_add(&known, keys[i].name);
+    if (!json_field_object(root, &known, NULL, status) ||
+        !copy_text(json_field_get(root, "name"), "a name for the profile", profile->name, sizeof profile->name,
+                   status))
+        return false;
+    for (size_t i = 0; i < KEYS; i++)
+        if (!read_number(json_field_get(root, keys[i].name), &keys[i], number_of(profile, &keys[i]), status))
+            return false;
+    if (profile->usable_bytes.value > profile->memory_bytes.value)
+        return json_field_fail(json_field_get(root, "usable_bytes"), status, "more than memory_bytes");
+    return true;
+}
+
+// Calls `found` for each folder of profiles that there can be, until it returns true.
+static bool each_folder(bool (*found)(const char *folder, void *context), void *context)
+{
+    static const char *const places[] = {"experiments/devices", "../experiments/devices",
+                                         "../share/longbp/experiments/devices", "../../experiments/devices"};
+    char program[PATH_MAX], path[2 * PATH_MAX];
+    if (found("experiments/devices", context))
+        return true;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length < 0 ? 0 : length] = 0;
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = 0;
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s/%s", program, places[i]);
+        if (found(path, context))
+            return true;
+    }
+    return false;
+}
+
+struct lookup {
+    const char *name;
+    char path[3 * PATH_MAX];
+};
+
+static bool has_file(const char *folder, void *context)
+{
+    struct lookup *lookup = context;
+    snprintf(lookup->path, sizeof lookup->path, "%s/%s.json", folder, lookup->name);
+    return access(lookup->path, F_OK) == 0;
+}
+
+// The profiles that there are, without ".json".
+struct listing {
+    struct names names;
+    char text[NAMES_MAX][64];
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// The first folder that is there is the one that counts.
+static bool list_folder(const char *folder, void *context)
+{
+    struct listing *listing = context;
+    struct names *names = &listing->names;
+    DIR *entries = opendir(folder);
+    if (!entries)
+        return false;
+    for (struct dirent *entry; (entry = readdir(entries)) && names->count < NAMES_MAX;) {
+        const char *end = strrchr(entry->d_name, '.');
+        size_t length = end ? (size_t)(end - entry->d_name) : 0;
+        if (!end || strcmp(end, ".json") != 0 || length >= sizeof listing->text[0])
+            continue;
+        memcpy(listing->text[names->count], entry->d_name, length); // zeroed before
+        names_add(names, listing->text[names->count]);
+    }
+    closedir(entries);
+    qsort(names->items, names->count, sizeof *names->items, by_name);
+    return true;
+}
+
+static bool unknown(const char *name, struct status *status)
+{
+    struct listing listing = {0};
+    char hint[640];
+    each_folder(list_folder, &listing);
+    names_hint(&listing.names, name, "known profiles", hint, sizeof hint);
+    return status_set(status, STATUS_BAD_INPUT, "no profile \"%.100s\" in experiments/devices; %s", name,
+                      listing.names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
+}
+
+static bool is_path(const char *name)
+{
+    size_t length = strlen(name);
+    return strchr(name, '/') || (length > 5 && strcmp(name + length - 5, ".json") == 0);
+}
+
+bool profile_load(struct profile *profile, const char *name, struct status *status)
+{
+    *profile = (struct profile){0};
+    struct lookup lookup = {.name = name};
+    if (is_path(name))
+        snprintf(lookup.path, sizeof lookup.path, "%s", name);
+    else if (strlen(name) >= sizeof profile->name || !each_folder(has_file, &lookup))
+        return unknown(name, status);
+    struct json_source source;
+    bool ok =
+        json_source_open(&source, lookup.path, status) && read_profile(profile, json_field_root(&source), status);
+    json_source_close(&source);
+    return ok;
+}
+
+bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,
+                      struct status *status)
+{
+    *roofline = (struct roofline){.flops_per_s = profile->flops_per_s[dtype].value,
+                                  .bytes_per_s = profile->bandwidth_bytes_per_s.value,
+                                  .launch_s = profile->launch_s.value};
+    return roofline->flops_per_s > 0 ||
+           status_set(status, STATUS_BAD_INPUT, "profile %s has no rate for %s", profile->name, dtype_name(dtype));
+}
+
+char *profile_text(const struct profile *profile)
+{
+    json_t *object = json_pack("{s:s}", "name", profile->name);
+    for (size_t i = 0; i < KEYS; i++) {
+        const struct profile_number *number = number_of((struct profile *)profile, &keys[i]);
+        bool whole =
+            number->value >= 1 && number->value < 0x1p53 && number->value == (double)(json_int_t)number->value;
+        json_t *value = whole ? json_integer((json_int_t)number->value) : json_real(number->value);
+        if (number->value > 0)
+            json_object_set_new(object, keys[i].name,
+                                json_pack("{s:O, s:s}", "value", value, "source", number->source));
+        json_decref(value);
+    }
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    CHECK(text);
+    json_decref(object);
+    return text;
+}

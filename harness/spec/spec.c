@@ -1,0 +1,520 @@
+#include "harness/spec/spec.h"
+#include "harness/spec/cell_decode.h"
+#include "harness/spec/override.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENTRIES_MAX 1000 // of axes.method
+#define ENTRY_KEYS  METHOD_OPTIONS_MAX
+
+// The values of one key, or of one option of a method entry: a list, or just one.
+struct axis {
+    size_t key; // enum cell_key; in an entry the position in method_option_table, or ENTRY_KEYS + enum cell_key
+    struct json_field field;
+    bool list;
+};
+
+// An entry of axes.method, with the options that are axes of its own, and the keys of a cell that it gives itself.
+struct entry {
+    json_t *method; // without those keys
+    struct method_fields fields;
+    size_t axis_count;
+    struct axis axes[ENTRY_KEYS + CELL_KEYS];
+    size_t variants; // product of the axes
+};
+
+// A spec being expanded.
+struct expansion {
+    const struct json_source *source;
+    struct override *overrides;
+    size_t override_count;
+    struct json_field constants[CELL_KEYS];
+    size_t axis_count; // CELL_METHOD among them: its values are the variants of the entries
+    struct axis axes[CELL_KEYS];
+    size_t entry_count;
+    struct entry *entries;
+};
+
+static struct json_field axis_value(const struct axis *axis, size_t i)
+{
+    return axis->list ? json_field_at(axis->field, i) : axis->field;
+}
+
+static size_t axis_size(const struct axis *axis)
+{
+    return axis->list ? json_array_size(axis->field.value) : 1;
+}
+
+// a * b, or more than a spec may have.
+static size_t product(size_t a, size_t b)
+{
+    return a > SPEC_CELLS_MAX || b > SPEC_CELLS_MAX ? SPEC_CELLS_MAX + 1 : a * b;
+}
+
+static const struct override *find_override(const struct expansion *e, const char *name)
+{
+    for (size_t i = 0; i < e->override_count; i++) {
+        if (!strcmp(e->overrides[i].name, name))
+            return &e->overrides[i];
+    }
+    return NULL;
+}
+
+// --- the overrides
+
+static bool add_override(struct expansion *e, const char *flag, const char *name, const char *value,
+                         struct status *status)
+{
+    // Shown as it was typed: `--axis context=1024`, `--device plan`.
+    char shown[256];
+    struct override *override = &e->overrides[e->override_count++];
+    snprintf(shown, sizeof shown, "%s %s", flag, value);
+    size_t bytes = strlen(name) + strlen(value) + 1;
+    char *text = malloc(bytes);
+    CHECK(text);
+    snprintf(text, bytes, "%s%s", name, value);
+    bool ok = override_parse(override, shown, text, status);
+    free(text);
+    if (!ok)
+        return false;
+    for (struct override *other = e->overrides; other < override; other++) {
+        if (!strcmp(other->name, override->name))
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: axis \"%s\" is given twice; join the values with commas", override->values.name,
+                              override->name);
+    }
+    struct names known = {0};
+    names_add_all(&known, cell_key_names);
+    for (const struct option *option = method_option_table; option->name; option++)
+        names_add(&known, option->name);
+    if (names_find(&known, override->name) < known.count)
+        return true;
+    char hint[640];
+    names_hint(&known, override->name, "known axes", hint, sizeof hint);
+    return status_set(status, STATUS_BAD_INPUT, "%s: unknown axis; %s", override->values.name, hint);
+}
+
+static bool read_overrides(struct expansion *e, const struct spec_changes *changes, struct status *status)
+{
+    size_t count = changes ? changes->axis_count : 0;
+    e->overrides = calloc(count + 1, sizeof *e->overrides);
+    CHECK(e->overrides);
+    for (size_t i = 0; i < count; i++) {
+        if (!add_override(e, "--axis", "", changes->axes[i], status))
+            return false;
+    }
+    return !changes || !changes->device || add_override(e, "--device", "device=", changes->device, status);
+}
+
+// --- the keys and axes of the file
+
+static void add_axis(struct expansion *e, size_t key, struct json_field field, bool list)
+{
+    const struct override *override = find_override(e, cell_key_names[key]);
+    if (override && key != CELL_METHOD) { // of methods an override only picks
+        field = json_field_root(&override->values);
+        list = true;
+    }
+    e->axes[e->axis_count++] = (struct axis){key, field, list};
+}
+
+static bool unknown_axis(struct json_field axes, const char *name, const struct names *known, struct status *status)
+{
+    struct json_path path = json_path_key(axes.path, name);
+    char hint[640];
+    if (option_find(name))
+        return json_source_error(axes.source, path, JSON_KEY, status,
+                                 "an option of methods, not an axis of its own; write it in the entry of a method, "
+                                 "such as {\"name\": \"seco\", \"chunk\": [64, 128]}");
+    names_hint(known, name, "known axes", hint, sizeof hint);
+    return json_source_error(axes.source, path, JSON_KEY, status, "unknown axis; %s", hint);
+}
+
+static bool read_axes(struct expansion *e, struct json_field axes, struct status *status)
+{
+    struct names known = {0};
+    names_add_all(&known, cell_key_names);
+    if (!axes.value)
+        return json_field_fail(axes, status, "missing; expected {\"context\": [1024, ...], \"method\": [...]}");
+    if (!json_is_object(axes.value))
+        return json_field_expected(axes, status, "an object such as {\"context\": [1024], \"method\": [\"full\"]}");
+    const char *name;
+    json_t *value;
+    json_object_foreach(axes.value, name, value)
+    {
+        size_t key = names_find(&known, name);
+        struct json_field field = json_field_get(axes, name);
+        if (key == known.count)
+            return unknown_axis(axes, name, &known, status);
+        if (e->constants[key].value)
+            return json_source_error(field.source, field.path, JSON_KEY, status,
+                                     "given twice: in axes, and beside them; keep one");
+        if (!json_is_array(value) || json_array_size(value) == 0)
+            return json_field_expected(field, status, "a list with at least one value");
+        add_axis(e, key, field, true);
+    }
+    return true;
+}
+
+// A key outside of the axes has one value, until the command line makes it an axis.
+static void read_constants(struct expansion *e, struct json_field root, struct json_field axes)
+{
+    for (size_t key = 0; key < CELL_KEYS; key++) {
+        if (json_object_get(axes.value, cell_key_names[key]))
+            continue;
+        bool needed = key == CELL_CONTEXT || key == CELL_METHOD;
+        struct json_field constant = json_field_get(root, cell_key_names[key]);
+        // The path that a key is missed at: those two are looked for among the axes.
+        e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, cell_key_names[key]);
+        if (key == CELL_METHOD || find_override(e, cell_key_names[key]))
+            add_axis(e, key, e->constants[key], false);
+    }
+}
+
+static bool read_root(struct expansion *e, struct spec *spec, struct status *status)
+{
+    struct json_field root = json_field_root(e->source), axes = json_field_get(root, "axes");
+    struct names known = {2, {"experiment", "question"}};
+    names_add_all(&known, cell_key_names);
+    names_add(&known, "axes");
+    if (!json_field_object(root, &known, NULL, status))
+        return false;
+    const char *experiment = NULL, *question = NULL;
+    static const char *const label =
+        "a label of letters, digits, \"-\", \"_\" and \".\", such as \"context-sweep\"";
+    struct json_field field = json_field_get(root, "experiment");
+    if (!field.value)
+        return json_field_fail(field, status, "missing; expected %s", label);
+    if (!json_field_text(field, label, &experiment, status) ||
+        !json_field_text(json_field_get(root, "question"), "one sentence", &question, status))
+        return false;
+    // It becomes part of file names.
+    if (strlen(experiment) > 100 || experiment[0] == '.' || experiment[0] == '-' ||
+        experiment[strspn(experiment, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")])
+        return json_field_expected(field, status, "%s", label);
+    spec->experiment = strdup(experiment);
+    spec->question = question ? strdup(question) : NULL;
+    for (size_t key = 0; key < CELL_KEYS; key++)
+        e->constants[key] = json_field_get(root, cell_key_names[key]);
+    if (!read_axes(e, axes, status))
+        return false;
+    read_constants(e, root, axes);
+    return true;
+}
+
+// --- the entries of axes.method
+
+// Whether a list given for an option is an axis of the entry, not its value.
+static bool is_axis(const struct option *option, const json_t *value)
+{
+    return json_is_array(value) && (option->type != OPTION_LIST || json_is_array(json_array_get(value, 0)));
+}
+
+static bool add_entry_axis(struct entry *entry, size_t key, struct json_field field, struct status *status)
+{
+    struct axis axis = {key, field, json_is_array(field.value)};
+    if (axis_size(&axis) == 0)
+        return json_field_expected(field, status, "a value, or a list with at least one");
+    entry->axes[entry->axis_count++] = axis;
+    entry->variants = product(entry->variants, axis_size(&axis));
+    return true;
+}
+
+// A key of a cell that an entry may give itself, in place of the spec's.
+static bool is_entry_key(const char *name, size_t *key)
+{
+    struct names known = {0};
+    names_add_all(&known, cell_key_names);
+    *key = names_find(&known, name);
+    return *key < known.count && *key != CELL_METHOD;
+}
+
+// The options of the command line replace those of the entry.
+static bool read_entry_axes(struct expansion *e, struct entry *entry, struct json_field field,
+                            struct status *status)
+{
+    entry->variants = 1;
+    entry->axis_count = 0;
+    const char *name;
+    json_t *value;
+    json_object_foreach(field.value, name, value) // in the order written
+    {
+        const struct option *option = option_find(name);
+        size_t key;
+        if (find_override(e, name))
+            continue;
+        if (option && is_axis(option, value))
+            key = (size_t)(option - method_option_table);
+        else if (!option && is_entry_key(name, &key))
+            key += ENTRY_KEYS;
+        else
+            continue;
+        if (!add_entry_axis(entry, key, json_field_get(field, name), status))
+            return false;
+    }
+    for (size_t i = 0; i < e->override_count; i++) {
+        struct override *override = &e->overrides[i];
+        const struct option *option = option_find(override->name);
+        if (!option || !method_knows(entry->fields.method, option->name))
+            continue;
+        override->used = true;
+        if (!add_entry_axis(entry, (size_t)(option - method_option_table), json_field_root(&override->values),
+                            status))
+            return false;
+    }
+    return true;
+}
+
+static const char *entry_name(const json_t *entry)
+{
+    return json_string_value(json_is_object(entry) ? json_object_get(entry, "name") : entry);
+}
+
+// Whether `--axis method=...` keeps this entry.
+static bool is_picked(const struct override *override, const json_t *entry)
+{
+    const char *name = entry_name(entry);
+    for (size_t i = 0; override && i < json_array_size(override->values.root); i++) {
+        const char *picked = json_string_value(json_array_get(override->values.root, i));
+        if (name && picked && !strcmp(name, picked))
+            return true;
+    }
+    return !override;
+}
+
+// Every name of `--axis method=...` must be that of an entry.
+static bool check_picks(const struct override *override, const struct axis *axis, struct status *status)
+{
+    struct names known = {0};
+    for (size_t i = 0; i < axis_size(axis); i++) {
+        const char *name = entry_name(axis_value(axis, i).value);
+        if (name && names_find(&known, name) == known.count && known.count < NAMES_MAX)
+            names_add(&known, name);
+    }
+    for (size_t i = 0; i < json_array_size(override->values.root); i++) {
+        size_t index;
+        if (!json_field_choice(json_field_at(json_field_root(&override->values), i), &known,
+                               "method entry of the spec", &index, status))
+            return false;
+    }
+    return true;
+}
+
+static bool check_used(const struct expansion *e, struct status *status)
+{
+    for (size_t i = 0; i < e->override_count; i++) {
+        const struct override *override = &e->overrides[i];
+        char methods_knowing[256];
+        method_names_knowing(override->name, methods_knowing, sizeof methods_knowing);
+        if (option_find(override->name) && !override->used)
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: no method entry here has the option \"%s\"; methods that have it: %s",
+                              override->values.name, override->name, methods_knowing);
+    }
+    return true;
+}
+
+// The entry without the keys of a cell that it gives itself: a new reference.
+static json_t *method_alone(json_t *entry)
+{
+    json_t *method = json_is_object(entry) ? json_copy(entry) : json_incref(entry);
+    size_t key;
+    for (size_t i = 0; json_is_object(entry) && i < CELL_KEYS; i++) {
+        if (is_entry_key(cell_key_names[i], &key))
+            json_object_del(method, cell_key_names[i]);
+    }
+    return method;
+}
+
+static bool read_entries(struct expansion *e, struct status *status)
+{
+    const struct axis *axis = e->axes;
+    while (axis->key != CELL_METHOD)
+        axis++;
+    const struct override *override = find_override(e, cell_key_names[CELL_METHOD]);
+    if (axis_size(axis) > ENTRIES_MAX)
+        return json_field_fail(axis->field, status, "more than %d entries", ENTRIES_MAX);
+    if (axis->field.value && override && !check_picks(override, axis, status))
+        return false;
+    e->entries = calloc(axis_size(axis), sizeof *e->entries);
+    CHECK(e->entries);
+    for (size_t i = 0; i < axis_size(axis); i++) {
+        struct json_field field = axis_value(axis, i);
+        struct entry *entry = &e->entries[e->entry_count++];
+        struct json_field method = field;
+        method.value = entry->method = method_alone(field.value);
+        if (!method_fields_read(&entry->fields, method, status))
+            return false;
+        if (!is_picked(override, field.value)) {
+            json_decref(e->entries[--e->entry_count].method);
+            continue;
+        }
+        if (!read_entry_axes(e, entry, field, status))
+            return false;
+    }
+    return check_used(e, status);
+}
+
+// --- the product
+
+// The method of variant number n: the entry, with one value for each of its own axes, the last fastest.
+static void pick_method(const struct expansion *e, size_t n, struct cell_fields *fields)
+{
+    const struct entry *entry = e->entries;
+    for (; n >= entry->variants; entry++)
+        n -= entry->variants;
+    fields->method = entry->fields;
+    for (size_t i = entry->axis_count; i-- > 0;) {
+        const struct axis *axis = &entry->axes[i];
+        bool option = axis->key < ENTRY_KEYS;
+        *(option ? &fields->method.options[axis->key] : &fields->keys[axis->key - ENTRY_KEYS]) =
+            axis_value(axis, n % axis_size(axis));
+        n /= axis_size(axis);
+    }
+}
+
+static size_t method_variants(const struct expansion *e)
+{
+    size_t variants = 0;
+    for (size_t i = 0; i < e->entry_count && variants <= SPEC_CELLS_MAX; i++)
+        variants += e->entries[i].variants;
+    return variants;
+}
+
+static size_t values_of(const struct expansion *e, const struct axis *axis)
+{
+    return axis->key == CELL_METHOD ? method_variants(e) : axis_size(axis);
+}
+
+// Cell number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
+static void pick_fields(const struct expansion *e, const size_t *sizes, size_t n, struct cell_fields *fields)
+{
+    size_t variant = 0;
+    memcpy(fields->keys, e->constants, sizeof fields->keys);
+    for (size_t i = e->axis_count; i-- > 0;) {
+        const struct axis *axis = &e->axes[i];
+        if (axis->key == CELL_METHOD)
+            variant = n % sizes[i];
+        else
+            fields->keys[axis->key] = axis_value(axis, n % sizes[i]);
+        n /= sizes[i];
+    }
+    pick_method(e, variant, fields);
+}
+
+// A file that is not there, or too short, is found now rather than in the middle of the sweep.
+static bool check_file(struct json_field field, const char *path, size_t wanted_bytes, struct status *status)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || access(path, R_OK) != 0)
+        return json_field_fail(field, status, "%s: cannot be read: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return json_field_fail(field, status, "%s: is not a file", path);
+    if ((size_t)info.st_size < wanted_bytes)
+        return json_field_fail(field, status, "%s: has %lld bytes; batch and context need %zu", path,
+                               (long long)info.st_size, wanted_bytes);
+    return true;
+}
+
+static bool check_files(const struct cell *cell, const struct cell_fields *fields, struct status *status)
+{
+    static const size_t widths[] = {[DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4};
+    size_t tokens = cell->batch * cell->context;
+    if (cell->planned) // reads no data
+        return true;
+    if (cell->data.path &&
+        !check_file(fields->keys[CELL_DATA], cell->data.path, tokens * widths[cell->data.kind], status))
+        return false;
+    return !cell->labels || check_file(fields->keys[CELL_LABELS], cell->labels, tokens * sizeof(int32_t), status);
+}
+
+// Remembers an id in an open hash table of positions in cells, from 1; false if it is there. Ids are hashes
+// already.
+static bool add_id(uint32_t *table, size_t slots, const struct cell *cells, size_t index)
+{
+    char start[9] = "";
+    memcpy(start, cells[index].id, 8);
+    size_t slot = strtoul(start, NULL, 16) % slots;
+    for (; table[slot]; slot = (slot + 1) % slots) {
+        if (!strcmp(cells[table[slot] - 1].id, cells[index].id))
+            return false;
+    }
+    table[slot] = (uint32_t)(index + 1);
+    return true;
+}
+
+static bool expand(const struct expansion *e, struct spec *spec, struct status *status)
+{
+    size_t total = 1, sizes[CELL_KEYS];
+    for (size_t i = 0; i < e->axis_count; i++) {
+        sizes[i] = values_of(e, &e->axes[i]);
+        total = product(total, sizes[i]);
+    }
+    if (total > SPEC_CELLS_MAX)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: the axes multiply to more than %d cells; use fewer values, or several specs",
+                          e->source->name, SPEC_CELLS_MAX);
+    size_t slots = 2 * total + 1;
+    uint32_t *table = calloc(slots, sizeof *table);
+    spec->cells = calloc(total, sizeof *spec->cells);
+    CHECK(table && spec->cells);
+    bool ok = true;
+    for (size_t n = 0; ok && n < total; n++) {
+        struct cell_fields fields;
+        struct cell *cell = &spec->cells[spec->cell_count];
+        pick_fields(e, sizes, n, &fields);
+        ok = cell_decode_fields(cell, &fields, status) && check_files(cell, &fields, status);
+        if (ok && add_id(table, slots, spec->cells, spec->cell_count))
+            spec->cell_count++;
+        else
+            cell_free(cell);
+    }
+    free(table);
+    return ok;
+}
+
+static bool load(struct spec *spec, const struct json_source *source, const struct spec_changes *changes,
+                 struct status *status)
+{
+    struct expansion e = {.source = source};
+    bool ok = read_overrides(&e, changes, status) && read_root(&e, spec, status) && read_entries(&e, status) &&
+              expand(&e, spec, status);
+    for (size_t i = 0; i < e.override_count; i++)
+        override_close(&e.overrides[i]);
+    free(e.overrides);
+    for (size_t i = 0; i < e.entry_count; i++)
+        json_decref(e.entries[i].method);
+    free(e.entries);
+    return ok;
+}
+
+bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status)
+{
+    *spec = (struct spec){0};
+    struct json_source source;
+    bool ok = json_source_open(&source, path, status) && load(spec, &source, changes, status);
+    json_source_close(&source);
+    return ok;
+}
+
+bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
+                const struct spec_changes *changes, struct status *status)
+{
+    *spec = (struct spec){0};
+    struct json_source source;
+    bool ok = json_source_parse(&source, name, text, bytes, status) && load(spec, &source, changes, status);
+    json_source_close(&source);
+    return ok;
+}
+
+void spec_free(struct spec *spec)
+{
+    for (size_t i = 0; i < spec->cell_count; i++)
+        cell_free(&spec->cells[i]);
+    free(spec->cells);
+    free(spec->experiment);
+    free(spec->question);
+    *spec = (struct spec){0};
+}

@@ -1,0 +1,32 @@
+// Spec: an experiment file, and the cells its axes multiply to. Everything is checked before anything runs.
+#pragma once
+#include "harness/spec/cell.h"
+
+#define SPEC_CELLS_MAX 100000
+
+struct spec {
+    char *experiment, *question; // question may be NULL
+    size_t cell_count;
+    struct cell *cells; // in the order written, the last axis fastest; no two with the same id
+};
+
+// What the command line changes.
+struct spec_changes {
+    const char *const *axes; // of --axis: "context=1024,2048", "method=seco,full" (of the entries there are, those
+                             // with these names), "chunk=64,128" (in the entries whose method knows the option)
+    size_t axis_count;
+    const char *device; // of --device: as the axis "device=NAME"; NULL: no change
+};
+
+// Loads a spec: "experiment" (letters, digits, "-", "_", "."), "question", any key of a cell (see record.h) with
+// one value, and "axes", with a list of values for any key of a cell; "context" and "method" must be there. An
+// entry of axes.method is a name, or an object in which an option may be a list: then it is an axis of the entry
+// (for an option that is a list, a list of lists is). An entry may also give keys of a cell itself ("context",
+// ...), again one value or a list: they count for that entry in place of the spec's. Returns false and a status
+// that names file, line and column if anything is wrong anywhere. Release with spec_free, also after a failure.
+// changes may be NULL.
+bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status);
+// The same from memory; name takes the path's place in messages.
+bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
+                const struct spec_changes *changes, struct status *status);
+void spec_free(struct spec *spec);
