@@ -120,9 +120,10 @@ static bool read_field(const struct reader *reader, const struct column *column,
     void *member = (char *)point + column->offset;
     double number;
     if (column->bytes) {
-        if (strlen(word) >= column->bytes)
+        size_t bytes = strlen(word) + 1;
+        if (bytes > column->bytes)
             return refuse(reader, "the name is too long", word);
-        strcpy(member, word);
+        memcpy(member, word, bytes);
         return true;
     }
     // Counts may be left open; a context and a value may not.
