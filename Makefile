@@ -81,6 +81,13 @@ figures: dependencies ## measure the default experiments (RESULTS=) and draw the
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
 	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
 
+regress: all ## hold memory, work and accuracy against results/baseline
+	@mkdir -p $(BUILD)/regress
+	@for name in baseline baseline-plan; do \
+	  $(BUILD)/longbp run experiments/$$name.json --fresh --out $(BUILD)/regress/$$name.jsonl $(RUN) && \
+	  $(BUILD)/longbp compare --deterministic results/baseline/$$name.jsonl $(BUILD)/regress/$$name.jsonl \
+	  || exit $$?; done
+
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
 	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
 
@@ -158,5 +165,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures papers speed test test-asan fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures papers regress speed test test-asan fuzz bench format lint man install clean FORCE
 .SECONDARY:

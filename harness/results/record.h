@@ -19,17 +19,18 @@
 //  the
 //                                                      samples; model_flops / median over it)
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
-//  "floor_bytes_per_token": X,     (per token of context, from methods.md)
-//  "lower_bound_bytes": N, "peak_over_bound": X,   (resident + floor * context * batch)
-//  "flops": X, "model_flops": X, "bytes_moved": X, "launches": N,
-//  "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
+//  "device_used_bytes": null | N  (of the card's memory, as its driver counts them after the steps; null on the
+//  CPU), "floor_bytes_per_token": X,     (per token of context, from methods.md) "lower_bound_bytes": N,
+//  "peak_over_bound": X,   (resident + floor * context * batch) "flops": X, "model_flops": X, "bytes_moved": X,
+//  "launches": N, "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
 //                      "mean_relative": X, "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,
 //                      "tensors": {NAME: {"relative_l2": X, "max_abs": X}, ...}},
 //  "bias": null | {"relative_l2": X  (of the expectation), "rms_error": X (root of E||g-r||^2, over ||r||),
 //                  "subsets": N},
 //  "timeline": null | {"category_order": [...], "events": [[ms, flops, bytes per category ...], ...]},
-//  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "host_memory_bytes", "threads",
-//                 "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO 8601), "version"},
+//  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "card" (null on the CPU),
+//                 "host_memory_bytes", "threads", "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO
+//                 8601), "version"},
 //  "wall_s": X, "command": "longbp run SPEC --cell ID"}
 //
 // A number that is not finite is null (decimals of an exact gradient too). What a cell did not come to is null. A

@@ -140,6 +140,8 @@ static void note_memory(struct run *run)
         return;
     run->record.peak_bytes = device->arena.peak_bytes;
     memcpy(run->record.peak_by_category, device->arena.peak_by_category, sizeof run->record.peak_by_category);
+    if (device->ops->used_bytes)
+        run->record.device_used_bytes = device->ops->used_bytes(run->setup.device);
 }
 
 static bool measure(struct run *run)
@@ -150,6 +152,7 @@ static bool measure(struct run *run)
     if (!setup_open(&run->setup, cell, &options, &run->status))
         return false;
     struct arena *arena = &run->setup.device->arena;
+    snprintf(run->record.provenance.card, sizeof run->record.provenance.card, "%s", run->setup.device->description);
     // The rates were checked when the cell was decoded.
     if (cell->profile)
         profile_roofline(cell->profile, cell->dtype, &run->setup.device->roofline, &run->status);

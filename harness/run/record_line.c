@@ -96,6 +96,7 @@ static void set_memory(json_t *object, const struct record *record)
     set(object, "peak_bytes", known ? bytes(record->peak_bytes) : json_null());
     set(object, "peak_by_category", known ? categories(record->peak_by_category) : json_null());
     set(object, "resident_bytes", bounded ? bytes(record->resident_bytes) : json_null());
+    set(object, "device_used_bytes", record->device_used_bytes ? bytes(record->device_used_bytes) : json_null());
     set(object, "floor_bytes_per_token", bounded ? number(record->floor_bytes_per_token) : json_null());
     set(object, "lower_bound_bytes", bounded ? whole(ceil(bound)) : json_null());
     set(object, "peak_over_bound",
@@ -196,6 +197,7 @@ static json_t *provenance_json(const struct provenance *provenance)
     set(object, "flags", record_text(provenance->flags));
     set(object, "blas", record_text(provenance->blas));
     set(object, "cpu", record_text(provenance->cpu));
+    set(object, "card", provenance->card[0] ? record_text(provenance->card) : json_null());
     set(object, "host_memory_bytes", bytes(provenance->host_memory_bytes));
     set(object, "threads", json_integer(provenance->threads));
     set(object, "kernel", record_text(provenance->kernel));
