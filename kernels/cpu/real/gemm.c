@@ -3,8 +3,9 @@
 #include "kernels/cpu/real/kernels.h"
 #include <omp.h>
 
-// Tiles are large enough that packing a panel of A or B per tile costs little, and there are enough of them for
-// the threads of a workstation.
+// Tiles are large enough that packing a panel of A or B per tile costs little, and there are enough of them, of
+// equal size, to keep the threads of a workstation busy to the end: at least two, and more where the output is
+// large.
 static size_t tile_size(size_t extent, size_t preferred)
 {
     size_t tiles = (extent + preferred - 1) / preferred;
@@ -16,9 +17,9 @@ static void multiply(struct tensor c, const real *a, size_t a_stride, enum trans
                      size_t b_stride, enum transpose transpose_b, size_t k, double alpha, double beta)
 {
     size_t m = c.rows, n = c.cols;
-    // With few rows (a small chunk) the columns are cut finer, so that there is work for every thread.
-    size_t tile_m = tile_size(m, m >= 1024 ? 512 : 256);
-    size_t tile_n = tile_size(n, m >= 1024 ? 768 : m >= 128 ? 256 : 128);
+    // A small chunk is one row of tiles: each packs its part of the weights once, so they are wide.
+    size_t half = (n + 1) / 2, wide = half < 704 ? half : 704;
+    size_t tile_m = tile_size(m, 512), tile_n = tile_size(n, m <= 256 ? wide : 384);
     size_t tiles_m = (m + tile_m - 1) / tile_m, tiles_n = (n + tile_n - 1) / tile_n;
 #pragma omp parallel if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
     {
