@@ -65,7 +65,7 @@ $(BUILD)/harness/run/provenance.o: $(BUILD)/revision
 $(BUILD)/revision: FORCE
 	@mkdir -p $(@D)
 	@echo "-DLONGBP_REVISION='\"$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)\"'" \
-	  "-DLONGBP_DIRTY=$$(test -z "$$(git status --porcelain -uno 2>/dev/null)"; echo $$?)" > $@.new
+	  "-DLONGBP_DIRTY=$$(test -z "$$(git status --porcelain -uno -- . ":!results" ":!plots/pictures" 2>/dev/null)"; echo $$?)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 dependencies: ## install the packages that are missing, or say how
