@@ -18,8 +18,8 @@ static void multiply(struct tensor c, const real *a, size_t a_stride, enum trans
 {
     size_t m = c.rows, n = c.cols;
     // A small chunk is one row of tiles: each packs its part of the weights once, so they are wide.
-    size_t half = (n + 1) / 2, wide = half < 704 ? half : 704;
-    size_t tile_m = tile_size(m, 512), tile_n = tile_size(n, m <= 256 ? wide : 384);
+    size_t half = (n + 1) / 2, most = m <= 256 ? 704 : 384;
+    size_t tile_m = tile_size(m, 512), tile_n = tile_size(n, m <= 512 && half < most ? half : most);
     size_t tiles_m = (m + tile_m - 1) / tile_m, tiles_n = (n + tile_n - 1) / tile_n;
 #pragma omp parallel if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
     {
