@@ -443,6 +443,39 @@ static void fresh_keeps_the_old_results_aside(void **state)
     assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
 }
 
+static void rounds_go_through_all_cells_and_resume(void **state)
+{
+    struct scratch *scratch = *state;
+    static const size_t expected[] = {0, 1, 0, 1, 0, 1}; // the cell of each line
+    spec_write(scratch,
+               " \"axes\": {\"context\": [24], \"method\": [\"full\", {\"name\": \"seco\", \"chunk\": 7}]}}\n");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
+    assert_says(scratch, "err", "6 of 6 cells done");
+    // What was lost of the second round comes first, then the third.
+    assert_int_equal(run(scratch, "head -n 3 r.jsonl > cut && mv cut r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
+    assert_says(scratch, "err", "3 of 6 cells in 3 rounds are left to do");
+    struct result_file file;
+    struct status status = {0};
+    assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    assert_int_equal(json_array_size(file.records), 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_string_equal(field(json_array_get(file.records, i), "id"),
+                            field(json_array_get(file.records, expected[i]), "id"));
+    result_file_close(&file);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
+    assert_says(scratch, "err", "nothing left to do: r.jsonl has all 6 cells in 3 rounds");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0); // one round is among them
+    assert_int_equal(line_count(scratch, "r.jsonl"), 6);
+    static const char *const bad[] = {"0", "-1", "2x", "''", "1001", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char command[80];
+        snprintf(command, sizeof command, "$L run spec.json --out r.jsonl --rounds %s", bad[i]);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", "--rounds is a count from 1 to 1000");
+    }
+}
+
 static void one_cell_is_run_again_by_its_command(void **state)
 {
     struct scratch *scratch = *state;
@@ -510,6 +543,7 @@ int main(void)
         PROMISE(second_sweep_is_turned_away),
         PROMISE(damaged_last_line_is_cut_and_others_refused),
         PROMISE(fresh_keeps_the_old_results_aside),
+        PROMISE(rounds_go_through_all_cells_and_resume),
         PROMISE(one_cell_is_run_again_by_its_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

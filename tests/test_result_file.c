@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#define ID_A       "0123456789abcdef0123456789abcdef"
-#define ID_B       "ffffffffffffffffffffffffffffffff"
-#define CELL       "'cell': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}}"
-#define RECORD(id) "{'schema': 1, 'id': '" id "', 'experiment': 'e', 'status': 'ok', " CELL "}"
+#define ID_A               "0123456789abcdef0123456789abcdef"
+#define ID_B               "ffffffffffffffffffffffffffffffff"
+#define CELL               "'cell': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}}"
+#define RECORD(id, status) "{'schema': 1, 'id': '" id "', 'experiment': 'e', 'status': '" status "', " CELL "}"
 
 static bool read_text(struct scratch *scratch, struct result_file *file, const char *text, struct status *status)
 {
@@ -49,20 +49,22 @@ static void expect_bad(struct scratch *scratch, const char *text, const char *me
 
 static void test_whole_records(void **state)
 {
-    struct result_file file = must_read(*state, RECORD(ID_A) "\n" RECORD(ID_B) "\n");
+    struct result_file file = must_read(*state, RECORD(ID_A, "ok") "\n" RECORD(ID_B, "ok") "\n");
     assert_int_equal(json_array_size(file.records), 2);
     assert_int_equal(file.intact_bytes, file.bytes);
     assert_int_equal(file.torn_line, 0);
     assert_false(file.unterminated);
-    assert_ptr_equal(result_file_find(&file, ID_B), json_array_get(file.records, 1));
-    assert_null(result_file_find(&file, "00000000000000000000000000000000"));
+    assert_int_equal(result_file_count(&file, ID_B, false), 1);
+    assert_int_equal(result_file_count(&file, "00000000000000000000000000000000", false), 0);
     result_file_close(&file);
 }
 
-static void test_the_last_record_with_an_id_is_found(void **state)
+static void test_records_with_an_id_are_counted(void **state)
 {
-    struct result_file file = must_read(*state, RECORD(ID_A) "\n" RECORD(ID_B) "\n" RECORD(ID_A) "\n");
-    assert_ptr_equal(result_file_find(&file, ID_A), json_array_get(file.records, 2));
+    struct result_file file =
+        must_read(*state, RECORD(ID_A, "ok") "\n" RECORD(ID_B, "ok") "\n" RECORD(ID_A, "oom") "\n");
+    assert_int_equal(result_file_count(&file, ID_A, false), 2);
+    assert_int_equal(result_file_count(&file, ID_A, true), 1);
     result_file_close(&file);
 }
 
@@ -77,11 +79,11 @@ static void test_an_empty_file_has_no_records(void **state)
 // A crash can cut a line anywhere: whatever is left of the second record, the first one stands.
 static void test_every_torn_end(void **state)
 {
-    const char *second = RECORD(ID_B);
-    size_t first_bytes = strlen(RECORD(ID_A) "\n");
+    const char *second = RECORD(ID_B, "ok");
+    size_t first_bytes = strlen(RECORD(ID_A, "ok") "\n");
     for (size_t length = 1; length < strlen(second); length++) {
         char text[1024];
-        snprintf(text, sizeof text, "%s\n%.*s", RECORD(ID_A), (int)length, second);
+        snprintf(text, sizeof text, "%s\n%.*s", RECORD(ID_A, "ok"), (int)length, second);
         struct result_file file = must_read(*state, text);
         assert_int_equal(json_array_size(file.records), 1);
         assert_int_equal(file.intact_bytes, first_bytes);
@@ -93,7 +95,7 @@ static void test_every_torn_end(void **state)
 
 static void test_a_missing_newline_is_not_torn(void **state)
 {
-    struct result_file file = must_read(*state, RECORD(ID_A) "\n" RECORD(ID_B));
+    struct result_file file = must_read(*state, RECORD(ID_A, "ok") "\n" RECORD(ID_B, "ok"));
     assert_int_equal(json_array_size(file.records), 2);
     assert_int_equal(file.torn_line, 0);
     assert_int_equal(file.intact_bytes, file.bytes);
@@ -104,7 +106,7 @@ static void test_a_missing_newline_is_not_torn(void **state)
 static void test_a_tail_of_zeros_is_torn(void **state)
 {
     struct scratch *scratch = *state;
-    char *json = quoted(RECORD(ID_A) "\n");
+    char *json = quoted(RECORD(ID_A, "ok") "\n");
     size_t bytes = strlen(json);
     json = realloc(json, bytes + 100);
     assert_non_null(json);
@@ -121,9 +123,9 @@ static void test_a_tail_of_zeros_is_torn(void **state)
 
 static void test_bad_lines_are_named(void **state)
 {
-    expect_bad(*state, RECORD(ID_A) "\n{'schema': 1,\n" RECORD(ID_B) "\n", "r.jsonl:2:");
-    expect_bad(*state, RECORD(ID_A) "\nnonsense\n", "not JSON");
-    expect_bad(*state, RECORD(ID_A) "\n\n", "r.jsonl:2:");
+    expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 1,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
+    expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense\n", "not JSON");
+    expect_bad(*state, RECORD(ID_A, "ok") "\n\n", "r.jsonl:2:");
     expect_bad(*state, "[1]\n", "r.jsonl:1: not a record: a JSON object was expected");
     expect_bad(*state, "{}\n", "r.jsonl:1: not a record: 'schema' is missing");
     expect_bad(*state, "{}", "r.jsonl:1: not a record: 'schema' is missing"); // whole, so not torn
@@ -164,7 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_whole_records),
-        TEST(test_the_last_record_with_an_id_is_found),
+        TEST(test_records_with_an_id_are_counted),
         TEST(test_an_empty_file_has_no_records),
         TEST(test_every_torn_end),
         TEST(test_a_missing_newline_is_not_torn),

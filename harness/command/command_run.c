@@ -5,6 +5,7 @@
 #include "harness/command/shell.h"
 #include "harness/run/child.h"
 #include "harness/run/sweep.h"
+#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,8 +14,11 @@ struct arguments {
     const char *spec, *out, *device, *cell;
     const char **axes; // of --axis, and what --memory-limit and --profile mean as one
     size_t axis_count;
+    size_t rounds;
     bool list, fresh, retry, json;
 };
+
+#define ROUNDS_MAX 1000
 
 static const struct argp_option flags[] = {
     {.name = "out", .key = 'o', .arg = "FILE", .doc = "the result file (results/EXPERIMENT.jsonl)"},
@@ -29,6 +33,10 @@ static const struct argp_option flags[] = {
     {.name = "cell", .key = 'c', .arg = "ID", .doc = "measure this cell alone and print its record"},
     {.name = "fresh", .key = 'f', .doc = "measure every cell; the old results move to FILE.bak"},
     {.name = "retry", .key = 'r', .doc = "measure again what did not end ok"},
+    {.name = "rounds",
+     .key = 'n',
+     .arg = "N",
+     .doc = "go through the cells N times (1), a record each: for times that `longbp compare` can trust"},
     {.name = "json", .key = 'j', .doc = "with --list: one JSON object per line"},
     {0}};
 
@@ -54,6 +62,7 @@ static void add_key(struct arguments *arguments, const char *key, json_t *value)
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
+    char *end;
     switch (key) {
     case 'o':
         arguments->out = text;
@@ -85,6 +94,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'j':
         arguments->json = true;
         return 0;
+    case 'n':
+        arguments->rounds = strtoul(text, &end, 10);
+        if (*end || !isdigit((unsigned char)*text) || arguments->rounds < 1 || arguments->rounds > ROUNDS_MAX)
+            argp_error(state, "--rounds is a count from 1 to %d, not \"%s\"", ROUNDS_MAX, text);
+        return 0;
     case ARGP_KEY_ARG:
         if (arguments->spec)
             argp_error(state, "one spec at a time; not also \"%s\"", text);
@@ -93,8 +107,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!arguments->spec)
             argp_error(state, "name the experiment's file");
-        if (arguments->cell && (arguments->list || arguments->out || arguments->fresh || arguments->retry))
-            argp_error(state, "--cell prints one record; --out, --list, --fresh and --retry do not go with it");
+        if (arguments->cell &&
+            (arguments->list || arguments->out || arguments->fresh || arguments->retry || arguments->rounds > 1))
+            argp_error(state,
+                       "--cell prints one record; --out, --list, --fresh, --retry and --rounds do not go with it");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -171,6 +187,7 @@ static int run(const struct arguments *arguments, struct status *status)
     CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
                                     .rerun = rerun,
+                                    .rounds = arguments->rounds,
                                     .fresh = arguments->fresh,
                                     .retry = arguments->retry};
     if (arguments->list) {
@@ -197,7 +214,7 @@ int command_run(int argc, char **argv)
         .doc =
             "Measures every cell of an experiment, each in its own process, and appends one line of JSON per cell. "
             "Cells that the result file already has are skipped, so a run that was stopped resumes."};
-    struct arguments arguments = {0};
+    struct arguments arguments = {.rounds = 1};
     struct status status = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     int code = run(&arguments, &status);

@@ -53,21 +53,29 @@ static bool same_machine(const json_t *a, const json_t *b)
     return true;
 }
 
-// The samples of a cell in one file, appended to the comparison's.
+static bool is_pooled(const json_t *record, const json_t *last)
+{
+    return status_of(record) == RECORD_OK && json_array_size(json_object_get(record, "samples_ms")) > 0 &&
+           same_machine(record, last) &&
+           strcmp(text_of(record, "provenance", "revision"), text_of(last, "provenance", "revision")) == 0;
+}
+
+// The samples of a cell in one file, written to *end, which moves on.
 static struct time_samples pool(const json_t *list, double **end)
 {
-    struct time_samples samples = {.ms = *end};
-    const json_t *last = last_of(list);
+    struct time_run *runs = malloc((json_array_size(list) + 1) * sizeof *runs);
+    CHECK(runs);
+    size_t run_count = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *record = json_array_get(list, i), *ms = json_object_get(record, "samples_ms");
-        if (status_of(record) != RECORD_OK || json_array_size(ms) == 0 || !same_machine(record, last) ||
-            strcmp(text_of(record, "provenance", "revision"), text_of(last, "provenance", "revision")) != 0)
+        if (!is_pooled(record, last_of(list)))
             continue;
+        runs[run_count++] = (struct time_run){*end, json_array_size(ms)};
         for (size_t j = 0; j < json_array_size(ms); j++)
             *(*end)++ = json_number_value(json_array_get(ms, j));
-        samples.count += json_array_size(ms);
-        samples.runs++;
     }
+    struct time_samples samples = time_samples_pool(runs, run_count);
+    free(runs);
     return samples;
 }
 

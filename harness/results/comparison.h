@@ -1,7 +1,7 @@
 // Comparison: two result files, cell by cell: did anything become worse?
 //
 // Cells are the same if their ids are. Where a file has several records of a cell, the last one counts; the samples
-// of all that were taken by the same revision on the same machine, and ended ok, are pooled.
+// of all that were taken by the same revision on the same machine, and ended ok, are pooled (time_samples.h).
 #pragma once
 #include "harness/results/quantity.h"
 #include "harness/results/result_file.h"

@@ -192,6 +192,8 @@ static json_t *times_json(const struct comparison *comparison)
     set(object, "unsteady", json_integer((json_int_t)time->unsteady));
     set(object, "spread", time->spread_known ? number(time->spread) : json_null());
     set(object, "shared", number(time->shared));
+    set(object, "disturbed", number(time->disturbed));
+    set(object, "chance", number(time->chance));
     set(object, "all", group_json(&time->all));
     for (size_t i = 0; i < time->group_count; i++)
         json_array_append_new(groups, group_json(&time->groups[i]));
@@ -216,8 +218,8 @@ static json_t *time_json(const struct time_cell *time)
     set(object, "p_holm", time->judged ? number(time->p_holm) : json_null());
     set(object, "regression", json_boolean(time->regression));
     set(object, "open", json_boolean(time->open));
-    set(object, "base_samples", json_integer((json_int_t)time->base.count));
-    set(object, "new_samples", json_integer((json_int_t)time->new.count));
+    set(object, "base_samples", json_integer((json_int_t)time->base.taken));
+    set(object, "new_samples", json_integer((json_int_t)time->new.taken));
     set(object, "base_median_ms", median_json(time->base));
     set(object, "new_median_ms", median_json(time->new));
     return object;

@@ -1,4 +1,5 @@
 #include "harness/results/result_file.h"
+#include "harness/results/record.h"
 #include "harness/results/record_check.h"
 #include <errno.h>
 #include <string.h>
@@ -92,13 +93,14 @@ void result_file_warn(const struct result_file *file)
     }
 }
 
-json_t *result_file_find(const struct result_file *file, const char *id)
+size_t result_file_count(const struct result_file *file, const char *id, bool only_ok)
 {
-    for (size_t i = json_array_size(file->records); i-- > 0;) {
-        json_t *record = json_array_get(file->records, i);
-        if (strcmp(json_string_value(json_object_get(record, "id")), id) == 0) {
-            return record;
-        }
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(file->records); i++) {
+        const json_t *record = json_array_get(file->records, i);
+        const char *status = json_string_value(json_object_get(record, "status"));
+        count += strcmp(json_string_value(json_object_get(record, "id")), id) == 0 &&
+                 (!only_ok || record_status_from_name(status) == RECORD_OK);
     }
-    return NULL;
+    return count;
 }

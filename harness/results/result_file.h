@@ -21,5 +21,5 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is.
 void result_file_warn(const struct result_file *file);
-// The last record with this id, NULL if the file has none. Borrowed.
-json_t *result_file_find(const struct result_file *file, const char *id);
+// How many records with this id there are, or how many that ended ok.
+size_t result_file_count(const struct result_file *file, const char *id, bool only_ok);

@@ -45,8 +45,8 @@ static enum time_verdict verdict_of(struct shift ratio, double threshold)
 
 static bool steady(struct time_samples samples)
 {
-    return sample_quantile(samples.ms, samples.count, 0.75) <=
-           STEADY_QUARTILES * sample_quantile(samples.ms, samples.count, 0.25);
+    return samples.runs > 1 || sample_quantile(samples.ms, samples.count, 0.75) <=
+                                   STEADY_QUARTILES * sample_quantile(samples.ms, samples.count, 0.25);
 }
 
 static double *logarithms(struct time_samples samples)
@@ -249,10 +249,27 @@ static bool stands_out(const struct time_change *change, double ratio, double er
     return ratio > 1 + change->threshold && excess > fmax(limit, errors * change->spread);
 }
 
+// How many cells look slower for no reason: those that something disturbed in every run.
+static void find_chance(struct time_change *change, const struct time_cell *cells, size_t count)
+{
+    size_t disturbed = 0, runs = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (cells[i].judged && cells[i].base.runs > 1 && cells[i].new.runs > 1) {
+            disturbed += cells[i].base.disturbed + cells[i].new.disturbed;
+            runs += cells[i].base.runs + cells[i].new.runs;
+        }
+    }
+    change->disturbed = runs ? (double)disturbed / (double)runs : 0;
+    for (size_t i = 0; i < count; i++)
+        if (cells[i].judged && cells[i].new.runs > 1)
+            change->chance += pow(change->disturbed, (double)cells[i].new.runs);
+}
+
 // Whether a cell's own samples may prove something: among many cells only those of several runs.
 static bool may_prove(const struct time_change *change, const struct time_cell *cell)
 {
-    return !change->spread_known || (cell->base.runs > 1 && cell->new.runs > 1);
+    return !change->spread_known ||
+           (cell->base.runs > 1 && cell->new.runs > 1 && change->chance <= RANK_TEST_LEVEL);
 }
 
 struct findings {
@@ -289,7 +306,8 @@ static struct findings find_regressions(struct time_change *change, struct time_
         cell->regression |= cell->verdict == TIME_SLOWER && in_regression(change, cell);
         cell->open = out && !cell->regression;
         findings.regression |= cell->regression;
-        findings.open = cell->open && !findings.open ? "a single cell" : findings.open;
+        if (cell->open && !findings.open && change->chance <= RANK_TEST_LEVEL)
+            findings.open = "a single cell";
     }
     return findings;
 }
@@ -352,7 +370,7 @@ static void conclude(struct time_change *change, struct time_cell *cells, size_t
                  change->measured - change->judged, change->measured, first_reason(cells, count));
     else if (findings.open)
         snprintf(change->reason, sizeof change->reason,
-                 "%s looks slower, but this is not proven; measure again, and append that run to the file",
+                 "%s looks slower, but this is not proven; measure more rounds (longbp run --rounds)",
                  findings.open);
     else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
         snprintf(change->reason, sizeof change->reason,
@@ -369,6 +387,7 @@ void time_change_judge(struct time_change *change, double threshold, struct time
     correct_for_count(cells, count);
     find_spread(change, cells, count);
     find_shared(change, cells, count);
+    find_chance(change, cells, count);
     change->all = group_of(change, cells, count, -1, "all cells");
     find_groups(change, cells, count);
     conclude(change, cells, count, find_regressions(change, cells, count));

@@ -15,14 +15,16 @@
 // all cells are slower, that is a regression. A part of them must besides stand out: its ratio exceeds `shared` by
 // the threshold and by 3 standard errors. So must a single cell, by more, and its p, corrected for the number of
 // cells (Holm 1979), must be at most 0.05; and where there are cells enough to know their spread, its samples must
-// come from two runs or more on either side: samples of one run share the few seconds that they were taken in, and
-// among many cells a neighbour on the machine hits some.
-// What stands out and is not proven is left open: cannot tell. So is everything if the machine was too restless to
-// tell: cells whose samples scatter (quartiles 1.3 apart) are left out, and where two and more than a tenth of all
-// do, nothing is called slower or faster; where the spread exceeds the threshold, nothing is called the same
-// either.
+// come from two runs or more on either side, for those of one run share the few seconds that they were taken in,
+// and among many cells a neighbour on the machine hits some. `disturbed` is how often it hits a run of a cell;
+// `chance` is how many cells it then hits in every run. If that is more than 0.05, no single cell proves anything.
+// What stands out and is not proven is left open: cannot tell, unless it is single cells that chance explains. So
+// is everything if the machine was too restless to tell: cells of one run whose samples scatter (quartiles 1.3
+// apart) are left out, and where two and more than a tenth of all do, nothing is called slower or faster; where the
+// spread exceeds the threshold, nothing is called the same either.
 #pragma once
 #include "harness/results/rank_test.h"
+#include "harness/results/time_samples.h"
 
 #define TIME_AXES 3
 // Between 1 and 1.15 on a log scale: two runs of one build may differ by as much as a slow-down of 15 % may shrink.
@@ -31,12 +33,6 @@
 enum time_verdict { TIME_NOT_MEASURED, TIME_SAME, TIME_FASTER, TIME_SLOWER, TIME_CANNOT_TELL };
 // "not measured", "same", "faster", "slower", "cannot tell".
 const char *time_verdict_name(enum time_verdict verdict);
-
-// The samples of one side, borrowed.
-struct time_samples {
-    const double *ms; // [count], all > 0
-    size_t count, runs;
-};
 
 struct time_cell {
     struct time_samples base, new;
@@ -66,6 +62,7 @@ struct time_change {
     size_t group_count;
     size_t measured, judged, unsteady; // cells
     double spread, shared;             // of log ratios; as a ratio, at least 1
+    double disturbed, chance;          // share of runs; cells that it makes look slower, on average
     bool spread_known;                 // there are cells enough; else it is the least that is assumed
     enum time_verdict verdict;         // slower: a regression
     char reason[240];                  // of cannot tell

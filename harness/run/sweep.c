@@ -63,23 +63,24 @@ int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT])
     return counts[RECORD_FAILED] || counts[RECORD_CRASH] ? EXIT_CHECK_FAILED : EXIT_FINE;
 }
 
-static bool is_done(const struct result_log *log, const struct cell *cell, bool retry)
+// Rounds that the file already had of a cell when it was opened.
+static size_t rounds_done(const struct result_log *log, const struct cell *cell,
+                          const struct sweep_options *options)
 {
-    const json_t *record = result_file_find(&log->existing, cell->id);
-    const char *name = json_string_value(json_object_get(record, "status"));
-    return name && (!retry || record_status_from_name(name) == RECORD_OK);
+    size_t done = result_file_count(&log->existing, cell->id, options->retry);
+    return done < options->rounds ? done : options->rounds;
 }
 
-// Runs the cells that are left, until one cannot be run or written, or a signal comes.
-static bool run_cells(const struct spec *spec, const struct sweep_options *options, struct result_log *log,
-                      struct progress *progress, bool *interrupted, struct status *status)
+// Runs one round's cells, those that are left, until one cannot be run or written, or a signal comes.
+static bool run_round(const struct spec *spec, const struct sweep_options *options, struct result_log *log,
+                      size_t round, struct progress *progress, int signals, bool *interrupted,
+                      struct status *status)
 {
-    int signals = child_signals_open(status);
-    bool running = signals >= 0;
+    bool running = true;
     for (size_t i = 0; i < spec->cell_count && running; i++) {
         const struct cell *cell = &spec->cells[i];
         struct sweep_cell outcome = {0};
-        if (is_done(log, cell, options->retry))
+        if (rounds_done(log, cell, options) > round)
             continue;
         if ((*interrupted = child_signals_interrupted(signals)))
             break;
@@ -92,6 +93,16 @@ static bool run_cells(const struct spec *spec, const struct sweep_options *optio
         running = running && !outcome.interrupted;
         free(outcome.line);
     }
+    return running;
+}
+
+static bool run_rounds(const struct spec *spec, const struct sweep_options *options, struct result_log *log,
+                       struct progress *progress, bool *interrupted, struct status *status)
+{
+    int signals = child_signals_open(status);
+    bool running = signals >= 0;
+    for (size_t round = 0; round < options->rounds && running && !*interrupted; round++)
+        running = run_round(spec, options, log, round, progress, signals, interrupted, status);
     progress_clear(progress);
     if (signals >= 0)
         close(signals);
@@ -104,22 +115,24 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
     struct progress progress;
     bool interrupted = false;
     int code = EXIT_BAD_INPUT;
-    size_t left = 0;
-    char counts[160];
+    size_t left = 0, all = spec->cell_count * options->rounds;
+    char counts[160], rounds[40] = "";
+    if (options->rounds > 1)
+        snprintf(rounds, sizeof rounds, " in %zu rounds", options->rounds);
     if (!result_log_open(&log, options->out, options->fresh, status))
         goto cleanup;
     for (size_t i = 0; i < spec->cell_count; i++)
-        left += !is_done(&log, &spec->cells[i], options->retry);
+        left += options->rounds - rounds_done(&log, &spec->cells[i], options);
     if (left == 0) {
-        fprintf(stderr, "%s: nothing left to do: %s has all %zu cells\n", spec->experiment, options->out,
-                spec->cell_count);
+        fprintf(stderr, "%s: nothing left to do: %s has all %zu cells%s\n", spec->experiment, options->out, all,
+                rounds);
         code = EXIT_FINE;
         goto cleanup;
     }
-    if (left < spec->cell_count)
-        fprintf(stderr, "%s: %zu of %zu cells are left to do\n", spec->experiment, left, spec->cell_count);
+    if (left < all)
+        fprintf(stderr, "%s: %zu of %zu cells%s are left to do\n", spec->experiment, left, all, rounds);
     progress_open(&progress, left);
-    if (run_cells(spec, options, &log, &progress, &interrupted, status))
+    if (run_rounds(spec, options, &log, &progress, &interrupted, status))
         code = interrupted ? EXIT_INTERRUPTED : sweep_exit_code(progress.counts);
     progress_counts(&progress, counts, sizeof counts);
     fprintf(stderr, "%s: %zu of %zu cells done%s%s; results in %s\n", spec->experiment, progress.done, left,

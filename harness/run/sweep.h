@@ -1,5 +1,7 @@
 // Sweep: measures the cells of a spec, each in its own process, and appends one record per cell as it ends. A cell
-// that the result file already has is not measured again, so a sweep that was stopped resumes where it was.
+// that the result file already has is not measured again, so a sweep that was stopped resumes where it was. A sweep
+// of several rounds goes through all cells as often: a cell then has a record from each, taken at different times,
+// of which a neighbour on the machine disturbs only some.
 #pragma once
 #include "harness/run/progress.h"
 #include "harness/spec/spec.h"
@@ -9,6 +11,7 @@ struct sweep_options {
     const char *rerun; // the command that measures one cell again, without its --cell
     bool fresh;        // measure everything; what the file holds moves to OUT.bak
     bool retry;        // measure again what is not ok
+    size_t rounds;     // records that each cell is to have; at least 1
 };
 
 // Runs what is left to do and says on stderr how it goes. The exit code; 2 and a status for what stopped it.
