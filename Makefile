@@ -30,7 +30,8 @@ CUDA_C   := $(filter-out %/plugin.c %/workspace.c,$(wildcard kernels/cuda/*.c))
 PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*/*.c))
 OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(REAL:%.c=$(BUILD)/%.f32.o) $(REAL:%.c=$(BUILD)/%.f64.o)
 TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
-SOURCES  := $(wildcard kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] methods/*.[ch] harness/*.[ch] harness/*/*.[ch] tests/*.[ch])
+SOURCES  := $(foreach folder,kernels kernels/* kernels/*/* methods harness harness/* tests tests/* bench bench/*,\
+              $(wildcard $(addprefix $(folder)/*.,c h cpp cu cuh)))
 FIGURES  := context-sweep chunk sparsity gradient-error timeline
 
 all: $(BUILD)/longbp ## build the program (the default)
@@ -91,7 +92,8 @@ regress: all ## hold memory, work and accuracy against results/baseline
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
 	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/fixture.o $(OBJECTS)
+SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
+$(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
@@ -102,7 +104,7 @@ $(BUILD)/tests/simt/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
-$(BUILD)/tests/test_simt_%: $(BUILD)/tests/test_simt_%.o $(SIMT) $(OBJECTS)
+$(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
@@ -134,10 +136,10 @@ bench: $(patsubst %.cpp,$(BUILD)/%,$(wildcard bench/bench_*.cpp)) ## the operati
 	@for bench in $^; do $$bench || exit 1; done
 
 format: ## clang-format every source
-	clang-format -i $(SOURCES) $(wildcard bench/*.cpp)
+	$(Q)clang-format -i $(SOURCES)
 
 lint: ## clang-format, clang-tidy and cppcheck, all without a finding
-	@clang-format --dry-run -Werror $(SOURCES) $(wildcard bench/*.cpp)
+	@clang-format --dry-run -Werror $(SOURCES)
 	@cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
 	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
 	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \

@@ -7,6 +7,7 @@
 // What a step reports besides the gradients, which are in the model's parameters.
 struct step_report {
     double loss;
+    double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
     size_t column_count; // spaco: the columns drawn, left to right
     uint32_t columns[COLUMNS_MAX];
 };
@@ -41,6 +42,7 @@ struct method {
 // All methods, ending in NULL.
 extern const struct method *const methods[];
 const struct method *method_find(const char *name);
-// Zeroes the gradients, walks, waits for the device and reads the loss. Failures are in the device's status.
+// Zeroes the gradients and walks, both timed, waits for the device and reads the loss. Failures are in the device's
+// status.
 void method_step(const struct method *method, struct model *model, const struct batch *batch,
                  const struct method_options *options, struct step_report *report);

@@ -1,3 +1,4 @@
+#include "kernels/base/timer.h"
 #include "methods/method.h"
 #include <string.h>
 
@@ -25,10 +26,12 @@ void method_step(const struct method *method, struct model *model, const struct 
     report->column_count = 0;
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
     step.loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
+    device_timer_start(device);
     op_zero(device, step.loss);
     model_zero_gradients(model);
     method->walk(&step);
-    device->ops->synchronize(device);
+    report->asked_ms = device_timer_asked_ms(device);
+    report->ms = device_timer_stop_ms(device);
     op_download(device, &report->loss, step.loss);
     tensor_free(device, &step.loss);
 }

@@ -2,7 +2,7 @@
 // f64, f32 and bf16, against the CPU device in f64 on the same rounded inputs. Outputs are poisoned first; +=
 // operands start from known values; rows are shorter than, as long as, and longer than what a thread, a warp and a
 // block take at once, aligned for 16-byte accesses and not.
-#include "kernels/cuda/accumulate.h"
+#include "kernels/cuda/attention_blocks.h"
 #include "tests/simt/array.h"
 #include <cuda_bf16.h>
 
@@ -66,6 +66,19 @@ void test_accumulate(void **)
                     ((double *)dst.r.data)[i] += src.expected(i);
                 dst.check(1, "accumulate");
             }
+}
+
+void test_transpose(void **)
+{
+    const size_t shapes[][2] = {{1, 1}, {1, 7}, {5, 1}, {37, 32}, {256, 3}, {259, 4}};
+    for (const auto &shape : shapes) {
+        array src(shape[0], shape[1], DTYPE_F32, "src"), dst(shape[1], shape[0], DTYPE_F32, nullptr);
+        run_both_orders({&dst}, [&] { cuda_transpose(dst.t, src.t, nullptr); });
+        for (size_t row = 0; row < shape[0]; row++)
+            for (size_t col = 0; col < shape[1]; col++)
+                ((double *)dst.r.data)[col * shape[0] + row] = src.expected(row * shape[1] + col);
+        dst.check(0, "transpose");
+    }
 }
 
 void test_adamw(void **)
@@ -242,11 +255,10 @@ int main()
     cpu = device_open("cpu", DTYPE_F64, 0, &status);
     CHECK(cpu);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_copy_and_scale),
-        cmocka_unit_test(test_accumulate), cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_bias),       cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_rope),       cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_embedding),  cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_bf16),      cmocka_unit_test(test_copy_and_scale), cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_transpose), cmocka_unit_test(test_adamw),          cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope),           cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_embedding), cmocka_unit_test(test_cross_entropy),
     };
     int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     device_close(cpu);

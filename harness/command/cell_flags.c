@@ -11,8 +11,14 @@ static json_t *limits(const char *text)
     return json_pack("{s:o}", "memory", flag_value(text));
 }
 
+static json_t *yes(const char *text)
+{
+    (void)text;
+    return json_true();
+}
+
 static const struct flag {
-    const char *key, *arg, *doc;
+    const char *key, *arg, *doc; // arg NULL: the flag alone says it
     json_t *(*read)(const char *text);
 } table[] = {
     {"model", "DIR|PRESET", "folder with config.json and *.safetensors, or a preset",
@@ -28,6 +34,7 @@ static const struct flag {
     {"optimizer", "NAME", "keep its state and let it take its step: adamw (none)", json_string},
     {"kv_gradient_dtype", "DTYPE", "accumulator of the gradient of keys and values", flag_value},
     {"gradient_dtype", "DTYPE", "accumulator of the weights' gradients", flag_value},
+    {"deterministic", NULL, "the same bits in every run, at whatever cost", yes},
     {"memory_limit", "BYTES", "such as 24GiB (what is free)", limits},
     {"method", "NAME", "see `longbp list methods` (full)", json_string},
 };

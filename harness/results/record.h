@@ -11,9 +11,13 @@
 //           "measure": {"warmup": 1, "samples": 5, "max_seconds": 60, "gradient": "full-f64"|"none",
 //                       "timeline": false, "gemm": false, "bias": false},
 //           "limits": {"memory": null | BYTES},
-//           "profile": NAME | PATH                      (of a device profile; left out if there is none)},
+//           "profile": NAME | PATH                      (of a device profile; left out if there is none)
+//           "deterministic": true                       (left out if false)},
 //  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
 //  "samples_ms": [..], "median_ms": 1.0,
+//  "asked_ms": null | X    (median of the host's time until it had asked for all of a step; near median_ms, the
+//  host
+//                           is what limits; null on the CPU, which does what it is asked at once)
 //  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
 //  "gemm_flops_per_s": null | X, "model_flops_share": null | X   (of a large GEMM on the same device right after
 //  the

@@ -82,6 +82,9 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_string(dtype)) {
         append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }
+    if (json_is_true(json_object_get(setting, "deterministic"))) {
+        append(text, bytes, ", deterministic");
+    }
     append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
            count_of(setting, "batch"));
     if (context > 0) {
@@ -123,6 +126,14 @@ static void append_value(char *text, size_t bytes, const char *key, const json_t
     }
 }
 
+// Gradients are kept in the dtype of the model, or above bf16 in f32, unless something else is said.
+static bool goes_without_saying(const json_t *setting, const char *key, const json_t *value)
+{
+    const char *dtype = json_string_value(json_object_get(setting, "dtype")), *own = json_string_value(value);
+    return (strcmp(key, "gradient_dtype") == 0 || strcmp(key, "kv_gradient_dtype") == 0) && dtype && own &&
+           strcmp(own, strcmp(dtype, "bf16") == 0 ? "f32" : dtype) == 0;
+}
+
 void setting_suffix(const json_t *setting, json_t *const *all, size_t count, char *text, size_t bytes)
 {
     *text = 0;
@@ -134,7 +145,7 @@ void setting_suffix(const json_t *setting, json_t *const *all, size_t count, cha
         for (size_t i = 0; i < count; i++) {
             differs |= !json_equal(json_object_get(all[i], key), value);
         }
-        if (differs) {
+        if (differs && !goes_without_saying(setting, key, value)) {
             append_value(text, bytes, key, value);
         }
     }

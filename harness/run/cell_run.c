@@ -6,6 +6,7 @@
 #include "harness/run/record_line.h"
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
+#include "kernels/base/timer.h"
 #include <string.h>
 #include <time.h>
 
@@ -18,7 +19,7 @@ struct run {
     struct gradient_report gradient;
     struct bias bias;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
-    double *samples_ms;
+    double *samples_ms, *asked_ms;
     int64_t start_ns;
     size_t updates; // of the optimizer
 };
@@ -44,19 +45,23 @@ static bool fine(struct run *run)
     return run->status.code == STATUS_OK;
 }
 
-// One step, timed from its first operation until the device is idle.
+// The optimizer's step. Milliseconds.
+static double update_weights(struct run *run)
+{
+    struct device *device = run->setup.device;
+    device_timer_start(device);
+    model_adamw(&run->setup.model, run->cell->learning_rate, run->cell->weight_decay, ++run->updates);
+    return device_timer_stop_ms(device);
+}
+
+// One step, timed from its first operation until the device is idle; reading the loss is no part of it.
 static bool step(struct run *run, bool update, double *ms)
 {
     const struct cell *cell = run->cell;
     struct setup *setup = &run->setup;
     setup->device->counters = (struct counters){0};
-    int64_t start_ns = now_ns();
     method_step(cell->method, &setup->model, &setup->batch, &cell->options, &run->step);
-    if (update) {
-        model_adamw(&setup->model, cell->learning_rate, cell->weight_decay, ++run->updates);
-        setup->device->ops->synchronize(setup->device);
-    }
-    *ms = (double)(now_ns() - start_ns) / 1e6;
+    *ms = run->step.ms + (update ? update_weights(run) : 0);
     if (!fine(run))
         return false;
     if (!run->record.step) {
@@ -112,6 +117,7 @@ static bool sample(struct run *run)
             break;
         if (!step(run, cell->optimizer, ms))
             return false;
+        run->asked_ms[i] = run->step.asked_ms;
         longest_ms = *ms > longest_ms ? *ms : longest_ms;
         if (i > 0 && memcmp(&record->counters, &device->counters, sizeof record->counters) != 0)
             return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
@@ -173,6 +179,8 @@ static bool measure(struct run *run)
         return false;
     if (cell->planned) // its clock measured this program
         run->record.sample_count = 0;
+    if (run->setup.device->ops->timer_start) // else it is the step's time once more
+        run->record.asked_ms = run->asked_ms;
     note_memory(run); // the time line's own step is not the measured one
     if (cell->measure.gemm) {
         run->record.gemm_flops_per_s = calibrate_gemm(cell->device, cell->dtype, &run->status);
@@ -197,7 +205,8 @@ char *cell_run(const struct cell *cell)
     run->cell = cell;
     run->start_ns = now_ns();
     run->samples_ms = calloc(cell->measure.samples + 1, sizeof(double));
-    CHECK(run->samples_ms);
+    run->asked_ms = calloc(cell->measure.samples + 1, sizeof(double));
+    CHECK(run->samples_ms && run->asked_ms);
     struct record *record = &run->record;
     record->cell = cell;
     record->samples_ms = run->samples_ms;
@@ -221,6 +230,7 @@ char *cell_run(const struct cell *cell)
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);
     free(run->samples_ms);
+    free(run->asked_ms);
     free(run);
     return line;
 }

@@ -74,6 +74,9 @@ static void set_times(json_t *object, const struct record *record)
     set(object, "samples_ms", samples);
     set(object, "median_ms",
         record->sample_count ? number(median(record->samples_ms, record->sample_count)) : json_null());
+    set(object, "asked_ms",
+        record->asked_ms && record->sample_count ? number(median(record->asked_ms, record->sample_count))
+                                                 : json_null());
     double gemm = record->gemm_flops_per_s;
     set(object, "gemm_flops_per_s", gemm > 0 ? number(gemm) : json_null());
     set(object, "model_flops_share",

@@ -13,6 +13,7 @@ struct record {
     char reason[1280];
     const struct step_report *step;
     const double *samples_ms;
+    const double *asked_ms; // NULL: not known
     size_t sample_count;
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes; // as the driver counts them; 0: nobody does

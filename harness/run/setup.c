@@ -11,6 +11,7 @@ struct setup_options setup_options_of(const struct cell *cell)
         .kv_gradient_dtype = cell->kv_gradient_dtype,
         .gradient_dtype = cell->gradient_dtype,
         .optimizer = cell->optimizer,
+        .deterministic = cell->deterministic,
         .memory_limit_bytes = cell->memory_limit_bytes,
     };
 }
@@ -32,6 +33,7 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
     setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
     if (!setup->device)
         return false;
+    setup->device->deterministic = options->deterministic;
     struct model_options model_options = {.lora = cell->lora,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,

@@ -32,6 +32,7 @@ struct cell {
     struct data_source data;
     char *labels; // NULL: the next token
     struct lora lora;
+    bool deterministic; // the device has the same bits in every run, at whatever cost
     bool optimizer;
     double learning_rate, weight_decay;
     struct measure measure;

@@ -45,7 +45,8 @@ struct device_ops {
     // limit_bytes of 0 becomes what the device has free.
     bool (*open)(struct device *device, struct status *status);
     void (*close)(struct device *device);
-    // Milliseconds that the device itself took from start to stop; NULL: the host's clock must do.
+    // Milliseconds that the device itself took from start to stop, for which it waits; NULL: the host's clock must
+    // do (kernels/base/timer.h).
     void (*timer_start)(struct device *device);
     double (*timer_stop_ms)(struct device *device);
     // Bytes of the device's memory that are taken, by whomever, as its driver counts them; NULL: no such figure.
@@ -134,6 +135,7 @@ struct device {
     bool reverse_sums;
     // Every operation has the same bits in every run, at whatever cost. The CPU's always have.
     bool deterministic;
+    int64_t timer_start_ns;
     struct tensor workspace; // of ops->workspace_bytes, for one operation at a time
     char description[512];   // the card, its driver and libraries; empty: nothing to say
     void *backend;           // the device's own

@@ -1,458 +1,55 @@
-// Attention by cuDNN's backend API. cuDNN knows attention as a graph of matrix products, reductions and pointwise
-// operations that its engines recognise as a whole; none of the intermediate [heads, queries, keys] is ever stored.
+// Attention by cuDNN, a graph per shape; none of the intermediate [heads, queries, keys] is ever stored.
 //
 // Forward: one graph, queries against all keys, bottom-right causal: query i sees keys 0 .. keys - queries + i.
 // O = softmax(S) V, with the logsumexp as second output.
 //
 // Backward: queries in blocks of CUDA_ATTENTION_QUERIES; per block the keys that its last query sees, in blocks of
-// CUDA_ATTENTION_KEYS counted from the right, so that the last block is bottom-right causal and all others are
-// rectangles without a mask. The saved logsumexp is over all keys, so P = exp(S - logsumexp) of a block of keys is
-// exact on its own, and so is delta = rowsum(dO * O). Each block's dQ, dK and dV come out in bf16, are added in
-// f32:
+// at most CUDA_ATTENTION_KEYS: the last one is bottom-right causal, all others are rectangles without a mask. The
+// saved logsumexp is over all keys, so P = exp(S - logsumexp) of a block of keys is exact on its own, and so is
+// delta = rowsum(dO * O). Each block's dQ, dK and dV come out in bf16, are added in f32:
 //     dQ sum += dQ block;    grad_k[keys of a segment] += dK block[those rows], likewise grad_v
 // and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
 // no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
 //
-// Few shapes come up: with start and queries multiples of a chunk, one graph per distinct remainder of the keys.
+// Rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask hides what
+// lies behind the last key. For cuDNN up to 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
+// where a logsumexp is below -88 (cudnn-frontend, pull request 628), and up to 9.25 takes the backward's logsumexp
+// as packed on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say
+// since 9.12 (pull request 1023).
+//
+// Few shapes come up: with start and queries multiples of a chunk, those of a few remainders of the keys.
 #include "kernels/cuda/attention_cudnn.h"
-#include "kernels/cuda/accumulate.h"
+#include "kernels/cuda/attention_blocks.h"
+#include "kernels/cuda/attention_graph.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/workspace.h"
-#include <cudnn.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-typedef cudnnBackendDescriptor_t descriptor;
-
-// What a caller binds: tensors, and scalars by value. Intermediates are numbered from INTERMEDIATE on.
-enum { Q = 1, K, V, O, STATS, GRAD_O, GRAD_Q, GRAD_K, GRAD_V, DELTA, ACCUMULATOR, BOUND, INTERMEDIATE = 100 };
-enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES };
-
-// One graph's shape: queries against keys, with or without the causal mask. All of one type: compared as bytes.
-struct shape {
-    int64_t backward, causal, queries, keys, batch, heads, kv_heads, head_dim;
-};
-
-enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 32 };
-struct graph {
-    struct shape shape;
-    descriptor owned[DESCRIPTORS_MAX], operations[OPERATIONS_MAX], plan;
-    size_t owned_count, operation_count;
-    int64_t next_intermediate, engine_bytes;
-    struct status status;
-};
+#define CUDNN_LEAST 91200
 
 struct attention_cudnn {
-    cudnnHandle_t handle; // NULL: described, not there
-    descriptor properties;
+    struct attention_graph_target target;
     cudaStream_t stream;
-    struct graph **graphs;
+    struct attention_graph **graphs;
     size_t graph_count;
 };
 
-// ---- descriptors
-
-static bool good(struct graph *graph, cudnnStatus_t status, const char *what)
-{
-    char detail[512] = "";
-    if (status == CUDNN_STATUS_SUCCESS) {
-        return true;
-    }
-    cudnnGetLastErrorString(detail, sizeof detail);
-    return status_set(&graph->status, STATUS_UNSUPPORTED, "cuDNN: %s: %s: %s", what, cudnnGetErrorString(status),
-                      detail);
-}
-
-static descriptor make(struct graph *graph, cudnnBackendDescriptorType_t type)
-{
-    CHECK(graph->owned_count < DESCRIPTORS_MAX);
-    descriptor *made = &graph->owned[graph->owned_count];
-    if (good(graph, cudnnBackendCreateDescriptor(type, made), "create")) {
-        graph->owned_count++;
-    }
-    return *made;
-}
-
-static void set(struct graph *graph, descriptor to, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t count, const void *values)
-{
-    if (graph->status.code == STATUS_OK) {
-        good(graph, cudnnBackendSetAttribute(to, name, type, count, values), "set an attribute");
-    }
-}
-
-static void set_descriptor(struct graph *graph, descriptor to, cudnnBackendAttributeName_t name, descriptor value)
-{
-    set(graph, to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static void set_dtype(struct graph *graph, descriptor to, cudnnBackendAttributeName_t name, cudnnDataType_t dtype)
-{
-    set(graph, to, name, CUDNN_TYPE_DATA_TYPE, 1, &dtype);
-}
-
-static bool finalize(struct graph *graph, descriptor d, const char *what)
-{
-    return graph->status.code == STATUS_OK && good(graph, cudnnBackendFinalize(d), what);
-}
-
-// ---- nodes of a graph
-
-struct node {
-    descriptor d;
-    int64_t dims[4], strides[4];
-};
-
-static struct node node(struct graph *graph, int64_t id, const int64_t dims[4], const int64_t strides[4],
-                        cudnnDataType_t dtype)
-{
-    int64_t alignment = 16;
-    bool by_value = id >= SCALE && id < INTERMEDIATE, is_virtual = id >= INTERMEDIATE;
-    struct node n = {.d = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR)};
-    memcpy(n.dims, dims, sizeof n.dims);
-    memcpy(n.strides, strides, sizeof n.strides);
-    set_dtype(graph, n.d, CUDNN_ATTR_TENSOR_DATA_TYPE, dtype);
-    set(graph, n.d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
-    set(graph, n.d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
-    set(graph, n.d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-    set(graph, n.d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    set(graph, n.d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    set(graph, n.d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
-    finalize(graph, n.d, "tensor");
-    return n;
-}
-
-static struct node packed(struct graph *graph, int64_t id, const int64_t dims[4], cudnnDataType_t dtype)
-{
-    int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
-    return node(graph, id, dims, strides, dtype);
-}
-
-static struct node scalar(struct graph *graph, int64_t id, cudnnDataType_t dtype)
-{
-    return packed(graph, id, (const int64_t[4]){1, 1, 1, 1}, dtype);
-}
-
-static struct node like(struct graph *graph, struct node x, cudnnDataType_t dtype)
-{
-    return node(graph, graph->next_intermediate++, x.dims, x.strides, dtype);
-}
-
-// A time-major tensor [rows * batch, heads * width], as cuDNN's [batch, heads, rows, width].
-static struct node time_major(struct graph *graph, int64_t id, int64_t rows, int64_t heads, int64_t width,
-                              cudnnDataType_t dtype)
-{
-    int64_t batch = graph->shape.batch;
-    return node(graph, id, (const int64_t[4]){batch, heads, rows, width},
-                (const int64_t[4]){heads * width, width, batch * heads * width, 1}, dtype);
-}
-
-// Keys or values as [batch, kv_heads, head_dim, keys].
-static struct node keys_transposed(struct graph *graph, int64_t id)
-{
-    const struct shape *s = &graph->shape;
-    int64_t row = s->kv_heads * s->head_dim;
-    return node(graph, id, (const int64_t[4]){s->batch, s->kv_heads, s->head_dim, s->keys},
-                (const int64_t[4]){row, s->head_dim, 1, s->batch * row}, CUDNN_DATA_BFLOAT16);
-}
-
-static descriptor operation(struct graph *graph, cudnnBackendDescriptorType_t type)
-{
-    CHECK(graph->operation_count < OPERATIONS_MAX);
-    return graph->operations[graph->operation_count++] = make(graph, type);
-}
-
-// y = mode(x, b) or, with t, mode(x, b, t).  axis < 0: none.
-static void pointwise_to(struct graph *graph, cudnnPointwiseMode_t mode, struct node x, const struct node *b,
-                         const struct node *t, struct node y, cudnnDataType_t dtype, int64_t axis)
-{
-    descriptor how = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set_dtype(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, dtype);
-    if (axis >= 0) {
-        set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-    }
-    finalize(graph, how, "pointwise");
-    descriptor op = operation(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x.d);
-    if (b) {
-        set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b->d);
-    }
-    if (t) {
-        set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t->d);
-    }
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y.d);
-    finalize(graph, op, "pointwise operation");
-}
-
-static struct node pointwise(struct graph *graph, cudnnPointwiseMode_t mode, struct node x, const struct node *b)
-{
-    struct node y = like(graph, x, CUDNN_DATA_FLOAT);
-    pointwise_to(graph, mode, x, b, NULL, y, CUDNN_DATA_FLOAT, -1);
-    return y;
-}
-
-static void matmul(struct graph *graph, struct node a, struct node b, struct node c)
-{
-    descriptor how = make(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set_dtype(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
-    finalize(graph, how, "matmul");
-    descriptor op = operation(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a.d);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b.d);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c.d);
-    finalize(graph, op, "matmul operation");
-}
-
-static void reduce(struct graph *graph, cudnnReduceTensorOp_t how_to, struct node x, struct node y)
-{
-    descriptor how = make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-    set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &how_to);
-    set_dtype(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    finalize(graph, how, "reduction");
-    descriptor op = operation(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x.d);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y.d);
-    finalize(graph, op, "reduction operation");
-}
-
-// The last two dimensions exchanged.
-static struct node transpose(struct graph *graph, struct node x)
-{
-    struct node y =
-        node(graph, graph->next_intermediate++, (const int64_t[4]){x.dims[0], x.dims[1], x.dims[3], x.dims[2]},
-             (const int64_t[4]){x.strides[0], x.strides[1], x.strides[3], x.strides[2]}, CUDNN_DATA_BFLOAT16);
-    descriptor op = operation(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.d);
-    set_descriptor(graph, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.d);
-    finalize(graph, op, "transpose");
-    return y;
-}
-
-// s where row + keys - queries >= column, else far below any score.
-static struct node causal(struct graph *graph, struct node s)
-{
-    const cudnnDataType_t integer = CUDNN_DATA_INT32;
-    struct node keys = scalar(graph, KEYS, integer), queries = scalar(graph, QUERIES, integer);
-    struct node masked = scalar(graph, MASKED, CUDNN_DATA_FLOAT);
-    struct node row = like(graph, s, integer), column = like(graph, s, integer);
-    struct node moved = like(graph, s, integer), position = like(graph, s, integer);
-    struct node seen = like(graph, s, CUDNN_DATA_BOOLEAN), y = like(graph, s, CUDNN_DATA_FLOAT);
-    pointwise_to(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, row, integer, 2);
-    pointwise_to(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, column, integer, 3);
-    pointwise_to(graph, CUDNN_POINTWISE_ADD, row, &keys, NULL, moved, integer, -1);
-    pointwise_to(graph, CUDNN_POINTWISE_SUB, moved, &queries, NULL, position, integer, -1);
-    pointwise_to(graph, CUDNN_POINTWISE_CMP_GE, position, &column, NULL, seen, CUDNN_DATA_BOOLEAN, -1);
-    pointwise_to(graph, CUDNN_POINTWISE_BINARY_SELECT, s, &masked, &seen, y, CUDNN_DATA_FLOAT, -1);
-    return y;
-}
-
-// ---- the two graphs
-
-// S = scale * q k^T [batch, heads, queries, keys]; less `minus` [batch, heads, queries, 1]; masked.
-static struct node scores(struct graph *graph, struct node q, struct node k, struct node scale,
-                          const struct node *minus)
-{
-    const struct shape *h = &graph->shape;
-    struct node s = packed(graph, graph->next_intermediate++,
-                           (const int64_t[4]){h->batch, h->heads, h->queries, h->keys}, CUDNN_DATA_FLOAT);
-    matmul(graph, q, k, s);
-    s = pointwise(graph, CUDNN_POINTWISE_MUL, s, &scale);
-    if (minus) {
-        s = pointwise(graph, CUDNN_POINTWISE_SUB, s, minus);
-    }
-    return h->causal ? causal(graph, s) : s;
-}
-
-static void build_forward(struct graph *graph)
-{
-    const struct shape *h = &graph->shape;
-    const int64_t rows[4] = {h->batch, h->heads, h->queries, 1};
-    const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
-    struct node q = time_major(graph, Q, h->queries, h->heads, h->head_dim, bf16), k = keys_transposed(graph, K);
-    struct node v = time_major(graph, V, h->keys, h->kv_heads, h->head_dim, bf16);
-    struct node o = time_major(graph, O, h->queries, h->heads, h->head_dim, bf16);
-    struct node stats = time_major(graph, STATS, h->queries, h->heads, 1, f32), scale = scalar(graph, SCALE, f32);
-    struct node s = scores(graph, q, k, scale, NULL);
-    struct node largest = packed(graph, graph->next_intermediate++, rows, f32);
-    struct node sum = packed(graph, graph->next_intermediate++, rows, f32);
-    reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, largest);
-    struct node e = pointwise(graph, CUDNN_POINTWISE_SUB, s, &largest);
-    e = pointwise(graph, CUDNN_POINTWISE_EXP, e, NULL);
-    reduce(graph, CUDNN_REDUCE_TENSOR_ADD, e, sum);
-    struct node logarithm = pointwise(graph, CUDNN_POINTWISE_LOG, sum, NULL), p = like(graph, e, bf16);
-    pointwise_to(graph, CUDNN_POINTWISE_ADD, largest, &logarithm, NULL, stats, f32, -1);
-    pointwise_to(graph, CUDNN_POINTWISE_DIV, e, &sum, NULL, p, f32, -1);
-    matmul(graph, p, v, o);
-}
-
-// out = a^T b, summed over the query heads that share a key head.  a: [batch, heads, queries, keys]
-static void key_gradient(struct graph *graph, struct node a, struct node b, struct node out)
-{
-    const struct shape *h = &graph->shape;
-    struct node transposed = transpose(graph, a);
-    if (h->heads == h->kv_heads) {
-        matmul(graph, transposed, b, out);
-        return;
-    }
-    struct node every = packed(graph, graph->next_intermediate++,
-                               (const int64_t[4]){h->batch, h->heads, h->keys, h->head_dim}, CUDNN_DATA_BFLOAT16);
-    matmul(graph, transposed, b, every);
-    reduce(graph, CUDNN_REDUCE_TENSOR_ADD, every, out);
-}
-
-static void build_backward(struct graph *graph)
-{
-    const struct shape *h = &graph->shape;
-    const int64_t rows[4] = {h->batch, h->heads, h->queries, 1};
-    const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
-    struct node q = time_major(graph, Q, h->queries, h->heads, h->head_dim, bf16), k = keys_transposed(graph, K);
-    struct node v = keys_transposed(graph, V), scale = scalar(graph, SCALE, f32), one = scalar(graph, ONE, f32);
-    struct node o = time_major(graph, O, h->queries, h->heads, h->head_dim, bf16);
-    struct node stats = time_major(graph, STATS, h->queries, h->heads, 1, f32);
-    struct node grad_o = time_major(graph, GRAD_O, h->queries, h->heads, h->head_dim, bf16);
-    struct node grad_q = time_major(graph, GRAD_Q, h->queries, h->heads, h->head_dim, bf16);
-    struct node grad_k = time_major(graph, GRAD_K, h->keys, h->kv_heads, h->head_dim, bf16);
-    struct node grad_v = time_major(graph, GRAD_V, h->keys, h->kv_heads, h->head_dim, bf16);
-    struct node delta = packed(graph, DELTA, rows, f32);
-    struct node accumulator = packed(
-        graph, ACCUMULATOR, (const int64_t[4]){h->batch, h->heads, h->queries, h->head_dim}, CUDNN_DATA_FLOAT);
-
-    struct node product = pointwise(graph, CUDNN_POINTWISE_MUL, grad_o, &o);
-    struct node sum = packed(graph, graph->next_intermediate++, rows, f32);
-    reduce(graph, CUDNN_REDUCE_TENSOR_ADD, product, sum);
-    pointwise_to(graph, CUDNN_POINTWISE_MUL, sum, &one, NULL, delta, f32, -1);
-
-    struct node p = pointwise(graph, CUDNN_POINTWISE_EXP, scores(graph, q, k, scale, &stats), NULL);
-    key_gradient(graph, p, grad_o, grad_v);
-
-    struct node grad_p =
-        packed(graph, graph->next_intermediate++, (const int64_t[4]){h->batch, h->heads, h->queries, h->keys}, f32);
-    matmul(graph, grad_o, v, grad_p);
-    struct node grad_s = pointwise(graph, CUDNN_POINTWISE_SUB, grad_p, &delta);
-    grad_s = pointwise(graph, CUDNN_POINTWISE_MUL, grad_s, &p);
-    struct node scaled = like(graph, grad_s, bf16);
-    pointwise_to(graph, CUDNN_POINTWISE_MUL, grad_s, &scale, NULL, scaled, f32, -1);
-    key_gradient(graph, scaled, q, grad_k);
-    matmul(graph, scaled, transpose(graph, k), accumulator);
-    pointwise_to(graph, CUDNN_POINTWISE_IDENTITY, accumulator, NULL, NULL, grad_q, f32, -1);
-}
-
-// ---- engines
-
-static int64_t number_of(descriptor from, cudnnBackendAttributeName_t name)
-{
-    int64_t count = 0, value = -1;
-    return cudnnBackendGetAttribute(from, name, CUDNN_TYPE_INT64, 1, &count, &value) == CUDNN_STATUS_SUCCESS ? value
-                                                                                                             : -1;
-}
-
-// The first engine of the heuristic's list that takes no more workspace than `most`, made ready to run.
-static bool choose_engine(const struct attention_cudnn *attention, struct graph *graph, int64_t most)
-{
-    enum { CONFIGS = 8 };
-    descriptor all = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    descriptor heuristic = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), configs[CONFIGS];
-    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    int64_t count = 0;
-    set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)graph->operation_count,
-        graph->operations);
-    if (attention->handle) {
-        set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &attention->handle);
-    }
-    if (!finalize(graph, all, "attention's graph")) {
-        return false;
-    }
-    set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
-    set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (!attention->handle) {
-        set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, attention->properties);
-    }
-    if (!finalize(graph, heuristic, "attention's engines")) {
-        return false;
-    }
-    for (int i = 0; i < CONFIGS; i++) {
-        configs[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    }
-    if (graph->status.code != STATUS_OK ||
-        !good(graph,
-              cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                       CONFIGS, &count, configs),
-              "attention's engines")) {
-        return false;
-    }
-    int64_t least = INT64_MAX;
-    for (int64_t i = 0; i < count && i < CONFIGS; i++) {
-        int64_t bytes = number_of(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
-        if (bytes >= 0) {
-            least = bytes < least ? bytes : least;
-        }
-        if (bytes < 0 || bytes > most) {
-            continue;
-        }
-        graph->engine_bytes = bytes;
-        if (!attention->handle) {
-            return true;
-        }
-        descriptor plan = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-        set(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &attention->handle);
-        set_descriptor(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]);
-        if (graph->status.code != STATUS_OK) {
-            return false;
-        }
-        if (cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS &&
-            number_of(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most) {
-            graph->plan = plan;
-            return true;
-        }
-    }
-    return status_set(
-        &graph->status, STATUS_UNSUPPORTED,
-        "cuDNN has no engine for this attention within %lld bytes of workspace; %lld engines, the least "
-        "%lld bytes",
-        (long long)most, (long long)count, (long long)(least == INT64_MAX ? -1 : least));
-}
-
-static void graph_free(struct graph *graph)
-{
-    while (graph->owned_count > 0) {
-        cudnnBackendDestroyDescriptor(graph->owned[--graph->owned_count]);
-    }
-    free(graph);
-}
-
 // The graph of that shape, built when it is first asked for. NULL and a status if there is no engine for it.
-static struct graph *graph_for(struct attention_cudnn *attention, struct shape shape, int64_t most,
-                               struct status *status)
+static struct attention_graph *graph_for(struct attention_cudnn *attention, struct attention_graph_shape shape,
+                                         int64_t most, struct status *status)
 {
     for (size_t i = 0; i < attention->graph_count; i++) {
         if (memcmp(&attention->graphs[i]->shape, &shape, sizeof shape) == 0) {
             return attention->graphs[i];
         }
     }
-    struct graph *graph = calloc(1, sizeof *graph);
-    CHECK(graph);
-    graph->shape = shape;
-    graph->next_intermediate = INTERMEDIATE;
-    if (shape.backward) {
-        build_backward(graph);
-    } else {
-        build_forward(graph);
-    }
-    if (graph->status.code != STATUS_OK || !choose_engine(attention, graph, most)) {
-        status_set(status, graph->status.code,
-                   "%s; %s, %lld queries, %lld keys%s, batch %lld, %lld heads, %lld key heads of %lld",
-                   graph->status.message, shape.backward ? "backward" : "forward", (long long)shape.queries,
-                   (long long)shape.keys, shape.causal ? ", causal" : "", (long long)shape.batch,
-                   (long long)shape.heads, (long long)shape.kv_heads, (long long)shape.head_dim);
-        graph_free(graph);
+    struct attention_graph *graph = attention_graph_build(shape, &attention->target, most, status);
+    if (!graph) {
         return NULL;
     }
-    attention->graphs = realloc(attention->graphs, (attention->graph_count + 1) * sizeof(struct graph *));
+    attention->graphs = realloc(attention->graphs, (attention->graph_count + 1) * sizeof(struct attention_graph *));
     CHECK(attention->graphs);
     return attention->graphs[attention->graph_count++] = graph;
 }
@@ -464,8 +61,8 @@ struct binding {
     void *tensors[BOUND];
 };
 
-static bool run(struct attention_cudnn *attention, struct graph *graph, const struct binding *binding, void *engine,
-                struct status *status)
+static bool run(struct attention_cudnn *attention, struct attention_graph *graph, const struct binding *binding,
+                void *engine, struct status *status)
 {
     float scale = (float)(1 / sqrt((double)graph->shape.head_dim)), one = 1, masked = -FLT_MAX;
     int32_t keys = (int32_t)graph->shape.keys, queries = (int32_t)graph->shape.queries;
@@ -492,7 +89,7 @@ static bool run(struct attention_cudnn *attention, struct graph *graph, const st
             pointers[count++] = scalars[i].value;
         }
     }
-    descriptor pack = NULL;
+    cudnnBackendDescriptor_t pack = NULL;
     bool done =
         cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
@@ -502,7 +99,7 @@ static bool run(struct attention_cudnn *attention, struct graph *graph, const st
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &engine) ==
             CUDNN_STATUS_SUCCESS &&
         cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
-        cudnnBackendExecute(attention->handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
+        cudnnBackendExecute(attention->target.handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
     if (!done) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
@@ -516,22 +113,22 @@ static bool run(struct attention_cudnn *attention, struct graph *graph, const st
 
 // ---- the operations
 
-static struct shape forward_shape(struct attention_shape s)
+static struct attention_graph_shape forward_shape(struct attention_shape s)
 {
-    return (struct shape){.causal = true,
-                          .queries = (int64_t)s.queries,
-                          .keys = (int64_t)(s.start + s.queries),
-                          .batch = (int64_t)s.batch,
-                          .heads = (int64_t)s.heads,
-                          .kv_heads = (int64_t)s.kv_heads,
-                          .head_dim = (int64_t)s.head_dim};
+    return (struct attention_graph_shape){.causal = true,
+                                          .queries = (int64_t)s.queries,
+                                          .keys = (int64_t)(s.start + s.queries),
+                                          .batch = (int64_t)s.batch,
+                                          .heads = (int64_t)s.heads,
+                                          .kv_heads = (int64_t)s.kv_heads,
+                                          .head_dim = (int64_t)s.head_dim};
 }
 
 bool attention_cudnn_forward(struct attention_cudnn *attention, struct attention_shape shape, struct tensor o,
                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v,
                              struct status *status)
 {
-    struct graph *graph = graph_for(attention, forward_shape(shape), 0, status);
+    struct attention_graph *graph = graph_for(attention, forward_shape(shape), 0, status);
     struct binding binding = {
         .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
     return graph && run(attention, graph, &binding, NULL, status);
@@ -544,36 +141,40 @@ struct block {
     bool causal, first, last; // of the keys of these queries
 };
 
+// Keys of the causal block, of the `seen` ones that the last of these queries sees.
+static size_t causal_keys(size_t queries, size_t seen)
+{
+    return seen <= CUDA_ATTENTION_KEYS ? seen : queries + (seen - queries) % CUDA_ATTENTION_TILE;
+}
+
 // The next block in order, from the last one; false after all. An empty block comes before the first.
 static bool next_block(struct attention_shape s, struct block *b)
 {
-    size_t end = s.start + b->query + b->queries; // behind the last key that these queries see
-    bool fresh = b->queries == 0 || b->key + b->keys == end;
-    if (fresh) {
+    b->first = b->queries == 0 || b->last;
+    b->key += b->keys;
+    if (b->first) {
         b->query += b->queries;
         if (b->query == s.queries) {
             return false;
         }
         size_t left = s.queries - b->query;
         b->queries = left < CUDA_ATTENTION_QUERIES ? left : CUDA_ATTENTION_QUERIES;
-        end = s.start + b->query + b->queries;
         b->key = 0;
-        b->keys = end % CUDA_ATTENTION_KEYS;
-        if (b->keys == 0) {
-            b->keys = CUDA_ATTENTION_KEYS;
-        }
-    } else {
-        b->key += b->keys;
-        b->keys = CUDA_ATTENTION_KEYS;
     }
-    b->first = fresh;
-    b->last = b->causal = b->key + b->keys == end;
+    size_t seen = s.start + b->query + b->queries, causal = causal_keys(b->queries, seen);
+    size_t rectangles = seen - causal - b->key; // keys that are left for them
+    b->last = b->causal = rectangles == 0;
+    if (b->causal) {
+        b->keys = causal;
+    } else {
+        b->keys = rectangles % CUDA_ATTENTION_KEYS ? rectangles % CUDA_ATTENTION_KEYS : CUDA_ATTENTION_KEYS;
+    }
     return true;
 }
 
-static struct shape block_shape(struct attention_shape s, const struct block *b)
+static struct attention_graph_shape block_shape(struct attention_shape s, const struct block *b)
 {
-    struct shape shape = forward_shape(s);
+    struct attention_graph_shape shape = forward_shape(s);
     shape.backward = true;
     shape.causal = b->causal;
     shape.queries = (int64_t)b->queries;
@@ -615,7 +216,7 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     CHECK(w.bytes <= tensor_bytes(workspace));
     size_t B = s.batch;
     for (struct block b = {0}; next_block(s, &b);) {
-        struct graph *graph = graph_for(attention, block_shape(s, &b), (int64_t)w.engine_bytes, status);
+        struct attention_graph *graph = graph_for(attention, block_shape(s, &b), (int64_t)w.engine_bytes, status);
         if (!graph) {
             return false;
         }
@@ -624,22 +225,24 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
         struct tensor block_k = part(workspace, w.grad_k, DTYPE_BF16, b.keys * B, k.cols);
         struct tensor block_v = part(workspace, w.grad_v, DTYPE_BF16, b.keys * B, k.cols);
         struct tensor accumulator = part(workspace, w.accumulator, DTYPE_F32, b.queries * B, q.cols);
+        struct tensor stats = part(workspace, w.logsumexp, DTYPE_F32, B * s.heads, b.queries);
         size_t row = b.query * B, rows = b.queries * B;
-        struct binding binding = {
-            .tensors = {[Q] = tensor_rows(q, row, rows).data,
-                        [K] = tensor_rows(k, b.key * B, b.keys * B).data,
-                        [V] = tensor_rows(v, b.key * B, b.keys * B).data,
-                        [O] = tensor_rows(o, row, rows).data,
-                        [STATS] = tensor_rows(tensor_reshape(logsumexp, q.rows, s.heads), row, rows).data,
-                        [GRAD_O] = tensor_rows(grad_o, row, rows).data,
-                        [GRAD_Q] = block_q.data,
-                        [GRAD_K] = block_k.data,
-                        [GRAD_V] = block_v.data,
-                        [DELTA] = (char *)workspace.data + w.delta,
-                        [ACCUMULATOR] = accumulator.data}};
+        struct binding binding = {.tensors = {[Q] = tensor_rows(q, row, rows).data,
+                                              [K] = tensor_rows(k, b.key * B, b.keys * B).data,
+                                              [V] = tensor_rows(v, b.key * B, b.keys * B).data,
+                                              [O] = tensor_rows(o, row, rows).data,
+                                              [STATS] = stats.data,
+                                              [GRAD_O] = tensor_rows(grad_o, row, rows).data,
+                                              [GRAD_Q] = block_q.data,
+                                              [GRAD_K] = block_k.data,
+                                              [GRAD_V] = block_v.data,
+                                              [DELTA] = (char *)workspace.data + w.delta,
+                                              [ACCUMULATOR] = accumulator.data}};
         // The engines add to the accumulator, from many blocks at once.
         CUDA_CHECK(cudaMemsetAsync(accumulator.data, 0, tensor_bytes(accumulator), attention->stream));
         if (b.first) {
+            struct tensor rows_of = tensor_rows(tensor_reshape(logsumexp, q.rows, s.heads), row, rows);
+            cuda_transpose(stats, tensor_reshape(rows_of, b.queries, B * s.heads), attention->stream);
             CUDA_CHECK(cudaMemsetAsync(sum.data, 0, tensor_bytes(sum), attention->stream));
         }
         if (!run(attention, graph, &binding, (char *)workspace.data + w.engine, status)) {
@@ -668,7 +271,7 @@ struct attention_cudnn_totals attention_cudnn_totals(const struct attention_cudn
 {
     struct attention_cudnn_totals totals = {.graphs = attention->graph_count};
     for (size_t i = 0; i < attention->graph_count; i++) {
-        const struct graph *graph = attention->graphs[i];
+        const struct attention_graph *graph = attention->graphs[i];
         totals.backward_graphs += (size_t)graph->shape.backward;
         if ((size_t)graph->engine_bytes > totals.engine_bytes) {
             totals.engine_bytes = (size_t)graph->engine_bytes;
@@ -684,9 +287,16 @@ struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status 
     struct attention_cudnn *attention = calloc(1, sizeof *attention);
     CHECK(attention);
     attention->stream = stream;
-    cudnnStatus_t created = cudnnCreate(&attention->handle);
+    if (cudnnGetVersion() < CUDNN_LEAST) {
+        status_set(status, STATUS_UNSUPPORTED,
+                   "device cuda needs cuDNN 9.12 or later, which writes the logsumexp where it should; found %zu",
+                   cudnnGetVersion());
+        attention_cudnn_close(attention);
+        return NULL;
+    }
+    cudnnStatus_t created = cudnnCreate(&attention->target.handle);
     if (created == CUDNN_STATUS_SUCCESS) {
-        created = cudnnSetStream(attention->handle, stream);
+        created = cudnnSetStream(attention->target.handle, stream);
     }
     if (created != CUDNN_STATUS_SUCCESS) {
         status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use cuDNN: %s (error %d)",
@@ -701,11 +311,12 @@ struct attention_cudnn *attention_cudnn_open_described(const char *properties, s
 {
     struct attention_cudnn *attention = calloc(1, sizeof *attention);
     CHECK(attention);
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &attention->properties) !=
+    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &attention->target.properties) !=
             CUDNN_STATUS_SUCCESS ||
-        cudnnBackendSetAttribute(attention->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                 (int64_t)strlen(properties), properties) != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendFinalize(attention->properties) != CUDNN_STATUS_SUCCESS) {
+        cudnnBackendSetAttribute(attention->target.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, (int64_t)strlen(properties),
+                                 properties) != CUDNN_STATUS_SUCCESS ||
+        cudnnBackendFinalize(attention->target.properties) != CUDNN_STATUS_SUCCESS) {
         status_set(status, STATUS_UNSUPPORTED, "cuDNN does not take these device properties");
         attention_cudnn_close(attention);
         return NULL;
@@ -719,14 +330,14 @@ void attention_cudnn_close(struct attention_cudnn *attention)
         return;
     }
     for (size_t i = 0; i < attention->graph_count; i++) {
-        graph_free(attention->graphs[i]);
+        attention_graph_free(attention->graphs[i]);
     }
     free(attention->graphs);
-    if (attention->properties) {
-        cudnnBackendDestroyDescriptor(attention->properties);
+    if (attention->target.properties) {
+        cudnnBackendDestroyDescriptor(attention->target.properties);
     }
-    if (attention->handle) {
-        cudnnDestroy(attention->handle);
+    if (attention->target.handle) {
+        cudnnDestroy(attention->target.handle);
     }
     free(attention);
 }

@@ -38,8 +38,9 @@ $(BUILD)/stubs/libcuda.so.1:
 	@mkdir -p $(@D)
 	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
 # And what the graphs say is computed on the CPU, in small blocks.
-SMALL := $(addprefix $(BUILD)/tests/cuda/small/,attention_cudnn.o workspace.o interpreter.o check_attention.o)
-$(BUILD)/tests/cuda/small/%.o: CPPFLAGS += -isystem $(CUDA)/include -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32
+SMALL := $(addprefix $(BUILD)/tests/cuda/small/,attention_cudnn.o attention_graph.o workspace.o interpreter.o check_attention.o)
+$(BUILD)/tests/cuda/small/%.o: CPPFLAGS += -isystem $(CUDA)/include -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 \
+  -DCUDA_ATTENTION_TILE=8
 $(BUILD)/tests/cuda/small/%.o: kernels/cuda/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -92,7 +93,6 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 
 lint: lint-cuda
 lint-cuda:
-	@clang-format --dry-run -Werror $(wildcard tests/cuda/*.[ch] bench/cuda/*.cpp)
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
 test: test-cuda-attention $(if $(SANITIZE),,test-cuda-graphs)

@@ -15,7 +15,7 @@ static size_t take(struct cuda_attention_workspace *w, size_t bytes)
 // cuDNN's tiles reach beyond the last row.
 static size_t whole_tiles(size_t rows)
 {
-    return (rows + 127) / 128 * 128;
+    return (rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
 }
 
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
@@ -28,6 +28,7 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
     w.grad_q = take(&w, q * 2);
     w.grad_k = take(&w, k * 2);
     w.grad_v = take(&w, k * 2);
+    w.logsumexp = take(&w, queries * s.batch * s.heads * sizeof(float));
     w.delta = take(&w, queries * s.batch * s.heads * sizeof(float));
     w.accumulator = take(&w, q * sizeof(float));
     // The engines keep dK and dV of every query head in bf16, where heads share keys, and one of them a second

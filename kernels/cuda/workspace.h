@@ -11,6 +11,7 @@
 #ifndef CUDA_ATTENTION_QUERIES // smaller in a test
 #define CUDA_ATTENTION_QUERIES 2048
 #define CUDA_ATTENTION_KEYS    4096
+#define CUDA_ATTENTION_TILE    128 // keys: what an engine takes at once
 #endif
 
 // Offsets and size of attention's workspace, for one block of queries and one of keys.
@@ -18,6 +19,7 @@ struct cuda_attention_workspace {
     size_t grad_q_sum;         // f32 [queries * batch, heads * head_dim]: over the blocks of keys
     size_t grad_q;             // bf16, the same shape: of one block of keys
     size_t grad_k, grad_v;     // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
+    size_t logsumexp;          // f32 [batch, heads, queries]: of one block of queries
     size_t delta, accumulator; // cuDNN's: f32 [batch, heads, queries], and with head_dim
     size_t engine, engine_bytes;
     size_t bytes;

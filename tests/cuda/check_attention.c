@@ -3,7 +3,7 @@
 // Outputs are poisoned; key gradients start from known values.
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
-#include "kernels/cuda/accumulate.h"
+#include "kernels/cuda/attention_blocks.h"
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/workspace.h"
 #include <math.h>
@@ -38,6 +38,14 @@ void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream)
     (void)stream;
     for (size_t i = 0; i < tensor_count(dst); i++) {
         set_value(dst, i, value_at(src, i));
+    }
+}
+
+void cuda_transpose(struct tensor dst, struct tensor src, cudaStream_t stream)
+{
+    (void)stream;
+    for (size_t i = 0; i < tensor_count(src); i++) {
+        set_value(dst, i % src.cols * src.rows + i / src.cols, value_at(src, i));
     }
 }
 

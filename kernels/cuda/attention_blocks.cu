@@ -1,5 +1,6 @@
 // Accumulate: dst += src, one pass: 16-byte accesses where the addresses allow.
-#include "kernels/cuda/accumulate.h"
+// Transpose: of a block's logsumexp, so small that its strided reads stay in the cache.
+#include "kernels/cuda/attention_blocks.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -21,7 +22,21 @@ template <int N, class D, class S> __global__ void accumulate(D *dst, const S *s
     }
 }
 
+__global__ void transposed(float *dst, const float *src, size_t rows, size_t cols)
+{
+    size_t row = blockIdx.x * (size_t)THREADS + threadIdx.x;
+    if (row < rows)
+        dst[blockIdx.y * rows + row] = src[row * cols + blockIdx.y];
+}
+
 } // namespace
+
+void cuda_transpose(struct tensor dst, struct tensor src, cudaStream_t stream)
+{
+    CHECK(src.dtype == DTYPE_F32 && dst.dtype == DTYPE_F32 && dst.rows == src.cols && dst.cols == src.rows);
+    launch(transposed, dim3(ceil_div(src.rows, THREADS), src.cols), THREADS, 0, stream, (float *)dst.data,
+           (const float *)src.data, src.rows, src.cols);
+}
 
 void cuda_accumulate(struct tensor dst, struct tensor src, cudaStream_t stream)
 {

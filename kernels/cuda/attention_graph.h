@@ -1,0 +1,40 @@
+// Attention graph: one shape of attention's forward or backward as cuDNN's backend API wants it said: matrix
+// products, reductions and pointwise operations that its engines recognise as a whole.
+#pragma once
+#include "kernels/base/status.h"
+#include <cudnn.h>
+#include <stdint.h>
+
+// What a caller binds: tensors, and scalars by value. Q, O and their gradients, and the forward's STATS
+// (logsumexp): time-major [queries * batch, heads (* head_dim)]; K, V and their gradients alike. What only the
+// backward has, its STATS too, is packed [batch, heads, queries (, head_dim)]: engines take other strides of these
+// and ignore them. Intermediates are numbered from INTERMEDIATE on.
+enum { Q = 1, K, V, O, STATS, GRAD_O, GRAD_Q, GRAD_K, GRAD_V, DELTA, ACCUMULATOR, BOUND, INTERMEDIATE = 100 };
+enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES };
+
+// Queries against keys, with or without the causal mask. All of one type: compared as bytes.
+struct attention_graph_shape {
+    int64_t backward, causal, queries, keys, batch, heads, kv_heads, head_dim;
+};
+
+// Where it is to run. handle NULL: on a card that is only described, by properties; then it cannot run.
+struct attention_graph_target {
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t properties;
+};
+
+enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 32 };
+struct attention_graph {
+    struct attention_graph_shape shape;
+    cudnnBackendDescriptor_t owned[DESCRIPTORS_MAX], operations[OPERATIONS_MAX], plan;
+    size_t owned_count, operation_count;
+    int64_t next_intermediate, engine_bytes;
+    struct status status;
+};
+
+// With the first engine of the heuristic's list that takes at most `most` bytes of workspace. NULL and a status
+// (unsupported) if there is none. Release with attention_graph_free.
+struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
+                                              const struct attention_graph_target *target, int64_t most,
+                                              struct status *status);
+void attention_graph_free(struct attention_graph *graph);
