@@ -6,12 +6,13 @@
 #include "harness/run/child.h"
 #include "harness/run/sweep.h"
 #include <ctype.h>
+#include <errno.h>
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
 
 struct arguments {
-    const char *spec, *out, *device, *cell;
+    const char *spec, *out, *device, *cell, *against, *against_out;
     const char **axes; // of --axis, and what --memory-limit and --profile mean as one
     size_t axis_count;
     size_t rounds;
@@ -37,6 +38,11 @@ static const struct argp_option flags[] = {
      .key = 'n',
      .arg = "N",
      .doc = "go through the cells N times (1), a record each: for times that `longbp compare` can trust"},
+    {.name = "against",
+     .key = 'g',
+     .arg = "PROGRAM",
+     .doc = "measure another build's longbp too, cell by cell in turn with this one"},
+    {.name = "against-out", .key = 'b', .arg = "FILE", .doc = "the result file of the other build"},
     {.name = "json", .key = 'j', .doc = "with --list: one JSON object per line"},
     {0}};
 
@@ -94,6 +100,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'j':
         arguments->json = true;
         return 0;
+    case 'g':
+        arguments->against = text;
+        return 0;
+    case 'b':
+        arguments->against_out = text;
+        return 0;
     case 'n':
         arguments->rounds = strtoul(text, &end, 10);
         if (*end || !isdigit((unsigned char)*text) || arguments->rounds < 1 || arguments->rounds > ROUNDS_MAX)
@@ -107,10 +119,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!arguments->spec)
             argp_error(state, "name the experiment's file");
-        if (arguments->cell &&
-            (arguments->list || arguments->out || arguments->fresh || arguments->retry || arguments->rounds > 1))
+        if (!arguments->against != !arguments->against_out)
+            argp_error(state, "--against PROGRAM and --against-out FILE go together");
+        if (arguments->cell && (arguments->list || arguments->out || arguments->fresh || arguments->retry ||
+                                arguments->rounds > 1 || arguments->against))
             argp_error(state,
-                       "--cell prints one record; --out, --list, --fresh, --retry and --rounds do not go with it");
+                       "--cell prints one record; --out, --list, --fresh, --retry, --rounds and --against do "
+                       "not go with it");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -162,7 +177,7 @@ static int print_cell(const struct spec *spec, const char *id, const char *rerun
     int signals = child_signals_open(status);
     struct sweep_cell outcome = {0};
     int code = EXIT_BAD_INPUT;
-    if (signals >= 0 && sweep_cell(spec, cell, rerun, signals, &outcome, status)) {
+    if (signals >= 0 && sweep_cell(spec, cell, NULL, rerun, signals, &outcome, status)) {
         size_t counts[RECORD_STATUS_COUNT] = {0};
         counts[outcome.status] = 1;
         code = outcome.line ? sweep_exit_code(counts) : EXIT_INTERRUPTED;
@@ -188,9 +203,14 @@ static int run(const struct arguments *arguments, struct status *status)
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
                                     .rerun = rerun,
                                     .rounds = arguments->rounds,
+                                    .against = arguments->against,
+                                    .against_out = arguments->against_out,
                                     .fresh = arguments->fresh,
                                     .retry = arguments->retry};
-    if (arguments->list) {
+    if (arguments->against && access(arguments->against, X_OK) != 0) {
+        status_set(status, STATUS_BAD_INPUT, "--against %s: %s; it is the path of another build's longbp",
+                   arguments->against, strerror(errno));
+    } else if (arguments->list) {
         list_cells(&spec, arguments->json);
         code = EXIT_FINE;
     } else if (arguments->cell) {

@@ -75,7 +75,7 @@ bool child_signals_interrupted(int signals)
 }
 
 // Between fork and exec: system calls alone.
-static void become_cell(int input, int output, int errors, pid_t parent)
+static void become_cell(const char *program, int input, int output, int errors, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -92,7 +92,7 @@ static void become_cell(int input, int output, int errors, pid_t parent)
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(1);
     char *const arguments[] = {(char *)"longbp", (char *)"cell", NULL};
-    execv("/proc/self/exe", arguments);
+    execv(program ? program : "/proc/self/exe", arguments);
     _exit(127);
 }
 
@@ -108,7 +108,7 @@ static int memory_file(const char *text)
     return file;
 }
 
-static bool start(struct child *child, const char *cell, struct status *status)
+static bool start(struct child *child, const char *program, const char *cell, struct status *status)
 {
     *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = now_s()};
     int input = memory_file(cell), output[2] = {-1, -1}, errors[2] = {-1, -1};
@@ -116,7 +116,7 @@ static bool start(struct child *child, const char *cell, struct status *status)
     bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
     child->pid = ready ? fork() : -1;
     if (child->pid == 0)
-        become_cell(input, output[1], errors[1], parent);
+        become_cell(program, input, output[1], errors[1], parent);
     if (child->pid < 0)
         status_set(status, STATUS_IO, "cannot start a process for the cell: %s", strerror(errno));
     else
@@ -233,11 +233,12 @@ static void judge(struct child *child, int wait_status, struct child_result *res
     }
 }
 
-bool child_run(const char *cell, double timeout_s, int signals, struct child_result *result, struct status *status)
+bool child_run(const char *program, const char *cell, double timeout_s, int signals, struct child_result *result,
+               struct status *status)
 {
     struct child child;
     *result = (struct child_result){.end = CHILD_RECORD};
-    bool started = start(&child, cell, status);
+    bool started = start(&child, program, cell, status);
     if (started) {
         int wait_status = wait_for(&child, timeout_s, signals, result);
         char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;

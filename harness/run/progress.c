@@ -87,12 +87,19 @@ void progress_clear(const struct progress *progress)
         fputs("\r\033[K", stderr);
 }
 
-void progress_begin(const struct progress *progress, const struct cell *cell)
+static void describe_with_program(const struct cell *cell, const char *program, char *text, size_t bytes)
+{
+    progress_describe(cell, text, bytes);
+    if (program)
+        add(text, bytes, "  (%s)", program);
+}
+
+void progress_begin(const struct progress *progress, const struct cell *cell, const char *program)
 {
     if (!progress->terminal)
         return;
     char what[512], left[32] = "";
-    progress_describe(cell, what, sizeof what);
+    describe_with_program(cell, program, what, sizeof what);
     if (progress->done) {
         double each_s = (now_s() - progress->start_s) / (double)progress->done;
         clock_text(each_s * (double)(progress->total - progress->done), left, sizeof left);
@@ -102,14 +109,15 @@ void progress_begin(const struct progress *progress, const struct cell *cell)
     fflush(stderr);
 }
 
-void progress_end(struct progress *progress, const struct cell *cell, enum record_status status, const char *line)
+void progress_end(struct progress *progress, const struct cell *cell, const char *program,
+                  enum record_status status, const char *line)
 {
     char what[512];
     json_t *record = json_loads(line, 0, NULL);
     const char *reason = json_string_value(json_object_get(record, "reason"));
     progress->done++;
     progress->counts[status]++;
-    progress_describe(cell, what, sizeof what);
+    describe_with_program(cell, program, what, sizeof what);
     progress_clear(progress);
     fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
             json_number_value(json_object_get(record, "wall_s")), what);

@@ -12,9 +12,11 @@ struct progress {
 };
 
 void progress_open(struct progress *progress, size_t total);
-void progress_begin(const struct progress *progress, const struct cell *cell);
+// program: that measures the cell, if it is not this one; else NULL.
+void progress_begin(const struct progress *progress, const struct cell *cell, const char *program);
 // line: the record; its reason is shown.
-void progress_end(struct progress *progress, const struct cell *cell, enum record_status status, const char *line);
+void progress_end(struct progress *progress, const struct cell *cell, const char *program,
+                  enum record_status status, const char *line);
 // Takes the current line off a terminal.
 void progress_clear(const struct progress *progress);
 // "6 ok, 1 oom"

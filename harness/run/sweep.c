@@ -4,11 +4,14 @@
 #include "harness/run/child.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/record_line.h"
+#include "kernels/base/random.h"
 #include <string.h>
 #include <unistd.h>
 
 // A cell's process ends its samples by itself before max_seconds; this much later it is not going to.
 #define GRACE_SECONDS 1
+
+// --- one cell
 
 // The record of a cell whose process could not write one.
 static char *obituary(const struct cell *cell, const struct child_result *result)
@@ -31,14 +34,14 @@ static char *obituary(const struct cell *cell, const struct child_result *result
     return line;
 }
 
-bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *rerun, int signals,
-                struct sweep_cell *outcome, struct status *status)
+bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *program, const char *rerun,
+                int signals, struct sweep_cell *outcome, struct status *status)
 {
     struct child_result result;
     char *command;
     double limit_s = cell->measure.max_seconds;
     *outcome = (struct sweep_cell){0};
-    if (!child_run(cell->canonical, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status))
+    if (!child_run(program, cell->canonical, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status))
         return false;
     CHECK(asprintf(&command, "%s --cell %s", rerun, cell->id) > 0);
     if (result.end == CHILD_RECORD)
@@ -63,84 +66,142 @@ int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT])
     return counts[RECORD_FAILED] || counts[RECORD_CRASH] ? EXIT_CHECK_FAILED : EXIT_FINE;
 }
 
+// --- the sweep
+
+// One build of the program and the file its records go to.
+struct side {
+    const char *program; // NULL: this one
+    struct result_log log;
+};
+
+struct sweep {
+    const struct spec *spec;
+    const struct sweep_options *options;
+    struct side sides[2]; // this build, and the other one
+    size_t side_count;
+    size_t *order; // [cell_count], of the current round
+    int signals;
+    struct progress progress;
+    bool interrupted;
+};
+
 // Rounds that the file already had of a cell when it was opened.
-static size_t rounds_done(const struct result_log *log, const struct cell *cell,
-                          const struct sweep_options *options)
+static size_t rounds_done(const struct sweep *sweep, const struct side *side, const struct cell *cell)
 {
-    size_t done = result_file_count(&log->existing, cell->id, options->retry);
-    return done < options->rounds ? done : options->rounds;
+    size_t done = result_file_count(&side->log.existing, cell->id, sweep->options->retry);
+    return done < sweep->options->rounds ? done : sweep->options->rounds;
 }
 
-// Runs one round's cells, those that are left, until one cannot be run or written, or a signal comes.
-static bool run_round(const struct spec *spec, const struct sweep_options *options, struct result_log *log,
-                      size_t round, struct progress *progress, int signals, bool *interrupted,
-                      struct status *status)
+static size_t cells_left(const struct sweep *sweep)
+{
+    size_t left = 0;
+    for (size_t s = 0; s < sweep->side_count; s++)
+        for (size_t i = 0; i < sweep->spec->cell_count; i++)
+            left += sweep->options->rounds - rounds_done(sweep, &sweep->sides[s], &sweep->spec->cells[i]);
+    return left;
+}
+
+// The spec's order or, among several rounds, one of each round's own (Fisher & Yates): else whatever drifts while a
+// round lasts would hit the same cells every time, and cells that stand together alike.
+static void set_order(struct sweep *sweep, size_t round)
+{
+    struct random random = random_named(round, "rounds");
+    for (size_t i = 0; i < sweep->spec->cell_count; i++) {
+        size_t j = sweep->options->rounds > 1 ? random_below(&random, i, i + 1) : i;
+        sweep->order[i] = sweep->order[j];
+        sweep->order[j] = i;
+    }
+}
+
+// False if the cell could not be run or written, or a signal came.
+static bool run_cell(struct sweep *sweep, struct side *side, const struct cell *cell, struct status *status)
+{
+    struct sweep_cell outcome = {0};
+    sweep->interrupted = child_signals_interrupted(sweep->signals);
+    if (sweep->interrupted)
+        return false;
+    progress_begin(&sweep->progress, cell, side->program);
+    bool running =
+        sweep_cell(sweep->spec, cell, side->program, sweep->options->rerun, sweep->signals, &outcome, status) &&
+        (!outcome.line || result_log_append(&side->log, outcome.line, status));
+    if (running && outcome.line)
+        progress_end(&sweep->progress, cell, side->program, outcome.status, outcome.line);
+    sweep->interrupted = outcome.interrupted;
+    free(outcome.line);
+    return running && !outcome.interrupted;
+}
+
+// The sides take turns at being the first.
+static bool run_round(struct sweep *sweep, size_t round, struct status *status)
 {
     bool running = true;
-    for (size_t i = 0; i < spec->cell_count && running; i++) {
-        const struct cell *cell = &spec->cells[i];
-        struct sweep_cell outcome = {0};
-        if (rounds_done(log, cell, options) > round)
-            continue;
-        if ((*interrupted = child_signals_interrupted(signals)))
-            break;
-        progress_begin(progress, cell);
-        running = sweep_cell(spec, cell, options->rerun, signals, &outcome, status) &&
-                  (!outcome.line || result_log_append(log, outcome.line, status));
-        if (running && outcome.line)
-            progress_end(progress, cell, outcome.status, outcome.line);
-        *interrupted = outcome.interrupted;
-        running = running && !outcome.interrupted;
-        free(outcome.line);
+    for (size_t i = 0; i < sweep->spec->cell_count && running; i++) {
+        const struct cell *cell = &sweep->spec->cells[sweep->order[i]];
+        for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
+            struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
+            if (rounds_done(sweep, side, cell) <= round)
+                running = run_cell(sweep, side, cell, status);
+        }
     }
     return running;
 }
 
-static bool run_rounds(const struct spec *spec, const struct sweep_options *options, struct result_log *log,
-                       struct progress *progress, bool *interrupted, struct status *status)
+// Runs what is left, until one cell cannot be run or written, or a signal comes.
+static bool run_rounds(struct sweep *sweep, struct status *status)
 {
-    int signals = child_signals_open(status);
-    bool running = signals >= 0;
-    for (size_t round = 0; round < options->rounds && running && !*interrupted; round++)
-        running = run_round(spec, options, log, round, progress, signals, interrupted, status);
-    progress_clear(progress);
-    if (signals >= 0)
-        close(signals);
+    sweep->signals = child_signals_open(status);
+    bool running = sweep->signals >= 0;
+    for (size_t round = 0; round < sweep->options->rounds && running; round++) {
+        set_order(sweep, round);
+        running = run_round(sweep, round, status);
+    }
+    progress_clear(&sweep->progress);
+    if (sweep->signals >= 0)
+        close(sweep->signals);
     return status->code == STATUS_OK;
+}
+
+static int run_what_is_left(struct sweep *sweep, struct status *status)
+{
+    const char *name = sweep->spec->experiment, *out = sweep->options->out;
+    const char *other = sweep->side_count > 1 ? sweep->options->against_out : "";
+    size_t all = sweep->spec->cell_count * sweep->options->rounds * sweep->side_count, left = cells_left(sweep);
+    char counts[160], rounds[40] = "", results[1024];
+    if (sweep->options->rounds > 1)
+        snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
+    snprintf(results, sizeof results, "%s%s%s", out, *other ? " and " : "", other);
+    if (left == 0) {
+        fprintf(stderr, "%s: nothing left to do: %s %s all %zu cells%s\n", name, results, *other ? "have" : "has",
+                all, rounds);
+        return EXIT_FINE;
+    }
+    if (left < all)
+        fprintf(stderr, "%s: %zu of %zu cells%s are left to do\n", name, left, all, rounds);
+    progress_open(&sweep->progress, left);
+    bool fine = run_rounds(sweep, status);
+    progress_counts(&sweep->progress, counts, sizeof counts);
+    fprintf(stderr, "%s: %zu of %zu cells done%s%s; results in %s\n", name, sweep->progress.done, left,
+            *counts ? ": " : "", counts, results);
+    if (sweep->progress.done < left)
+        fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", name,
+                left - sweep->progress.done);
+    return !fine ? EXIT_BAD_INPUT : sweep->interrupted ? EXIT_INTERRUPTED : sweep_exit_code(sweep->progress.counts);
 }
 
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status)
 {
-    struct result_log log;
-    struct progress progress;
-    bool interrupted = false;
-    int code = EXIT_BAD_INPUT;
-    size_t left = 0, all = spec->cell_count * options->rounds;
-    char counts[160], rounds[40] = "";
-    if (options->rounds > 1)
-        snprintf(rounds, sizeof rounds, " in %zu rounds", options->rounds);
-    if (!result_log_open(&log, options->out, options->fresh, status))
-        goto cleanup;
-    for (size_t i = 0; i < spec->cell_count; i++)
-        left += options->rounds - rounds_done(&log, &spec->cells[i], options);
-    if (left == 0) {
-        fprintf(stderr, "%s: nothing left to do: %s has all %zu cells%s\n", spec->experiment, options->out, all,
-                rounds);
-        code = EXIT_FINE;
-        goto cleanup;
+    struct sweep sweep = {.spec = spec, .options = options, .sides = {{0}, {.program = options->against}}};
+    const char *const outs[] = {options->out, options->against_out};
+    sweep.order = calloc(spec->cell_count + 1, sizeof *sweep.order);
+    CHECK(sweep.order);
+    bool open = true;
+    while (open && sweep.side_count < (options->against ? 2 : 1)) {
+        open = result_log_open(&sweep.sides[sweep.side_count].log, outs[sweep.side_count], options->fresh, status);
+        sweep.side_count++;
     }
-    if (left < all)
-        fprintf(stderr, "%s: %zu of %zu cells%s are left to do\n", spec->experiment, left, all, rounds);
-    progress_open(&progress, left);
-    if (run_rounds(spec, options, &log, &progress, &interrupted, status))
-        code = interrupted ? EXIT_INTERRUPTED : sweep_exit_code(progress.counts);
-    progress_counts(&progress, counts, sizeof counts);
-    fprintf(stderr, "%s: %zu of %zu cells done%s%s; results in %s\n", spec->experiment, progress.done, left,
-            *counts ? ": " : "", counts, options->out);
-    if (progress.done < left)
-        fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", spec->experiment,
-                left - progress.done);
-cleanup:
-    result_log_close(&log);
+    int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
+    for (size_t s = 0; s < sweep.side_count; s++)
+        result_log_close(&sweep.sides[s].log);
+    free(sweep.order);
     return code;
 }

@@ -1,17 +1,21 @@
 // Sweep: measures the cells of a spec, each in its own process, and appends one record per cell as it ends. A cell
 // that the result file already has is not measured again, so a sweep that was stopped resumes where it was. A sweep
-// of several rounds goes through all cells as often: a cell then has a record from each, taken at different times,
-// of which a neighbour on the machine disturbs only some.
+// of several rounds goes through all cells as often, each time in another order: a cell then has a record from
+// each, taken at different times, of which a neighbour on the machine disturbs only some. And it may measure
+// another build of this program beside this one, cell by cell in turn: what changes about the machine then changes
+// for both.
 #pragma once
 #include "harness/run/progress.h"
 #include "harness/spec/spec.h"
 
 struct sweep_options {
-    const char *out;   // the result file
-    const char *rerun; // the command that measures one cell again, without its --cell
-    bool fresh;        // measure everything; what the file holds moves to OUT.bak
-    bool retry;        // measure again what is not ok
-    size_t rounds;     // records that each cell is to have; at least 1
+    const char *out;     // the result file
+    const char *rerun;   // the command that measures one cell again, without its --cell
+    const char *against; // the other build's program; NULL: none
+    const char *against_out;
+    bool fresh;    // measure everything; what the file holds moves to OUT.bak
+    bool retry;    // measure again what is not ok
+    size_t rounds; // records that each cell is to have; at least 1
 };
 
 // Runs what is left to do and says on stderr how it goes. The exit code; 2 and a status for what stopped it.
@@ -23,9 +27,10 @@ struct sweep_cell {
     enum record_status status;
     bool interrupted;
 };
-// Measures one cell. signals: of child_signals_open. False and a status if no process could be started.
-bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *rerun, int signals,
-                struct sweep_cell *outcome, struct status *status);
+// Measures one cell in `program` (NULL: this one). signals: of child_signals_open. False and a status if no process
+// could be started.
+bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *program, const char *rerun,
+                int signals, struct sweep_cell *outcome, struct status *status);
 // What a record's status means for the exit code of a program that produced it: out of memory and out of time are
 // results, a wrong gradient and a crash are not.
 int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT]);
