@@ -1,4 +1,4 @@
-# Time and memory against chunk size, at one context. Methods without chunks are horizontal lines; crosses are cells that
+# Time and memory against chunk size, at one context; memory alone if nothing was timed. Methods without chunks are horizontal lines; crosses are cells that
 # ran out of memory.
 load scripts.'/style.gp'
 
@@ -7,7 +7,7 @@ kilo = STATS_max >= 32768
 set logscale x 2
 set xrange [STATS_min / 1.25 : STATS_max * 1.25]
 stats data using (column('chunk') == column('chunk') ? tick(column('chunk')) : 0) nooutput
-eval 'set xtics ('.ticks.')'
+if (ticks_shown(0) ne '') { eval 'set xtics ('.ticks_shown(0).')' }
 set yrange [0 : *]
 
 stats data using (count(column('peak_bytes'))) nooutput
@@ -20,6 +20,7 @@ stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
 known = 0
 stats data using (count(column('max_ms'))) nooutput
+timed = known
 time_unit = 1.0
 if (known) { stats data using 'max_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
 
@@ -33,23 +34,25 @@ lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
 
 width = 900
 bottom = 370
-legend_extra = 'whiskers'.(ooms ? ' cross' : '')
+legend_extra = (timed ? 'whiskers' : '').(ooms ? ' cross' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
-heading = 'Time and memory against chunk size'
+heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'
 load scripts.'/page.gp'
 
 set multiplot
+if (timed) {
 call scripts.'/panel.gp' 70 430 (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
 plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('min_ms') / time_unit):(0):((column('max_ms') - column('min_ms')) / time_unit) \
          with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
-
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 520 880 'peak memory ('.unit_name.')' 'chunk (tokens)'
+}
+if (!timed) { call scripts.'/legend.gp' 25 (bottom + 68) }
+call scripts.'/panel.gp' (timed ? 520 : 70) 880 'peak memory ('.unit_name.')' 'chunk (tokens)'
 plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i), \

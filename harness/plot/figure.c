@@ -101,14 +101,25 @@ static void sort_series(struct series *series, double (*key)(const json_t *recor
     }
 }
 
-// How many different values of key the series has.
-static size_t distinct(const struct series *series, double (*key)(const json_t *))
+static bool any(const json_t *record)
+{
+    (void)record;
+    return true;
+}
+
+static bool is_ok(const json_t *record)
+{
+    return has_status(record, "ok");
+}
+
+// How many different values of key the series has, of those records that count.
+static size_t distinct(const struct series *series, double (*key)(const json_t *), bool (*counts)(const json_t *))
 {
     size_t found = 0;
     for (size_t i = 0; i < series->record_count; i++) {
-        bool fresh = isfinite(key(series->records[i]));
+        bool fresh = counts(series->records[i]) && isfinite(key(series->records[i]));
         for (size_t j = 0; fresh && j < i; j++) {
-            fresh = key(series->records[j]) != key(series->records[i]);
+            fresh = !counts(series->records[j]) || key(series->records[j]) != key(series->records[i]);
         }
         found += fresh;
     }
@@ -153,7 +164,7 @@ static bool against_context(const json_t *const *records, size_t count, FILE *ta
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         sort_series(series, context_of);
-        enough |= distinct(series, context_of) >= 2;
+        enough |= distinct(series, context_of, any) >= 2 && distinct(series, context_of, is_ok) >= 1;
         for (size_t i = 0; i < series->record_count; i++) {
             row_start(table, &all, series);
             row(table, series->records[i]);
@@ -218,7 +229,7 @@ static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *tab
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         sort_series(series, chunk_of);
-        enough |= distinct(series, chunk_of) >= 3;
+        enough |= distinct(series, chunk_of, any) >= 3 && distinct(series, chunk_of, is_ok) >= 2;
         for (size_t i = 0; i < series->record_count; i++) {
             const json_t *record = series->records[i];
             bool oom = has_status(record, "oom");
@@ -234,7 +245,7 @@ static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *tab
 
 static const struct figure chunk = {
     .name = "chunk",
-    .needs = "three chunk sizes or more at one context, for one method at least",
+    .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",
     .one_context = true,
     .within = nothing,
     .tabulate = tabulate_chunk,
@@ -269,7 +280,7 @@ static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         sort_series(series, budget_of);
-        enough |= distinct(series, budget_of) >= 2;
+        enough |= distinct(series, budget_of, any) >= 2;
         for (size_t i = 0; i < series->record_count; i++) {
             const json_t *record = series->records[i], *bias = json_object_get(record, "bias");
             struct times times = times_of(record);

@@ -370,7 +370,8 @@ static void conclude(struct time_change *change, struct time_cell *cells, size_t
                  change->measured - change->judged, change->measured, first_reason(cells, count));
     else if (findings.open)
         snprintf(change->reason, sizeof change->reason,
-                 "%s looks slower, but this is not proven; measure more rounds (longbp run --rounds)",
+                 "%s looks slower, but this is not proven; measure more rounds, both builds in turn (longbp run "
+                 "--rounds --against)",
                  findings.open);
     else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
         snprintf(change->reason, sizeof change->reason,
