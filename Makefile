@@ -132,7 +132,7 @@ fuzz: $(FUZZERS) ## clang's fuzzer over the readers of specs and safetensors, SE
 $(BUILD)/bench/bench_%: $(BUILD)/bench/bench_%.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lbenchmark $(LDLIBS)
-bench: $(patsubst %.cpp,$(BUILD)/%,$(wildcard bench/bench_*.cpp)) ## the operations alone: GFLOP/s and share of the BLAS peak
+bench: $(patsubst %.cpp,$(BUILD)/%,$(wildcard bench/bench_*.cpp)) ## the operations alone: rates and shares of a large GEMM and a large copy
 	@for bench in $^; do $$bench || exit 1; done
 
 format: ## clang-format every source

@@ -1,19 +1,22 @@
-// Speed of single operations of the CPU device, through the same fronts the methods use. FLOPs and bytes are those
-// the device counts itself; `of_peak` is the share of what BLAS reaches on all threads with one large GEMM,
-// measured when the program starts. Filter with --benchmark_filter=attention.
+// Speed of single operations of a device, through the same fronts the methods use: bench_ops [cpu|cuda]. Timed by
+// the device's own clock, where it has one, around a batch of calls. FLOPs and bytes are those the device counts
+// itself. `of_ceiling` is the share of what this machine reaches at best, measured when the program starts: the
+// rate of a large GEMM in the same dtype for what computes, that of a large copy for what moves. Filter with
+// --benchmark_filter=attention.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
 #include "harness/run/environment.h"
 #include "kernels/base/ops.h"
+#include "kernels/base/timer.h"
 }
 #pragma GCC diagnostic pop
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cblas.h>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <omp.h>
 #include <string>
@@ -22,29 +25,10 @@ extern "C" {
 namespace
 {
 
-double peak_flops[DTYPE_COUNT]; // per second
-
-double measured_peak(enum dtype dtype)
-{
-    const int n = dtype == DTYPE_F32 ? 2048 : 1536;
-    std::vector<float> f32[3];
-    std::vector<double> f64[3];
-    for (int i = 0; i < 3; i++)
-        dtype == DTYPE_F32 ? f32[i].assign((size_t)n * n, 0.5f) : f64[i].assign((size_t)n * n, 0.5);
-    double best = 0;
-    for (int sample = 0; sample < 6; sample++) {
-        auto begin = std::chrono::steady_clock::now();
-        if (dtype == DTYPE_F32)
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1, f32[0].data(), n, f32[1].data(), n, 0,
-                        f32[2].data(), n);
-        else
-            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1, f64[0].data(), n, f64[1].data(), n, 0,
-                        f64[2].data(), n);
-        std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-        best = std::max(best, 2.0 * n * n * n / seconds.count());
-    }
-    return best;
-}
+bool on_cuda;
+struct ceilings {
+    double flops_per_s, bytes_per_s;
+} ceilings[DTYPE_COUNT];
 
 // A device with tensors of random values, which live as long as it does.
 class Bench
@@ -53,7 +37,7 @@ class Bench
     explicit Bench(enum dtype dtype) : dtype(dtype)
     {
         struct status status = {};
-        device = device_open("cpu", dtype, 0, &status);
+        device = device_open(on_cuda ? "cuda" : "cpu", dtype, 0, &status);
         if (!device) {
             fprintf(stderr, "%s\n", status.message);
             exit(2);
@@ -71,41 +55,62 @@ class Bench
     {
         return make(rows, cols, dtype, [this] { return next(); });
     }
+    struct tensor sums(size_t rows, size_t cols) // accumulators: f32 above bf16
+    {
+        return make(rows, cols, dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32, [this] { return next(); });
+    }
     struct tensor make(size_t rows, size_t cols, enum dtype of, const std::function<double()> &value)
     {
         struct tensor t = tensor_new(device, rows, cols, of, CATEGORY_ACTIVATIONS);
         tensors.push_back(t);
         if (t.data) {
+            // A block of random values again and again: filling gigabytes one by one would take minutes.
+            size_t block = std::min<size_t>(rows * cols, (size_t)1 << 22);
             std::vector<double> values(rows * cols);
-            std::generate(values.begin(), values.end(), value);
+            for (size_t i = 0; i < values.size(); i++)
+                values[i] = i < block ? value() : values[i - block];
             tensor_write(device, t, values.data());
         }
         return t;
     }
 
-    // Times `operation`, after `prepare` outside the timed region.
-    void measure(
-        benchmark::State &state, const std::function<void()> &operation,
-        const std::function<void()> &prepare = [] {})
+    // Milliseconds per call of `operation`, over `calls` in a row.
+    double time_ms(const std::function<void()> &operation, int calls)
     {
-        prepare();
-        device->counters = {};
-        operation();
-        struct counters once = device->counters;
-        for (auto _ : state) {
-            state.PauseTiming();
-            prepare();
-            state.ResumeTiming();
+        device_timer_start(device);
+        for (int i = 0; i < calls; i++)
             operation();
+        return device_timer_stop_ms(device) / calls;
+    }
+
+    // prepare: what has to be done before every call, untimed; then calls are timed one by one.
+    void measure(benchmark::State &state, const std::function<void()> &operation,
+                 const std::function<void()> &prepare = {})
+    {
+        const double batch_ms = on_cuda ? 2 : 20;
+        if (prepare)
+            prepare();
+        device->counters = {};
+        operation(); // algorithms are chosen, graphs built
+        struct counters once = device->counters;
+        int calls = prepare ? 1 : std::clamp((int)(batch_ms / (time_ms(operation, 1) + 1e-3)), 1, 100);
+        for (auto _ : state) {
+            if (prepare)
+                prepare();
+            state.SetIterationTime(time_ms(operation, calls) * 1e-3);
         }
         if (device->status.code != STATUS_OK)
             state.SkipWithError(device->status.message);
         using benchmark::Counter;
+        const struct ceilings &best = ceilings[dtype];
         if (once.flops > 0) {
             state.counters["GFLOP/s"] = Counter(once.flops * 1e-9, Counter::kIsIterationInvariantRate);
-            state.counters["of_peak"] = Counter(once.flops / peak_flops[dtype], Counter::kIsIterationInvariantRate);
+            state.counters["of_ceiling"] =
+                Counter(once.flops / best.flops_per_s, Counter::kIsIterationInvariantRate);
         } else {
             state.counters["GB/s"] = Counter(once.bytes_moved * 1e-9, Counter::kIsIterationInvariantRate);
+            state.counters["of_ceiling"] =
+                Counter(once.bytes_moved / best.bytes_per_s, Counter::kIsIterationInvariantRate);
         }
     }
 
@@ -122,15 +127,42 @@ class Bench
     std::vector<struct tensor> tensors;
 };
 
+struct ceilings measure_ceilings(enum dtype dtype)
+{
+    Bench b(dtype);
+    struct ceilings best = {};
+    size_t n = !on_cuda ? 2048 : dtype == DTYPE_BF16 ? 8192 : 4096;
+    {
+        struct tensor x = b.random(n, n), w = b.random(n, n), y = b.random(n, n);
+        for (int i = 0; i < 5; i++) {
+            double ms =
+                b.time_ms([&] { op_gemm(b.device, y, x, NO_TRANSPOSE, w, TRANSPOSE, 1, 0); }, on_cuda ? 10 : 1);
+            best.flops_per_s = std::max(best.flops_per_s, 2.0 * (double)(n * n * n) / ms * 1e3);
+        }
+    }
+    size_t bytes = (size_t)1 << (on_cuda ? 30 : 28); // far above any cache
+    struct tensor from = b.random(bytes / dtype_bytes(dtype) / 1024, 1024);
+    struct tensor to = tensor_new(b.device, from.rows, from.cols, dtype, CATEGORY_ACTIVATIONS);
+    for (int i = 0; i < 5; i++) {
+        double ms = b.time_ms([&] { op_copy(b.device, to, from); }, on_cuda ? 5 : 1);
+        best.bytes_per_s = std::max(best.bytes_per_s, 2.0 * (double)bytes / ms * 1e3);
+    }
+    tensor_free(b.device, &to);
+    return best;
+}
+
+std::vector<enum dtype> dtypes; // that benchmarks are added for
+
 void add(const std::string &name, const std::function<void(benchmark::State &, Bench &)> &body)
 {
-    for (enum dtype dtype : {DTYPE_F32, DTYPE_F64})
+    for (enum dtype dtype : dtypes)
         benchmark::RegisterBenchmark((name + "/" + dtype_name(dtype)).c_str(),
                                      [body, dtype](benchmark::State &state) {
                                          Bench bench(dtype);
                                          body(state, bench);
                                      })
-            ->UseRealTime()
+            ->UseManualTime()
+            ->Iterations(5) // of a batch of calls each; more would fill the tensors anew
             ->Unit(benchmark::kMillisecond);
 }
 
@@ -148,31 +180,34 @@ void add_gemm(size_t tokens, size_t in, size_t out)
         b.measure(state, [&] { op_gemm(b.device, grad_x, grad_y, NO_TRANSPOSE, w, NO_TRANSPOSE, 1, 0); });
     });
     add("gemm_grad_weight" + shape, [=](benchmark::State &state, Bench &b) {
-        struct tensor x = b.random(tokens, in), grad_w = b.random(out, in), grad_y = b.random(tokens, out);
+        struct tensor x = b.random(tokens, in), grad_w = b.sums(out, in), grad_y = b.random(tokens, out);
         b.measure(state, [&] { op_gemm(b.device, grad_w, grad_y, TRANSPOSE, x, NO_TRANSPOSE, 1, 1); });
     });
 }
 
-void add_attention(struct attention_shape s)
+void add_attention(struct attention_shape s, bool every_key)
 {
     std::string shape = "/queries=" + std::to_string(s.queries) + "/start=" + std::to_string(s.start) +
                         "/heads=" + std::to_string(s.heads) + ":" + std::to_string(s.kv_heads) +
-                        "/head_dim=" + std::to_string(s.head_dim);
+                        "/head_dim=" + std::to_string(s.head_dim) + (every_key ? "" : "/own_keys");
     size_t rows = s.queries * s.batch, keys = (s.start + s.queries) * s.batch;
     size_t q_cols = s.heads * s.head_dim, k_cols = s.kv_heads * s.head_dim;
-    add("attention_forward" + shape, [=](benchmark::State &state, Bench &b) {
-        struct tensor q = b.random(rows, q_cols), k = b.random(keys, k_cols), v = b.random(keys, k_cols);
-        struct tensor o = b.random(rows, q_cols), logsumexp = b.random(rows, s.heads);
-        b.measure(state, [&] { op_attention_forward(b.device, s, o, logsumexp, q, k, v); });
-    });
+    if (every_key)
+        add("attention_forward" + shape, [=](benchmark::State &state, Bench &b) {
+            struct tensor q = b.random(rows, q_cols), k = b.random(keys, k_cols), v = b.random(keys, k_cols);
+            struct tensor o = b.random(rows, q_cols), logsumexp = b.sums(rows, s.heads);
+            b.measure(state, [&] { op_attention_forward(b.device, s, o, logsumexp, q, k, v); });
+        });
     add("attention_backward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor q = b.random(rows, q_cols), k = b.random(keys, k_cols), v = b.random(keys, k_cols);
-        struct tensor o = b.random(rows, q_cols), logsumexp = b.random(rows, s.heads);
+        struct tensor o = b.random(rows, q_cols), logsumexp = b.sums(rows, s.heads);
         struct tensor grad_o = b.random(rows, q_cols), grad_q = b.random(rows, q_cols);
-        struct key_segment all = {0, s.start + s.queries, b.random(keys, k_cols), b.random(keys, k_cols)};
+        size_t first = every_key ? 0 : s.start, count = s.start + s.queries - first;
+        struct key_segment taking = {first, count, b.sums(count * s.batch, k_cols),
+                                     b.sums(count * s.batch, k_cols)};
         op_attention_forward(b.device, s, o, logsumexp, q, k, v);
         b.measure(state,
-                  [&] { op_attention_backward(b.device, s, grad_q, &all, 1, grad_o, o, logsumexp, q, k, v); });
+                  [&] { op_attention_backward(b.device, s, grad_q, &taking, 1, grad_o, o, logsumexp, q, k, v); });
     });
 }
 
@@ -181,12 +216,12 @@ void add_rows(size_t tokens, size_t d)
     std::string shape = "/tokens=" + std::to_string(tokens) + "/width=" + std::to_string(d);
     add("rmsnorm_forward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
-        struct tensor rstd = b.random(tokens, 1);
+        struct tensor rstd = b.sums(tokens, 1);
         b.measure(state, [&] { op_rmsnorm_forward(b.device, y, rstd, x, gain, 1e-6); });
     });
     add("rmsnorm_backward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
-        struct tensor rstd = b.random(tokens, 1), grad_x = b.random(tokens, d), grad_gain = b.random(1, d);
+        struct tensor rstd = b.sums(tokens, 1), grad_x = b.random(tokens, d), grad_gain = b.sums(1, d);
         op_rmsnorm_forward(b.device, y, rstd, x, gain, 1e-6);
         b.measure(state, [&] { op_rmsnorm_backward(b.device, grad_x, false, grad_gain, y, x, gain, rstd); });
     });
@@ -199,51 +234,107 @@ void add_rows(size_t tokens, size_t d)
         struct tensor gate = b.random(tokens, d), up = b.random(tokens, d), grad_y = b.random(tokens, d);
         b.measure(
             state, [&] { op_swiglu_backward(b.device, gate, up, grad_y); },
-            [&] { // it works in place
+            [&] { // it works in place, again and again towards numbers that are slow to compute with
                 op_copy(b.device, gate, inputs[0]);
                 op_copy(b.device, up, inputs[1]);
                 op_copy(b.device, grad_y, inputs[2]);
             });
     });
     add("rope" + shape, [=](benchmark::State &state, Bench &b) {
-        const size_t head_dim = 64;
+        const size_t head_dim = 128;
         size_t pair = 0;
         struct tensor x = b.random(tokens, d);
         struct tensor frequencies = b.make(1, head_dim / 2, DTYPE_F64,
-                                           [&] { return std::pow(1e4, -2.0 * (double)pair++ / (double)head_dim); });
+                                           [&] { return std::pow(5e5, -2.0 * (double)pair++ / (double)head_dim); });
         b.measure(state, [&] { op_rope(b.device, x, frequencies, 4096, 1, 1); });
+    });
+    add("copy_from_sums" + shape, [=](benchmark::State &state, Bench &b) {
+        struct tensor from = b.sums(tokens, d), to = b.random(tokens, d);
+        b.measure(state, [&] { op_copy(b.device, to, from); });
     });
 }
 
-// The head on one block of tokens: logits, loss and their gradient in place, dh, dW.
 void add_head(size_t tokens, size_t d, size_t vocabulary)
 {
     std::string shape = "/tokens=" + std::to_string(tokens) + "/width=" + std::to_string(d) +
                         "/vocabulary=" + std::to_string(vocabulary);
-    struct inputs {
-        struct tensor h, w, logits, targets, loss;
-    };
-    auto make = [=](Bench &b) {
-        size_t token = 0;
-        struct inputs in = {b.random(tokens, d), b.random(vocabulary, d), b.random(tokens, vocabulary), {}, {}};
-        in.targets = b.make(tokens, 1, DTYPE_I32, [&] { return (double)(token++ * 7919 % vocabulary); });
-        in.loss = b.make(1, 1, DTYPE_F64, [] { return 0; });
-        return in;
-    };
     add("cross_entropy" + shape, [=](benchmark::State &state, Bench &b) {
-        struct inputs in = make(b);
-        b.measure(state, [&] { op_cross_entropy(b.device, in.logits, in.targets, in.loss, 1, 1); });
+        size_t token = 0;
+        struct tensor logits = b.random(tokens, vocabulary);
+        struct tensor targets = b.make(tokens, 1, DTYPE_I32, [&] { return (double)(token++ * 7919 % vocabulary); });
+        struct tensor loss = b.make(1, 1, DTYPE_F64, [] { return 0; });
+        b.measure(state, [&] { op_cross_entropy(b.device, logits, targets, loss, 1, 1); });
     });
-    add("head" + shape, [=](benchmark::State &state, Bench &b) {
-        struct inputs in = make(b);
-        struct tensor grad_h = b.random(tokens, d), grad_w = b.random(vocabulary, d);
-        b.measure(state, [&] {
-            op_gemm(b.device, in.logits, in.h, NO_TRANSPOSE, in.w, TRANSPOSE, 1, 0);
-            op_cross_entropy(b.device, in.logits, in.targets, in.loss, 1, 1);
-            op_gemm(b.device, grad_h, in.logits, NO_TRANSPOSE, in.w, NO_TRANSPOSE, 1, 0);
-            op_gemm(b.device, grad_w, in.logits, TRANSPOSE, in.h, NO_TRANSPOSE, 1, 1);
-        });
+    add("embedding_backward" + shape, [=](benchmark::State &state, Bench &b) {
+        size_t token = 0;
+        struct tensor grad_table = b.sums(vocabulary, d), grad_y = b.random(tokens, d);
+        struct tensor ids = b.make(tokens, 1, DTYPE_I32, [&] { return (double)(token++ * 7919 % vocabulary); });
+        b.measure(state, [&] { op_embedding_backward(b.device, grad_table, grad_y, ids); });
     });
+    add("adamw/count=" + std::to_string(tokens * d), [=](benchmark::State &state, Bench &b) {
+        struct tensor w = b.random(tokens, d), g = b.sums(tokens, d), m = b.sums(tokens, d);
+        struct tensor v = b.make(tokens, d, g.dtype, [] { return 0.5; });
+        b.measure(state, [&] { op_adamw(b.device, w, g, m, v, 1e-4, 0.9, 0.999, 1e-8, 0.1, 1); });
+    });
+}
+
+void add_cpu()
+{
+    dtypes = {DTYPE_F32, DTYPE_F64};
+    add_gemm(2048, 512, 512); // a small model's projections and feed-forward
+    add_gemm(2048, 512, 1408);
+    add_gemm(512, 4096, 1024);                      // a chunk through Llama-3-8B's key projection
+    add_attention({2048, 0, 1, 8, 4, 64}, true);    // a whole context
+    add_attention({2048, 0, 1, 8, 8, 64}, true);    // as many key heads as query heads
+    add_attention({256, 4096, 1, 8, 2, 128}, true); // a chunk against a long prefix
+    add_rows(2048, 1408);
+    add_head(256, 512, 32000);
+}
+
+// Llama-3-8B, chunks of 2048 tokens and of 512.
+void add_cuda()
+{
+    dtypes = {DTYPE_BF16, DTYPE_F32, DTYPE_F64};
+    add_gemm(2048, 4096, 14336);
+    add_gemm(2048, 4096, 1024);
+    add_gemm(512, 4096, 4096);
+    add_gemm(1024, 4096, 8); // LoRA
+    dtypes = {DTYPE_BF16};
+    add_attention({2048, 0, 1, 32, 8, 128}, true); // the first chunk of a context
+    add_attention({2048, 30720, 1, 32, 8, 128}, true);
+    add_attention({2048, 129024, 1, 32, 8, 128}, true); // the last one
+    add_attention({2048, 30720, 1, 32, 8, 128}, false); // spaco: gradients for its own keys alone
+    add_attention({512, 32256, 1, 32, 8, 128}, true);
+    add_attention({32768, 0, 1, 32, 8, 128}, true); // a context at once
+    dtypes = {DTYPE_F32, DTYPE_F64};
+    add_attention({1024, 3072, 1, 8, 2, 128}, true);
+    dtypes = {DTYPE_BF16, DTYPE_F32};
+    add_rows(8192, 4096);
+    add_head(1024, 4096, 128256);
+}
+
+// Of every dtype that the device computes in.
+void find_ceilings()
+{
+    std::string description;
+    for (enum dtype dtype : {DTYPE_BF16, DTYPE_F32, DTYPE_F64}) {
+        if (dtype == DTYPE_BF16 && !on_cuda)
+            continue;
+        {
+            Bench bench(dtype);
+            description = bench.device->description;
+        }
+        ceilings[dtype] = measure_ceilings(dtype);
+        benchmark::AddCustomContext(std::string("ceiling_") + dtype_name(dtype),
+                                    std::to_string(ceilings[dtype].flops_per_s * 1e-9) + " GFLOP/s, " +
+                                        std::to_string(ceilings[dtype].bytes_per_s * 1e-9) + " GB/s");
+    }
+    if (on_cuda) {
+        benchmark::AddCustomContext("device", description);
+    } else {
+        benchmark::AddCustomContext("blas", openblas_get_config());
+        benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));
+    }
 }
 
 } // namespace
@@ -251,29 +342,15 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
 int main(int argc, char **argv)
 {
     environment_settle(argv);
-    char short_run[] = "--benchmark_min_time=0.2"; // the caller's own, later, wins
-    std::vector<char *> arguments(argv, argv + argc);
-    arguments.insert(arguments.begin() + 1, short_run);
-    int count = (int)arguments.size();
-    benchmark::Initialize(&count, arguments.data());
-    if (benchmark::ReportUnrecognizedArguments(count, arguments.data()))
+    benchmark::Initialize(&argc, argv);
+    const char *name = argc > 1 ? argv[1] : "cpu";
+    on_cuda = strcmp(name, "cuda") == 0;
+    if (argc > 2 || (!on_cuda && strcmp(name, "cpu") != 0)) {
+        fprintf(stderr, "usage: bench_ops [cpu|cuda] [--benchmark_filter=...]\n");
         return 2;
-    for (enum dtype dtype : {DTYPE_F32, DTYPE_F64}) {
-        peak_flops[dtype] = measured_peak(dtype);
-        benchmark::AddCustomContext(std::string("peak_") + dtype_name(dtype),
-                                    std::to_string(peak_flops[dtype] * 1e-9) + " GFLOP/s");
     }
-    benchmark::AddCustomContext("blas", openblas_get_config());
-    benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));
-
-    add_gemm(2048, 512, 512); // a small model's projections and feed-forward
-    add_gemm(2048, 512, 1408);
-    add_gemm(512, 4096, 1024);                // a chunk through Llama-3-8B's key projection
-    add_attention({2048, 0, 1, 8, 4, 64});    // a whole context
-    add_attention({2048, 0, 1, 8, 8, 64});    // as many key heads as query heads
-    add_attention({256, 4096, 1, 8, 2, 128}); // a chunk against a long prefix
-    add_rows(2048, 1408);
-    add_head(256, 512, 32000);
+    find_ceilings();
+    on_cuda ? add_cuda() : add_cpu();
     benchmark::RunSpecifiedBenchmarks();
     benchmark::Shutdown();
     return 0;

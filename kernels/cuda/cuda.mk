@@ -66,11 +66,8 @@ test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against t
 	@failed=; for test in $(CUDA_TESTS); do LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $$test || failed="$$failed $$test"; \
 	  done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-$(BUILD)/bench/cuda/bench_%: $(BUILD)/bench/cuda/bench_%.o $(OBJECTS)
-	$(call say,LINK,$@)
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lbenchmark $(LDLIBS)
-bench-cuda: cuda $(BUILD)/bench/cuda/bench_ops ## operations on the GPU: rates and shares of its large GEMM and large copy
-	@LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $(BUILD)/bench/cuda/bench_ops
+bench-cuda: cuda $(BUILD)/bench/bench_ops ## operations on the GPU: rates and shares of its large GEMM and large copy
+	@LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $(BUILD)/bench/bench_ops cuda
 
 # `make figures DEVICE=cuda`
 RUN += $(if $(DEVICE),--device $(DEVICE))
@@ -83,12 +80,12 @@ figures: $(if $(filter cuda,$(DEVICE)),cuda)
 STATIC := -Wl,-Bstatic -ljansson -lopenblas -lgomp -lgfortran -lquadmath -Wl,-Bdynamic -lm -lpthread
 cuda-static: ## all of this section for another machine, static but for CUDA; tools/cuda-all runs it there
 	@$(MAKE) --no-print-directory ARCH=x86-64-v3 LDLIBS="$(STATIC)" \
-	  LDFLAGS="-static-libgcc -s -Wl,-rpath,'\$$\$$ORIGIN/../../lib'" \
-	  all cuda $(CUDA_TESTS) $(BUILD)/bench/cuda/bench_ops
+	  LDFLAGS="-static-libgcc -s -Wl,-rpath,'\$$\$$ORIGIN/../lib'" \
+	  all cuda $(CUDA_TESTS) $(BUILD)/bench/bench_ops
 	@mkdir -p $(BUILD)/lib
 	@so=$$(readlink -f $$($(CXX) -print-file-name=libbenchmark.so)); \
 	  cp $$so $(BUILD)/lib/$$(readelf -d $$so | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
-	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(CUDA_TESTS:$(BUILD)/%=%) bench/cuda/bench_ops lib | \
+	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
 	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > longbp-cuda.tar.xz && ls -l longbp-cuda.tar.xz
 
 lint: lint-cuda
