@@ -1,8 +1,9 @@
-// cuDNN's backend API as an interpreter on the CPU, for the graphs of kernels/cuda/attention_cudnn.c: what a graph
+// cuDNN's backend API as an interpreter on the CPU, for the graphs of kernels/cuda/attention_graph.c: what a graph
 // says is computed operation by operation, every intermediate stored, in f64, and rounded to bf16 where the graph
 // says so. It shows what the graph means; whether cuDNN's engines agree only a GPU can tell.
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
+#include "kernels/cuda/workspace.h"
 #include <cudnn.h>
 #include <math.h>
 #include <string.h>
@@ -365,12 +366,32 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
     return CUDNN_STATUS_SUCCESS;
 }
 
+// Engines read beyond the last key of a backward without a mask unless it ends a tile.
+static void check_keys(const struct thing *graph)
+{
+    bool masked = false, backward = false;
+    int64_t keys = 0;
+    const struct thing *operation;
+    for (size_t i = 0; (operation = thing_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        backward |= operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+        if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && keys == 0) {
+            keys = dim(thing_at(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 0), 3);
+        }
+        if (operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
+            const struct thing *how = thing_at(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 0);
+            masked |= int_at(how, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_GEN_INDEX;
+        }
+    }
+    CHECK(!backward || masked || keys % CUDA_ATTENTION_TILE == 0);
+}
+
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t variant_pack)
 {
     (void)handle;
     const struct thing *config = thing_at(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 0);
     const struct thing *graph = thing_at(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 0), *operation;
+    check_keys(graph);
     pack = variant_pack;
     for (size_t i = 0; (operation = thing_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
         switch (operation->type) {
