@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SPIN_COUNT "5000"
+
 // The name that OpenBLAS gives the kernels of this CPU's widest vectors; NULL: its own choice will do.
 static const char *missed_core(void)
 {
@@ -27,7 +29,7 @@ void environment_settle(char **argv)
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;
     }
     if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT")) {
-        changed |= setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
+        changed |= setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) == 0;
     }
     if (changed) {
         execv("/proc/self/exe", argv);
