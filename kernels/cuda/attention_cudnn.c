@@ -215,6 +215,9 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     struct cuda_attention_workspace w = cuda_attention_layout(s);
     CHECK(w.bytes <= tensor_bytes(workspace));
     size_t B = s.batch;
+    // An engine that reads on to the end of its tile finds numbers there.
+    CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + w.logsumexp + w.logsumexp_bytes, 0,
+                               CUDA_ATTENTION_TILE * sizeof(float), attention->stream));
     for (struct block b = {0}; next_block(s, &b);) {
         struct attention_graph *graph = graph_for(attention, block_shape(s, &b), (int64_t)w.engine_bytes, status);
         if (!graph) {

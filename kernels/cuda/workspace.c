@@ -28,7 +28,8 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
     w.grad_q = take(&w, q * 2);
     w.grad_k = take(&w, k * 2);
     w.grad_v = take(&w, k * 2);
-    w.logsumexp = take(&w, queries * s.batch * s.heads * sizeof(float));
+    w.logsumexp_bytes = queries * s.batch * s.heads * sizeof(float);
+    w.logsumexp = take(&w, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
     w.delta = take(&w, queries * s.batch * s.heads * sizeof(float));
     w.accumulator = take(&w, q * sizeof(float));
     // The engines keep dK and dV of every query head in bf16, where heads share keys, and one of them a second

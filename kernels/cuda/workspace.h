@@ -16,11 +16,11 @@
 
 // Offsets and size of attention's workspace, for one block of queries and one of keys.
 struct cuda_attention_workspace {
-    size_t grad_q_sum;         // f32 [queries * batch, heads * head_dim]: over the blocks of keys
-    size_t grad_q;             // bf16, the same shape: of one block of keys
-    size_t grad_k, grad_v;     // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
-    size_t logsumexp;          // f32 [batch, heads, queries]: of one block of queries
-    size_t delta, accumulator; // cuDNN's: f32 [batch, heads, queries], and with head_dim
+    size_t grad_q_sum;                 // f32 [queries * batch, heads * head_dim]: over the blocks of keys
+    size_t grad_q;                     // bf16, the same shape: of one block of keys
+    size_t grad_k, grad_v;             // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
+    size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]: of one block of queries; and a tile behind
+    size_t delta, accumulator;         // cuDNN's: f32 [batch, heads, queries], and with head_dim
     size_t engine, engine_bytes;
     size_t bytes;
 };
