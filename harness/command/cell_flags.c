@@ -35,6 +35,7 @@ static const struct flag {
     {"kv_gradient_dtype", "DTYPE", "accumulator of the gradient of keys and values", flag_value},
     {"gradient_dtype", "DTYPE", "accumulator of the weights' gradients", flag_value},
     {"deterministic", NULL, "the same bits in every run, at whatever cost", yes},
+    {"tf32", NULL, "GEMM in f32 may round its factors to TF32, where the device can", yes},
     {"memory_limit", "BYTES", "such as 24GiB (what is free)", limits},
     {"method", "NAME", "see `longbp list methods` (full)", json_string},
 };

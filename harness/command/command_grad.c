@@ -12,9 +12,9 @@
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
 
 static const char *const cell_keys[] = {
-    "model",         "dtype",          "device",       "context", "batch",
-    "seed",          "labels",         "lora",         "method",  "kv_gradient_dtype",
-    "deterministic", "gradient_dtype", "memory_limit", NULL};
+    "model",         "dtype",  "device",         "context",      "batch",
+    "seed",          "labels", "lora",           "method",       "kv_gradient_dtype",
+    "deterministic", "tf32",   "gradient_dtype", "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},

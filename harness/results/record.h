@@ -12,19 +12,18 @@
 //                       "timeline": false, "gemm": false, "bias": false},
 //           "limits": {"memory": null | BYTES},
 //           "profile": NAME | PATH                      (of a device profile; left out if there is none)
-//           "deterministic": true                       (left out if false)},
+//           "deterministic": true, "tf32": true         (left out if false)},
 //  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
 //  "samples_ms": [..], "median_ms": 1.0,
-//  "asked_ms": null | X    (median of the host's time until it had asked for all of a step; near median_ms, the
-//  host
-//                           is what limits; null on the CPU, which does what it is asked at once)
+//  "asked_ms": null | X                (median of the host's time until it had asked for all of a step: near
+//                                      median_ms the host is what limits; null on the CPU)
 //  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
-//  "gemm_flops_per_s": null | X, "model_flops_share": null | X   (of a large GEMM on the same device right after
-//  the
-//                                                      samples; model_flops / median over it)
+//  "gemm_flops_per_s": null | X        (of a large GEMM on the same device right after the samples),
+//  "model_flops_share": null | X       (model_flops / median over it)
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
-//  "device_used_bytes": null | N  (of the card's memory, as its driver counts them after the steps; null on the
-//  CPU), "floor_bytes_per_token": X,     (per token of context, from methods.md) "lower_bound_bytes": N,
+//  "device_used_bytes": null | N      (of the card's memory, as its driver counts them after the steps),
+//  "device_reserved_bytes": null | N  (the most of it that this process's allocator held; both null on the CPU),
+//  "floor_bytes_per_token": X,     (per token of context, from methods.md) "lower_bound_bytes": N,
 //  "peak_over_bound": X,   (resident + floor * context * batch) "flops": X, "model_flops": X, "bytes_moved": X,
 //  "launches": N, "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
 //                      "mean_relative": X, "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,

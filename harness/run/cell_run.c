@@ -148,6 +148,8 @@ static void note_memory(struct run *run)
     memcpy(run->record.peak_by_category, device->arena.peak_by_category, sizeof run->record.peak_by_category);
     if (device->ops->used_bytes)
         run->record.device_used_bytes = device->ops->used_bytes(run->setup.device);
+    if (device->ops->reserved_bytes)
+        run->record.device_reserved_bytes = device->ops->reserved_bytes(run->setup.device);
 }
 
 static bool measure(struct run *run)

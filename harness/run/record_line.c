@@ -100,6 +100,8 @@ static void set_memory(json_t *object, const struct record *record)
     set(object, "peak_by_category", known ? categories(record->peak_by_category) : json_null());
     set(object, "resident_bytes", bounded ? bytes(record->resident_bytes) : json_null());
     set(object, "device_used_bytes", record->device_used_bytes ? bytes(record->device_used_bytes) : json_null());
+    set(object, "device_reserved_bytes",
+        record->device_reserved_bytes ? bytes(record->device_reserved_bytes) : json_null());
     set(object, "floor_bytes_per_token", bounded ? number(record->floor_bytes_per_token) : json_null());
     set(object, "lower_bound_bytes", bounded ? whole(ceil(bound)) : json_null());
     set(object, "peak_over_bound",

@@ -16,7 +16,7 @@ struct record {
     const double *asked_ms; // NULL: not known
     size_t sample_count;
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
-    size_t device_used_bytes; // as the driver counts them; 0: nobody does
+    size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
     double floor_bytes_per_token, model_flops;
     struct counters counters; // of one step
     const struct gradient_report *gradient;

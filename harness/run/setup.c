@@ -12,6 +12,7 @@ struct setup_options setup_options_of(const struct cell *cell)
         .gradient_dtype = cell->gradient_dtype,
         .optimizer = cell->optimizer,
         .deterministic = cell->deterministic,
+        .tf32 = cell->tf32,
         .memory_limit_bytes = cell->memory_limit_bytes,
     };
 }
@@ -34,6 +35,7 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
     if (!setup->device)
         return false;
     setup->device->deterministic = options->deterministic;
+    setup->device->tf32 = options->tf32;
     struct model_options model_options = {.lora = cell->lora,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,

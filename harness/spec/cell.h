@@ -33,6 +33,7 @@ struct cell {
     char *labels; // NULL: the next token
     struct lora lora;
     bool deterministic; // the device has the same bits in every run, at whatever cost
+    bool tf32;          // the device may round factors of GEMM in f32 to TF32
     bool optimizer;
     double learning_rate, weight_decay;
     struct measure measure;

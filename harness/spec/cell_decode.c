@@ -1,7 +1,7 @@
 // Defaults: dtype "f32", device "cpu", profile null, batch 1, seed 1, data "random", labels null, lora null (or
 // rank 8, alpha 16, targets q and v), optimizer null (or adamw, rate 1e-4, decay 0.01), gradient dtypes f32 for
-// bf16 and else the dtype, deterministic false, measure {1 warm-up, 5 samples, 60 seconds, gradient "full-f64"},
-// limits {memory null}; options: methods/options.c.
+// bf16 and else the dtype, deterministic and tf32 false, measure {1 warm-up, 5 samples, 60 seconds, gradient
+// "full-f64"}, limits {memory null}; options: methods/options.c.
 #define XXH_INLINE_ALL
 #include "harness/spec/cell_decode.h"
 #include "harness/files/size.h"
@@ -28,6 +28,7 @@ const char *const cell_key_names[CELL_KEYS + 1] = {
     [CELL_KV_GRADIENT_DTYPE] = "kv_gradient_dtype",
     [CELL_GRADIENT_DTYPE] = "gradient_dtype",
     [CELL_DETERMINISTIC] = "deterministic",
+    [CELL_TF32] = "tf32",
     [CELL_METHOD] = "method",
     [CELL_MEASURE] = "measure",
     [CELL_LIMITS] = "limits",
@@ -284,6 +285,11 @@ static json_t *decode_deterministic(struct cell *cell, struct json_field field, 
     return json_field_bool(field, &cell->deterministic, status) ? json_boolean(cell->deterministic) : NULL;
 }
 
+static json_t *decode_tf32(struct cell *cell, struct json_field field, struct status *status)
+{
+    return json_field_bool(field, &cell->tf32, status) ? json_boolean(cell->tf32) : NULL;
+}
+
 static json_t *decode_measure(struct cell *cell, struct json_field field, struct status *status)
 {
     static const struct names keys = {7,
@@ -358,6 +364,7 @@ static decode_key *const decoders[CELL_KEYS] = {
     [CELL_KV_GRADIENT_DTYPE] = decode_kv_gradient_dtype,
     [CELL_GRADIENT_DTYPE] = decode_gradient_dtype,
     [CELL_DETERMINISTIC] = decode_deterministic,
+    [CELL_TF32] = decode_tf32,
     [CELL_METHOD] = NULL, // method_decode
     [CELL_MEASURE] = decode_measure,
     [CELL_LIMITS] = decode_limits,
@@ -386,7 +393,8 @@ bool cell_decode_fields(struct cell *cell, const struct cell_fields *fields, str
             ok = value != NULL;
         }
         // These came later than the others: without them a cell's id is what it was.
-        if ((i == CELL_PROFILE && json_is_null(value)) || (i == CELL_DETERMINISTIC && json_is_false(value)))
+        if ((i == CELL_PROFILE && json_is_null(value)) ||
+            ((i == CELL_DETERMINISTIC || i == CELL_TF32) && json_is_false(value)))
             json_decref(value);
         else
             json_object_set_new(canonical, cell_key_names[i], value);

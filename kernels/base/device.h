@@ -51,6 +51,8 @@ struct device_ops {
     double (*timer_stop_ms)(struct device *device);
     // Bytes of the device's memory that are taken, by whomever, as its driver counts them; NULL: no such figure.
     size_t (*used_bytes)(struct device *device);
+    // The most of it that this process's allocator has held at any time; NULL: no such figure.
+    size_t (*reserved_bytes)(struct device *device);
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
@@ -135,6 +137,8 @@ struct device {
     bool reverse_sums;
     // Every operation has the same bits in every run, at whatever cost. The CPU's always have.
     bool deterministic;
+    // Factors of GEMM in f32 may be rounded to TF32 (10 bits of mantissa), where the device has units for it.
+    bool tf32;
     int64_t timer_start_ns;
     struct tensor workspace; // of ops->workspace_bytes, for one operation at a time
     char description[512];   // the card, its driver and libraries; empty: nothing to say

@@ -113,6 +113,13 @@ static size_t used_bytes(struct device *device)
     return total_bytes - free_bytes;
 }
 
+static size_t reserved_bytes(struct device *device)
+{
+    uint64_t bytes = 0;
+    CUDA_CHECK(cudaMemPoolGetAttribute(backend(device)->pool, cudaMemPoolAttrReservedMemHigh, &bytes));
+    return bytes;
+}
+
 // ---- operations
 
 static void copy(struct device *device, struct tensor dst, struct tensor src)
@@ -129,7 +136,7 @@ static void gemm(struct device *device, struct tensor c, struct tensor a, enum t
                  struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
     gemm_run(backend(device)->gemm, c, a, transpose_a, b, transpose_b, alpha, beta, device->reverse_sums,
-             device->workspace.data, &device->status);
+             device->tf32, device->workspace.data, &device->status);
 }
 
 static void bias_forward(struct device *device, struct tensor y, struct tensor bias)
@@ -348,13 +355,14 @@ static bool open(struct device *device, struct status *status)
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
         .open = open, .close = close, .timer_start = timer_start, .timer_stop_ms = timer_stop_ms,                  \
-        .used_bytes = used_bytes, .upload = upload, .download = download, .synchronize = synchronize,              \
-        .zero = zero, .copy = copy, .scale = scale, .gemm = gemm, .bias_forward = bias_forward,                    \
-        .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward,  \
-        .rope = rope, .attention_forward = attention_forward, .attention_backward = attention_backward,            \
-        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
-        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
-        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
+        .used_bytes = used_bytes, .reserved_bytes = reserved_bytes, .upload = upload, .download = download,        \
+        .synchronize = synchronize, .zero = zero, .copy = copy, .scale = scale, .gemm = gemm,                      \
+        .bias_forward = bias_forward, .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward,          \
+        .rmsnorm_backward = rmsnorm_backward, .rope = rope, .attention_forward = attention_forward,                \
+        .attention_backward = attention_backward, .attention_backward_workspace = workspace,                       \
+        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
+        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
+        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
     }
 
 static const struct device_ops *ops(enum dtype dtype)

@@ -9,7 +9,7 @@
 
 // What an algorithm is chosen for. All of one type: compared as bytes. Strides: elements between rows.
 struct problem {
-    uint64_t m, n, k, transpose_a, transpose_b, stride_a, stride_b, stride_c, dtype, dtype_c;
+    uint64_t m, n, k, transpose_a, transpose_b, stride_a, stride_b, stride_c, dtype, dtype_c, tf32;
     uint64_t alignment_a, alignment_b, alignment_c;
 };
 
@@ -142,8 +142,10 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
     const struct problem *p = &choice->problem;
     enum dtype dtype = (enum dtype)p->dtype, dtype_c = (enum dtype)p->dtype_c;
     cudaDataType_t scale = dtype == DTYPE_F64 ? CUDA_R_64F : CUDA_R_32F;
-    // CUBLAS_COMPUTE_32F keeps f32 products in f32; only FAST_TF32 would not.
-    cublasComputeType_t compute = dtype == DTYPE_F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+    // CUBLAS_COMPUTE_32F keeps f32 products in f32.
+    cublasComputeType_t compute = dtype == DTYPE_F64 ? CUBLAS_COMPUTE_64F
+                                  : p->tf32          ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                     : CUBLAS_COMPUTE_32F;
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     TRY(cublasLtMatmulDescCreate(&choice->how, compute, scale));
@@ -223,7 +225,7 @@ static bool multiply(struct gemm *gemm, struct problem p, const void *a, const v
 }
 
 bool gemm_run(struct gemm *gemm, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
-              enum transpose transpose_b, double alpha, double beta, bool reverse_sums, void *workspace,
+              enum transpose transpose_b, double alpha, double beta, bool reverse_sums, bool tf32, void *workspace,
               struct status *status)
 {
     CHECK(a.dtype == b.dtype && (c.dtype == a.dtype || (a.dtype == DTYPE_BF16 && c.dtype == DTYPE_F32)));
@@ -237,7 +239,8 @@ bool gemm_run(struct gemm *gemm, struct tensor c, struct tensor a, enum transpos
                         .stride_b = b.cols,
                         .stride_c = c.cols,
                         .dtype = a.dtype,
-                        .dtype_c = c.dtype};
+                        .dtype_c = c.dtype,
+                        .tf32 = tf32 && a.dtype == DTYPE_F32};
     if (c.rows == 0 || c.cols == 0) {
         return true;
     }

@@ -10,8 +10,9 @@ struct gemm *gemm_open(cudaStream_t stream, struct status *status);
 void gemm_close(struct gemm *gemm);
 
 // c = alpha * op(a) * op(b) + beta * c, as in device.h. a and b share a dtype; c has the same or, above bf16, f32.
-// reverse_sums: the second half of the terms first. False and a status if cuBLASLt has no algorithm.
+// reverse_sums: the second half of the terms first. tf32: of factors in f32. False and a status if cuBLASLt has no
+// algorithm.
 bool gemm_run(struct gemm *gemm, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
-              enum transpose transpose_b, double alpha, double beta, bool reverse_sums, void *workspace,
+              enum transpose transpose_b, double alpha, double beta, bool reverse_sums, bool tf32, void *workspace,
               struct status *status);
 size_t gemm_library_version(void);

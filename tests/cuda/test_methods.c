@@ -202,6 +202,7 @@ static void check_memory(const char *device)
         op_scale(d, t, 2);
         double ms = d->ops->timer_stop_ms(d);
         check(ms > 0 && ms < 1000, "a small operation took %.3f ms", ms);
+        check(d->ops->reserved_bytes(d) >= d->arena.peak_bytes, "the pool held fewer bytes than the arena");
         check(d->ops->used_bytes(d) >= d->arena.live_bytes, "the driver counts fewer bytes than the arena");
     }
     free(values);

@@ -47,6 +47,22 @@ static void check_copies(struct compare *c)
     }
 }
 
+// Factors of 10 bits: f32 alone knows it.
+static void check_tf32(struct compare *c)
+{
+    bool rounds = c->cuda->ops->dtype == DTYPE_F32;
+    struct both a = both_random(c, 300, 70, 1, "a"), b = both_random(c, 70, 260, 1, "b");
+    struct both to = both_poisoned(c, 300, 260);
+    c->cuda->tf32 = true;
+    op_gemm(c->cuda, to.cuda, a.cuda, NO_TRANSPOSE, b.cuda, NO_TRANSPOSE, 1, 0);
+    op_gemm(c->cpu, to.cpu, a.cpu, NO_TRANSPOSE, b.cpu, NO_TRANSPOSE, 1, 0);
+    both_check(c, &to, summed(c, 70) * (rounds ? 0x1p10 : 1), "gemm in tf32");
+    c->cuda->tf32 = false;
+    both_free(c, &a);
+    both_free(c, &b);
+    both_free(c, &to);
+}
+
 static void check_gemm(struct compare *c)
 {
     static const size_t shapes[][3] = {{1, 1, 1},        {3, 5, 7},      {64, 33, 129},  {300, 260, 70},
@@ -314,9 +330,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(struct compare *compare);
-    } checks[] = {{"copies", check_copies}, {"gemm", check_gemm},           {"rows", check_rows},
-                  {"rope", check_rope},     {"swiglu", check_swiglu},       {"head", check_head},
-                  {"adamw", check_adamw},   {"attention", check_attentions}};
+    } checks[] = {{"copies", check_copies}, {"gemm", check_gemm},   {"tf32", check_tf32},
+                  {"rows", check_rows},     {"rope", check_rope},   {"swiglu", check_swiglu},
+                  {"head", check_head},     {"adamw", check_adamw}, {"attention", check_attentions}};
     static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
     size_t failures = 0, opened = 0;
     for (size_t d = 0; d < 3; d++) {
