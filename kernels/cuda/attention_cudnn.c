@@ -12,10 +12,10 @@
 // no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
 //
 // Rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask hides what
-// lies behind the last key. For cuDNN up to 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
-// where a logsumexp is below -88 (cudnn-frontend, pull request 628), and up to 9.25 takes the backward's logsumexp
-// as packed on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say
-// since 9.12 (pull request 1023).
+// lies behind the last key. For cuDNN before 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
+// where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the backward's logsumexp as packed
+// on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say since 9.12 (pull
+// request 1023).
 //
 // Few shapes come up: with start and queries multiples of a chunk, those of a few remainders of the keys.
 #include "kernels/cuda/attention_cudnn.h"
