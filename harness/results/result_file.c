@@ -93,14 +93,17 @@ void result_file_warn(const struct result_file *file)
     }
 }
 
-size_t result_file_count(const struct result_file *file, const char *id, bool only_ok)
+json_t *result_file_counts(const struct result_file *file, bool only_ok)
 {
-    size_t count = 0;
+    json_t *counts = json_object();
+    CHECK(counts);
     for (size_t i = 0; i < json_array_size(file->records); i++) {
         const json_t *record = json_array_get(file->records, i);
         const char *status = json_string_value(json_object_get(record, "status"));
-        count += strcmp(json_string_value(json_object_get(record, "id")), id) == 0 &&
-                 (!only_ok || record_status_from_name(status) == RECORD_OK);
+        if (!only_ok || record_status_from_name(status) == RECORD_OK) {
+            const char *id = json_string_value(json_object_get(record, "id"));
+            json_object_set_new(counts, id, json_integer(json_integer_value(json_object_get(counts, id)) + 1));
+        }
     }
-    return count;
+    return counts;
 }

@@ -21,5 +21,5 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is.
 void result_file_warn(const struct result_file *file);
-// How many records with this id there are, or how many that ended ok.
-size_t result_file_count(const struct result_file *file, const char *id, bool only_ok);
+// How many records there are of each id, or how many that ended ok: {id: count}, to be released with json_decref.
+json_t *result_file_counts(const struct result_file *file, bool only_ok);

@@ -72,6 +72,7 @@ int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT])
 struct side {
     const char *program; // NULL: this one
     struct result_log log;
+    json_t *counts; // {id: rounds} that the file already had when it was opened
 };
 
 struct sweep {
@@ -85,10 +86,9 @@ struct sweep {
     bool interrupted;
 };
 
-// Rounds that the file already had of a cell when it was opened.
 static size_t rounds_done(const struct sweep *sweep, const struct side *side, const struct cell *cell)
 {
-    size_t done = result_file_count(&side->log.existing, cell->id, sweep->options->retry);
+    size_t done = (size_t)json_integer_value(json_object_get(side->counts, cell->id));
     return done < sweep->options->rounds ? done : sweep->options->rounds;
 }
 
@@ -196,12 +196,15 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
     CHECK(sweep.order);
     bool open = true;
     while (open && sweep.side_count < (options->against ? 2 : 1)) {
-        open = result_log_open(&sweep.sides[sweep.side_count].log, outs[sweep.side_count], options->fresh, status);
-        sweep.side_count++;
+        struct side *side = &sweep.sides[sweep.side_count];
+        open = result_log_open(&side->log, outs[sweep.side_count++], options->fresh, status);
+        side->counts = open ? result_file_counts(&side->log.existing, options->retry) : NULL;
     }
     int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
-    for (size_t s = 0; s < sweep.side_count; s++)
+    for (size_t s = 0; s < sweep.side_count; s++) {
+        json_decref(sweep.sides[s].counts);
         result_log_close(&sweep.sides[s].log);
+    }
     free(sweep.order);
     return code;
 }
