@@ -513,6 +513,10 @@ static void another_build_is_measured_in_turn(void **state)
     assert_says(scratch, "err", "--against PROGRAM and --against-out FILE go together");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./none --against-out o.jsonl"), 2);
     assert_says(scratch, "err", "--against ./none: No such file or directory");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against . --against-out o.jsonl"), 2);
+    assert_says(scratch, "err", "--against .: not a program");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./o.jsonl --against-out o.jsonl"), 2);
+    assert_says(scratch, "err", "--against ./o.jsonl: Permission denied");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out r.jsonl"), 2);
     assert_says(scratch, "err", "r.jsonl: another sweep is writing to this file");
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct arguments {
@@ -190,6 +191,16 @@ static int print_cell(const struct spec *spec, const char *id, const char *rerun
     return code;
 }
 
+static bool is_program(const char *path, struct status *status)
+{
+    struct stat file;
+    bool found = stat(path, &file) == 0;
+    if (found && S_ISREG(file.st_mode) && access(path, X_OK) == 0)
+        return true;
+    return status_set(status, STATUS_BAD_INPUT, "--against %s: %s; give the path of another build's longbp", path,
+                      found && !S_ISREG(file.st_mode) ? "not a program" : strerror(errno));
+}
+
 static int run(const struct arguments *arguments, struct status *status)
 {
     struct spec spec;
@@ -207,9 +218,8 @@ static int run(const struct arguments *arguments, struct status *status)
                                     .against_out = arguments->against_out,
                                     .fresh = arguments->fresh,
                                     .retry = arguments->retry};
-    if (arguments->against && access(arguments->against, X_OK) != 0) {
-        status_set(status, STATUS_BAD_INPUT, "--against %s: %s; it is the path of another build's longbp",
-                   arguments->against, strerror(errno));
+    if (arguments->against && !is_program(arguments->against, status)) {
+        code = EXIT_BAD_INPUT;
     } else if (arguments->list) {
         list_cells(&spec, arguments->json);
         code = EXIT_FINE;
