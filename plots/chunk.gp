@@ -1,5 +1,5 @@
-# Time and memory against chunk size, at one context; memory alone if nothing was timed. Methods without chunks are horizontal lines; crosses are cells that
-# ran out of memory.
+# Time and memory against chunk size, at one context; memory alone if nothing was timed. Methods without chunks are
+# horizontal lines; crosses are cells that ran out of memory.
 load scripts.'/style.gp'
 
 stats data using 'chunk' nooutput
@@ -7,7 +7,7 @@ kilo = STATS_max >= 32768
 set logscale x 2
 set xrange [STATS_min / 1.25 : STATS_max * 1.25]
 stats data using (column('chunk') == column('chunk') ? tick(column('chunk')) : 0) nooutput
-if (ticks_shown(0) ne '') { eval 'set xtics ('.ticks_shown(0).')' }
+if (ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }
 set yrange [0 : *]
 
 stats data using (count(column('peak_bytes'))) nooutput
@@ -49,9 +49,9 @@ plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(ran
      for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 unset for [l=101:104] label l
-call scripts.'/legend.gp' 25 (bottom + 68)
 }
-if (!timed) { call scripts.'/legend.gp' 25 (bottom + 68) }
+
+call scripts.'/legend.gp' 25 (bottom + 68)
 call scripts.'/panel.gp' (timed ? 520 : 70) 880 'peak memory ('.unit_name.')' 'chunk (tokens)'
 plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \

@@ -11,4 +11,4 @@ if (wide) {
 } else {
     set xrange [0 : most * 1.04]
 }
-if ((wide || most / least <= 8) && ticks_shown(0) ne '') { eval 'set xtics ('.ticks_shown(0).')' }
+if ((wide || most / least <= 8) && ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }

@@ -45,7 +45,7 @@ lined(i) = 0
 known = 0
 count(x) = x == x ? (known = known + 1) : 0
 # Numbers of a column, each once, as the list that `set xtics (...)` takes; with kilo = 1 as 64k for 65536. Where they
-# are too many to stand side by side, `ticks_shown` has the powers of two alone, and '' if there are none.
+# are more than stand side by side, `ticks_shown(most)` has the powers of two alone, and '' if there are none.
 kilo = 0
 ticks = ''
 powers = ''
@@ -54,7 +54,7 @@ tick_text(v) = kilo && v >= 1024 && int(v) % 1024 == 0 ? sprintf('"%.0fk" %.0f',
 is_power(v) = v > 0 && abs(log(v) / log(2) - floor(log(v) / log(2) + 0.5)) < 1e-9
 tick(v) = strstrt(ticks.',', tick_text(v).',') ? 0 : (ticks = ticks.(ticks eq '' ? '' : ', ').tick_text(v), \
           tick_count = tick_count + 1, powers = powers.(!is_power(v) ? '' : (powers eq '' ? '' : ', ').tick_text(v)), 1)
-ticks_shown(none) = tick_count > 12 ? powers : ticks
+ticks_shown(most) = tick_count > most ? powers : ticks
 
 # The legend below the panels: as many columns as the longest label leaves room for, in a page 900 wide. Call
 # legend_extra = '...', then legend_rows = rows_for(most columns).

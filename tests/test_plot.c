@@ -350,6 +350,31 @@ static void test_every_script_runs(void **state)
     }
 }
 
+// Planned records have no times, their contexts are more than labels have room for, and the longest fit no chunk.
+static void test_planned_records(void **state)
+{
+    struct scratch *scratch = *state;
+    char *lines[61] = {NULL};
+    for (int i = 0; i < 60; i++) {
+        char method[80], rest[80];
+        snprintf(method, sizeof method, "{'name': 'seco', 'chunk': %d}", 16 << i % 3);
+        snprintf(rest, sizeof rest, ", 'peak_bytes': %d", 1000 + i);
+        bool fits = i < 54;
+        lines[i] = record(i + 1, "plan", fits ? "ok" : "oom", "f32", 512 * (i / 3 + 1), method, fits ? rest : "");
+    }
+    write_records(scratch, "p.jsonl", lines);
+    must_draw(scratch, (struct request_files){{"p.jsonl"}}, "svg");
+    char *memory = read_text(scratch, "out/deep/plan-memory.svg"),
+         *chunk = read_text(scratch, "out/deep/plan-chunk.svg");
+    assert_non_null(strstr(memory, ">8192<"));
+    assert_null(strstr(memory, ">7680<"));
+    assert_non_null(strstr(chunk, "Memory against chunk size"));
+    assert_non_null(strstr(chunk, "context 9216"));
+    assert_false(exists(scratch, "out/deep/plan-time.svg"));
+    free(memory);
+    free(chunk);
+}
+
 static void test_settings_are_kept_apart(void **state)
 {
     struct scratch *scratch = *state;
@@ -437,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_timeline_keeps_the_peak),
         TEST(test_pictures),
         TEST(test_every_script_runs),
+        TEST(test_planned_records),
         TEST(test_settings_are_kept_apart),
         TEST(test_the_last_record_of_a_cell_counts),
         TEST(test_failures_say_why),

@@ -45,13 +45,14 @@ static bool fine(struct run *run)
     return run->status.code == STATUS_OK;
 }
 
-// The optimizer's step. Milliseconds.
-static double update_weights(struct run *run)
+// The optimizer's step, whose time is the step's too.
+static void update_weights(struct run *run)
 {
     struct device *device = run->setup.device;
     device_timer_start(device);
     model_adamw(&run->setup.model, run->cell->learning_rate, run->cell->weight_decay, ++run->updates);
-    return device_timer_stop_ms(device);
+    run->step.asked_ms += device_timer_asked_ms(device);
+    run->step.ms += device_timer_stop_ms(device);
 }
 
 // One step, timed from its first operation until the device is idle; reading the loss is no part of it.
@@ -61,7 +62,9 @@ static bool step(struct run *run, bool update, double *ms)
     struct setup *setup = &run->setup;
     setup->device->counters = (struct counters){0};
     method_step(cell->method, &setup->model, &setup->batch, &cell->options, &run->step);
-    *ms = run->step.ms + (update ? update_weights(run) : 0);
+    if (update)
+        update_weights(run);
+    *ms = run->step.ms;
     if (!fine(run))
         return false;
     if (!run->record.step) {

@@ -378,6 +378,12 @@ static void set_id(struct cell *cell)
         snprintf(cell->id + 2 * i, 3, "%02x", hash.digest[i]);
 }
 
+// Later than the others: without its value a cell's id is what it was.
+static bool came_later(enum cell_key key)
+{
+    return key == CELL_PROFILE || key == CELL_DETERMINISTIC || key == CELL_TF32;
+}
+
 bool cell_decode_fields(struct cell *cell, const struct cell_fields *fields, struct status *status)
 {
     *cell = (struct cell){0};
@@ -392,9 +398,7 @@ bool cell_decode_fields(struct cell *cell, const struct cell_fields *fields, str
             value = decoders[i](cell, fields->keys[i], status);
             ok = value != NULL;
         }
-        // These came later than the others: without them a cell's id is what it was.
-        if ((i == CELL_PROFILE && json_is_null(value)) ||
-            ((i == CELL_DETERMINISTIC || i == CELL_TF32) && json_is_false(value)))
+        if (came_later((enum cell_key)i) && (json_is_null(value) || json_is_false(value)))
             json_decref(value);
         else
             json_object_set_new(canonical, cell_key_names[i], value);

@@ -47,9 +47,9 @@ void cuda_accumulate(struct tensor dst, struct tensor src, cudaStream_t stream)
             using S = typename decltype(from)::type;
             constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
             bool vector = aligned(1, count, dst, src);
-            size_t blocks = ceil_div(count, (size_t)THREADS * (vector ? N : 1));
-            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(blocks < 65536 ? blocks : 65536),
-                   THREADS, 0, stream, (D *)dst.data, (const S *)src.data, count);
+            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>,
+                   blocks_for(count, THREADS * (vector ? N : 1)), THREADS, 0, stream, (D *)dst.data,
+                   (const S *)src.data, count);
         });
     });
 }

@@ -9,13 +9,6 @@ namespace
 
 constexpr int THREADS = 256;
 
-// Threads go on by a stride past this many blocks.
-dim3 blocks_for(size_t count, int elements)
-{
-    size_t blocks = ceil_div(count, (size_t)THREADS * elements);
-    return dim3(blocks < 65536 ? blocks : 65536);
-}
-
 template <int N, class D, class S> __global__ void copy(D *dst, const S *src, size_t count)
 {
     for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
@@ -74,10 +67,10 @@ void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream)
             using S = typename decltype(from)::type;
             constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
             if (aligned(1, count, dst, src))
-                launch(copy<N, D, S>, blocks_for(count, N), THREADS, 0, stream, (D *)dst.data, (S *)src.data,
-                       count);
+                launch(copy<N, D, S>, blocks_for(count, THREADS * N), THREADS, 0, stream, (D *)dst.data,
+                       (S *)src.data, count);
             else
-                launch(copy<1, D, S>, blocks_for(count, 1), THREADS, 0, stream, (D *)dst.data, (S *)src.data,
+                launch(copy<1, D, S>, blocks_for(count, THREADS), THREADS, 0, stream, (D *)dst.data, (S *)src.data,
                        count);
         });
     });
@@ -90,9 +83,9 @@ void cuda_scale(struct tensor t, double factor, cudaStream_t stream)
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         if (aligned(1, count, t))
-            launch(scale<N, T>, blocks_for(count, N), THREADS, 0, stream, (T *)t.data, factor, count);
+            launch(scale<N, T>, blocks_for(count, THREADS * N), THREADS, 0, stream, (T *)t.data, factor, count);
         else
-            launch(scale<1, T>, blocks_for(count, 1), THREADS, 0, stream, (T *)t.data, factor, count);
+            launch(scale<1, T>, blocks_for(count, THREADS), THREADS, 0, stream, (T *)t.data, factor, count);
     });
 }
 
@@ -119,8 +112,8 @@ void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor
             using G = typename decltype(gradient_type)::type;
             constexpr int N = LANES<G>;
             bool vector = aligned(1, count, w, m, v, g);
-            launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, vector ? N : 1), THREADS, 0,
-                   stream, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
+            launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, THREADS * (vector ? N : 1)),
+                   THREADS, 0, stream, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
         });
     });
 }

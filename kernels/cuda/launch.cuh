@@ -47,6 +47,13 @@ inline size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
+// For kernels whose threads go on by a stride, past this many blocks.
+inline dim3 blocks_for(size_t count, size_t elements_per_block)
+{
+    size_t blocks = ceil_div(count, elements_per_block);
+    return dim3(blocks < 65536 ? blocks : 65536);
+}
+
 template <class T> struct type_of {
     using type = T;
 };
