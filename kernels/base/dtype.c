@@ -8,7 +8,7 @@ static const struct {
     size_t bytes;
     double epsilon;
 } dtypes[DTYPE_COUNT] = {
-    [DTYPE_F64] = {"f64", 8, 0x1p-53}, [DTYPE_F32] = {"f32", 4, 0x1p-24}, [DTYPE_BF16] = {"bf16", 2, 0x1p-9},
+    [DTYPE_F64] = {"f64", 8, 0x1p-53}, [DTYPE_F32] = {"f32", 4, 0x1p-24}, [DTYPE_BF16] = {"bf16", 2, 0x1p-8},
     [DTYPE_F16] = {"f16", 2, 0x1p-11}, [DTYPE_I32] = {"i32", 4, 0},
 };
 

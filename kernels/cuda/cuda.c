@@ -260,9 +260,9 @@ static void adamw(struct device *device, struct tensor w, struct tensor g, struc
 static void close(struct device *device)
 {
     struct backend *b = backend(device);
+    CUDA_CHECK(cudaStreamSynchronize(b->stream)); // until then the libraries' plans are in use
     attention_cudnn_close(b->attention);
     gemm_close(b->gemm);
-    CUDA_CHECK(cudaStreamSynchronize(b->stream));
     if (b->pool) {
         CUDA_CHECK(cudaMemPoolDestroy(b->pool));
     }

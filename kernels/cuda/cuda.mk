@@ -37,23 +37,36 @@ $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD
 $(BUILD)/stubs/libcuda.so.1:
 	@mkdir -p $(@D)
 	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
-# And what the graphs say is computed on the CPU, in small blocks.
-SMALL := $(addprefix $(BUILD)/tests/cuda/small/,attention_cudnn.o attention_graph.o workspace.o interpreter.o check_attention.o)
-$(BUILD)/tests/cuda/small/%.o: CPPFLAGS += -isystem $(CUDA)/include -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 \
-  -DCUDA_ATTENTION_TILE=8
-$(BUILD)/tests/cuda/small/%.o: kernels/cuda/%.c
+
+# And all of it on the CPU: a plug-in whose kernels run in the SIMT layer and whose CUDA runtime, cuBLASLt and cuDNN are
+# tests/emulator's. Attention's blocks are small there, so that small tests have many.
+EMULATED  := $(BUILD)/emulated
+$(EMULATED)/%.o: CPPFLAGS += -fPIC -fvisibility=hidden \
+  -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8
+$(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-$(BUILD)/tests/cuda/small/%.o: tests/cuda/%.c
+	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA)/include $(CFLAGS) -c -o $@ $<
+$(EMULATED)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-$(BUILD)/tests/cuda/check_attention: $(SMALL) $(filter-out %/cuda/workspace.o,$(OBJECTS))
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(CPPFLAGS) -isystem $(CUDA)/include $(CXXFLAGS) -c -o $@ $<
+$(EMULATED)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(CPPFLAGS) -Itests/simt -Wno-unknown-pragmas $(CXXFLAGS) -x c++ -c -o $@ $<
+$(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
+  $(addprefix $(EMULATED)/tests/emulator/,runtime.o cublaslt.o cudnn.o)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-test-cuda-attention: $(if $(NVCC),$(BUILD)/tests/cuda/check_attention)
-	@$(if $(NVCC),$<,:)
+	$(Q)$(CXX) -shared $(LDFLAGS) -o $@ $^ -lopenblas -lm
+EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device)
+$(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
+  $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+test-cuda-emulated: $(if $(NVCC),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(BUILD)/longbp)
+	@$(if $(NVCC),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; cd .; $(EMULATED)/tests/emulator/test_device && \
+	  $(EMULATED)/tests/cuda/test_ops cuda 2e5 && $(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40,:)
 test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
 
@@ -90,7 +103,7 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 
 lint: lint-cuda
 lint-cuda:
-	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
+	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
-test: test-cuda-attention $(if $(SANITIZE),,test-cuda-graphs)
-.PHONY: cuda cuda-static lint-cuda test-cuda-attention test-cuda-graphs test-cuda bench-cuda
+test: test-cuda-emulated $(if $(SANITIZE),,test-cuda-graphs)
+.PHONY: cuda cuda-static lint-cuda test-cuda-emulated test-cuda-graphs test-cuda bench-cuda

@@ -121,7 +121,10 @@ void both_adopt(struct compare *compare, struct both *both)
     free(values);
 }
 
-void both_check(struct compare *compare, const struct both *both, double epsilons, const char *format, ...)
+static void check(struct compare *compare, const struct both *both, double tolerance, const char *format,
+                  va_list arguments) __attribute__((format(printf, 4, 0)));
+static void check(struct compare *compare, const struct both *both, double tolerance, const char *format,
+                  va_list arguments)
 {
     compare->checks++;
     if (compare->cuda->status.code != STATUS_OK || compare->cpu->status.code != STATUS_OK) {
@@ -144,16 +147,9 @@ void both_check(struct compare *compare, const struct both *both, double epsilon
             worst = i;
         }
     }
-    double tolerance = epsilons * dtype_epsilon(compare->dtype);
-    tolerance = compare->dtype == DTYPE_F64   ? fmin(tolerance, 1e-12)
-                : compare->dtype == DTYPE_F32 ? fmin(tolerance, 1e-5)
-                                              : tolerance;
     if (!(difference <= tolerance * largest)) {
         char what[256];
-        va_list arguments;
-        va_start(arguments, format);
         vsnprintf(what, sizeof what, format, arguments);
-        va_end(arguments);
         fprintf(
             stderr,
             "FAIL %s %s [%zu, %zu]: element %zu is %.9g, expected %.9g; off by %.2e of the largest, %.2e allowed\n",
@@ -163,4 +159,24 @@ void both_check(struct compare *compare, const struct both *both, double epsilon
     }
     free(found);
     free(expected);
+}
+
+void both_check(struct compare *compare, const struct both *both, double epsilons, const char *format, ...)
+{
+    double tolerance = epsilons * dtype_epsilon(compare->dtype);
+    tolerance = compare->dtype == DTYPE_F64   ? fmin(tolerance, 1e-12)
+                : compare->dtype == DTYPE_F32 ? fmin(tolerance, 1e-5)
+                                              : tolerance;
+    va_list arguments;
+    va_start(arguments, format);
+    check(compare, both, tolerance, format, arguments);
+    va_end(arguments);
+}
+
+void both_check_within(struct compare *compare, const struct both *both, double tolerance, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    check(compare, both, tolerance, format, arguments);
+    va_end(arguments);
 }

@@ -38,3 +38,6 @@ void both_adopt(struct compare *compare, struct both *both);
 // the largest of them and 1; f64 within 1e-12 and f32 within 1e-5 at most. Counts, and prints a line on failure.
 void both_check(struct compare *compare, const struct both *both, double epsilons, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// Likewise, within `tolerance` of the largest of them and 1.
+void both_check_within(struct compare *compare, const struct both *both, double tolerance, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));

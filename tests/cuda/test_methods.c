@@ -2,7 +2,7 @@
 // 1e-5); bf16 against full in bf16 on the same device, within twice the noise floor, which is what full itself
 // moves when its sums run in another order; the deterministic mode twice, bit by bit; the peak as planned, byte by
 // byte, in every category; and the counters. A loop over the array of methods: a new one is covered by existing.
-// Usage: test_methods [DEVICE [PLAN]]
+// Usage: test_methods [DEVICE [PLAN [CONTEXT]]]
 #include "harness/run/environment.h"
 #include "kernels/base/timer.h"
 #include "tests/fixture.h"
@@ -89,12 +89,12 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     return run;
 }
 
-// Three ways of running each method: a chunk that divides, one that does not, one above the context.
+// Three ways of running each method: a chunk that does not divide the context, one that does, one above it.
 static struct method_options options_of(const struct fixture *f, int variant)
 {
     struct method_options options;
     options_init(&options);
-    options.chunk = variant == 0 ? 64 : variant == 1 ? 50 : 1000;
+    options.chunk = variant == 0 ? f->context / 3 + 1 : variant == 1 ? f->context / 4 : 5 * f->context;
     options.head_chunk = variant == 1 ? 33 : 256;
     options.keep = variant == 1 ? KEEP_ALL : KEEP_LEAN;
     options.inner = variant == 1 ? INNER_CHECKPOINT : INNER_NONE;
@@ -107,7 +107,19 @@ static bool runs_here(const struct method *method)
     return method->exact || strcmp(method->name, "spaco") == 0;
 }
 
-static void check_gradients(const struct fixture *f, const char *device, enum dtype dtype, const char *what)
+// The peak as planned, in every category, and the counters.
+static void check_plan(const struct run *measured, const struct run *planned, const char *what)
+{
+    check(measured->arena.peak_bytes == planned->arena.peak_bytes &&
+              memcmp(measured->arena.peak_by_category, planned->arena.peak_by_category,
+                     sizeof planned->arena.peak_by_category) == 0,
+          "%s: planned peak %zu bytes, measured %zu", what, planned->arena.peak_bytes, measured->arena.peak_bytes);
+    check(memcmp(&measured->counters, &planned->counters, sizeof planned->counters) == 0,
+          "%s: the plan counted other work", what);
+}
+
+static void check_methods(const struct fixture *f, const char *device, const char *plan, enum dtype dtype,
+                          const char *what)
 {
     struct method_options defaults;
     options_init(&defaults);
@@ -127,14 +139,17 @@ static void check_gradients(const struct fixture *f, const char *device, enum dt
         for (int variant = 0; runs_here(*m) && variant < 3; variant++) {
             struct method_options options = options_of(f, variant);
             struct run found = step(f, device, dtype, dtype, FORWARD, *m, &options);
+            struct run planned = step(f, plan, dtype, dtype, FORWARD, *m, &options);
             double error = found.status.code == STATUS_OK
                                ? relative_l2(found.gradients, reference->gradients, found.count)
                                : NAN;
-            check(error <= bound, "%s %s: %s, chunk %zu: relative L2 %.2e, bound %.2e %s", dtype_name(dtype), what,
-                  (*m)->name, options.chunk, error, bound, found.status.message);
+            char cell[128];
+            snprintf(cell, sizeof cell, "%s %s: %s, chunk %zu", dtype_name(dtype), what, (*m)->name, options.chunk);
+            check(error <= bound, "%s: relative L2 %.2e, bound %.2e %s", cell, error, bound, found.status.message);
             check(fabs(found.loss - reference->loss) <= fmax(bound, 1e-12) * fabs(reference->loss),
-                  "%s %s: %s, chunk %zu: loss %.15g, not %.15g", dtype_name(dtype), what, (*m)->name, options.chunk,
-                  found.loss, reference->loss);
+                  "%s: loss %.15g, not %.15g", cell, found.loss, reference->loss);
+            check_plan(&found, &planned, cell);
+            free(planned.gradients);
             free(found.gradients);
         }
     }
@@ -157,26 +172,6 @@ static void check_deterministic(const struct fixture *f, const char *device, enu
               "%s %s: deterministic, but two runs differ", dtype_name(dtype), (*m)->name);
         free(first.gradients);
         free(second.gradients);
-    }
-}
-
-static void check_plan(const struct fixture *f, const char *device, const char *plan, enum dtype dtype)
-{
-    for (const struct method *const *m = methods; *m; m++) {
-        for (int variant = 0; runs_here(*m) && variant < 3; variant++) {
-            struct method_options options = options_of(f, variant);
-            struct run measured = step(f, device, dtype, dtype, FORWARD, *m, &options);
-            struct run planned = step(f, plan, dtype, dtype, FORWARD, *m, &options);
-            check(measured.arena.peak_bytes == planned.arena.peak_bytes &&
-                      memcmp(measured.arena.peak_by_category, planned.arena.peak_by_category,
-                             sizeof planned.arena.peak_by_category) == 0,
-                  "%s %s, chunk %zu: planned peak %zu bytes, measured %zu", dtype_name(dtype), (*m)->name,
-                  options.chunk, planned.arena.peak_bytes, measured.arena.peak_bytes);
-            check(memcmp(&measured.counters, &planned.counters, sizeof planned.counters) == 0,
-                  "%s %s, chunk %zu: the plan counted other work", dtype_name(dtype), (*m)->name, options.chunk);
-            free(measured.gradients);
-            free(planned.gradients);
-        }
     }
 }
 
@@ -238,21 +233,18 @@ int main(int argc, char **argv)
                                    .vocab = 256,
                                    .rope_theta = 10000,
                                    .norm_epsilon = 1e-5};
-        f.context = 200;
-        check_gradients(&f, device, dtypes[i], "grouped heads");
-        check_plan(&f, device, plan, dtypes[i]);
+        f.context = argc > 3 ? strtoul(argv[3], NULL, 10) : 200;
+        check_methods(&f, device, plan, dtypes[i], "grouped heads");
         check_deterministic(&f, device, dtypes[i]);
         f.config.qk_norm = f.config.tied = true;
         f.sequences = 3;
-        check_gradients(&f, device, dtypes[i], "Qwen3, B = 3");
-        check_plan(&f, device, plan, dtypes[i]);
+        check_methods(&f, device, plan, dtypes[i], "Qwen3, B = 3");
         f.config.qk_norm = f.config.tied = false;
         f.config.qkv_bias = true;
         f.config.head_dim = 6; // own attention in bf16
         f.sequences = 1;
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
-        check_gradients(&f, device, dtypes[i], "Qwen2, LoRA");
-        check_plan(&f, device, plan, dtypes[i]);
+        check_methods(&f, device, plan, dtypes[i], "Qwen2, LoRA");
     }
     if (opened) {
         check_memory(device);

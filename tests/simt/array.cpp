@@ -51,7 +51,7 @@ void array::check(double growth, const char *what) const
     double largest = 1, sums = dtype_epsilon(t.dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32);
     for (double value : reference)
         largest = fmax(largest, fabs(value));
-    double tolerance = (2 * dtype_epsilon(t.dtype) + growth * sums) * largest;
+    double tolerance = (dtype_epsilon(t.dtype) + growth * sums) * largest;
     for (size_t i = 0; i < reference.size(); i++)
         if (!(fabs(found(i) - reference[i]) <= tolerance))
             fail_msg("%s, %s, [%zu, %zu]: element %zu is %.9g, expected %.9g +- %.3g", what, dtype_name(t.dtype),

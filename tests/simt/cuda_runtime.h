@@ -2,8 +2,10 @@
 // CUDA thread, the blocks of a grid one after another. Threads that wait at a barrier which others never reach,
 // and lanes that meet with different masks, abort with a message; so does shared memory beyond what sm_80 has.
 // Shared memory is poisoned. A warp runs as far as it can before the next one, from the first to the last or, with
-// `simt::descending`, from the last to the first: a kernel whose bits depend on that lacks a barrier.
+// `simt::descending`, from the last to the first: a kernel whose bits depend on that lacks a barrier. A launch
+// happens at once or, linked with tests/emulator, in the order of its stream.
 #pragma once
+#include <functional>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@
 #define __launch_bounds__(...)
 
 typedef struct CUstream_st *cudaStream_t;
+extern "C" __attribute__((weak)) void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
 
 struct dim3 {
     unsigned x, y, z;
@@ -120,6 +123,16 @@ template <class T> T shuffle(uint32_t mask, T value, unsigned source)
     return value;
 }
 
+// The fibers' stacks, for every launch the same.
+inline char *all_stacks()
+{
+    static void *const stacks = mmap(nullptr, (size_t)MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED)
+        fail("no room for stacks");
+    return (char *)stacks;
+}
+
 // Runs the lanes of one warp until all are done or wait for other warps. Returns whether any ran.
 inline bool run_warp(unsigned warp)
 {
@@ -171,11 +184,6 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
     body_data = &kernel;
     std::vector<unsigned char> shared(shared_bytes);
     dynamic_shared = &shared;
-    size_t bytes = (size_t)threads * STACK_BYTES;
-    char *stacks =
-        (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED)
-        fail("no room for stacks");
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
@@ -188,7 +196,7 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
                 for (unsigned t = 0; t < threads; t++) {
                     // Stacks begin in different cache sets. Below the top: nothing to return to, where `swap`
                     // returns to, six registers.
-                    char *top = stacks + (size_t)(t + 1) * STACK_BYTES - 256 - t % 61 * 192;
+                    char *top = all_stacks() + (size_t)(t + 1) * STACK_BYTES - 256 - t % 61 * 192;
                     void **frame = (void **)top;
                     *--frame = nullptr;
                     *--frame = (void *)enter;
@@ -198,7 +206,20 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
                 }
                 run_block();
             }
-    munmap(stacks, bytes);
+}
+
+template <class Body> void ask(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes, const Body &kernel)
+{
+    if (!emulator_ask)
+        return launch(grid, block, shared_bytes, kernel);
+    emulator_ask(
+        stream,
+        [](void *data) {
+            auto *later = (std::function<void()> *)data;
+            (*later)();
+            delete later;
+        },
+        new std::function<void()>([=] { launch(grid, block, shared_bytes, kernel); }));
 }
 
 } // namespace simt

@@ -4,6 +4,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include "kernels/cuda/workspace.h"
+#include "tests/emulator/stream.h"
 #include <cudnn.h>
 #include <math.h>
 #include <string.h>
@@ -21,7 +22,7 @@ struct thing {
     double *values; // of a tensor, packed, while a graph runs
 };
 
-enum { REALS = 256 };
+enum { BINDINGS_MAX = 256 / sizeof(void *), WORKSPACE_BYTES = 4096 };
 
 static size_t size_of(cudnnBackendAttributeType_t type)
 {
@@ -79,8 +80,14 @@ static struct thing *thing_at(const struct thing *thing, int name, size_t index)
 
 // ---- tensors
 
-// What the variant pack binds, while a graph runs.
-static const struct thing *pack;
+// A graph that was asked to run: what the variant pack binds, and of tensors by value what they were then.
+struct execution {
+    const struct thing *graph;
+    struct thing pack;
+    char scalars[BINDINGS_MAX][4];
+};
+
+static struct execution *running;
 
 static int64_t dim(const struct thing *t, size_t i)
 {
@@ -95,9 +102,12 @@ static size_t elements(const struct thing *t)
 static void *bound(const struct thing *t)
 {
     int64_t id = int64_at(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
+    const struct thing *pack = &running->pack;
     for (int64_t i = 0; i < find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->count; i++) {
         if (int64_at(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, (size_t)i) == id) {
-            return (void *)thing_at(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, (size_t)i);
+            return bool_at(t, CUDNN_ATTR_TENSOR_IS_BY_VALUE)
+                       ? running->scalars[i]
+                       : (void *)thing_at(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, (size_t)i);
         }
     }
     CHECK(!"every tensor that is not virtual is bound");
@@ -304,6 +314,16 @@ static void transpose(const struct thing *operation)
 
 // ---- the API
 
+static bool is_backward(const struct thing *graph)
+{
+    const struct thing *operation;
+    bool backward = false;
+    for (size_t i = 0; (operation = thing_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        backward |= operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+    }
+    return backward;
+}
+
 static struct thing *all[1 << 16]; // tensors, whose values a run leaves behind
 static size_t all_count;
 
@@ -345,6 +365,13 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     return CUDNN_STATUS_SUCCESS;
 }
 
+static const struct thing *graph_of(const struct thing *plan_or_configuration)
+{
+    const struct thing *configuration = thing_at(plan_or_configuration, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 0);
+    return thing_at(configuration ? configuration : plan_or_configuration, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                    0);
+}
+
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count,
                                        void *values)
@@ -356,7 +383,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
         return cudnnBackendSetAttribute(*(cudnnBackendDescriptor_t *)values, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
     }
-    *(int64_t *)values = 0; // no workspace
+    const struct thing *graph = graph_of(descriptor); // a plan's or a configuration's workspace
+    *(int64_t *)values = is_backward(graph) ? WORKSPACE_BYTES : 0;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -369,11 +397,10 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 // Engines read beyond the last key of a backward without a mask unless it ends a tile.
 static void check_keys(const struct thing *graph)
 {
-    bool masked = false, backward = false;
+    bool masked = false;
     int64_t keys = 0;
     const struct thing *operation;
     for (size_t i = 0; (operation = thing_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
-        backward |= operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
         if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && keys == 0) {
             keys = dim(thing_at(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 0), 3);
         }
@@ -382,18 +409,25 @@ static void check_keys(const struct thing *graph)
             masked |= int_at(how, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_GEN_INDEX;
         }
     }
-    CHECK(!backward || masked || keys % CUDA_ATTENTION_TILE == 0);
+    CHECK(!is_backward(graph) || masked || keys % CUDA_ATTENTION_TILE == 0);
 }
 
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                  cudnnBackendDescriptor_t variant_pack)
+static bool is_by_value(int64_t id)
 {
-    (void)handle;
-    const struct thing *config = thing_at(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 0);
-    const struct thing *graph = thing_at(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 0), *operation;
-    check_keys(graph);
-    pack = variant_pack;
-    for (size_t i = 0; (operation = thing_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+    for (size_t i = 0; i < all_count; i++) {
+        if (int64_at(all[i], CUDNN_ATTR_TENSOR_UNIQUE_ID, 0) == id) {
+            return bool_at(all[i], CUDNN_ATTR_TENSOR_IS_BY_VALUE);
+        }
+    }
+    CHECK(!"what is bound is a tensor of a graph");
+    return false;
+}
+
+static void run(void *data)
+{
+    const struct thing *operation;
+    running = data;
+    for (size_t i = 0; (operation = thing_at(running->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
         switch (operation->type) {
         case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
             pointwise(operation);
@@ -413,25 +447,56 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         free(all[i]->values);
         all[i]->values = NULL;
     }
+    if (is_backward(running->graph)) {
+        memset(thing_at(&running->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0), 0xff, WORKSPACE_BYTES);
+    }
+    free(running);
+    running = NULL;
+}
+
+struct cudnnContext {
+    cudaStream_t stream;
+};
+
+// The pack and the numbers by value are the caller's again when this returns; the plan must stay until the stream
+// has come to it.
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t variant_pack)
+{
+    struct execution *execution = calloc(1, sizeof *execution);
+    CHECK(execution);
+    execution->graph = graph_of(plan);
+    execution->pack = *(const struct thing *)variant_pack;
+    check_keys(execution->graph);
+    const struct attribute *ids = find(&execution->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    CHECK(ids->count <= BINDINGS_MAX);
+    for (int64_t i = 0; i < ids->count; i++) {
+        int64_t id = int64_at(&execution->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, (size_t)i);
+        const void *value = thing_at(&execution->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, (size_t)i);
+        if (is_by_value(id)) {
+            memcpy(execution->scalars[i], value, sizeof execution->scalars[i]);
+        }
+    }
+    emulator_ask(handle->stream, run, execution);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
-    static char something;
-    *handle = (cudnnHandle_t)&something;
+    *handle = calloc(1, sizeof **handle);
+    CHECK(*handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
 {
-    (void)handle;
+    free(handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
-    (void)handle, (void)stream;
+    handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }
 

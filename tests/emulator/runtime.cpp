@@ -1,0 +1,378 @@
+// The CUDA runtime on the CPU, as far as kernels/cuda calls it: one card, its memory pool, streams and events. The
+// card's memory is out of the host's reach but while a stream's work runs; what is freed is overwritten in stream
+// order, and every allocation has a fence behind it, which is looked at when it is freed. A call that CUDA would
+// refuse, or that would read or write the wrong side, aborts with a message.
+#include "tests/emulator/stream.h"
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+namespace
+{
+
+constexpr size_t CARD_BYTES = (size_t)8 << 30, PAGE_BYTES = (size_t)2 << 20, GRAIN = 512;
+constexpr unsigned char FENCE = 0xa5, FREED = 0xff; // FREED: NaN
+
+struct work {
+    void (*run)(void *data);
+    void *data;
+};
+
+struct allocation {
+    size_t bytes, room; // asked for; with the fence, a multiple of GRAIN
+    cudaMemPool_t pool;
+};
+
+char *card;
+std::map<size_t, allocation> allocations; // by offset in the card
+std::map<size_t, size_t> holes;           // likewise: bytes
+size_t reserved, waits;                   // by all pools
+cudaError_t last_error;
+
+[[noreturn]] void fail(const char *what)
+{
+    fprintf(stderr, "emulator: %s\n", what);
+    abort();
+}
+
+void require(bool condition, const char *what)
+{
+    if (!condition)
+        fail(what);
+}
+
+void set_reach(int protection)
+{
+    require(mprotect(card, CARD_BYTES, protection) == 0, "mprotect");
+}
+
+bool on_card(const void *pointer)
+{
+    return pointer >= card && pointer < card + CARD_BYTES;
+}
+
+// The rest of the allocation behind an address.
+size_t room_from(const void *pointer)
+{
+    size_t offset = (size_t)((const char *)pointer - card);
+    auto after = allocations.upper_bound(offset);
+    require(on_card(pointer) && after != allocations.begin(), "no allocation at this address");
+    auto at = std::prev(after);
+    require(offset < at->first + at->second.bytes, "an address behind its allocation");
+    return at->first + at->second.bytes - offset;
+}
+
+} // namespace
+
+struct CUstream_st {
+    std::deque<work> queue;
+};
+
+struct CUevent_st {
+    cudaStream_t stream;
+    bool happened;
+    std::chrono::steady_clock::time_point time;
+};
+
+struct CUmemPoolHandle_st {
+    uint64_t live, reserved, reserved_high, threshold;
+};
+
+namespace
+{
+
+void drain(cudaStream_t stream)
+{
+    set_reach(PROT_READ | PROT_WRITE);
+    while (!stream->queue.empty()) {
+        work next = stream->queue.front();
+        stream->queue.pop_front();
+        next.run(next.data);
+    }
+    set_reach(PROT_NONE);
+}
+
+void ask(cudaStream_t stream, std::function<void()> run)
+{
+    emulator_ask(
+        stream,
+        [](void *data) {
+            auto *function = (std::function<void()> *)data;
+            (*function)();
+            delete function;
+        },
+        new std::function<void()>(std::move(run)));
+}
+
+} // namespace
+
+void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
+{
+    require(stream, "the default stream is not used here: it waits for all others");
+    stream->queue.push_back({run, data});
+}
+
+size_t emulator_waits(void)
+{
+    return waits;
+}
+
+// ---- the card
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *card, int)
+{
+    *card = {};
+    snprintf(card->name, sizeof card->name, "no GPU: CUDA emulated on the CPU");
+    card->major = 9;
+    card->multiProcessorCount = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int)
+{
+    *value = 1;
+    return attribute == cudaDevAttrMemoryPoolsSupported ? cudaSuccess : cudaErrorNotSupported;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaSuccess                 ? "no error"
+           : error == cudaErrorMemoryAllocation ? "out of memory"
+                                                : "emulated error";
+}
+
+// ---- memory
+
+// Called without a pointer, to make the context.
+cudaError_t cudaFree(void *pointer)
+{
+    require(!pointer, "cudaFree of memory: it waits for all streams");
+    if (!card) {
+        // Of huge pages: changing the reach of small ones would take most of the time.
+        void *memory =
+            mmap(nullptr, CARD_BYTES + PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        require(memory != MAP_FAILED, "no room for the card's memory");
+        card = (char *)(((uintptr_t)memory + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
+        madvise(card, CARD_BYTES, MADV_HUGEPAGE);
+        holes[0] = CARD_BYTES;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    *total_bytes = CARD_BYTES;
+    *free_bytes = CARD_BYTES - reserved;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties)
+{
+    require(properties->allocType == cudaMemAllocationTypePinned &&
+                properties->location.type == cudaMemLocationTypeDevice && properties->location.id == 0,
+            "a pool of another kind");
+    *pool = new CUmemPoolHandle_st{};
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
+{
+    require(pool->live == 0, "a pool is destroyed while memory of it is in use");
+    reserved -= pool->reserved;
+    delete pool;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+{
+    require(attribute == cudaMemPoolAttrReleaseThreshold, "an attribute that is not emulated");
+    memcpy(&pool->threshold, value, sizeof pool->threshold);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+{
+    require(attribute == cudaMemPoolAttrReservedMemHigh, "an attribute that is not emulated");
+    memcpy(value, &pool->reserved_high, sizeof pool->reserved_high);
+    return cudaSuccess;
+}
+
+static void reserve(cudaMemPool_t pool, uint64_t bytes)
+{
+    bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    reserved = reserved - pool->reserved + bytes;
+    pool->reserved = bytes;
+    pool->reserved_high = std::max(pool->reserved_high, bytes);
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep)
+{
+    if (pool->reserved > keep)
+        reserve(pool, std::max<uint64_t>(pool->live, keep));
+    return cudaSuccess;
+}
+
+// The first hole that is large enough. What is freed may be given away at once, as by the real pool: in stream
+// order nothing uses it any more.
+cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t stream)
+{
+    size_t room = bytes > CARD_BYTES ? SIZE_MAX : (bytes + 1 + GRAIN - 1) / GRAIN * GRAIN;
+    require(bytes > 0, "an allocation of nothing");
+    auto hole = holes.begin();
+    while (hole != holes.end() && hole->second < room)
+        ++hole;
+    if (hole == holes.end())
+        return last_error = cudaErrorMemoryAllocation;
+    size_t offset = hole->first, left = hole->second - room;
+    holes.erase(hole);
+    if (left)
+        holes[offset + room] = left;
+    allocations[offset] = {bytes, room, pool};
+    pool->live += room;
+    reserve(pool, std::max(pool->live, pool->reserved));
+    *pointer = card + offset;
+    char *fence = card + offset + bytes;
+    ask(stream, [=] { memset(fence, FENCE, room - bytes); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
+{
+    size_t offset = (size_t)((char *)pointer - card);
+    auto at = allocations.find(offset);
+    require(at != allocations.end(), "what is freed was not allocated");
+    allocation freed = at->second;
+    allocations.erase(at);
+    ask(stream, [=] {
+        for (size_t i = freed.bytes; i < freed.room; i++)
+            require((unsigned char)card[offset + i] == FENCE, "something wrote behind the end of its memory");
+        memset(card + offset, FREED, freed.room);
+    });
+    size_t bytes = freed.room;
+    auto after = holes.upper_bound(offset);
+    if (after != holes.end() && after->first == offset + bytes) {
+        bytes += after->second;
+        after = holes.erase(after);
+    }
+    if (after != holes.begin() && std::prev(after)->first + std::prev(after)->second == offset)
+        std::prev(after)->second += bytes;
+    else
+        holes[offset] = bytes;
+    freed.pool->live -= freed.room;
+    if (freed.pool->reserved > freed.pool->threshold)
+        cudaMemPoolTrimTo(freed.pool, freed.pool->threshold);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    bool up = kind == cudaMemcpyHostToDevice;
+    require(up || kind == cudaMemcpyDeviceToHost, "a copy that is not emulated");
+    require(on_card(to) == up && on_card(from) == !up, "a copy the wrong way");
+    require(bytes <= room_from(up ? to : from), "a copy beyond the end of its memory");
+    ask(stream, [=] { memcpy(to, from, bytes); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    require(bytes == 0 || bytes <= room_from(to), "a fill beyond the end of its memory");
+    ask(stream, [=] { memset(to, value, bytes); });
+    return cudaSuccess;
+}
+
+// ---- streams and events
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    *stream = new CUstream_st;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    require(stream->queue.empty(), "a stream is destroyed before its work is done");
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    waits++;
+    drain(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    *event = new CUevent_st{};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    event->stream = stream;
+    event->happened = false;
+    ask(stream, [=] {
+        event->happened = true;
+        event->time = std::chrono::steady_clock::now();
+    });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    waits++;
+    drain(event->stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t stop)
+{
+    if (!start->happened || !stop->happened)
+        return cudaErrorNotReady;
+    *ms = std::chrono::duration<float, std::milli>(stop->time - start->time).count();
+    return cudaSuccess;
+}

@@ -1,0 +1,15 @@
+// Stream: the emulator's side of cudaStream_t. Nothing that a stream is asked for happens before somebody waits for
+// it: what relies on memory of the caller's staying as it was, or on a result being there already, goes wrong every
+// time.
+#pragma once
+#include <cuda_runtime_api.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+// run(data), in the stream's order. `data` is run's to free.
+void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
+// How often the host has waited for a stream or an event. Seen from outside of the plug-in.
+__attribute__((visibility("default"))) size_t emulator_waits(void);
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,119 @@
+// The emulated CUDA device as the program sees it: a step asks for everything and waits for its end alone, and a
+// record has what only this device can tell.
+#include "kernels/cuda/workspace.h"
+#include "tests/fixture.h"
+#include <dlfcn.h>
+#include <jansson.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static size_t (*waits)(void);
+
+// Waits of the host during one step.
+static size_t waits_of(struct fixture *f, const struct method *method, size_t chunk)
+{
+    struct method_options options;
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(report);
+    options_init(&options);
+    options.chunk = options.head_chunk = chunk;
+    options.budget = (f->context + chunk - 1) / chunk;
+    size_t before = waits();
+    method_step(method, &f->model, &f->batch, &options, report);
+    size_t after = waits();
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    free(report);
+    return after - before;
+}
+
+static void test_a_step_waits_for_its_end_alone(void **state)
+{
+    (void)state;
+    const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
+    for (size_t i = 0; i < 2; i++) {
+        struct status status = {0};
+        struct fixture f = fixture_default();
+        f.config.head_dim = 8;
+        f.dtype = f.rounding = dtypes[i];
+        f.context = 64;
+        f.device = device_open("cuda", f.dtype, 0, &status);
+        assert_non_null(f.device);
+        struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+        int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
+        model_open(&f.model, &f.config, &options, f.device);
+        model_randomize(&f.model, f.seed, f.rounding);
+        batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
+        for (const struct method *const *m = methods; *m; m++) {
+            size_t few = waits_of(&f, *m, 64), many = waits_of(&f, *m, 7);
+            // For the time, and for the loss.
+            if (few > 2 || many != few) {
+                fail_msg("%s waits %zu times in one chunk, %zu times in ten", (*m)->name, few, many);
+            }
+        }
+        batch_close(&f.batch, f.device);
+        model_close(&f.model);
+        device_close(f.device);
+    }
+}
+
+static void test_record(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/longbp-emulated-XXXXXX", spec[64], out[64], command[PATH_MAX];
+    assert_non_null(mkdtemp(folder));
+    snprintf(spec, sizeof spec, "%s/spec.json", folder);
+    snprintf(out, sizeof out, "%s/out.jsonl", folder);
+    FILE *file = fopen(spec, "w");
+    assert_non_null(file);
+    fputs("{\"experiment\": \"emulated\", \"question\": \"What does a record say?\", \"device\": \"cuda\",\n"
+          " \"model\": \"tiny\", \"dtype\": \"f32\", \"data\": \"random\",\n"
+          " \"axes\": {\"context\": [40], \"method\": [{\"name\": \"seco\", \"chunk\": [16]}]},\n"
+          " \"measure\": {\"warmup\": 1, \"samples\": 2}}\n",
+          file);
+    fclose(file);
+    snprintf(command, sizeof command, "%s run %s --out %s >/dev/null", getenv("LONGBP"), spec, out);
+    assert_int_equal(system(command), 0);
+    json_error_t error;
+    json_t *record = json_load_file(out, 0, &error);
+    if (!record) {
+        fail_msg("%s: %s", out, error.text);
+    }
+    const char *status, *card;
+    double median_ms, asked_ms, relative_l2, floor;
+    json_int_t peak, used, reserved, workspace;
+    assert_int_equal(json_unpack(record, "{s:s, s:F, s:F, s:I, s:I, s:I, s:{s:F, s:F}, s:{s:I}, s:{s:s}}", "status",
+                                 &status, "median_ms", &median_ms, "asked_ms", &asked_ms, "peak_bytes", &peak,
+                                 "device_used_bytes", &used, "device_reserved_bytes", &reserved, "gradient",
+                                 "relative_l2", &relative_l2, "noise_floor", &floor, "peak_by_category",
+                                 "workspace", &workspace, "provenance", "card", &card),
+                     0);
+    assert_string_equal(status, "ok");
+    assert_non_null(strstr(card, "emulated")); // nobody takes it for a GPU's
+    assert_true(0 < asked_ms && asked_ms < median_ms);
+    assert_true(workspace >= (json_int_t)CUDA_WORKSPACE_BYTES && peak > workspace);
+    assert_true(peak <= reserved && reserved <= used);
+    assert_true(relative_l2 > 0 && relative_l2 < 1e-5 && floor > 0 && floor < 1e-5);
+    json_decref(record);
+    assert_int_equal(unlink(spec) || unlink(out) || rmdir(folder), 0);
+}
+
+int main(void)
+{
+    const char *path = getenv("LONGBP_CUDA");
+    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    waits = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_waits") : NULL;
+    if (!waits) {
+        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_waits_for_its_end_alone),
+        cmocka_unit_test(test_record),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
