@@ -18,6 +18,7 @@
 // request 1023).
 //
 // Few shapes come up: with start and queries multiples of a chunk, those of a few remainders of the keys.
+#define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_blocks.h"
 #include "kernels/cuda/attention_graph.h"
@@ -25,6 +26,7 @@
 #include "kernels/cuda/workspace.h"
 #include <float.h>
 #include <math.h>
+#include <search.h>
 #include <string.h>
 
 #define CUDNN_LEAST 91200
@@ -32,26 +34,42 @@
 struct attention_cudnn {
     struct attention_graph_target target;
     cudaStream_t stream;
-    struct attention_graph **graphs;
-    size_t graph_count;
+    void *graphs; // a tree (tsearch) of struct attention_graph
+    struct attention_cudnn_totals totals;
 };
+
+static int compare(const void *a, const void *b)
+{
+    return memcmp(&((const struct attention_graph *)a)->shape, &((const struct attention_graph *)b)->shape,
+                  sizeof(struct attention_graph_shape));
+}
+
+static void graph_free(void *graph)
+{
+    attention_graph_free(graph);
+}
 
 // The graph of that shape, built when it is first asked for. NULL and a status if there is no engine for it.
 static struct attention_graph *graph_for(struct attention_cudnn *attention, struct attention_graph_shape shape,
                                          int64_t most, struct status *status)
 {
-    for (size_t i = 0; i < attention->graph_count; i++) {
-        if (memcmp(&attention->graphs[i]->shape, &shape, sizeof shape) == 0) {
-            return attention->graphs[i];
-        }
+    const struct attention_graph wanted = {.shape = shape};
+    void *found = tfind(&wanted, &attention->graphs, compare);
+    if (found) {
+        return *(struct attention_graph **)found;
     }
     struct attention_graph *graph = attention_graph_build(shape, &attention->target, most, status);
     if (!graph) {
         return NULL;
     }
-    attention->graphs = realloc(attention->graphs, (attention->graph_count + 1) * sizeof(struct attention_graph *));
-    CHECK(attention->graphs);
-    return attention->graphs[attention->graph_count++] = graph;
+    CHECK(tsearch(graph, &attention->graphs, compare));
+    struct attention_cudnn_totals *totals = &attention->totals;
+    totals->graphs++;
+    totals->backward_graphs += shape.backward != 0;
+    if ((size_t)graph->engine_bytes > totals->engine_bytes) {
+        totals->engine_bytes = (size_t)graph->engine_bytes;
+    }
+    return graph;
 }
 
 // ---- running a graph
@@ -272,15 +290,7 @@ bool attention_cudnn_prepare(struct attention_cudnn *attention, struct attention
 
 struct attention_cudnn_totals attention_cudnn_totals(const struct attention_cudnn *attention)
 {
-    struct attention_cudnn_totals totals = {.graphs = attention->graph_count};
-    for (size_t i = 0; i < attention->graph_count; i++) {
-        const struct attention_graph *graph = attention->graphs[i];
-        totals.backward_graphs += (size_t)graph->shape.backward;
-        if ((size_t)graph->engine_bytes > totals.engine_bytes) {
-            totals.engine_bytes = (size_t)graph->engine_bytes;
-        }
-    }
-    return totals;
+    return attention->totals;
 }
 
 // ---- opening
@@ -332,10 +342,7 @@ void attention_cudnn_close(struct attention_cudnn *attention)
     if (!attention) {
         return;
     }
-    for (size_t i = 0; i < attention->graph_count; i++) {
-        attention_graph_free(attention->graphs[i]);
-    }
-    free(attention->graphs);
+    tdestroy(attention->graphs, graph_free);
     if (attention->target.properties) {
         cudnnBackendDestroyDescriptor(attention->target.properties);
     }

@@ -64,9 +64,11 @@ $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o 
   $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+# Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
 test-cuda-emulated: $(if $(NVCC),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(BUILD)/longbp)
-	@$(if $(NVCC),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; cd .; $(EMULATED)/tests/emulator/test_device && \
-	  $(EMULATED)/tests/cuda/test_ops cuda 2e5 && $(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40,:)
+	@$(if $(NVCC),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_device && \
+	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
+	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),:)
 test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
 

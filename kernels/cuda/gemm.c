@@ -2,9 +2,11 @@
 // operands exchanged, each read as it lies. The algorithm is chosen once per shape (cuBLASLt's first choice within
 // the fixed workspace) and kept with its descriptors. A choice depends on the shape and the addresses' alignment
 // alone, and split sums are added in a fixed order, so the same call has the same bits.
+#define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/workspace.h"
 #include <cublasLt.h>
+#include <search.h>
 #include <string.h>
 
 // What an algorithm is chosen for. All of one type: compared as bytes. Strides: elements between rows.
@@ -20,23 +22,26 @@ struct choice {
     cublasLtMatmulAlgo_t algorithm;
 };
 
-// Choices by hash of their problem, at most half full.
 struct gemm {
     cublasLtHandle_t handle;
     cudaStream_t stream;
-    struct choice **table;
-    size_t capacity, count;
+    void *choices; // a tree (tsearch) of struct choice
 };
 
-static void choice_free(struct choice *choice)
+static int compare(const void *a, const void *b)
 {
-    if (choice) {
-        cublasLtMatmulDescDestroy(choice->how);
-        cublasLtMatrixLayoutDestroy(choice->a);
-        cublasLtMatrixLayoutDestroy(choice->b);
-        cublasLtMatrixLayoutDestroy(choice->c);
-        free(choice);
-    }
+    return memcmp(&((const struct choice *)a)->problem, &((const struct choice *)b)->problem,
+                  sizeof(struct problem));
+}
+
+static void choice_free(void *data)
+{
+    struct choice *choice = data;
+    cublasLtMatmulDescDestroy(choice->how);
+    cublasLtMatrixLayoutDestroy(choice->a);
+    cublasLtMatrixLayoutDestroy(choice->b);
+    cublasLtMatrixLayoutDestroy(choice->c);
+    free(choice);
 }
 
 struct gemm *gemm_open(cudaStream_t stream, struct status *status)
@@ -51,19 +56,13 @@ struct gemm *gemm_open(cudaStream_t stream, struct status *status)
         free(gemm);
         return NULL;
     }
-    gemm->capacity = 1024;
-    gemm->table = calloc(gemm->capacity, sizeof *gemm->table);
-    CHECK(gemm->table);
     return gemm;
 }
 
 void gemm_close(struct gemm *gemm)
 {
     if (gemm) {
-        for (size_t i = 0; i < gemm->capacity; i++) {
-            choice_free(gemm->table[i]);
-        }
-        free(gemm->table);
+        tdestroy(gemm->choices, choice_free);
         cublasLtDestroy(gemm->handle);
         free(gemm);
     }
@@ -85,41 +84,6 @@ static uint64_t alignment(const void *address)
 {
     uint64_t bits = (uint64_t)(uintptr_t)address | 256;
     return bits & -bits;
-}
-
-static uint64_t hash(const struct problem *problem)
-{
-    const uint64_t *words = (const uint64_t *)problem;
-    uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < sizeof *problem / sizeof *words; i++) {
-        h = (h ^ words[i]) * 1099511628211u;
-        h ^= h >> 29;
-    }
-    return h;
-}
-
-static struct choice **slot(struct choice **table, size_t capacity, const struct problem *problem)
-{
-    size_t i = hash(problem) % capacity;
-    while (table[i] && memcmp(&table[i]->problem, problem, sizeof *problem) != 0) {
-        i = (i + 1) % capacity;
-    }
-    return &table[i];
-}
-
-static void grow(struct gemm *gemm)
-{
-    size_t capacity = 2 * gemm->capacity;
-    struct choice **table = calloc(capacity, sizeof *table);
-    CHECK(table);
-    for (size_t i = 0; i < gemm->capacity; i++) {
-        if (gemm->table[i]) {
-            *slot(table, capacity, &gemm->table[i]->problem) = gemm->table[i];
-        }
-    }
-    free(gemm->table);
-    gemm->table = table;
-    gemm->capacity = capacity;
 }
 
 #define TRY(call)                                                                                                  \
@@ -187,6 +151,30 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
     return status;
 }
 
+// The choice for a problem, made when it first comes up. NULL and a status if cuBLASLt has no algorithm for it.
+static const struct choice *choice_for(struct gemm *gemm, struct problem p, struct status *status)
+{
+    struct choice wanted = {.problem = p};
+    void *found = tfind(&wanted, &gemm->choices, compare);
+    if (found) {
+        return *(struct choice **)found;
+    }
+    struct choice *made = calloc(1, sizeof *made);
+    CHECK(made);
+    made->problem = p;
+    cublasStatus_t done = choose(gemm, made);
+    if (done != CUBLAS_STATUS_SUCCESS) {
+        choice_free(made);
+        status_set(status, STATUS_UNSUPPORTED,
+                   "cuBLASLt has no algorithm for a product of %llu x %llu x %llu in %s: %s",
+                   (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
+                   dtype_name((enum dtype)p.dtype), cublasLtGetStatusString(done));
+        return NULL;
+    }
+    CHECK(tsearch(made, &gemm->choices, compare));
+    return made;
+}
+
 // One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart.
 static bool multiply(struct gemm *gemm, struct problem p, const void *a, const void *b, void *c, double alpha,
                      double beta, void *workspace, struct status *status)
@@ -194,32 +182,16 @@ static bool multiply(struct gemm *gemm, struct problem p, const void *a, const v
     p.alignment_a = alignment(a);
     p.alignment_b = alignment(b);
     p.alignment_c = alignment(c);
-    struct choice **choice = slot(gemm->table, gemm->capacity, &p);
-    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
-    if (!*choice) {
-        struct choice *made = calloc(1, sizeof *made);
-        CHECK(made);
-        made->problem = p;
-        done = choose(gemm, made);
-        if (done != CUBLAS_STATUS_SUCCESS) {
-            choice_free(made);
-            return status_set(status, STATUS_UNSUPPORTED,
-                              "cuBLASLt has no algorithm for a product of %llu x %llu x %llu in %s: %s",
-                              (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
-                              dtype_name((enum dtype)p.dtype), cublasLtGetStatusString(done));
-        }
-        if (2 * ++gemm->count > gemm->capacity) {
-            grow(gemm);
-            choice = slot(gemm->table, gemm->capacity, &p);
-        }
-        *choice = made;
+    const struct choice *choice = choice_for(gemm, p, status);
+    if (!choice) {
+        return false;
     }
     float alpha32 = (float)alpha, beta32 = (float)beta;
     bool f64 = p.dtype == DTYPE_F64;
-    const struct choice *how = *choice;
-    done = cublasLtMatmul(gemm->handle, how->how, f64 ? (void *)&alpha : (void *)&alpha32, b, how->b, a, how->a,
-                          f64 ? (void *)&beta : (void *)&beta32, c, how->c, c, how->c, &how->algorithm, workspace,
-                          CUDA_WORKSPACE_BYTES, gemm->stream);
+    cublasStatus_t done =
+        cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
+                       choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, c, choice->c,
+                       &choice->algorithm, workspace, CUDA_WORKSPACE_BYTES, gemm->stream);
     return done == CUBLAS_STATUS_SUCCESS ||
            status_set(status, STATUS_FAILED, "cuBLASLt could not multiply: %s", cublasLtGetStatusString(done));
 }

@@ -254,13 +254,17 @@ static void pointwise(const struct thing *operation)
     finish(y);
 }
 
-// Heads of b are shared by as many heads of a as there are for each.
+// Heads of b are shared by as many heads of a as there are for each. A result in f32 is added to what is there:
+// from many blocks at once, in an engine.
 static void matmul(const struct thing *operation)
 {
     struct thing *a = operand(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
     struct thing *b = operand(operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
     struct thing *c = result(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
     int64_t batch = dim(c, 0), heads = dim(c, 1), rows = dim(c, 2), cols = dim(c, 3), inner = dim(a, 3);
+    if (!bool_at(c, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && int_at(c, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT) {
+        each(c, load);
+    }
     CHECK(dim(a, 1) == heads && heads % dim(b, 1) == 0 && dim(a, 2) == rows && dim(b, 2) == inner &&
           dim(b, 3) == cols && dim(a, 0) == batch && dim(b, 0) == batch);
     for (int64_t z = 0; z < batch * heads; z++) {
@@ -423,10 +427,66 @@ static bool is_by_value(int64_t id)
     return false;
 }
 
+// The memory of a tensor that is bound, [first, last); nothing of others.
+struct range {
+    const struct thing *tensor;
+    const char *first, *last;
+    bool written;
+};
+
+static struct range range_of(const struct thing *t, bool written)
+{
+    struct range range = {.written = written};
+    if (t && !bool_at(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && !bool_at(t, CUDNN_ATTR_TENSOR_IS_BY_VALUE)) {
+        int64_t last = 0;
+        for (size_t i = 0; i < 4; i++) {
+            last += (dim(t, i) - 1) * int64_at(t, CUDNN_ATTR_TENSOR_STRIDES, i);
+        }
+        range.tensor = t;
+        range.first = bound(t);
+        range.last =
+            range.first + (last + 1) * (int_at(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16 ? 2 : 4);
+    }
+    return range;
+}
+
+// What a graph writes is nothing else's memory, nor the engine's.
+static void check_overlaps(const struct thing *graph)
+{
+    static const struct {
+        int name;
+        bool written;
+    } sides[] = {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, false}, {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, false},
+                 {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, true},  {CUDNN_ATTR_OPERATION_MATMUL_ADESC, false},
+                 {CUDNN_ATTR_OPERATION_MATMUL_BDESC, false},    {CUDNN_ATTR_OPERATION_MATMUL_CDESC, true},
+                 {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, false}, {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, true}};
+    struct range ranges[256];
+    size_t count = 0;
+    const struct thing *operation;
+    for (size_t i = 0; (operation = thing_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        for (size_t j = 0; j < sizeof sides / sizeof *sides; j++) {
+            CHECK(count < sizeof ranges / sizeof *ranges);
+            ranges[count] = range_of(thing_at(operation, sides[j].name, 0), sides[j].written);
+            count += ranges[count].tensor != NULL;
+        }
+    }
+    if (is_backward(graph)) {
+        const char *engine = (const char *)thing_at(&running->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
+        ranges[count++] = (struct range){.first = engine, .last = engine + WORKSPACE_BYTES, .written = true};
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            CHECK(ranges[i].tensor == ranges[j].tensor || !(ranges[i].written || ranges[j].written) ||
+                  ranges[i].last <= ranges[j].first || ranges[j].last <= ranges[i].first);
+        }
+    }
+}
+
 static void run(void *data)
 {
     const struct thing *operation;
     running = data;
+    check_overlaps(running->graph);
     for (size_t i = 0; (operation = thing_at(running->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
         switch (operation->type) {
         case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
