@@ -37,7 +37,7 @@ FIGURES  := context-sweep chunk sparsity gradient-error timeline
 all: $(BUILD)/longbp ## build the program (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk | expand -t 20
 
 $(BUILD)/longbp: $(BUILD)/harness/main.o $(OBJECTS)
 	$(call say,LINK,$@)
@@ -161,7 +161,7 @@ install: all man ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/published experiments/published/*.csv
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/devices experiments/devices/*.json
 
-include kernels/cuda/cuda.mk
+include kernels/cuda/cuda.mk tests/emulator/emulator.mk
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -37,38 +37,6 @@ $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD
 $(BUILD)/stubs/libcuda.so.1:
 	@mkdir -p $(@D)
 	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
-
-# And all of it on the CPU: a plug-in whose kernels run in the SIMT layer and whose CUDA runtime, cuBLASLt and cuDNN are
-# tests/emulator's. Attention's blocks are small there, so that small tests have many.
-EMULATED  := $(BUILD)/emulated
-$(EMULATED)/%.o: CPPFLAGS += -fPIC -fvisibility=hidden \
-  -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8
-$(EMULATED)/%.o: %.c
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA)/include $(CFLAGS) -c -o $@ $<
-$(EMULATED)/%.o: %.cpp
-	@mkdir -p $(@D)
-	$(call say,CXX,$@)
-	$(Q)$(CXX) $(CPPFLAGS) -isystem $(CUDA)/include $(CXXFLAGS) -c -o $@ $<
-$(EMULATED)/%.o: %.cu
-	@mkdir -p $(@D)
-	$(call say,CXX,$@)
-	$(Q)$(CXX) $(CPPFLAGS) -Itests/simt -Wno-unknown-pragmas $(CXXFLAGS) -x c++ -c -o $@ $<
-$(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
-  $(addprefix $(EMULATED)/tests/emulator/,runtime.o cublaslt.o cudnn.o)
-	$(call say,LINK,$@)
-	$(Q)$(CXX) -shared $(LDFLAGS) -o $@ $^ -lopenblas -lm
-EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device)
-$(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
-  $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
-	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
-# Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
-test-cuda-emulated: $(if $(NVCC),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(BUILD)/longbp)
-	@$(if $(NVCC),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_device && \
-	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
-	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),:)
 test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
 
@@ -107,5 +75,5 @@ lint: lint-cuda
 lint-cuda:
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
-test: test-cuda-emulated $(if $(SANITIZE),,test-cuda-graphs)
-.PHONY: cuda cuda-static lint-cuda test-cuda-emulated test-cuda-graphs test-cuda bench-cuda
+test: $(if $(SANITIZE),,test-cuda-graphs)
+.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda bench-cuda

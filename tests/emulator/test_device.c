@@ -1,18 +1,21 @@
 // The emulated CUDA device as the program sees it: a step asks for everything and waits for its end alone, and a
 // record has what only this device can tell.
+#define _GNU_SOURCE // environ
 #include "kernels/cuda/workspace.h"
 #include "tests/fixture.h"
 #include <dlfcn.h>
 #include <jansson.h>
-#include <limits.h>
 #include <setjmp.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static size_t (*waits)(void);
+static char *longbp;
 
 // Waits of the host during one step.
 static size_t waits_of(struct fixture *f, const struct method *method, size_t chunk)
@@ -64,7 +67,7 @@ static void test_a_step_waits_for_its_end_alone(void **state)
 static void test_record(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/longbp-emulated-XXXXXX", spec[64], out[64], command[PATH_MAX];
+    char folder[] = "/tmp/longbp-emulated-XXXXXX", spec[64], out[64];
     assert_non_null(mkdtemp(folder));
     snprintf(spec, sizeof spec, "%s/spec.json", folder);
     snprintf(out, sizeof out, "%s/out.jsonl", folder);
@@ -76,8 +79,12 @@ static void test_record(void **state)
           " \"measure\": {\"warmup\": 1, \"samples\": 2}}\n",
           file);
     fclose(file);
-    snprintf(command, sizeof command, "%s run %s --out %s >/dev/null", getenv("LONGBP"), spec, out);
-    assert_int_equal(system(command), 0);
+    char *arguments[] = {longbp, "run", spec, "--out", out, NULL};
+    pid_t program;
+    int ended;
+    assert_int_equal(posix_spawn(&program, longbp, NULL, NULL, arguments, environ), 0);
+    assert_int_equal(waitpid(program, &ended, 0), program);
+    assert_int_equal(ended, 0);
     json_error_t error;
     json_t *record = json_load_file(out, 0, &error);
     if (!record) {
@@ -109,6 +116,11 @@ int main(void)
     waits = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_waits") : NULL;
     if (!waits) {
         fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
+        return 1;
+    }
+    longbp = getenv("LONGBP");
+    if (!longbp) {
+        fprintf(stderr, "LONGBP must name the program\n");
         return 1;
     }
     const struct CMUnitTest tests[] = {
