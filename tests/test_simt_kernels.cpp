@@ -173,7 +173,7 @@ void test_rope(void **)
                     run_both_orders({&x}, [&] { cuda_rope(x.t, frequencies.t, start, batch, direction, nullptr); });
                     // The reference's angle has itself a rounding of `start` epsilon, in f64.
                     op_rope(cpu, x.r, frequencies.r, start, batch, direction);
-                    x.check(16 + (dtype == DTYPE_F64 ? 2.0 * (double)start : 0), "rope");
+                    x.check(dtype == DTYPE_F64 ? 512 : 16, "rope"); // the reference carries sines over 64 positions
                     x.set([&](size_t i) { return x.found(i); });
                 }
             }
