@@ -30,6 +30,7 @@ void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_b
     kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameter>(arguments)...);
     CUDA_CHECK(cudaGetLastError());
 #else // on the CPU: tests/simt
+    (simt::check_argument(arguments), ...);
     simt::ask(stream, grid, block, shared_bytes, [=] { kernel(static_cast<Parameter>(arguments)...); });
 #endif
 }

@@ -1,6 +1,6 @@
 // cuBLASLt on the CPU, as far as kernels/cuda/gemm.c calls it: matrices are column-major as there, a product is
 // OpenBLAS's, bf16 with sums in f32, tf32 with factors of 10 bits. An algorithm serves the types, layouts and
-// alignments that it was chosen for and no others, and leaves nothing of the workspace as it was.
+// alignments that it was chosen for and no others, and does not leave the workspace as it was.
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include "tests/emulator/stream.h"
@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+// All of one type: compared and hashed as bytes.
 struct layout {
-    cudaDataType_t type;
-    uint64_t rows, cols, stride;
+    uint64_t type, rows, cols, stride;
 };
 
 struct how {
@@ -98,7 +98,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, cudaData
     }
     struct layout *layout = malloc(sizeof *layout);
     CHECK(layout);
-    *layout = (struct layout){type, rows, cols, (uint64_t)stride};
+    *layout = (struct layout){(uint64_t)type, rows, cols, (uint64_t)stride};
     *made = (cublasLtMatrixLayout_t)layout;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -175,7 +175,7 @@ static void describe(struct product *p, cublasLtMatmulDesc_t how, cublasLtMatrix
                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d)
 {
     const void *layouts[4] = {a, b, c, d};
-    memset(p, 0, sizeof *p); // holes too: it is hashed
+    *p = (struct product){0};
     memcpy(&p->how, how, sizeof p->how);
     for (size_t i = 0; i < 4; i++) {
         memcpy(&p->layouts[i], layouts[i], sizeof p->layouts[i]);
@@ -185,7 +185,7 @@ static void describe(struct product *p, cublasLtMatmulDesc_t how, cublasLtMatrix
 // The combinations of types that cuBLASLt documents for cublasLtMatmul, of those that this program has.
 static bool types_fit(const struct product *p)
 {
-    cudaDataType_t a = p->layouts[0].type, c = p->layouts[2].type;
+    uint64_t a = p->layouts[0].type, c = p->layouts[2].type;
     if (p->layouts[1].type != a || p->layouts[3].type != c) {
         return false;
     }
@@ -236,16 +236,25 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 static float tf32(float value)
 {
     uint32_t bits;
+    if (isnan(value)) {
+        return value;
+    }
     memcpy(&bits, &value, sizeof bits);
     bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
+// Elements from the first to the last.
+static size_t extent(const struct layout *layout)
+{
+    return (layout->cols - 1) * layout->stride + layout->rows;
+}
+
 // A matrix in f32; its own memory, the layout's stride.
 static float *widened(const struct layout *layout, const void *from, bool in_tf32)
 {
-    size_t count = (layout->cols - 1) * layout->stride + layout->rows;
+    size_t count = extent(layout);
     float *to = malloc(count * sizeof *to);
     CHECK(to);
     for (size_t i = 0; i < count; i++) {
@@ -303,10 +312,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
     describe(p, how, layout_a, layout_b, layout_c, layout_d);
     const void *addresses[4] = {a, b, c, d};
     bool fits =
-        algorithm.hash == hash(p) && algorithm.workspace <= workspace_bytes && (uintptr_t)workspace % 256 == 0;
+        algorithm.hash == hash(p) && algorithm.workspace <= workspace_bytes && (uintptr_t)workspace % 16 == 0;
     for (size_t i = 0; i < 4; i++) {
+        size_t element = p->layouts[i].type == CUDA_R_64F ? 8 : p->layouts[i].type == CUDA_R_32F ? 4 : 2;
         fits = fits && (uintptr_t)addresses[i] % algorithm.alignment[i] == 0;
+        CHECK(extent(&p->layouts[i]) * element <= emulator_room(addresses[i]));
     }
+    CHECK(workspace_bytes <= emulator_room(workspace));
     if (!fits) {
         free(p);
         return CUBLAS_STATUS_INVALID_VALUE;

@@ -17,7 +17,7 @@ namespace
 {
 
 constexpr size_t CARD_BYTES = (size_t)8 << 30, PAGE_BYTES = (size_t)2 << 20, GRAIN = 512;
-constexpr unsigned char FENCE = 0xa5, FREED = 0xff; // FREED: NaN
+constexpr unsigned char UNSET = 0xff; // NaN: fresh memory, what was freed, and fences
 
 struct work {
     void (*run)(void *data);
@@ -27,12 +27,15 @@ struct work {
 struct allocation {
     size_t bytes, room; // asked for; with the fence, a multiple of GRAIN
     cudaMemPool_t pool;
+    cudaStream_t stream;
 };
 
 char *card;
 std::map<size_t, allocation> allocations; // by offset in the card
 std::map<size_t, size_t> holes;           // likewise: bytes
-size_t reserved, waits;                   // by all pools
+size_t reserved; // by all pools
+size_t used;     // bytes from the first on that were ever given away
+size_t waits;
 cudaError_t last_error;
 
 [[noreturn]] void fail(const char *what)
@@ -57,17 +60,6 @@ bool on_card(const void *pointer)
     return pointer >= card && pointer < card + CARD_BYTES;
 }
 
-// The rest of the allocation behind an address.
-size_t room_from(const void *pointer)
-{
-    size_t offset = (size_t)((const char *)pointer - card);
-    auto after = allocations.upper_bound(offset);
-    require(on_card(pointer) && after != allocations.begin(), "no allocation at this address");
-    auto at = std::prev(after);
-    require(offset < at->first + at->second.bytes, "an address behind its allocation");
-    return at->first + at->second.bytes - offset;
-}
-
 } // namespace
 
 struct CUstream_st {
@@ -87,10 +79,12 @@ struct CUmemPoolHandle_st {
 namespace
 {
 
-void drain(cudaStream_t stream)
+// All that the stream was asked for, or until an event has happened.
+void drain(cudaStream_t stream, const bool *happened = nullptr)
 {
+    waits++;
     set_reach(PROT_READ | PROT_WRITE);
-    while (!stream->queue.empty()) {
+    while (!stream->queue.empty() && !(happened && *happened)) {
         work next = stream->queue.front();
         stream->queue.pop_front();
         next.run(next.data);
@@ -115,12 +109,24 @@ void ask(cudaStream_t stream, std::function<void()> run)
 void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
 {
     require(stream, "the default stream is not used here: it waits for all others");
+    require(last_error == cudaSuccess, "an error was left for the next launch to find");
     stream->queue.push_back({run, data});
 }
 
 size_t emulator_waits(void)
 {
     return waits;
+}
+
+size_t emulator_room(const void *pointer)
+{
+    size_t offset = (size_t)((const char *)pointer - card);
+    require(on_card(pointer), "an address that is not the card's");
+    auto after = allocations.upper_bound(offset);
+    require(after != allocations.begin(), "no allocation at this address");
+    auto at = std::prev(after);
+    require(offset < at->first + at->second.bytes, "an address behind its allocation");
+    return at->first + at->second.bytes - offset;
 }
 
 // ---- the card
@@ -263,12 +269,18 @@ cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t 
     holes.erase(hole);
     if (left)
         holes[offset + room] = left;
-    allocations[offset] = {bytes, room, pool};
+    allocations[offset] = {bytes, room, pool, stream};
     pool->live += room;
     reserve(pool, std::max(pool->live, pool->reserved));
     *pointer = card + offset;
     char *fence = card + offset + bytes;
-    ask(stream, [=] { memset(fence, FENCE, room - bytes); });
+    char *fresh = card + used, *end = card + offset + room;
+    used = std::max(used, offset + room);
+    ask(stream, [=] {
+        memset(fence, UNSET, room - bytes);
+        if (fresh < end)
+            memset(fresh, UNSET, (size_t)(end - fresh));
+    });
     return cudaSuccess;
 }
 
@@ -278,11 +290,12 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
     auto at = allocations.find(offset);
     require(at != allocations.end(), "what is freed was not allocated");
     allocation freed = at->second;
+    require(freed.stream == stream, "memory is freed in another stream than it was allocated in");
     allocations.erase(at);
     ask(stream, [=] {
         for (size_t i = freed.bytes; i < freed.room; i++)
-            require((unsigned char)card[offset + i] == FENCE, "something wrote behind the end of its memory");
-        memset(card + offset, FREED, freed.room);
+            require((unsigned char)card[offset + i] == UNSET, "something wrote behind the end of its memory");
+        memset(card + offset, UNSET, freed.room);
     });
     size_t bytes = freed.room;
     auto after = holes.upper_bound(offset);
@@ -305,14 +318,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     bool up = kind == cudaMemcpyHostToDevice;
     require(up || kind == cudaMemcpyDeviceToHost, "a copy that is not emulated");
     require(on_card(to) == up && on_card(from) == !up, "a copy the wrong way");
-    require(bytes <= room_from(up ? to : from), "a copy beyond the end of its memory");
+    require(bytes <= emulator_room(up ? to : from), "a copy beyond the end of its memory");
     ask(stream, [=] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
-    require(bytes == 0 || bytes <= room_from(to), "a fill beyond the end of its memory");
+    require(bytes == 0 || bytes <= emulator_room(to), "a fill beyond the end of its memory");
     ask(stream, [=] { memset(to, value, bytes); });
     return cudaSuccess;
 }
@@ -334,7 +347,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    waits++;
     drain(stream);
     return cudaSuccess;
 }
@@ -364,8 +376,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    waits++;
-    drain(event->stream);
+    drain(event->stream, &event->happened);
     return cudaSuccess;
 }
 

@@ -8,6 +8,8 @@ extern "C" {
 #endif
 // run(data), in the stream's order. `data` is run's to free.
 void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
+// Bytes from an address of the card's to the end of its allocation. Aborts if it is in none.
+size_t emulator_room(const void *pointer);
 // How often the host has waited for a stream or an event. Seen from outside of the plug-in.
 __attribute__((visibility("default"))) size_t emulator_waits(void);
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 // SIMT: stands in for CUDA's header where there is no GPU. Kernels compiled with g++ run on the CPU: one fiber per
 // CUDA thread, the blocks of a grid one after another. Threads that wait at a barrier which others never reach,
 // and lanes that meet with different masks, abort with a message; so does shared memory beyond what sm_80 has.
-// Shared memory is poisoned. A warp runs as far as it can before the next one, from the first to the last or, with
-// `simt::descending`, from the last to the first: a kernel whose bits depend on that lacks a barrier. A launch
+// Shared memory is poisoned. A block runs to its end and a warp as far as it can before the next one, from the first to
+// the last or, with `simt::descending`, from the last to the first: a kernel whose bits depend on that lacks a barrier. A launch
 // happens at once or, linked with tests/emulator, in the order of its stream.
 #pragma once
 #include <functional>
@@ -26,7 +26,10 @@
 #define __launch_bounds__(...)
 
 typedef struct CUstream_st *cudaStream_t;
-extern "C" __attribute__((weak)) void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
+extern "C" { // tests/emulator/stream.h
+__attribute__((weak)) void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
+__attribute__((weak)) size_t emulator_room(const void *pointer);
+}
 
 struct dim3 {
     unsigned x, y, z;
@@ -187,7 +190,7 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
-                blockIdx = dim3(x, y, z);
+                blockIdx = descending ? dim3(grid.x - 1 - x, grid.y - 1 - y, grid.z - 1 - z) : dim3(x, y, z);
                 shared.assign(shared_bytes, 0xff); // NaN
                 live = threads;
                 waiting = 0;
@@ -208,6 +211,17 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
             }
 }
 
+// A kernel's pointers must be to the card's memory, if there is a card.
+template <class T> void check_argument(const T &)
+{
+}
+template <class T> void check_argument(T *pointer)
+{
+    if (emulator_room && pointer)
+        emulator_room(pointer);
+}
+
+// With a stream, every third launch in descending order: two runs of the same see different ones.
 template <class Body> void ask(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes, const Body &kernel)
 {
     if (!emulator_ask)
@@ -219,7 +233,11 @@ template <class Body> void ask(cudaStream_t stream, dim3 grid, dim3 block, size_
             (*later)();
             delete later;
         },
-        new std::function<void()>([=] { launch(grid, block, shared_bytes, kernel); }));
+        new std::function<void()>([=] {
+            static size_t launches;
+            descending = ++launches % 3 == 0;
+            launch(grid, block, shared_bytes, kernel);
+        }));
 }
 
 } // namespace simt
