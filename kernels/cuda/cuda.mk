@@ -24,9 +24,8 @@ $(BUILD)/longbp-cuda.so: $(CUDA_PIC)
 	$(Q)$(CXX) -shared -Wl,-z,defs -Wl,--as-needed -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn \
 	  -lcudart_static -lpthread -ldl -lrt
 
-cuda: ## the CUDA device, a plug-in for sm_80 and sm_90 (needs nvcc, cuBLASLt and cuDNN)
+cuda: $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the CUDA device, a plug-in for sm_80 and sm_90 (needs nvcc, cuBLASLt and cuDNN)
 	@test -n "$(NVCC)" || { echo "make cuda: no nvcc on PATH or in /usr/local/cuda; NVCC= names another" >&2; exit 1; }
-	@$(MAKE) --no-print-directory $(BUILD)/longbp-cuda.so
 
 # Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
 CUDA_LINK := -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn -lcudart_static -lstdc++ -lpthread -ldl -lrt -lm

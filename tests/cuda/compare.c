@@ -28,6 +28,15 @@ static enum dtype sums(const struct compare *compare)
     return compare->dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
 }
 
+// What the arena adds behind a tensor, as 16-bit numbers; the tensor may be none.
+static struct tensor behind(struct tensor t)
+{
+    size_t bytes = t.data ? tensor_bytes(t) : 0;
+    return (struct tensor){(char *)t.data + bytes, DTYPE_BF16, t.category, 1, (arena_rounded(bytes) - bytes) / 2};
+}
+
+enum { BEHIND_MAX = ARENA_ALIGNMENT / 2, MARK = 0x5a5a };
+
 static struct both both_new(struct compare *compare, size_t rows, size_t cols, enum dtype cuda, enum dtype cpu,
                             const double *values)
 {
@@ -35,6 +44,14 @@ static struct both both_new(struct compare *compare, size_t rows, size_t cols, e
                         tensor_new(compare->cpu, rows, cols, cpu, CATEGORY_ACTIVATIONS)};
     tensor_write(compare->cuda, both.cuda, values);
     tensor_write(compare->cpu, both.cpu, values);
+    uint16_t marks[BEHIND_MAX];
+    for (size_t i = 0; i < BEHIND_MAX; i++) {
+        marks[i] = MARK;
+    }
+    struct tensor rest = behind(both.cuda);
+    if (rest.cols) {
+        compare->cuda->ops->upload(compare->cuda, rest, marks);
+    }
     return both;
 }
 
@@ -105,6 +122,19 @@ struct both both_values(struct compare *compare, size_t rows, size_t cols, enum 
 
 void both_free(struct compare *compare, struct both *both)
 {
+    uint16_t marks[BEHIND_MAX];
+    struct tensor rest = behind(both->cuda);
+    if (rest.cols) {
+        compare->cuda->ops->download(compare->cuda, marks, rest);
+    }
+    for (size_t i = 0; i < rest.cols; i++) {
+        if (marks[i] != MARK) {
+            fprintf(stderr, "FAIL %s: %zu bytes behind the end of a tensor [%zu, %zu] something was written\n",
+                    dtype_name(compare->dtype), 2 * i, both->cuda.rows, both->cuda.cols);
+            compare->failures++;
+            break;
+        }
+    }
     tensor_free(compare->cuda, &both->cuda);
     tensor_free(compare->cpu, &both->cpu);
 }
@@ -163,10 +193,11 @@ static void check(struct compare *compare, const struct both *both, double toler
 
 void both_check(struct compare *compare, const struct both *both, double epsilons, const char *format, ...)
 {
-    double tolerance = epsilons * dtype_epsilon(compare->dtype);
-    tolerance = compare->dtype == DTYPE_F64   ? fmin(tolerance, 1e-12)
-                : compare->dtype == DTYPE_F32 ? fmin(tolerance, 1e-5)
-                                              : tolerance;
+    enum dtype dtype = both->cuda.dtype == DTYPE_F32 ? DTYPE_F32 : compare->dtype;
+    double tolerance = epsilons * dtype_epsilon(dtype);
+    tolerance = dtype == DTYPE_F64   ? fmin(tolerance, 1e-12)
+                : dtype == DTYPE_F32 ? fmin(tolerance, 1e-5)
+                                     : tolerance;
     va_list arguments;
     va_start(arguments, format);
     check(compare, both, tolerance, format, arguments);

@@ -30,6 +30,7 @@ struct both both_poisoned_sums(struct compare *compare, size_t rows, size_t cols
 struct both both_integers(struct compare *compare, size_t count, int32_t first, int32_t bound);
 // These values, in the given dtype on both.
 struct both both_values(struct compare *compare, size_t rows, size_t cols, enum dtype dtype, const double *values);
+// Fails if something was written behind the CUDA tensor's end, up to which the arena rounds.
 void both_free(struct compare *compare, struct both *both);
 // The CUDA values become the CPU's, where a formula is exact only about its own intermediate results.
 void both_adopt(struct compare *compare, struct both *both);

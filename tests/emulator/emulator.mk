@@ -1,32 +1,39 @@
 # The CUDA device on the CPU: a plug-in whose kernels run in the SIMT layer and whose CUDA runtime, cuBLASLt and cuDNN
-# are this folder's. Attention's blocks are small, so that small tests have many. Needs the toolkit's headers (cuda.mk).
+# are this folder's. Attention's blocks are small, so that small tests have many.
 EMULATED  := $(BUILD)/emulated
+# What it needs of a toolkit: headers.
+CAN_EMULATE := $(wildcard $(CUDA)/include/cudnn.h)
+HEADERS   := $(if $(filter-out /usr,$(CUDA)),-isystem $(CUDA)/include)
 $(EMULATED)/%.o: CPPFLAGS += -fPIC -fvisibility=hidden \
   -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8
 $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA)/include $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) $(HEADERS) $(CFLAGS) -c -o $@ $<
 $(EMULATED)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
-	$(Q)$(CXX) $(CPPFLAGS) -isystem $(CUDA)/include $(CXXFLAGS) -c -o $@ $<
+	$(Q)$(CXX) $(CPPFLAGS) $(HEADERS) $(CXXFLAGS) -c -o $@ $<
 $(EMULATED)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) -Itests/simt -Wno-unknown-pragmas $(CXXFLAGS) -x c++ -c -o $@ $<
 $(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
-  $(addprefix $(EMULATED)/tests/emulator/,runtime.o cublaslt.o cudnn.o)
+  $(addprefix $(EMULATED)/tests/emulator/,runtime.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) -shared $(LDFLAGS) -o $@ $^ -lopenblas -lm
+	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device)
 $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
   $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+$(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,test_traps.o runtime.o)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka
 # Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
-test-cuda-emulated: $(if $(NVCC),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(BUILD)/longbp) ## every operation and method of the CUDA device, run on the CPU
-	@$(if $(NVCC),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_device && \
+test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp) ## every operation and method of the CUDA device, run on the CPU
+	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_traps && \
+	  $(EMULATED)/tests/emulator/test_device && \
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
 	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),:)
 

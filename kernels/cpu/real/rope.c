@@ -34,16 +34,14 @@ void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencie
         size_t end = base + BLOCK < start + tokens ? base + BLOCK : start + tokens;
         for (size_t first = 0; first < half; first += PAIRS) {
             size_t pairs = half - first < PAIRS ? half - first : PAIRS;
-            double base_cos[PAIRS], base_sin[PAIRS], step_cos[PAIRS], step_sin[PAIRS], c[PAIRS], s[PAIRS];
+            double step_cos[PAIRS], step_sin[PAIRS], c[PAIRS], s[PAIRS];
             for (size_t j = 0; j < pairs; j++) {
                 // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
-                double angle = frequency[first + j] * base, rest = fma(frequency[first + j], base, -angle);
-                base_cos[j] = cos(angle) - rest * sin(angle);
-                base_sin[j] = direction * (sin(angle) + rest * cos(angle));
-                step_cos[j] = cos(frequency[first + j]);
-                step_sin[j] = direction * sin(frequency[first + j]);
-                c[j] = base_cos[j];
-                s[j] = base_sin[j];
+                double f = frequency[first + j], angle = f * base, rest = fma(f, base, -angle);
+                c[j] = cos(angle) - rest * sin(angle);
+                s[j] = direction * (sin(angle) + rest * cos(angle));
+                step_cos[j] = cos(f);
+                step_sin[j] = direction * sin(f);
             }
             for (size_t position = base; position < end; position++) {
                 if (position >= begin) {
