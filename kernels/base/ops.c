@@ -1,5 +1,7 @@
 #include "kernels/base/ops.h"
 
+#define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
+
 static bool failed(const struct device *device)
 {
     return device->status.code != STATUS_OK;
@@ -64,6 +66,7 @@ void tensor_write(struct device *device, struct tensor t, const double *values)
     size_t n = tensor_count(t);
     void *host = malloc(tensor_bytes(t) + 1);
     CHECK(host);
+#pragma omp parallel for schedule(static) if (n > CONVERTED_ALONE)
     for (size_t i = 0; i < n; i++) {
         switch (t.dtype) {
         case DTYPE_F64:
@@ -95,6 +98,7 @@ void tensor_read(struct device *device, struct tensor t, double *values)
     void *host = malloc(tensor_bytes(t) + 1);
     CHECK(host);
     op_download(device, host, t);
+#pragma omp parallel for schedule(static) if (n > CONVERTED_ALONE)
     for (size_t i = 0; i < n; i++) {
         switch (t.dtype) {
         case DTYPE_F64:

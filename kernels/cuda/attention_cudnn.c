@@ -17,7 +17,10 @@
 // on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say since 9.12 (pull
 // request 1023).
 //
-// Few shapes come up: with start and queries multiples of a chunk, those of a few remainders of the keys.
+// Compiling an engine for a shape takes cuDNN a second. All forwards of the same heads share what was compiled for
+// one of them. Backwards cannot; of them few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE times a
+// power of two, and causal blocks are square where queries and their start are whole tiles. And all devices of a
+// process share them.
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_blocks.h"
@@ -27,21 +30,43 @@
 #include <float.h>
 #include <math.h>
 #include <search.h>
+#include <stddef.h>
 #include <string.h>
 
 #define CUDNN_LEAST 91200
 
-struct attention_cudnn {
+// What was compiled for the forwards of some heads.
+struct kernels {
+    int64_t batch, heads, kv_heads, head_dim;
+    cudnnBackendDescriptor_t cache;
+};
+
+// What was built for one card.
+struct engines {
     struct attention_graph_target target;
-    cudaStream_t stream;
-    void *graphs; // a tree (tsearch) of struct attention_graph
+    cudaStream_t stream; // the handle's
+    void *graphs;        // a tree (tsearch) of struct attention_graph
+    void *kernels;       // a tree of struct kernels
     struct attention_cudnn_totals totals;
 };
 
-static int compare(const void *a, const void *b)
+struct attention_cudnn {
+    struct engines *engines;
+    cudaStream_t stream;
+};
+
+// Of the one card that a process uses; kept until it ends.
+static struct engines *card;
+
+static int compare_graphs(const void *a, const void *b)
 {
     return memcmp(&((const struct attention_graph *)a)->shape, &((const struct attention_graph *)b)->shape,
                   sizeof(struct attention_graph_shape));
+}
+
+static int compare_kernels(const void *a, const void *b)
+{
+    return memcmp(a, b, offsetof(struct kernels, cache));
 }
 
 static void graph_free(void *graph)
@@ -49,23 +74,48 @@ static void graph_free(void *graph)
     attention_graph_free(graph);
 }
 
+static void kernels_free(void *data)
+{
+    struct kernels *kernels = data;
+    if (kernels->cache) {
+        cudnnBackendDestroyDescriptor(kernels->cache);
+    }
+    free(kernels);
+}
+
+static struct kernels *kernels_for(struct engines *engines, struct attention_graph_shape s)
+{
+    struct kernels *wanted = calloc(1, sizeof *wanted);
+    CHECK(wanted);
+    *wanted = (struct kernels){s.batch, s.heads, s.kv_heads, s.head_dim, NULL};
+    struct kernels **found = tsearch(wanted, &engines->kernels, compare_kernels);
+    CHECK(found);
+    if (*found != wanted) {
+        free(wanted);
+    }
+    return *found;
+}
+
 // The graph of that shape, built when it is first asked for. NULL and a status if there is no engine for it.
-static struct attention_graph *graph_for(struct attention_cudnn *attention, struct attention_graph_shape shape,
-                                         int64_t most, struct status *status)
+static struct attention_graph *graph_for(struct engines *engines, struct attention_graph_shape shape, size_t most,
+                                         struct status *status)
 {
     const struct attention_graph wanted = {.shape = shape};
-    void *found = tfind(&wanted, &attention->graphs, compare);
+    void *found = tfind(&wanted, &engines->graphs, compare_graphs);
     if (found) {
         return *(struct attention_graph **)found;
     }
-    struct attention_graph *graph = attention_graph_build(shape, &attention->target, most, status);
+    struct kernels *kernels = shape.backward ? NULL : kernels_for(engines, shape);
+    struct attention_graph *graph =
+        attention_graph_build(shape, &engines->target, (int64_t)most, kernels ? &kernels->cache : NULL, status);
     if (!graph) {
         return NULL;
     }
-    CHECK(tsearch(graph, &attention->graphs, compare));
-    struct attention_cudnn_totals *totals = &attention->totals;
+    CHECK(tsearch(graph, &engines->graphs, compare_graphs));
+    struct attention_cudnn_totals *totals = &engines->totals;
     totals->graphs++;
     totals->backward_graphs += shape.backward != 0;
+    totals->second_choices += graph->engine > 0;
     if ((size_t)graph->engine_bytes > totals->engine_bytes) {
         totals->engine_bytes = (size_t)graph->engine_bytes;
     }
@@ -78,6 +128,17 @@ static struct attention_graph *graph_for(struct attention_cudnn *attention, stru
 struct binding {
     void *tensors[BOUND];
 };
+
+// The handle is every device's.
+static bool use_stream(struct attention_cudnn *attention)
+{
+    struct engines *engines = attention->engines;
+    if (engines->stream != attention->stream) {
+        engines->stream = attention->stream;
+        return cudnnSetStream(engines->target.handle, attention->stream) == CUDNN_STATUS_SUCCESS;
+    }
+    return true;
+}
 
 static bool run(struct attention_cudnn *attention, struct attention_graph *graph, const struct binding *binding,
                 void *engine, struct status *status)
@@ -116,8 +177,8 @@ static bool run(struct attention_cudnn *attention, struct attention_graph *graph
                                  pointers) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &engine) ==
             CUDNN_STATUS_SUCCESS &&
-        cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
-        cudnnBackendExecute(attention->target.handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
+        cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS && use_stream(attention) &&
+        cudnnBackendExecute(attention->engines->target.handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
     if (!done) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
@@ -144,13 +205,18 @@ static struct attention_graph_shape forward_shape(struct attention_shape s)
 
 bool attention_cudnn_forward(struct attention_cudnn *attention, struct attention_shape shape, struct tensor o,
                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v,
-                             struct status *status)
+                             void *workspace, struct status *status)
 {
-    struct attention_graph *graph = graph_for(attention, forward_shape(shape), 0, status);
+    struct attention_graph *graph =
+        graph_for(attention->engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
     struct binding binding = {
         .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
-    return graph && run(attention, graph, &binding, NULL, status);
+    return graph && run(attention, graph, &binding, workspace, status);
 }
+
+_Static_assert((CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE & (CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE - 1)) == 0 &&
+                   CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_TILE <= CUDA_ATTENTION_KEYS,
+               "rectangles are a power of two of tiles, and a causal block is no larger than one");
 
 // One run of the backward: a block of queries against a block of keys; `start`s count from the operands' first
 // rows.
@@ -158,12 +224,6 @@ struct block {
     size_t query, queries, key, keys;
     bool causal, first, last; // of the keys of these queries
 };
-
-// Keys of the causal block, of the `seen` ones that the last of these queries sees.
-static size_t causal_keys(size_t queries, size_t seen)
-{
-    return seen <= CUDA_ATTENTION_KEYS ? seen : queries + (seen - queries) % CUDA_ATTENTION_TILE;
-}
 
 // The next block in order, from the last one; false after all. An empty block comes before the first.
 static bool next_block(struct attention_shape s, struct block *b)
@@ -176,16 +236,19 @@ static bool next_block(struct attention_shape s, struct block *b)
             return false;
         }
         size_t left = s.queries - b->query;
-        b->queries = left < CUDA_ATTENTION_QUERIES ? left : CUDA_ATTENTION_QUERIES;
+        b->queries = left < CUDA_ATTENTION_QUERIES        ? left
+                     : left == CUDA_ATTENTION_QUERIES + 1 ? left / 2 // no block of one query
+                                                          : CUDA_ATTENTION_QUERIES;
         b->key = 0;
     }
-    size_t seen = s.start + b->query + b->queries, causal = causal_keys(b->queries, seen);
-    size_t rectangles = seen - causal - b->key; // keys that are left for them
-    b->last = b->causal = rectangles == 0;
+    size_t before = s.start + b->query - b->key; // keys that are left of those that all queries see
+    b->last = b->causal = before < CUDA_ATTENTION_TILE;
     if (b->causal) {
-        b->keys = causal;
+        b->keys = before + b->queries;
     } else {
-        b->keys = rectangles % CUDA_ATTENTION_KEYS ? rectangles % CUDA_ATTENTION_KEYS : CUDA_ATTENTION_KEYS;
+        for (b->keys = CUDA_ATTENTION_KEYS; b->keys > before;) {
+            b->keys /= 2;
+        }
     }
     return true;
 }
@@ -237,7 +300,7 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + w.logsumexp + w.logsumexp_bytes, 0,
                                CUDA_ATTENTION_TILE * sizeof(float), attention->stream));
     for (struct block b = {0}; next_block(s, &b);) {
-        struct attention_graph *graph = graph_for(attention, block_shape(s, &b), (int64_t)w.engine_bytes, status);
+        struct attention_graph *graph = graph_for(attention->engines, block_shape(s, &b), w.engine_bytes, status);
         if (!graph) {
             return false;
         }
@@ -278,76 +341,101 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     return true;
 }
 
-bool attention_cudnn_prepare(struct attention_cudnn *attention, struct attention_shape s, struct status *status)
+bool attention_cudnn_prepare_forward(struct attention_cudnn *attention, struct attention_shape s,
+                                     struct status *status)
 {
-    int64_t most = (int64_t)cuda_attention_layout(s).engine_bytes;
-    bool done = graph_for(attention, forward_shape(s), 0, status);
+    return graph_for(attention->engines, forward_shape(s), CUDA_WORKSPACE_BYTES, status);
+}
+
+bool attention_cudnn_prepare_backward(struct attention_cudnn *attention, struct attention_shape s,
+                                      struct status *status)
+{
+    size_t most = cuda_attention_layout(s).engine_bytes;
+    bool done = true;
     for (struct block b = {0}; done && next_block(s, &b);) {
-        done = graph_for(attention, block_shape(s, &b), most, status);
+        done = graph_for(attention->engines, block_shape(s, &b), most, status);
     }
     return done;
 }
 
 struct attention_cudnn_totals attention_cudnn_totals(const struct attention_cudnn *attention)
 {
-    return attention->totals;
+    return attention->engines->totals;
 }
 
 // ---- opening
 
-struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status *status)
+static struct attention_cudnn *open_with(struct engines *engines, cudaStream_t stream)
 {
     struct attention_cudnn *attention = calloc(1, sizeof *attention);
     CHECK(attention);
+    attention->engines = engines;
     attention->stream = stream;
-    if (cudnnGetVersion() < CUDNN_LEAST) {
-        status_set(status, STATUS_UNSUPPORTED,
-                   "device cuda needs cuDNN 9.12 or later, which writes the logsumexp where it should; found %zu",
-                   cudnnGetVersion());
-        attention_cudnn_close(attention);
-        return NULL;
-    }
-    cudnnStatus_t created = cudnnCreate(&attention->target.handle);
-    if (created == CUDNN_STATUS_SUCCESS) {
-        created = cudnnSetStream(attention->target.handle, stream);
-    }
-    if (created != CUDNN_STATUS_SUCCESS) {
-        status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use cuDNN: %s (error %d)",
-                   cudnnGetErrorString(created), (int)created);
-        attention_cudnn_close(attention);
-        return NULL;
-    }
     return attention;
 }
 
-struct attention_cudnn *attention_cudnn_open_described(const char *properties, struct status *status)
+static struct engines *engines_new(void)
 {
-    struct attention_cudnn *attention = calloc(1, sizeof *attention);
-    CHECK(attention);
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &attention->target.properties) !=
+    struct engines *engines = calloc(1, sizeof *engines);
+    CHECK(engines);
+    return engines;
+}
+
+static void engines_free(struct engines *engines)
+{
+    tdestroy(engines->graphs, graph_free);
+    tdestroy(engines->kernels, kernels_free);
+    if (engines->target.properties) {
+        cudnnBackendDestroyDescriptor(engines->target.properties);
+    }
+    free(engines);
+}
+
+struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status *status)
+{
+    if (!card) {
+        if (cudnnGetVersion() < CUDNN_LEAST) {
+            status_set(
+                status, STATUS_UNSUPPORTED,
+                "device cuda needs cuDNN 9.12 or later, which writes the logsumexp where it should; found %zu",
+                cudnnGetVersion());
+            return NULL;
+        }
+        struct engines *made = engines_new();
+        cudnnStatus_t created = cudnnCreate(&made->target.handle);
+        if (created != CUDNN_STATUS_SUCCESS) {
+            status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use cuDNN: %s (error %d)",
+                       cudnnGetErrorString(created), (int)created);
+            engines_free(made);
+            return NULL;
+        }
+        card = made;
+    }
+    card->stream = NULL; // a new stream may lie where an old one lay
+    return open_with(card, stream);
+}
+
+struct attention_cudnn *attention_cudnn_open_described(const char *properties, bool planned, struct status *status)
+{
+    struct engines *engines = engines_new();
+    engines->target.planned = planned;
+    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &engines->target.properties) !=
             CUDNN_STATUS_SUCCESS ||
-        cudnnBackendSetAttribute(attention->target.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+        cudnnBackendSetAttribute(engines->target.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
                                  CUDNN_TYPE_CHAR, (int64_t)strlen(properties),
                                  properties) != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendFinalize(attention->target.properties) != CUDNN_STATUS_SUCCESS) {
+        cudnnBackendFinalize(engines->target.properties) != CUDNN_STATUS_SUCCESS) {
         status_set(status, STATUS_UNSUPPORTED, "cuDNN does not take these device properties");
-        attention_cudnn_close(attention);
+        engines_free(engines);
         return NULL;
     }
-    return attention;
+    return open_with(engines, NULL);
 }
 
 void attention_cudnn_close(struct attention_cudnn *attention)
 {
-    if (!attention) {
-        return;
-    }
-    tdestroy(attention->graphs, graph_free);
-    if (attention->target.properties) {
-        cudnnBackendDestroyDescriptor(attention->target.properties);
-    }
-    if (attention->target.handle) {
-        cudnnDestroy(attention->target.handle);
+    if (attention && attention->engines != card) {
+        engines_free(attention->engines);
     }
     free(attention);
 }

@@ -308,22 +308,56 @@ static int64_t number_of(descriptor from, cudnnBackendAttributeName_t name)
                                                                                                              : -1;
 }
 
-// The first engine of the heuristic's list that takes no more workspace than `most`, made ready to run.
-static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most)
+// The graph as a whole, finalized; with a cache one of many shapes.
+static descriptor whole(struct attention_graph *graph, const struct attention_graph_target *target,
+                        descriptor *cache)
 {
-    enum { CONFIGS = 8 };
     descriptor all = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    descriptor heuristic = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), configs[CONFIGS];
-    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    int64_t count = 0;
+    bool dynamic = cache;
     set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)graph->operation_count,
         graph->operations);
+    set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &dynamic);
     if (target->handle) {
         set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
     }
-    if (!finalize(graph, all, "attention's graph")) {
-        return false;
+    if (finalize(graph, all, "attention's graph") && cache && !*cache &&
+        good(graph, cudnnBackendCreateDescriptor(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR, cache), "create")) {
+        set_descriptor(graph, *cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, all);
+        finalize(graph, *cache, "a cache of kernels");
     }
+    return all;
+}
+
+// Makes an engine ready to run; false, without a status, if it cannot be.
+static bool plan(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most,
+                 const descriptor *cache, descriptor config)
+{
+    descriptor made = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (target->handle) {
+        set(graph, made, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
+    } else {
+        set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target->properties);
+    }
+    set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    if (cache) {
+        set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *cache);
+    }
+    if (graph->status.code == STATUS_OK && cudnnBackendFinalize(made) == CUDNN_STATUS_SUCCESS &&
+        number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most) {
+        graph->plan = made;
+    }
+    return graph->plan;
+}
+
+// The first engine of the heuristic's list that takes no more workspace than `most`, made ready to run.
+static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most,
+                          descriptor *cache)
+{
+    enum { CONFIGS = 8 };
+    descriptor all = whole(graph, target, cache);
+    descriptor heuristic = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), configs[CONFIGS];
+    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    int64_t count = 0;
     set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
     set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (!target->handle) {
@@ -343,6 +377,7 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
         return false;
     }
     int64_t least = INT64_MAX;
+    char failure[512] = "";
     for (int64_t i = 0; i < count && i < CONFIGS; i++) {
         int64_t bytes = number_of(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
         if (bytes >= 0) {
@@ -351,21 +386,15 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
         if (bytes < 0 || bytes > most) {
             continue;
         }
+        graph->engine = i;
         graph->engine_bytes = bytes;
-        if (!target->handle) {
+        if ((!target->handle && !target->planned) || plan(graph, target, most, cache, configs[i])) {
             return true;
         }
-        descriptor plan = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-        set(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
-        set_descriptor(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]);
-        if (graph->status.code != STATUS_OK) {
-            return false;
-        }
-        if (cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS &&
-            number_of(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most) {
-            graph->plan = plan;
-            return true;
-        }
+        cudnnGetLastErrorString(failure, sizeof failure);
+    }
+    if (*failure) {
+        return status_set(&graph->status, STATUS_FAILED, "cuDNN cannot make attention ready to run: %s", failure);
     }
     return status_set(
         &graph->status, STATUS_UNSUPPORTED,
@@ -378,7 +407,7 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
 
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
                                               const struct attention_graph_target *target, int64_t most,
-                                              struct status *status)
+                                              descriptor *cache, struct status *status)
 {
     struct attention_graph *graph = calloc(1, sizeof *graph);
     CHECK(graph);
@@ -389,7 +418,7 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
     } else {
         build_forward(graph);
     }
-    if (graph->status.code == STATUS_OK && choose_engine(graph, target, most)) {
+    if (graph->status.code == STATUS_OK && choose_engine(graph, target, most, cache)) {
         return graph;
     }
     status_set(status, graph->status.code,

@@ -17,10 +17,12 @@ struct attention_graph_shape {
     int64_t backward, causal, queries, keys, batch, heads, kv_heads, head_dim;
 };
 
-// Where it is to run. handle NULL: on a card that is only described, by properties; then it cannot run.
+// Where it is to run. handle NULL: on a card that is only described, by properties; then it cannot run. planned: it
+// is made ready all the same, which needs a driver, or what stands in for one.
 struct attention_graph_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
+    bool planned;
 };
 
 enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 32 };
@@ -28,13 +30,17 @@ struct attention_graph {
     struct attention_graph_shape shape;
     cudnnBackendDescriptor_t owned[DESCRIPTORS_MAX], operations[OPERATIONS_MAX], plan;
     size_t owned_count, operation_count;
-    int64_t next_intermediate, engine_bytes;
+    int64_t next_intermediate, engine_bytes, engine; // engine: its place in the heuristic's list
     struct status status;
 };
 
-// With the first engine of the heuristic's list that takes at most `most` bytes of workspace. NULL and a status
-// (unsupported) if there is none. Release with attention_graph_free.
+// With the first engine of the heuristic's list that takes at most `most` bytes of workspace. cache NULL: a kernel
+// is compiled for this shape alone, which takes a second. Else the graph is one of many of the same batch, heads
+// and head_dim, which share what was compiled for the first: *cache, made by the first from NULL and kept by the
+// caller at least as long as the graphs; cuDNN has engines of this kind for the forward alone. NULL and a status
+// (unsupported, or failed where an engine would fit but cannot be made ready) if there is none. Release with
+// attention_graph_free.
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
                                               const struct attention_graph_target *target, int64_t most,
-                                              struct status *status);
+                                              cudnnBackendDescriptor_t *cache, struct status *status);
 void attention_graph_free(struct attention_graph *graph);

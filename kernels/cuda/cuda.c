@@ -12,6 +12,10 @@
 
 _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch is part of the workspace");
 
+// Of the card's free memory, what the arena leaves: kernels of the device and its libraries are loaded when first
+// run.
+#define LOADED_LATER_BYTES ((size_t)512 << 20)
+
 struct backend {
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -187,7 +191,8 @@ static void attention_forward(struct device *device, struct attention_shape shap
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     if (by_cudnn(device, shape, true)) {
-        attention_cudnn_forward(backend(device)->attention, shape, o, logsumexp, q, k, v, &device->status);
+        attention_cudnn_forward(backend(device)->attention, shape, o, logsumexp, q, k, v, device->workspace.data,
+                                &device->status);
     } else if (own_attention_holds(device, shape)) {
         cuda_attention_forward(o, logsumexp, q, k, v, shape, device->reverse_sums, stream(device));
     }
@@ -346,7 +351,7 @@ static bool open(struct device *device, struct status *status)
     size_t free_bytes, total_bytes;
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     if (device->arena.limit_bytes == 0) {
-        device->arena.limit_bytes = free_bytes;
+        device->arena.limit_bytes = free_bytes > LOADED_LATER_BYTES ? free_bytes - LOADED_LATER_BYTES : 1;
     }
     return true;
 }

@@ -33,9 +33,13 @@ $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(CUDA_LINK)
-$(BUILD)/stubs/libcuda.so.1:
+# What driver.c leaves out fails as in the toolkit's own stub.
+$(BUILD)/stubs/libcuda.so.1: tests/cuda/driver.c
 	@mkdir -p $(@D)
-	@ln -sf $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) $@
+	$(call say,LINK,$@)
+	@nm -D --defined-only $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) | \
+	  sed -n 's/.* T \(cu[A-Za-z0-9_]*\)$$/__attribute__((weak)) int \1(void) { return 34; }/p' > $(@D)/rest.c
+	$(Q)$(CC) -shared -fPIC -O2 -Wall -Wextra -Werror -o $@ $< $(@D)/rest.c
 test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,:)
 

@@ -122,6 +122,8 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
     cublasLtMatmulPreference_t preference;
     TRY(cublasLtMatmulPreferenceCreate(&preference));
     size_t workspace = CUDA_WORKSPACE_BYTES;
+    uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // parts of a sum are added as they were summed: in f32
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         uint32_t bytes;
@@ -131,6 +133,10 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
                       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)p->alignment_c}};
     cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                      &reductions, sizeof reductions);
+    }
     for (size_t i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++) {
         status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute, &alignments[i].bytes,
                                                       sizeof alignments[i].bytes);
@@ -142,7 +148,7 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
                                                 choice->c, preference, 1, &result, &found);
     }
     cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_SUCCESS && found == 0) {
+    if (status == CUBLAS_STATUS_SUCCESS && (found == 0 || result.state != CUBLAS_STATUS_SUCCESS)) {
         status = CUBLAS_STATUS_NOT_SUPPORTED;
     }
     if (status == CUBLAS_STATUS_SUCCESS) {

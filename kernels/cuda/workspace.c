@@ -42,7 +42,7 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
 
 bool cuda_attention_by_cudnn(struct attention_shape shape)
 {
-    return shape.head_dim % 8 == 0 && shape.head_dim <= 128;
+    return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.queries > 1;
 }
 
 size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtype dtype)

@@ -3,7 +3,8 @@
 #pragma once
 #include "kernels/base/device.h"
 
-// Held while the device is open: cuBLASLt's workspace and the kernels' partial sums, one operation at a time.
+// Held while the device is open: cuBLASLt's workspace, that of attention's forward and the kernels' partial sums,
+// one operation at a time.
 #define CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 
 // Attention's backward in bf16 runs cuDNN over at most this many queries and keys at a time, which the saved
@@ -26,7 +27,8 @@ struct cuda_attention_workspace {
 };
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape);
 
-// Whether attention in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels'.
+// Whether attention in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels'. Of a single
+// query cuDNN's masks and gradients are not to be relied on (its release notes; cudnn-frontend, issue 1072).
 bool cuda_attention_by_cudnn(struct attention_shape shape);
 
 // f32 and f64: own kernels, which accumulate in place.

@@ -1,10 +1,13 @@
 // Every graph of attention that the presets need, built by cuDNN for cards that are not here, from a description of
-// their properties: an engine answers for each, within the workspace that the plan counts. No GPU and no driver are
-// used; the toolkit's stub of libcuda stands in for the latter.
+// their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
+// And of one preset compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c stands in for the
+// driver.
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/transformer/config.h"
+#include <dlfcn.h>
 #include <string.h>
+#include <time.h>
 
 struct card {
     const char *name;
@@ -53,7 +56,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
     char text[2048];
     struct status status = {0};
     struct attention_cudnn *attention =
-        attention_cudnn_open_described(properties(card, text, sizeof text), &status);
+        attention_cudnn_open_described(properties(card, text, sizeof text), false, &status);
     size_t allowed = 0;
     for (size_t i = 0; attention && i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
         struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,
@@ -61,12 +64,17 @@ static bool check(const struct card *card, const struct config *config, size_t b
         size_t bytes = cuda_attention_layout(shape).engine_bytes;
         allowed = bytes > allowed ? bytes : allowed;
         if (cuda_attention_by_cudnn(shape)) {
-            attention_cudnn_prepare(attention, shape, &status);
+            attention_cudnn_prepare_forward(attention, shape, &status);
+            attention_cudnn_prepare_backward(attention, shape, &status);
         }
     }
     if (status.code == STATUS_OK) {
         struct attention_cudnn_totals totals = attention_cudnn_totals(attention);
         *graphs += totals.graphs;
+        if (totals.second_choices) {
+            status_set(&status, STATUS_FAILED, "%zu graphs have not the engine of cuDNN's first choice",
+                       totals.second_choices);
+        }
         printf("%s %-14s batch %zu: %3zu forward, %3zu backward; engines take up to %.1f MiB, allowed %.1f\n",
                card->name, config->name, batch, totals.graphs - totals.backward_graphs, totals.backward_graphs,
                (double)totals.engine_bytes / 0x1p20, (double)allowed / 0x1p20);
@@ -75,6 +83,39 @@ static bool check(const struct card *card, const struct config *config, size_t b
     }
     attention_cudnn_close(attention);
     return status.code == STATUS_OK;
+}
+
+static bool check_kernels(const struct card *card, const struct config *config, const char *kind)
+{
+    char text[2048];
+    struct status status = {0};
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    const char *(*last)(void) = driver ? (const char *(*)(void))dlsym(driver, "driver_last_kernel") : NULL;
+    if (!last) {
+        printf("libcuda.so.1 is not tests/cuda/driver.c's\n");
+        return false;
+    }
+    struct timespec begin, end;
+    struct attention_cudnn *attention =
+        attention_cudnn_open_described(properties(card, text, sizeof text), true, &status);
+    bool good = true;
+    size_t forwards = 0, others = 0;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (size_t start = 0; attention && start < 16384 && good; start += 512) {
+        struct attention_shape shape = {512, start, 1, config->heads, config->kv_heads, config->head_dim};
+        good = attention_cudnn_prepare_forward(attention, shape, &status);
+        others += good && !(strstr(last(), kind) && strstr(last(), "fprop"));
+        forwards++;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    struct attention_shape shape = {512, 0, 1, config->heads, config->kv_heads, config->head_dim};
+    good = good && attention_cudnn_prepare_backward(attention, shape, &status) && others == 0;
+    printf("%s %s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
+           forwards, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), others,
+           last(), status.message);
+    good = good && strstr(last(), kind) && strstr(last(), "bprop");
+    attention_cudnn_close(attention);
+    return good;
 }
 
 int main(void)
@@ -93,6 +134,8 @@ int main(void)
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         failed += !check(&cards[i], &equal, 1, &graphs);
     }
+    failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), "sm80_flash");
+    failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), "sm90_flash");
     printf("attention's graphs: %zu checked without a GPU, %zu failed\n", graphs, failed);
     return failed > 0 || graphs == 0;
 }

@@ -139,6 +139,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t d
             return CUBLAS_STATUS_SUCCESS;
         }
     }
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) { // there is but one
+        CHECK(bytes == sizeof(uint32_t));
+        return CUBLAS_STATUS_SUCCESS;
+    }
     CHECK(attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == sizeof preference->workspace);
     memcpy(&preference->workspace, value, bytes);
     return CUBLAS_STATUS_SUCCESS;

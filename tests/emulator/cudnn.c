@@ -51,7 +51,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
         return CUDNN_STATUS_SUCCESS;
     }
     const struct descriptor *graph = graph_of(descriptor); // a plan's or a configuration's workspace
-    *(int64_t *)values = graph_is_backward(graph) ? GRAPH_WORKSPACE_BYTES : 0;
+    *(int64_t *)values = (int64_t)graph_workspace(graph);
     return CUDNN_STATUS_SUCCESS;
 }
 

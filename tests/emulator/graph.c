@@ -238,7 +238,7 @@ static void transpose(const struct descriptor *operation)
 
 // ---- what is bound
 
-bool graph_is_backward(const struct descriptor *graph)
+static bool is_backward(const struct descriptor *graph)
 {
     const struct descriptor *operation;
     bool backward = false;
@@ -246,6 +246,11 @@ bool graph_is_backward(const struct descriptor *graph)
         backward |= operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
     }
     return backward;
+}
+
+size_t graph_workspace(const struct descriptor *graph)
+{
+    return is_backward(graph) ? BACKWARD_WORKSPACE_BYTES : FORWARD_WORKSPACE_BYTES;
 }
 
 // The tensors of an operation.
@@ -279,7 +284,7 @@ static void check_engine(const struct descriptor *graph)
             masked |= int_at(how, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_GEN_INDEX;
         }
     }
-    CHECK(!graph_is_backward(graph) || masked || keys % CUDA_ATTENTION_TILE == 0);
+    CHECK(!is_backward(graph) || masked || keys % CUDA_ATTENTION_TILE == 0);
 }
 
 // The memory of a tensor that is bound, [first, last).
@@ -344,11 +349,9 @@ struct execution *graph_ask(struct descriptor *graph, const struct descriptor *p
             }
         }
     }
-    if (graph_is_backward(graph)) {
-        const char *engine = (const char *)descriptor_at(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
-        CHECK(count < sizeof ranges / sizeof *ranges);
-        ranges[count++] = (struct range){NULL, engine, engine + GRAPH_WORKSPACE_BYTES, true};
-    }
+    const char *engine = (const char *)descriptor_at(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
+    CHECK(count < sizeof ranges / sizeof *ranges);
+    ranges[count++] = (struct range){NULL, engine, engine + graph_workspace(graph), true};
     check_ranges(ranges, count);
     graph->pending++;
     struct execution *asked = running;
@@ -385,9 +388,8 @@ void graph_run(void *execution)
             }
         }
     }
-    if (graph_is_backward(running->graph)) {
-        memset(descriptor_at(&running->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0), 0xff, GRAPH_WORKSPACE_BYTES);
-    }
+    memset(descriptor_at(&running->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0), 0xff,
+           graph_workspace(running->graph));
     running->graph->pending--;
     free(running);
     running = NULL;

@@ -4,7 +4,11 @@
 #pragma once
 #include "tests/emulator/descriptor.h"
 
-enum { BINDINGS_MAX = sizeof((struct attribute *)0)->bytes / sizeof(void *), GRAPH_WORKSPACE_BYTES = 4096 };
+enum {
+    BINDINGS_MAX = sizeof((struct attribute *)0)->bytes / sizeof(void *),
+    BACKWARD_WORKSPACE_BYTES = 4096,
+    FORWARD_WORKSPACE_BYTES = 256
+};
 
 // A graph that was asked to run: what the variant pack binds, and of tensors by value what they were then.
 struct execution {
@@ -12,8 +16,8 @@ struct execution {
     char scalars[BINDINGS_MAX][4];
 };
 
-// The engine's workspace for the backward, which transposes; the forward takes none.
-bool graph_is_backward(const struct descriptor *graph);
+// What the engine takes.
+size_t graph_workspace(const struct descriptor *graph);
 // Reads what the pack binds by value, and checks all that is bound: aligned, the card's, and nothing that is
 // written overlapping anything else.
 struct execution *graph_ask(struct descriptor *graph, const struct descriptor *pack);
