@@ -33,8 +33,8 @@ struct allocation {
 char *card;
 std::map<size_t, allocation> allocations; // by offset in the card
 std::map<size_t, size_t> holes;           // likewise: bytes
-size_t reserved; // by all pools
-size_t used;     // bytes from the first on that were ever given away
+size_t reserved;                          // by all pools
+size_t used;                              // bytes from the first on that were ever given away
 size_t waits;
 cudaError_t last_error;
 

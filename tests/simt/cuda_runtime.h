@@ -1,9 +1,9 @@
 // SIMT: stands in for CUDA's header where there is no GPU. Kernels compiled with g++ run on the CPU: one fiber per
 // CUDA thread, the blocks of a grid one after another. Threads that wait at a barrier which others never reach,
 // and lanes that meet with different masks, abort with a message; so does shared memory beyond what sm_80 has.
-// Shared memory is poisoned. A block runs to its end and a warp as far as it can before the next one, from the first to
-// the last or, with `simt::descending`, from the last to the first: a kernel whose bits depend on that lacks a barrier. A launch
-// happens at once or, linked with tests/emulator, in the order of its stream.
+// Shared memory is poisoned. A block runs to its end and a warp as far as it can before the next one, from the
+// first to the last or, with `simt::descending`, from the last to the first: a kernel whose bits depend on that
+// lacks a barrier. A launch happens at once or, linked with tests/emulator, in the order of its stream.
 #pragma once
 #include <functional>
 #include <math.h>
@@ -212,9 +212,7 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
 }
 
 // A kernel's pointers must be to the card's memory, if there is a card.
-template <class T> void check_argument(const T &)
-{
-}
+template <class T> void check_argument(const T &) {}
 template <class T> void check_argument(T *pointer)
 {
     if (emulator_room && pointer)
