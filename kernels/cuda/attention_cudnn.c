@@ -21,106 +21,19 @@
 // one of them. Backwards cannot; of them few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE times a
 // power of two, and causal blocks are square where queries and their start are whole tiles. And all devices of a
 // process share them.
-#define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_blocks.h"
-#include "kernels/cuda/attention_graph.h"
+#include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/workspace.h"
 #include <float.h>
 #include <math.h>
-#include <search.h>
-#include <stddef.h>
 #include <string.h>
 
-#define CUDNN_LEAST 91200
-
-// What was compiled for the forwards of some heads.
-struct kernels {
-    int64_t batch, heads, kv_heads, head_dim;
-    cudnnBackendDescriptor_t cache;
-};
-
-// What was built for one card.
-struct engines {
-    struct attention_graph_target target;
-    cudaStream_t stream; // the handle's
-    void *graphs;        // a tree (tsearch) of struct attention_graph
-    void *kernels;       // a tree of struct kernels
-    struct attention_cudnn_totals totals;
-};
-
 struct attention_cudnn {
-    struct engines *engines;
+    struct attention_engines *engines;
     cudaStream_t stream;
 };
-
-// Of the one card that a process uses; kept until it ends.
-static struct engines *card;
-
-static int compare_graphs(const void *a, const void *b)
-{
-    return memcmp(&((const struct attention_graph *)a)->shape, &((const struct attention_graph *)b)->shape,
-                  sizeof(struct attention_graph_shape));
-}
-
-static int compare_kernels(const void *a, const void *b)
-{
-    return memcmp(a, b, offsetof(struct kernels, cache));
-}
-
-static void graph_free(void *graph)
-{
-    attention_graph_free(graph);
-}
-
-static void kernels_free(void *data)
-{
-    struct kernels *kernels = data;
-    if (kernels->cache) {
-        cudnnBackendDestroyDescriptor(kernels->cache);
-    }
-    free(kernels);
-}
-
-static struct kernels *kernels_for(struct engines *engines, struct attention_graph_shape s)
-{
-    struct kernels *wanted = calloc(1, sizeof *wanted);
-    CHECK(wanted);
-    *wanted = (struct kernels){s.batch, s.heads, s.kv_heads, s.head_dim, NULL};
-    struct kernels **found = tsearch(wanted, &engines->kernels, compare_kernels);
-    CHECK(found);
-    if (*found != wanted) {
-        free(wanted);
-    }
-    return *found;
-}
-
-// The graph of that shape, built when it is first asked for. NULL and a status if there is no engine for it.
-static struct attention_graph *graph_for(struct engines *engines, struct attention_graph_shape shape, size_t most,
-                                         struct status *status)
-{
-    const struct attention_graph wanted = {.shape = shape};
-    void *found = tfind(&wanted, &engines->graphs, compare_graphs);
-    if (found) {
-        return *(struct attention_graph **)found;
-    }
-    struct kernels *kernels = shape.backward ? NULL : kernels_for(engines, shape);
-    struct attention_graph *graph =
-        attention_graph_build(shape, &engines->target, (int64_t)most, kernels ? &kernels->cache : NULL, status);
-    if (!graph) {
-        return NULL;
-    }
-    CHECK(tsearch(graph, &engines->graphs, compare_graphs));
-    struct attention_cudnn_totals *totals = &engines->totals;
-    totals->graphs++;
-    totals->backward_graphs += shape.backward != 0;
-    totals->second_choices += graph->engine > 0;
-    if ((size_t)graph->engine_bytes > totals->engine_bytes) {
-        totals->engine_bytes = (size_t)graph->engine_bytes;
-    }
-    return graph;
-}
 
 // ---- running a graph
 
@@ -128,17 +41,6 @@ static struct attention_graph *graph_for(struct engines *engines, struct attenti
 struct binding {
     void *tensors[BOUND];
 };
-
-// The handle is every device's.
-static bool use_stream(struct attention_cudnn *attention)
-{
-    struct engines *engines = attention->engines;
-    if (engines->stream != attention->stream) {
-        engines->stream = attention->stream;
-        return cudnnSetStream(engines->target.handle, attention->stream) == CUDNN_STATUS_SUCCESS;
-    }
-    return true;
-}
 
 static bool run(struct attention_cudnn *attention, struct attention_graph *graph, const struct binding *binding,
                 void *engine, struct status *status)
@@ -169,6 +71,7 @@ static bool run(struct attention_cudnn *attention, struct attention_graph *graph
         }
     }
     cudnnBackendDescriptor_t pack = NULL;
+    cudnnHandle_t handle = attention_engines_handle(attention->engines, attention->stream);
     bool done =
         cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
@@ -177,8 +80,8 @@ static bool run(struct attention_cudnn *attention, struct attention_graph *graph
                                  pointers) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &engine) ==
             CUDNN_STATUS_SUCCESS &&
-        cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS && use_stream(attention) &&
-        cudnnBackendExecute(attention->engines->target.handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
+        cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS && handle &&
+        cudnnBackendExecute(handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
     if (!done) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
@@ -208,7 +111,7 @@ bool attention_cudnn_forward(struct attention_cudnn *attention, struct attention
                              void *workspace, struct status *status)
 {
     struct attention_graph *graph =
-        graph_for(attention->engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
+        attention_engines_graph(attention->engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
     struct binding binding = {
         .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
     return graph && run(attention, graph, &binding, workspace, status);
@@ -300,7 +203,8 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + w.logsumexp + w.logsumexp_bytes, 0,
                                CUDA_ATTENTION_TILE * sizeof(float), attention->stream));
     for (struct block b = {0}; next_block(s, &b);) {
-        struct attention_graph *graph = graph_for(attention->engines, block_shape(s, &b), w.engine_bytes, status);
+        struct attention_graph *graph =
+            attention_engines_graph(attention->engines, block_shape(s, &b), w.engine_bytes, status);
         if (!graph) {
             return false;
         }
@@ -341,32 +245,24 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     return true;
 }
 
-bool attention_cudnn_prepare_forward(struct attention_cudnn *attention, struct attention_shape s,
-                                     struct status *status)
-{
-    return graph_for(attention->engines, forward_shape(s), CUDA_WORKSPACE_BYTES, status);
-}
-
-bool attention_cudnn_prepare_backward(struct attention_cudnn *attention, struct attention_shape s,
-                                      struct status *status)
+bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape s, struct status *status)
 {
     size_t most = cuda_attention_layout(s).engine_bytes;
-    bool done = true;
+    bool done = attention_engines_graph(engines, forward_shape(s), CUDA_WORKSPACE_BYTES, status);
     for (struct block b = {0}; done && next_block(s, &b);) {
-        done = graph_for(attention->engines, block_shape(s, &b), most, status);
+        done = attention_engines_graph(engines, block_shape(s, &b), most, status);
     }
     return done;
 }
 
-struct attention_cudnn_totals attention_cudnn_totals(const struct attention_cudnn *attention)
-{
-    return attention->engines->totals;
-}
-
 // ---- opening
 
-static struct attention_cudnn *open_with(struct engines *engines, cudaStream_t stream)
+struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status *status)
 {
+    struct attention_engines *engines = attention_engines_of_card(status);
+    if (!engines) {
+        return NULL;
+    }
     struct attention_cudnn *attention = calloc(1, sizeof *attention);
     CHECK(attention);
     attention->engines = engines;
@@ -374,69 +270,8 @@ static struct attention_cudnn *open_with(struct engines *engines, cudaStream_t s
     return attention;
 }
 
-static struct engines *engines_new(void)
-{
-    struct engines *engines = calloc(1, sizeof *engines);
-    CHECK(engines);
-    return engines;
-}
-
-static void engines_free(struct engines *engines)
-{
-    tdestroy(engines->graphs, graph_free);
-    tdestroy(engines->kernels, kernels_free);
-    if (engines->target.properties) {
-        cudnnBackendDestroyDescriptor(engines->target.properties);
-    }
-    free(engines);
-}
-
-struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status *status)
-{
-    if (!card) {
-        if (cudnnGetVersion() < CUDNN_LEAST) {
-            status_set(
-                status, STATUS_UNSUPPORTED,
-                "device cuda needs cuDNN 9.12 or later, which writes the logsumexp where it should; found %zu",
-                cudnnGetVersion());
-            return NULL;
-        }
-        struct engines *made = engines_new();
-        cudnnStatus_t created = cudnnCreate(&made->target.handle);
-        if (created != CUDNN_STATUS_SUCCESS) {
-            status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use cuDNN: %s (error %d)",
-                       cudnnGetErrorString(created), (int)created);
-            engines_free(made);
-            return NULL;
-        }
-        card = made;
-    }
-    card->stream = NULL; // a new stream may lie where an old one lay
-    return open_with(card, stream);
-}
-
-struct attention_cudnn *attention_cudnn_open_described(const char *properties, bool planned, struct status *status)
-{
-    struct engines *engines = engines_new();
-    engines->target.planned = planned;
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &engines->target.properties) !=
-            CUDNN_STATUS_SUCCESS ||
-        cudnnBackendSetAttribute(engines->target.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                 CUDNN_TYPE_CHAR, (int64_t)strlen(properties),
-                                 properties) != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendFinalize(engines->target.properties) != CUDNN_STATUS_SUCCESS) {
-        status_set(status, STATUS_UNSUPPORTED, "cuDNN does not take these device properties");
-        engines_free(engines);
-        return NULL;
-    }
-    return open_with(engines, NULL);
-}
-
 void attention_cudnn_close(struct attention_cudnn *attention)
 {
-    if (attention && attention->engines != card) {
-        engines_free(attention->engines);
-    }
     free(attention);
 }
 

@@ -6,24 +6,12 @@
 struct attention_cudnn;
 // NULL and a status if there is no cuDNN, or no GPU that it can use. Release with attention_cudnn_close.
 struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status *status);
-// For a GPU that is not there, described as cuDNN's own JSON: graphs are built, nothing can run. planned: their
-// kernels are compiled, too, which needs a driver, or what stands in for one.
-struct attention_cudnn *attention_cudnn_open_described(const char *properties, bool planned, struct status *status);
 void attention_cudnn_close(struct attention_cudnn *attention);
 
-// Builds and keeps every graph that forward or backward of the shape needs; they do so themselves when first
-// called. False and a status (unsupported) if cuDNN has no engine for one, or wants more workspace than
-// cuda_attention_backward_workspace allows.
-bool attention_cudnn_prepare_forward(struct attention_cudnn *attention, struct attention_shape shape,
-                                     struct status *status);
-bool attention_cudnn_prepare_backward(struct attention_cudnn *attention, struct attention_shape shape,
-                                      struct status *status);
-// The graphs kept, how many of them have not the engine that cuDNN would choose first, and the most workspace that
-// one of their engines takes.
-struct attention_cudnn_totals {
-    size_t graphs, backward_graphs, second_choices, engine_bytes;
-};
-struct attention_cudnn_totals attention_cudnn_totals(const struct attention_cudnn *attention);
+// Builds every graph that forward and backward of the shape need; they do so themselves when first called. False
+// and a status if one cannot be had.
+struct attention_engines;
+bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, struct status *status);
 
 // The operations of device.h, in bf16. Asynchronous; false and a status as above. The forward's workspace:
 // CUDA_WORKSPACE_BYTES.

@@ -3,6 +3,7 @@
 // And of one preset compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c stands in for the
 // driver.
 #include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/transformer/config.h"
 #include <dlfcn.h>
@@ -55,33 +56,34 @@ static bool check(const struct card *card, const struct config *config, size_t b
 {
     char text[2048];
     struct status status = {0};
-    struct attention_cudnn *attention =
-        attention_cudnn_open_described(properties(card, text, sizeof text), false, &status);
+    struct attention_engines *engines =
+        attention_engines_described(properties(card, text, sizeof text), false, &status);
     size_t allowed = 0;
-    for (size_t i = 0; attention && i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
+    for (size_t i = 0; engines && i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
         struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,
                                         config->heads,    config->kv_heads, config->head_dim};
         size_t bytes = cuda_attention_layout(shape).engine_bytes;
         allowed = bytes > allowed ? bytes : allowed;
         if (cuda_attention_by_cudnn(shape)) {
-            attention_cudnn_prepare_forward(attention, shape, &status);
-            attention_cudnn_prepare_backward(attention, shape, &status);
+            attention_cudnn_build(engines, shape, &status);
         }
     }
     if (status.code == STATUS_OK) {
-        struct attention_cudnn_totals totals = attention_cudnn_totals(attention);
-        *graphs += totals.graphs;
-        if (totals.second_choices) {
-            status_set(&status, STATUS_FAILED, "%zu graphs have not the engine of cuDNN's first choice",
-                       totals.second_choices);
-        }
+        *graphs += engines->graph_count;
         printf("%s %-14s batch %zu: %3zu forward, %3zu backward; engines take up to %.1f MiB, allowed %.1f\n",
-               card->name, config->name, batch, totals.graphs - totals.backward_graphs, totals.backward_graphs,
-               (double)totals.engine_bytes / 0x1p20, (double)allowed / 0x1p20);
-    } else {
+               card->name, config->name, batch, engines->graph_count - engines->backward_graphs,
+               engines->backward_graphs, (double)engines->engine_bytes / 0x1p20, (double)allowed / 0x1p20);
+        if (engines->second_choices) {
+            status_set(&status, STATUS_FAILED, "%zu graphs have not the engine that cuDNN would choose first",
+                       engines->second_choices);
+        }
+    }
+    if (status.code != STATUS_OK) {
         printf("%s %s batch %zu: %s\n", card->name, config->name, batch, status.message);
     }
-    attention_cudnn_close(attention);
+    if (engines) {
+        attention_engines_free(engines);
+    }
     return status.code == STATUS_OK;
 }
 
@@ -96,25 +98,33 @@ static bool check_kernels(const struct card *card, const struct config *config, 
         return false;
     }
     struct timespec begin, end;
-    struct attention_cudnn *attention =
-        attention_cudnn_open_described(properties(card, text, sizeof text), true, &status);
+    struct attention_engines *engines =
+        attention_engines_described(properties(card, text, sizeof text), true, &status);
     bool good = true;
     size_t forwards = 0, others = 0;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (size_t start = 0; attention && start < 16384 && good; start += 512) {
-        struct attention_shape shape = {512, start, 1, config->heads, config->kv_heads, config->head_dim};
-        good = attention_cudnn_prepare_forward(attention, shape, &status);
+    struct attention_graph_shape shape = {.causal = true,
+                                          .queries = 512,
+                                          .batch = 1,
+                                          .heads = (int64_t)config->heads,
+                                          .kv_heads = (int64_t)config->kv_heads,
+                                          .head_dim = (int64_t)config->head_dim};
+    for (shape.keys = 512; engines && shape.keys <= 16384 && good; shape.keys += 512) {
+        good = attention_engines_graph(engines, shape, CUDA_WORKSPACE_BYTES, &status);
         others += good && !(strstr(last(), kind) && strstr(last(), "fprop"));
         forwards++;
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
-    struct attention_shape shape = {512, 0, 1, config->heads, config->kv_heads, config->head_dim};
-    good = good && attention_cudnn_prepare_backward(attention, shape, &status) && others == 0;
+    shape.backward = true;
+    shape.keys = 512;
+    good = good && engines && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
     printf("%s %s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
            forwards, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), others,
            last(), status.message);
     good = good && strstr(last(), kind) && strstr(last(), "bprop");
-    attention_cudnn_close(attention);
+    if (engines) {
+        attention_engines_free(engines);
+    }
     return good;
 }
 

@@ -1,0 +1,149 @@
+#define _GNU_SOURCE // tdestroy
+#include "kernels/cuda/attention_engines.h"
+#include <search.h>
+#include <stddef.h>
+#include <string.h>
+
+#define CUDNN_LEAST 91200
+
+// What was compiled for the forwards of some heads.
+struct kernels {
+    int64_t batch, heads, kv_heads, head_dim;
+    cudnnBackendDescriptor_t cache;
+};
+
+static struct attention_engines *card;
+
+static int compare_graphs(const void *a, const void *b)
+{
+    return memcmp(&((const struct attention_graph *)a)->shape, &((const struct attention_graph *)b)->shape,
+                  sizeof(struct attention_graph_shape));
+}
+
+static int compare_kernels(const void *a, const void *b)
+{
+    return memcmp(a, b, offsetof(struct kernels, cache));
+}
+
+static void graph_free(void *graph)
+{
+    attention_graph_free(graph);
+}
+
+static void kernels_free(void *data)
+{
+    struct kernels *kernels = data;
+    if (kernels->cache) {
+        cudnnBackendDestroyDescriptor(kernels->cache);
+    }
+    free(kernels);
+}
+
+static struct kernels *kernels_for(struct attention_engines *engines, struct attention_graph_shape s)
+{
+    struct kernels *wanted = calloc(1, sizeof *wanted);
+    CHECK(wanted);
+    *wanted = (struct kernels){s.batch, s.heads, s.kv_heads, s.head_dim, NULL};
+    struct kernels **found = tsearch(wanted, &engines->kernels, compare_kernels);
+    CHECK(found);
+    if (*found != wanted) {
+        free(wanted);
+    }
+    return *found;
+}
+
+struct attention_graph *attention_engines_graph(struct attention_engines *engines,
+                                                struct attention_graph_shape shape, size_t most,
+                                                struct status *status)
+{
+    const struct attention_graph wanted = {.shape = shape};
+    void *found = tfind(&wanted, &engines->graphs, compare_graphs);
+    if (found) {
+        return *(struct attention_graph **)found;
+    }
+    struct kernels *kernels = shape.backward ? NULL : kernels_for(engines, shape);
+    struct attention_graph *graph =
+        attention_graph_build(shape, &engines->target, (int64_t)most, kernels ? &kernels->cache : NULL, status);
+    if (!graph) {
+        return NULL;
+    }
+    CHECK(tsearch(graph, &engines->graphs, compare_graphs));
+    engines->graph_count++;
+    engines->backward_graphs += shape.backward != 0;
+    engines->second_choices += graph->engine > 0;
+    if ((size_t)graph->engine_bytes > engines->engine_bytes) {
+        engines->engine_bytes = (size_t)graph->engine_bytes;
+    }
+    return graph;
+}
+
+cudnnHandle_t attention_engines_handle(struct attention_engines *engines, cudaStream_t stream)
+{
+    if (engines->stream != stream) {
+        if (cudnnSetStream(engines->target.handle, stream) != CUDNN_STATUS_SUCCESS) {
+            return NULL;
+        }
+        engines->stream = stream;
+    }
+    return engines->target.handle;
+}
+
+// ---- opening
+
+static struct attention_engines *engines_new(void)
+{
+    struct attention_engines *engines = calloc(1, sizeof *engines);
+    CHECK(engines);
+    return engines;
+}
+
+void attention_engines_free(struct attention_engines *engines)
+{
+    tdestroy(engines->graphs, graph_free);
+    tdestroy(engines->kernels, kernels_free);
+    if (engines->target.properties) {
+        cudnnBackendDestroyDescriptor(engines->target.properties);
+    }
+    free(engines);
+}
+
+struct attention_engines *attention_engines_of_card(struct status *status)
+{
+    if (!card) {
+        if (cudnnGetVersion() < CUDNN_LEAST) {
+            status_set(
+                status, STATUS_UNSUPPORTED,
+                "device cuda needs cuDNN 9.12 or later, which writes the logsumexp where it should; found %zu",
+                cudnnGetVersion());
+            return NULL;
+        }
+        struct attention_engines *made = engines_new();
+        cudnnStatus_t created = cudnnCreate(&made->target.handle);
+        if (created != CUDNN_STATUS_SUCCESS) {
+            status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use cuDNN: %s (error %d)",
+                       cudnnGetErrorString(created), (int)created);
+            attention_engines_free(made);
+            return NULL;
+        }
+        card = made;
+    }
+    card->stream = NULL; // a new stream may lie where an old one lay
+    return card;
+}
+
+struct attention_engines *attention_engines_described(const char *properties, bool planned, struct status *status)
+{
+    struct attention_engines *engines = engines_new();
+    engines->target.planned = planned;
+    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &engines->target.properties) !=
+            CUDNN_STATUS_SUCCESS ||
+        cudnnBackendSetAttribute(engines->target.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, (int64_t)strlen(properties),
+                                 properties) != CUDNN_STATUS_SUCCESS ||
+        cudnnBackendFinalize(engines->target.properties) != CUDNN_STATUS_SUCCESS) {
+        status_set(status, STATUS_UNSUPPORTED, "cuDNN does not take these device properties");
+        attention_engines_free(engines);
+        return NULL;
+    }
+    return engines;
+}
