@@ -58,8 +58,12 @@ static bool check(const struct card *card, const struct config *config, size_t b
     struct status status = {0};
     struct attention_engines *engines =
         attention_engines_described(properties(card, text, sizeof text), false, &status);
+    if (!engines) {
+        printf("%s: %s\n", card->name, status.message);
+        return false;
+    }
     size_t allowed = 0;
-    for (size_t i = 0; engines && i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
+    for (size_t i = 0; i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
         struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,
                                         config->heads,    config->kv_heads, config->head_dim};
         size_t bytes = cuda_attention_layout(shape).engine_bytes;
@@ -81,9 +85,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
     if (status.code != STATUS_OK) {
         printf("%s %s batch %zu: %s\n", card->name, config->name, batch, status.message);
     }
-    if (engines) {
-        attention_engines_free(engines);
-    }
+    attention_engines_free(engines);
     return status.code == STATUS_OK;
 }
 
@@ -100,6 +102,10 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     struct timespec begin, end;
     struct attention_engines *engines =
         attention_engines_described(properties(card, text, sizeof text), true, &status);
+    if (!engines) {
+        printf("%s: %s\n", card->name, status.message);
+        return false;
+    }
     bool good = true;
     size_t forwards = 0, others = 0;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -109,7 +115,7 @@ static bool check_kernels(const struct card *card, const struct config *config, 
                                           .heads = (int64_t)config->heads,
                                           .kv_heads = (int64_t)config->kv_heads,
                                           .head_dim = (int64_t)config->head_dim};
-    for (shape.keys = 512; engines && shape.keys <= 16384 && good; shape.keys += 512) {
+    for (shape.keys = 512; shape.keys <= 16384 && good; shape.keys += 512) {
         good = attention_engines_graph(engines, shape, CUDA_WORKSPACE_BYTES, &status);
         others += good && !(strstr(last(), kind) && strstr(last(), "fprop"));
         forwards++;
@@ -117,14 +123,12 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     clock_gettime(CLOCK_MONOTONIC, &end);
     shape.backward = true;
     shape.keys = 512;
-    good = good && engines && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
+    good = good && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
     printf("%s %s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
            forwards, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), others,
            last(), status.message);
     good = good && strstr(last(), kind) && strstr(last(), "bprop");
-    if (engines) {
-        attention_engines_free(engines);
-    }
+    attention_engines_free(engines);
     return good;
 }
 
