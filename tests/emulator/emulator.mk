@@ -35,7 +35,7 @@ test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TE
 	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_traps && \
 	  $(EMULATED)/tests/emulator/test_device && \
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
-	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),:)
+	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
 
 test: test-cuda-emulated
 .PHONY: test-cuda-emulated
