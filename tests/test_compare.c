@@ -19,7 +19,7 @@
 // What a record of the tests may differ in; zeroed: a good one of cell 0.
 struct sketch {
     unsigned cell; // its id; even ones are full, odd ones seco
-    const char *status, *dtype, *cpu, *revision;
+    const char *status, *dtype, *cpu, *card, *revision;
     size_t peak_bytes, activations, flops, launches; // 0: 1000, 600, 5000, 70
     double error, floor;                             // 0: 5e-7, 6e-7
     double ms;                                       // 0: 10
@@ -53,12 +53,12 @@ static void write_record(FILE *file, struct sketch r)
         "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
         "'flops': %.0f, 'bytes_moved': 900, 'launches': %.0f, "
         "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g}, "
-        "'provenance': {'revision': '%s', 'cpu': '%s', 'threads': 2}%s}\n",
+        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': 2}%s}\n",
         r.cell, or_text(r.status, "ok"), or_text(r.dtype, "f32"), 512 << (r.cell / 2 % 2),
         r.cell % 2 ? "seco" : "full", r.cell / 4, samples, or_number((double)r.peak_bytes, 1000),
         or_number((double)r.activations, 600), or_number((double)r.flops, 5000), or_number((double)r.launches, 70),
         or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
-        or_text(r.more, ""));
+        or_text(r.card, ""), or_text(r.more, ""));
     assert_true(bytes > 0);
     char *json = quoted(text);
     fputs(json, file);
@@ -277,6 +277,13 @@ static void times_of_two_machines_are_not_compared(void **state)
     BASE(*state, {.cell = 0});
     NEW(*state, {.ms = 20, .cpu = "Another CPU"});
     expect(*state, "base new", 3, "measured on another processor");
+    NEW(*state, {.ms = 20, .card = "A card"});
+    expect(*state, "base new", 3, "measured on another processor or card");
+    BASE(*state, {.card = "A card, driver 1"});
+    NEW(*state, {.card = "A card, driver 2"});
+    expect(*state, "base new", 0, "verdict: same");
+    BASE(*state, {.cell = 0});
+    NEW(*state, {.ms = 20, .cpu = "Another CPU"});
     expect(*state, "--deterministic base new", 0, "verdict: same");
 }
 

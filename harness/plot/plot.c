@@ -3,6 +3,7 @@
 #include "harness/plot/gnuplot.h"
 #include "harness/plot/max_context_figure.h"
 #include "harness/plot/picture.h"
+#include "harness/results/record.h"
 #include "harness/results/results.h"
 #include "harness/results/setting.h"
 #include "harness/spec/cell.h"
@@ -151,7 +152,8 @@ static void captions(const struct group *group, const struct results *results, c
         const char *revision = json_string_value(json_object_get(provenance, "revision"));
         const char *cpu = json_string_value(json_object_get(provenance, "cpu"));
         list_add(files, sizeof files, json_string_value(json_object_get(results->origins, id)));
-        char text[160];
+        char text[160], card[128];
+        record_card(record, card, sizeof card);
         if (revision) {
             snprintf(text, sizeof text, "%.12s%s", revision,
                      json_is_true(json_object_get(provenance, "dirty")) ? " with changes" : "");
@@ -163,6 +165,8 @@ static void captions(const struct group *group, const struct results *results, c
             snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
                      estimated ? "; times of ours: estimate (roofline), profile " : "", estimated ? profile : "");
             list_add(machines, sizeof machines, text);
+        } else if (*card) {
+            list_add(machines, sizeof machines, card);
         } else if (cpu) {
             int threads = (int)json_integer_value(json_object_get(provenance, "threads"));
             snprintf(text, sizeof text, "%.120s, %d thread%s", cpu, threads, threads == 1 ? "" : "s");

@@ -50,7 +50,10 @@ static bool same_machine(const json_t *a, const json_t *b)
         if (x != y && !(x && y && json_equal(x, y)))
             return false;
     }
-    return true;
+    char left_card[128], right_card[128];
+    record_card(a, left_card, sizeof left_card);
+    record_card(b, right_card, sizeof right_card);
+    return strcmp(left_card, right_card) == 0;
 }
 
 static bool is_pooled(const json_t *record, const json_t *last)
@@ -109,7 +112,7 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
             cell->time.base = pool(list, &end);
             cell->time.new = pool(match, &end);
             if (!same_machine(cell->base, cell->new))
-                cell->time.unusable = "measured on another processor or with another number of threads";
+                cell->time.unusable = "measured on another processor or card, or with another number of threads";
         }
     }
     comparison->base_only = comparison->count - comparison->both;

@@ -25,6 +25,12 @@ enum record_status record_status_from_name(const char *name)
     return status;
 }
 
+void record_card(const json_t *record, char *name, size_t size)
+{
+    const char *card = json_string_value(json_object_get(json_object_get(record, "provenance"), "card"));
+    snprintf(name, size, "%.*s", card ? (int)strcspn(card, ",") : 0, card ? card : "");
+}
+
 json_t *record_text(const char *value)
 {
     json_t *string = json_string(value);

@@ -57,6 +57,9 @@ const char *record_status_name(enum record_status status);
 // RECORD_STATUS_COUNT if there is no such status.
 enum record_status record_status_from_name(const char *name);
 
+// The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
+// CPU.
+void record_card(const json_t *record, char *name, size_t size);
 // A JSON string; bad UTF-8, which a crashed program may print, becomes '?'.
 json_t *record_text(const char *value);
 // Checks that `line` is the record of cell `id` and fills in experiment and command. The new line, to be freed; its
