@@ -166,6 +166,14 @@ static struct attention_graph_shape block_shape(struct attention_shape s, const 
     return shape;
 }
 
+// No more workspace than the block needs: its graph serves other shapes, too.
+static struct attention_graph *block_graph(struct attention_engines *engines, struct attention_shape s,
+                                           const struct block *b, struct status *status)
+{
+    return attention_engines_graph(engines, block_shape(s, b), cuda_attention_engine_bytes(s, b->queries, b->keys),
+                                   status);
+}
+
 // grad_k and grad_v of the segments' rows within the block.
 static void add_key_gradients(const struct attention_cudnn *attention, struct attention_shape s,
                               const struct key_segment *segments, size_t segment_count, const struct block *b,
@@ -203,8 +211,7 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
     CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + w.logsumexp + w.logsumexp_bytes, 0,
                                CUDA_ATTENTION_TILE * sizeof(float), attention->stream));
     for (struct block b = {0}; next_block(s, &b);) {
-        struct attention_graph *graph =
-            attention_engines_graph(attention->engines, block_shape(s, &b), w.engine_bytes, status);
+        struct attention_graph *graph = block_graph(attention->engines, s, &b, status);
         if (!graph) {
             return false;
         }
@@ -247,10 +254,9 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
 
 bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape s, struct status *status)
 {
-    size_t most = cuda_attention_layout(s).engine_bytes;
     bool done = attention_engines_graph(engines, forward_shape(s), CUDA_WORKSPACE_BYTES, status);
     for (struct block b = {0}; done && next_block(s, &b);) {
-        done = attention_engines_graph(engines, block_shape(s, &b), most, status);
+        done = block_graph(engines, s, &b, status);
     }
     return done;
 }

@@ -18,6 +18,12 @@ static size_t whole_tiles(size_t rows)
     return (rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
 }
 
+size_t cuda_attention_engine_bytes(struct attention_shape s, size_t queries, size_t keys)
+{
+    size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
+    return row * (whole_tiles(queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(keys))) + 4096;
+}
+
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
 {
     size_t queries = smaller(s.queries, CUDA_ATTENTION_QUERIES);
@@ -32,10 +38,7 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
     w.logsumexp = take(&w, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
     w.delta = take(&w, queries * s.batch * s.heads * sizeof(float));
     w.accumulator = take(&w, q * sizeof(float));
-    // The engines keep dK and dV of every query head in bf16, where heads share keys, and one of them a second
-    // accumulator of dQ in f32; each aligned as it likes.
-    size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
-    w.engine_bytes = row * (whole_tiles(queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(keys))) + 4096;
+    w.engine_bytes = cuda_attention_engine_bytes(s, queries, keys);
     w.engine = take(&w, w.engine_bytes);
     return w;
 }

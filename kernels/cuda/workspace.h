@@ -26,6 +26,9 @@ struct cuda_attention_workspace {
     size_t bytes;
 };
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape);
+// What an engine may take for a block of that many queries and keys: they keep dK and dV of every query head in
+// bf16, where heads share keys, and one of them a second accumulator of dQ in f32; each aligned as it likes.
+size_t cuda_attention_engine_bytes(struct attention_shape shape, size_t queries, size_t keys);
 
 // Whether attention in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels'. Of a single
 // query cuDNN's masks and gradients are not to be relied on (its release notes; cudnn-frontend, issue 1072).
