@@ -75,12 +75,6 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
-{
-    free(handle);
-    return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
     handle->stream = stream;

@@ -1,7 +1,7 @@
-// The CUDA runtime on the CPU, as far as kernels/cuda calls it: one card, its memory pool, streams and events. The
-// card's memory is out of the host's reach but while a stream's work runs; what is freed is overwritten in stream
-// order, and every allocation has a fence behind it, which is looked at when it is freed. A call that CUDA would
-// refuse, or that would read or write the wrong side, aborts with a message.
+// The CUDA runtime on the CPU, as far as kernels/cuda calls it: one card, its memory pools, streams and events. The
+// card's memory is out of the host's reach but while a stream's work runs, and what is asked for may name no other;
+// it is NaN before its first use and, in stream order, when it has been freed; every allocation has a fence behind
+// it, which is looked at then. A call that CUDA would refuse aborts with a message.
 #include "tests/emulator/stream.h"
 #include <algorithm>
 #include <chrono>

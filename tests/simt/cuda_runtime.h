@@ -63,6 +63,7 @@ inline void (*body)(const void *);
 inline const void *body_data;
 inline std::vector<unsigned char> *dynamic_shared;
 inline bool descending;
+inline size_t launches; // in streams
 
 // Saves the callee's registers on this stack, and goes on from where the other one was left.
 __attribute__((naked, noinline)) inline void swap(void ** /* save */, void * /* load */)
@@ -232,7 +233,6 @@ template <class Body> void ask(cudaStream_t stream, dim3 grid, dim3 block, size_
             delete later;
         },
         new std::function<void()>([=] {
-            static size_t launches;
             descending = ++launches % 3 == 0;
             launch(grid, block, shared_bytes, kernel);
         }));
