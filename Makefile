@@ -72,12 +72,17 @@ $(BUILD)/revision: FORCE
 dependencies: ## install the packages that are missing, or say how
 	@tools/dependencies
 
-figures: dependencies ## measure the default experiments (RESULTS=) and draw them (PICTURES=); under five minutes
-	@$(MAKE) --no-print-directory all
+# The two commands that start from nothing. Packages first; then what compiles, in a make of its own, for this one asked
+# pkg-config before they were there, and on all cores, unless -j says how many; then what runs, in sequence.
+PARALLEL  = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=); under five minutes
+	@tools/dependencies
+	@$(MAKE) --no-print-directory $(PARALLEL) figure-programs
 	@mkdir -p $(RESULTS) $(PICTURES)
 	@for name in $(FIGURES); do \
 	  $(BUILD)/longbp run experiments/$$name.json --out $(RESULTS)/$$name.jsonl $(RUN) || exit $$?; done
 	@$(BUILD)/longbp plot --out $(PICTURES) $(FIGURES:%=$(RESULTS)/%.jsonl)
+figure-programs: all
 
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
 	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
@@ -108,10 +113,15 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
-test: all $(TESTS) ## every test, under ten minutes
-	@tests/check_includes
-	@failed=; for test in $(TESTS); do LONGBP=$(BUILD)/longbp $$test || failed="$$failed $$test"; done; \
+test: ## install what is missing, build, run every test; under ten minutes
+	@tools/dependencies --test
+	@$(MAKE) --no-print-directory $(PARALLEL) test-programs
+	@failed=; for test in $(wildcard tests/check_*) $(TESTS); do \
+	  BUILD=$(BUILD) LONGBP=$(BUILD)/longbp $$test || failed="$$failed $$test"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	@$(if $(SANITIZE),,$(MAKE) --no-print-directory test-cuda-graphs)
+	@$(MAKE) --no-print-directory test-cuda-emulated
+test-programs: all $(TESTS)
 
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -march=$(ARCH)" \
@@ -167,5 +177,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures papers regress speed test test-asan fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-asan fuzz bench format lint man install clean FORCE
 .SECONDARY:

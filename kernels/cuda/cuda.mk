@@ -40,7 +40,8 @@ $(BUILD)/stubs/libcuda.so.1: tests/cuda/driver.c
 	@nm -D --defined-only $(firstword $(wildcard $(CUDA)/lib64/stubs/libcuda.so $(CUDA)/lib/stubs/libcuda.so)) | \
 	  sed -n 's/.* T \(cu[A-Za-z0-9_]*\)$$/__attribute__((weak)) int \1(void) { return 34; }/p' > $(@D)/rest.c
 	$(Q)$(CC) -shared -fPIC -O2 -Wall -Wextra -Werror -o $@ $< $(@D)/rest.c
-test-cuda-graphs: $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
+GRAPHS    := $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
+test-cuda-graphs: $(GRAPHS)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,echo "CUDA's graphs: left out, there is no nvcc")
 
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
@@ -57,7 +58,7 @@ bench-cuda: cuda $(BUILD)/bench/bench_ops ## operations on the GPU: rates and sh
 
 # `make figures DEVICE=cuda`
 RUN += $(if $(DEVICE),--device $(DEVICE))
-figures: $(if $(filter cuda,$(DEVICE)),cuda)
+figure-programs: $(if $(filter cuda,$(DEVICE)),cuda)
 
 # For a machine that has neither compiler nor libraries but a driver, cuBLASLt and cuDNN: the program, the tests and the
 # benchmark with jansson, OpenBLAS and the compiler's own libraries linked in; Google Benchmark, which comes shared
@@ -78,5 +79,5 @@ lint: lint-cuda
 lint-cuda:
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
-test: $(if $(SANITIZE),,test-cuda-graphs)
+test-programs: $(if $(SANITIZE),,$(GRAPHS))
 .PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda bench-cuda

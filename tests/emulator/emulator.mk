@@ -31,11 +31,12 @@ $(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,t
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka
 # Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
-test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp) ## every operation and method of the CUDA device, run on the CPU
+EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp)
+test-cuda-emulated: $(EMULATION) ## every operation and method of the CUDA device, run on the CPU
 	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_traps && \
 	  $(EMULATED)/tests/emulator/test_device && \
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
 	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
 
-test: test-cuda-emulated
+test-programs: $(EMULATION)
 .PHONY: test-cuda-emulated
