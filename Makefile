@@ -163,13 +163,12 @@ man: all ## man pages, from --help
 	@for command in $(COMMANDS); do help2man -N -n "$$command, a command of longbp" --version-string="$$($(BUILD)/longbp --version)" \
 	  -o $(BUILD)/man/longbp-$$command.1 "$(BUILD)/longbp $$command" || exit 1; done
 
-install: all man ## into PREFIX=/usr/local (and DESTDIR)
+SHARED   := $(wildcard plots/*.gp $(foreach kind,json csv txt md,experiments/*.$(kind) experiments/*/*.$(kind)))
+HELP2MAN := $(shell command -v help2man)
+install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/longbp
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/plots plots/*.gp
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments experiments/*.json
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/published experiments/published/*.csv
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/longbp/experiments/devices experiments/devices/*.json
+	@for file in $(SHARED); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/longbp/$$file || exit 1; done
+	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
 
 include kernels/cuda/cuda.mk tests/emulator/emulator.mk
 

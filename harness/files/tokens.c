@@ -1,4 +1,5 @@
 #include "harness/files/tokens.h"
+#include "harness/files/share.h"
 #include "kernels/base/random.h"
 #include "kernels/transformer/batch.h"
 #include <errno.h>
@@ -23,7 +24,8 @@ static const struct format labels_format = {4, true, "label", "32-bit labels"};
 static FILE *open_file(const char *path, struct format format, size_t *values, struct status *status)
 {
     struct stat info;
-    FILE *file = fopen(path, "rb");
+    char found[PATH_MAX];
+    FILE *file = fopen(share_resolve(path, found), "rb");
     if (!file || fstat(fileno(file), &info) != 0) {
         status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
     } else if (S_ISDIR(info.st_mode)) {

@@ -9,7 +9,7 @@ enum data_kind { DATA_RANDOM, DATA_BYTES, DATA_U16, DATA_U32 };
 
 struct data_source {
     enum data_kind kind;
-    char *path; // NULL for DATA_RANDOM
+    char *path; // as share_resolve takes it; NULL for DATA_RANDOM
 };
 
 // The first sequences * context ids: [sequences, context], each below vocab. Text gives one id per byte; ids in

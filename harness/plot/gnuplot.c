@@ -1,6 +1,6 @@
 #include "harness/plot/gnuplot.h"
+#include "harness/files/share.h"
 #include <errno.h>
-#include <limits.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -25,18 +25,10 @@ char *gnuplot_scripts(const char *given, struct status *status)
                    given ? "--scripts" : "$LONGBP_PLOTS");
         return NULL;
     }
-    static const char *const places[] = {"plots", "../plots", "../share/longbp/plots", "../../plots"};
-    char program[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length < 0 ? 0 : length] = 0;
-    char *slash = strrchr(program, '/');
-    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
-        char path[2 * PATH_MAX];
-        *slash = 0;
-        snprintf(path, sizeof path, "%s/%s", program, places[i]);
-        if (has_scripts(path)) {
-            return strdup(path);
-        }
+    char path[PATH_MAX];
+    if (share_find("plots/style.gp", path)) {
+        *strrchr(path, '/') = 0;
+        return strdup(path);
     }
     status_set(
         status, STATUS_IO,

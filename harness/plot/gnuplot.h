@@ -9,8 +9,8 @@ struct gnuplot_variable {
     const char *name, *value; // a string
 };
 
-// The folder of the scripts: `given` if not NULL, else $LONGBP_PLOTS, else plots/ beside or above the program, or
-// share/longbp/plots beside its bin/. A string to be freed; NULL and a status if style.gp is not there.
+// The folder of the scripts: `given` if not NULL, else $LONGBP_PLOTS, else plots/ as share_find finds it. A string
+// to be freed; NULL and a status if style.gp is not there.
 char *gnuplot_scripts(const char *given, struct status *status);
 // Runs folder/NAME.gp. False and a status if gnuplot is not installed or the script failed; only then are gnuplot's
 // own messages shown, on stderr.

@@ -1,11 +1,10 @@
 #include "harness/results/published.h"
+#include "harness/files/share.h"
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define COLUMNS_LIMIT 16
 #define POINTS_LIMIT  100000
@@ -223,31 +222,11 @@ static int is_csv(const struct dirent *entry)
     return end && strcmp(end, ".csv") == 0 && entry->d_name[0] != '.';
 }
 
-// experiments/published, in the working folder or beside or above the program.
-static const char *find_folder(char *path, size_t bytes)
-{
-    static const char *const places[] = {"experiments/published", "../experiments/published",
-                                         "../share/longbp/experiments/published", "../../experiments/published"};
-    char program[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length < 0 ? 0 : length] = 0;
-    char *slash = strrchr(program, '/');
-    if (access(places[0], R_OK) == 0 || !slash)
-        return places[0];
-    *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(path, bytes, "%s/%s", program, places[i]);
-        if (access(path, R_OK) == 0)
-            return path;
-    }
-    return places[0];
-}
-
 bool published_load(struct published *published, const char *folder, struct status *status)
 {
     *published = (struct published){0};
-    char found[2 * PATH_MAX], path[3 * PATH_MAX];
-    folder = folder ? folder : find_folder(found, sizeof found);
+    char found[PATH_MAX], path[2 * PATH_MAX];
+    folder = folder ? folder : share_resolve("experiments/published", found);
     struct dirent **entries;
     int count = scandir(folder, &entries, is_csv, alphasort);
     if (count < 0)

@@ -34,9 +34,8 @@ struct published {
 const char *published_quantity_name(enum published_quantity quantity);
 
 // Reads every .csv of a folder: comments (#), of which the first line is the source, a line of column names, then
-// points. folder: NULL for experiments/published in the working folder or beside or above the program. False and a
-// status that names file and line if anything is not as it should be. Release with published_free, also after a
-// failure.
+// points. folder: NULL for experiments/published as share_resolve finds it. False and a status that names file and
+// line if anything is not as it should be. Release with published_free, also after a failure.
 bool published_load(struct published *published, const char *folder, struct status *status);
 void published_free(struct published *published);
 // The file of an experiment and quantity; NULL: there is none.

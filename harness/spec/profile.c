@@ -1,7 +1,7 @@
 #include "harness/spec/profile.h"
 #include "harness/files/json_field.h"
+#include "harness/files/share.h"
 #include <dirent.h>
-#include <limits.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,39 +80,6 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     return true;
 }
 
-// Calls `found` for each folder of profiles that there can be, until it returns true.
-static bool each_folder(bool (*found)(const char *folder, void *context), void *context)
-{
-    static const char *const places[] = {"experiments/devices", "../experiments/devices",
-                                         "../share/longbp/experiments/devices", "../../experiments/devices"};
-    char program[PATH_MAX], path[2 * PATH_MAX];
-    if (found("experiments/devices", context))
-        return true;
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length < 0 ? 0 : length] = 0;
-    char *slash = strrchr(program, '/');
-    if (slash)
-        *slash = 0;
-    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
-        snprintf(path, sizeof path, "%s/%s", program, places[i]);
-        if (found(path, context))
-            return true;
-    }
-    return false;
-}
-
-struct lookup {
-    const char *name;
-    char path[3 * PATH_MAX];
-};
-
-static bool has_file(const char *folder, void *context)
-{
-    struct lookup *lookup = context;
-    snprintf(lookup->path, sizeof lookup->path, "%s/%s.json", folder, lookup->name);
-    return access(lookup->path, F_OK) == 0;
-}
-
 // The profiles that there are, without ".json".
 struct listing {
     struct names names;
@@ -124,15 +91,12 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// The first folder that is there is the one that counts.
-static bool list_folder(const char *folder, void *context)
+static void list_profiles(struct listing *listing)
 {
-    struct listing *listing = context;
     struct names *names = &listing->names;
-    DIR *entries = opendir(folder);
-    if (!entries)
-        return false;
-    for (struct dirent *entry; (entry = readdir(entries)) && names->count < NAMES_MAX;) {
+    char path[PATH_MAX];
+    DIR *entries = opendir(share_resolve("experiments/devices", path));
+    for (struct dirent *entry; entries && (entry = readdir(entries)) && names->count < NAMES_MAX;) {
         const char *end = strrchr(entry->d_name, '.');
         size_t length = end ? (size_t)(end - entry->d_name) : 0;
         if (!end || strcmp(end, ".json") != 0 || length >= sizeof listing->text[0])
@@ -140,16 +104,16 @@ static bool list_folder(const char *folder, void *context)
         memcpy(listing->text[names->count], entry->d_name, length); // zeroed before
         names_add(names, listing->text[names->count]);
     }
-    closedir(entries);
+    if (entries)
+        closedir(entries);
     qsort(names->items, names->count, sizeof *names->items, by_name);
-    return true;
 }
 
 static bool unknown(const char *name, struct status *status)
 {
     struct listing listing = {0};
     char hint[640];
-    each_folder(list_folder, &listing);
+    list_profiles(&listing);
     names_hint(&listing.names, name, "known profiles", hint, sizeof hint);
     return status_set(status, STATUS_BAD_INPUT, "no profile \"%.100s\" in experiments/devices; %s", name,
                       listing.names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
@@ -164,14 +128,16 @@ static bool is_path(const char *name)
 bool profile_load(struct profile *profile, const char *name, struct status *status)
 {
     *profile = (struct profile){0};
-    struct lookup lookup = {.name = name};
-    if (is_path(name))
-        snprintf(lookup.path, sizeof lookup.path, "%s", name);
-    else if (strlen(name) >= sizeof profile->name || !each_folder(has_file, &lookup))
-        return unknown(name, status);
+    char file[sizeof "experiments/devices/.json" + sizeof profile->name], found[PATH_MAX];
+    const char *path = share_resolve(name, found);
+    if (!is_path(name)) {
+        int bytes = snprintf(file, sizeof file, "experiments/devices/%s.json", name);
+        path = share_resolve(file, found);
+        if (bytes >= (int)sizeof file || access(path, F_OK) != 0)
+            return unknown(name, status);
+    }
     struct json_source source;
-    bool ok =
-        json_source_open(&source, lookup.path, status) && read_profile(profile, json_field_root(&source), status);
+    bool ok = json_source_open(&source, path, status) && read_profile(profile, json_field_root(&source), status);
     json_source_close(&source);
     return ok;
 }

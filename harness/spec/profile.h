@@ -18,9 +18,9 @@ struct profile {
     struct profile_number peer_link_bytes_per_s;      // to another card, in one direction
 };
 
-// Loads a profile by its name, from experiments/devices in the working folder or beside or above the program, or,
-// if the text has a "/" or ends in ".json", from that file. Every key is known, every number is finite, positive
-// and has a source. False and a status that names file, line and column if not.
+// Loads a profile by its name, from experiments/devices as share_resolve finds it, or, if the text has a "/" or
+// ends in ".json", from that file. Every key is known, every number is finite, positive and has a source. False and
+// a status that names file, line and column if not.
 bool profile_load(struct profile *profile, const char *name, struct status *status);
 // The rates for operations in this dtype. False and a status (bad input) if the profile has none.
 bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,

@@ -1,4 +1,5 @@
 #include "harness/spec/spec.h"
+#include "harness/files/share.h"
 #include "harness/spec/cell_decode.h"
 #include "harness/spec/override.h"
 #include <errno.h>
@@ -408,8 +409,12 @@ static void pick_fields(const struct expansion *e, const size_t *sizes, size_t n
 static bool check_file(struct json_field field, const char *path, size_t wanted_bytes, struct status *status)
 {
     struct stat info;
+    char found[PATH_MAX];
+    path = share_resolve(path, found);
     if (stat(path, &info) != 0 || access(path, R_OK) != 0)
-        return json_field_fail(field, status, "%s: cannot be read: %s", path, strerror(errno));
+        return json_field_fail(field, status, "%s: cannot be read: %s%s", path, strerror(errno),
+                               path[0] == '/' ? ""
+                                              : "; relative paths start in the folder that longbp is started in");
     if (!S_ISREG(info.st_mode))
         return json_field_fail(field, status, "%s: is not a file", path);
     if ((size_t)info.st_size < wanted_bytes)
@@ -494,7 +499,8 @@ bool spec_load(struct spec *spec, const char *path, const struct spec_changes *c
 {
     *spec = (struct spec){0};
     struct json_source source;
-    bool ok = json_source_open(&source, path, status) && load(spec, &source, changes, status);
+    char found[PATH_MAX];
+    bool ok = json_source_open(&source, share_resolve(path, found), status) && load(spec, &source, changes, status);
     json_source_close(&source);
     return ok;
 }

@@ -24,7 +24,7 @@ struct spec_changes {
 // (for an option that is a list, a list of lists is). An entry may also give keys of a cell itself ("context",
 // ...), again one value or a list: they count for that entry in place of the spec's. Returns false and a status
 // that names file, line and column if anything is wrong anywhere. Release with spec_free, also after a failure.
-// changes may be NULL.
+// changes may be NULL. path, and those of data and labels within: as share_resolve takes them.
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status);
 // The same from memory; name takes the path's place in messages.
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
