@@ -127,6 +127,13 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -march=$(ARCH)" \
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" test
 
+# From another folder than this one, as users do.
+PYTHON   ?= python3
+test-pytorch: all ## gradients in f64 against PyTorch, transformers and peft, as far as PYTHON=python3 has them
+	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then \
+	  cd / && $(PYTHON) $(CURDIR)/tools/check_against_pytorch.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp); \
+	else echo "PyTorch: left out, $(PYTHON) has no torch, numpy and safetensors"; fi
+
 # clang's fuzzer over the readers of files; the kernels as gcc builds them, for they need its OpenMP.
 SECONDS  ?= 30
 FUZZERS  := $(patsubst tests/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz_*.c))
@@ -176,5 +183,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-asan fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-asan test-pytorch fuzz bench format lint man install clean FORCE
 .SECONDARY:

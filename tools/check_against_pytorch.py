@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Holds the gradients of `longbp grad` in f64 against PyTorch's autograd, method by method and family by family.
 
-Run by hand, from the repository's root, after `make`:  tools/check_against_pytorch.py [--tolerance 1e-9]
-Needs torch, numpy and safetensors; transformers, if there, is compared too. Exits 1 if a difference is too large.
+Run by hand, after `make`:  tools/check_against_pytorch.py [--tolerance 1e-9]
+Needs torch, numpy and safetensors; transformers and peft, if there, are compared too. Exits 1 if a difference is too
+large.
 
 The reference is the decoder below, all in f64. transformers' own classes are compared twice: as they are, where
 RMSNorm and RoPE's angles are computed in f32 whatever the model's dtype, so that about 1e-6 is all they can show
@@ -12,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,10 @@ try:
     transformers.utils.logging.disable_progress_bar()
 except ImportError:
     transformers = None
+try:
+    import peft
+except ImportError:
+    peft = None
 
 CONTEXT, BATCH, CHUNK = 100, 2, 32  # the last chunk is shorter
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp", "--chunk", 7, "--head-chunk", 5],
@@ -46,6 +52,7 @@ FOLDERS = {  # beside `longbp init`'s own
                     "tie_word_embeddings": True},
 }
 LORA = {"r": 4, "alpha": 12, "targets": "q,v,down"}
+LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
 
 def rope_frequencies(config):
@@ -127,7 +134,8 @@ def reference(folder, config, ids, labels, lora):
     return loss.item(), {name: w.grad for name, w in trained.items()}
 
 
-def transformers_gradients(folder, config, ids, labels, twins):
+def transformers_gradients(folder, adapter, config, ids, labels, twins):
+    """adapter: a folder with LoRA factors for peft to load over the model's, or None."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
     if twins:
         angles = rope_angles(config, ids.shape[1])[None]
@@ -135,9 +143,12 @@ def transformers_gradients(folder, config, ids, labels, twins):
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
                 module.forward = lambda x, m=module: rms_norm(x, m.weight, m.variance_epsilon)
+    if adapter:
+        model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     loss = loss_of(model(ids).logits, labels)
     loss.backward()
-    return loss.item(), {name: p.grad for name, p in model.named_parameters()}
+    return loss.item(), {name.replace(".default.", "."): p.grad for name, p in model.named_parameters()
+                         if p.requires_grad}
 
 
 def longbp(binary, folder, tokens, labels, method, out):
@@ -197,7 +208,9 @@ def make_folder(folder, changes, seed):
         json.dump(config, file)
 
 
-def make_adapter(folder):
+def make_adapter(model, folder):
+    """folder: the model's, with LoRA factors beside its weights."""
+    shutil.copytree(model, folder)
     weights, adapter = load_file(f"{folder}/model.safetensors"), {}
     for target in LORA["targets"].split(","):
         for name, w in weights.items():
@@ -207,14 +220,17 @@ def make_adapter(folder):
                 adapter[at + ".lora_B.weight"] = torch.randn(w.shape[0], LORA["r"], dtype=torch.float64) * 0.1
     save_file(adapter, f"{folder}/adapter_model.safetensors")
     with open(f"{folder}/adapter_config.json", "w") as file:
-        json.dump({"r": LORA["r"], "lora_alpha": LORA["alpha"], "peft_type": "LORA"}, file)
+        json.dump({"r": LORA["r"], "lora_alpha": LORA["alpha"], "peft_type": "LORA", "task_type": "CAUSAL_LM",
+                   "target_modules": [f"{target}_proj" for target in LORA["targets"].split(",")]}, file)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--longbp", default="build/longbp")
+    parser.add_argument("--longbp", default=LONGBP, help="the program (%(default)s)")
     parser.add_argument("--tolerance", type=float, default=1e-9, help="relative L2 of all gradients together (1e-9)")
     arguments = parser.parse_args()
+    if not shutil.which(arguments.longbp):
+        parser.error(f"{arguments.longbp} is no program; `make` builds it, --longbp names another")
     scratch = tempfile.TemporaryDirectory(prefix="longbp-pytorch-")
     path = scratch.name
     failures = 0
@@ -225,7 +241,7 @@ def main():
         of_loss = abs(loss - expected_loss) / abs(expected_loss)
         good = overall <= tolerance and of_loss <= tolerance  # false for NaN
         failures += not good
-        print(f"  {title:44} {overall:9.2e} (loss {of_loss:7.1e}, worst {of_worst:7.1e} {worst})"
+        print(f"  {title:58} {overall:9.2e} (loss {of_loss:7.1e}, worst {of_worst:7.1e} {worst})"
               f"{'' if good else '  TOO LARGE'}", flush=True)
 
     rng = np.random.default_rng(1)
@@ -245,10 +261,11 @@ def main():
         make_folder(folders[title], changes, i)
     cases = [(title, folder, [], shifted) for title, folder in folders.items()]
     cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], masked))
-    make_adapter(f"{path}/3")
+    qwen3, adapter = folders["qwen3, tied"], f"{path}/lora"
+    make_adapter(qwen3, adapter)
     lora = ["--lora", ",".join(f"{key}={value}" for key, value in LORA.items() if key != "targets")
             + ",targets=" + LORA["targets"]]
-    cases.append(("qwen3, LoRA", f"{path}/3", lora, shifted))
+    cases.append(("qwen3, LoRA", adapter, lora, shifted))
 
     for title, folder, flags, labels in cases:
         with open(f"{folder}/config.json") as file:
@@ -260,11 +277,12 @@ def main():
         for method in METHODS:
             loss, gradients = longbp(arguments.longbp, folder, f"{path}/tokens.bin", flags, method, f"{path}/g")
             report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
-        if transformers and flags != lora:
-            name = f"transformers {transformers.__version__}"
+        if transformers and (flags != lora or peft):
+            name = f"transformers {transformers.__version__}" + (f", peft {peft.__version__}" if flags == lora else "")
+            theirs_from = (qwen3, adapter) if flags == lora else (folder, None)
             for twins, suffix, tolerance in ((True, ", norms and angles in f64", arguments.tolerance),
                                              (False, ", as it is", 1e-4)):
-                loss, theirs = transformers_gradients(folder, config, ids, labels, twins)
+                loss, theirs = transformers_gradients(*theirs_from, config, ids, labels, twins)
                 report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
     print("all within tolerance" if not failures else f"{failures} TOO LARGE")
     return 1 if failures else 0
