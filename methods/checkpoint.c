@@ -1,7 +1,7 @@
 // Layer-level gradient checkpointing: the forward keeps each row's input; the backward rebuilds a row, then walks
-// it. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F; a rebuilt row stops before
-// its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one row's
-// activations and one gradient of width d.
+// it. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a rebuilt row
+// stops before its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one
+// row's activations and one gradient of width d.
 #include "methods/cost.h"
 #include "methods/method.h"
 

@@ -1,5 +1,6 @@
-// Cost: the bytes per token that the methods' floors are made of (methods.md). e: bytes per element of activations,
-// a: of the accumulated gradients of keys and values. Statistics (logsumexp, rstd) are f32, or f64 in f64.
+// Cost: the bytes per token that the methods' floors are made of (methods/methods.md). e: bytes per element of
+// activations, a: of the accumulated gradients of keys and values. Statistics (logsumexp, rstd) are f32, or f64 in
+// f64.
 #pragma once
 #include "kernels/transformer/model.h"
 

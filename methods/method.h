@@ -1,4 +1,5 @@
 // Method: one way to compute a training step's gradient; a walk over the grid of layers and chunks.
+// methods/methods.md has all walks, what they cost, and the letters.
 // To add one: write methods/NAME.c that ends in one `const struct method`, and name it in methods/methods.c.
 #pragma once
 #include "kernels/transformer/head.h"
@@ -34,7 +35,8 @@ struct method {
     // Options that leave the columns to chance become those of the draw that takes the most memory among the draws
     // of as many columns as are to be expected; context: a multiple of the chunk. NULL: nothing is drawn.
     void (*largest_draw)(struct method_options *options, size_t context);
-    // The growth of the peak per token of context that methods.md derives, in bytes: a floor to be held against.
+    // The growth of the peak per token of context that methods/methods.md derives, in bytes: a floor to be held
+    // against.
     double (*floor_bytes_per_token)(const struct model *model, const struct method_options *options,
                                     size_t context);
 };

@@ -1,5 +1,5 @@
 // StreamBP: checkpoints as above, but a row is rebuilt and walked chunk by chunk, right to left; its keys and
-// values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F, causal attention counted exactly;
+// values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2;
 // a rebuilt cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their
 // gradients, and one gradient of width d. Deviations: the published code projects K and V again for [0, end of
 // chunk) at every chunk and repeats them to all query heads; its loss counts labels before shifting. Here as the

@@ -143,7 +143,8 @@ static size_t tiny_peak(const struct method *method, const struct method_options
     return arena.peak_bytes;
 }
 
-// Growth of the peak per token is within 5 % of the floor that methods.md derives: no O(T^2), no copy of a prefix.
+// Growth of the peak per token is within 5 % of the floor that methods/methods.md derives: no O(T^2), no copy of a
+// prefix.
 static void test_growth_is_the_floor(void **state)
 {
     (void)state;
@@ -192,6 +193,44 @@ static void test_large_model(void **state)
     assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, 4096, 1) / 3);
 }
 
+// What methods/methods.md says of FLOPs. F: of one forward pass; A: attention's part of it.
+static void test_costs_are_the_stated_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        enum inner inner;
+        double forwards; // at most this many F, and A / 2
+    } cases[] = {{"full", INNER_NONE, 3},
+                 {"checkpoint", INNER_NONE, 4},
+                 {"streambp", INNER_NONE, 4},
+                 {"seco", INNER_NONE, 4},
+                 {"seco", INNER_CHECKPOINT, 5}};
+    static const size_t contexts[] = {96, 1000, 20000};
+    for (size_t i = 0; i < 2 * sizeof contexts / sizeof *contexts; i++) {
+        struct fixture f = fixture_default();
+        f.context = contexts[i / 2];
+        f.config.qk_norm = i % 2;
+        double pairs = (double)f.context * (f.context + 1) / 2;
+        double attention = 4 * pairs * f.config.heads * f.config.head_dim * f.config.layers * f.sequences;
+        double forward = model_flops(&f.config, &f.lora, f.context, f.sequences) / 3;
+        for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
+            struct method_options options;
+            options_init(&options);
+            options.chunk = 64;
+            options.inner = cases[j].inner;
+            struct arena arena;
+            struct counters counters;
+            measure(&f, "plan-cpu", method_find(cases[j].method), &options, &arena, &counters);
+            double forwards = (counters.flops - attention / 2) / forward, most = cases[j].forwards;
+            double least = j ? most - 1 : most;
+            if (forwards > most * (1 + 1e-12) || forwards < least * (1 - 1e-12))
+                fail_msg("%s at %zu tokens: %.4f F + A / 2, expected %g to %g", cases[j].method, f.context,
+                         forwards, least, most);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -202,6 +241,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_more_rows_than_a_block),
         cmocka_unit_test(test_growth_is_the_floor),
         cmocka_unit_test(test_large_model),
+        cmocka_unit_test(test_costs_are_the_stated_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,7 +295,8 @@ static void a_model_that_does_not_fit_says_so(void **state)
     json_decref(table);
 }
 
-// How the peak of Llama-3-8B grows per token, over what methods.md derives, between 32,768 and 65,536 tokens.
+// How the peak of Llama-3-8B grows per token, over what methods/methods.md derives, between 32,768 and 65,536
+// tokens.
 static double growth_over_floor(const char *method, const char *kv_gradients)
 {
     double peak[2], least[2];

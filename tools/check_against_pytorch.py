@@ -78,7 +78,7 @@ def rms_norm(x, gain, epsilon):
 
 
 def decoder(weights, config, ids):
-    """Logits [B, T, V] of the Llama family, as methods.md writes it down; LoRA factors in weights are applied."""
+    """Logits [B, T, V] of the Llama family, as methods/methods.md writes it down; LoRA factors in weights are applied."""
     batch, context = ids.shape
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     epsilon, angles = config["rms_norm_eps"], rope_angles(config, context)

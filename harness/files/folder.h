@@ -4,7 +4,8 @@
 #include "kernels/transformer/model.h"
 
 // Reads config.json. Llama, Mistral without a sliding window, Qwen2 and Qwen3; a key that was left out means what
-// it means in transformers. Whatever would compute something else than methods.md's decoder is refused by its key.
+// it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is refused
+// by its key.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
 // Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
 // f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA

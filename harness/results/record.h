@@ -23,7 +23,7 @@
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
 //  "device_used_bytes": null | N      (of the card's memory, as its driver counts them after the steps),
 //  "device_reserved_bytes": null | N  (the most of it that this process's allocator held; both null on the CPU),
-//  "floor_bytes_per_token": X,     (per token of context, from methods.md) "lower_bound_bytes": N,
+//  "floor_bytes_per_token": X,     (per token of context, from methods/methods.md) "lower_bound_bytes": N,
 //  "peak_over_bound": X,   (resident + floor * context * batch) "flops": X, "model_flops": X, "bytes_moved": X,
 //  "launches": N, "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
 //                      "mean_relative": X, "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,
