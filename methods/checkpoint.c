@@ -31,7 +31,7 @@ static void walk(struct step *step)
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         kv_project(model, l, x[l], 0, B, kv, &rebuilt);
         cell_forward(model, l, x[l], 0, B, kv, tensor_none(), &rebuilt, step->options->keep);
-        cell_backward_mlp(model, l, &rebuilt, grad);
+        cell_backward_mlp(model, l, &rebuilt, 0, grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);

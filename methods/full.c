@@ -27,7 +27,7 @@ static void walk(struct step *step)
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
     head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     for (size_t l = layers; l-- > 0;) {
-        cell_backward_mlp(model, l, &kept[l], grad);
+        cell_backward_mlp(model, l, &kept[l], 0, grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);

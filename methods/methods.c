@@ -1,3 +1,4 @@
+#include "kernels/base/observer.h"
 #include "kernels/base/timer.h"
 #include "methods/method.h"
 #include <string.h>
@@ -26,12 +27,14 @@ void method_step(const struct method *method, struct model *model, const struct 
     report->column_count = 0;
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
     step.loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
+    range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
     device_timer_start(device);
     op_zero(device, step.loss);
     model_zero_gradients(model);
     method->walk(&step);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
+    range_pop(device);
     op_download(device, &report->loss, step.loss);
     tensor_free(device, &step.loss);
 }

@@ -4,11 +4,12 @@
 #include "harness/command/plan_flags.h"
 #include "harness/command/shell.h"
 #include "harness/files/size.h"
+#include "harness/results/category_report.h"
 #include "harness/run/progress.h"
 #include <errno.h>
 #include <string.h>
 
-enum flag { FLAG_TIMELINE = 0x100, FLAG_JSON };
+enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
 
 static const char *const cell_keys[] = {
     "model",   "dtype",     "context",           "batch",          "lora", "method",
@@ -21,6 +22,9 @@ static const struct argp_option own_flags[] = {
      .key = FLAG_TIMELINE,
      .arg = "FILE",
      .doc = "write the record with the live bytes over the step, for `longbp plot`"},
+    {.name = "categories",
+     .key = FLAG_CATEGORIES,
+     .doc = "print where the step's time goes: its operations, GEMM by shape; with a profile in ms"},
     {.name = "json", .key = FLAG_JSON, .doc = "print the record, and whether it fits, as JSON"},
     {0}};
 
@@ -28,7 +32,7 @@ struct arguments {
     struct cell_flags flags;
     struct plan_flags plan;
     const char *timeline;
-    bool json;
+    bool categories, json;
 };
 
 // What is known when the step is planned.
@@ -45,6 +49,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case FLAG_TIMELINE:
         arguments->timeline = text;
+        return 0;
+    case FLAG_CATEGORIES:
+        arguments->categories = true;
         return 0;
     case FLAG_JSON:
         arguments->json = true;
@@ -88,8 +95,9 @@ static bool make(const struct arguments *arguments, const char *command, struct 
 {
     json_t *cell = arguments->flags.cell;
     enum record_status ended;
-    if (arguments->timeline)
-        json_object_set_new(cell, "measure", json_pack("{s:b}", "timeline", 1));
+    json_object_set_new(
+        cell, "measure",
+        json_pack("{s:b, s:b}", "timeline", arguments->timeline != NULL, "categories", arguments->categories));
     if (!plan_flags_device(&arguments->plan, cell, status) ||
         !cell_flags_decode(&arguments->flags, NULL, &plan->cell, status) ||
         !plan_flags_limit(&arguments->plan, &plan->cell, &plan->limit_bytes, plan->limit_what,
@@ -146,6 +154,10 @@ static void print_table(const struct plan *plan)
     if (plan->cell.profile)
         printf("  %-20s %12.4g s  estimate (roofline, profile %s)\n", "time",
                json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->cell.profile->name);
+    if (plan->cell.measure.categories) {
+        putchar('\n');
+        category_report_table(&(struct category_report){.operations = true}, record, stdout);
+    }
 }
 
 // The record without its time line, and what only this command knows.

@@ -150,6 +150,7 @@ const struct figure figure_published_memory = {
 const struct figure figure_published_time = {
     .name = "published-time",
     .needs = "times or estimates of an experiment that has published points",
+    .estimates = true,
     .within = any_setting,
     .quantity = PUBLISHED_TIME,
     .tabulate_beside = tabulate,

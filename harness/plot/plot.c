@@ -141,7 +141,8 @@ static void list_add(char *list, size_t bytes, const char *word)
 }
 
 // Two lines below a picture: where its numbers are from, and the machine they were measured on.
-static void captions(const struct group *group, const struct results *results, char source[400], char machine[400])
+static void captions(const struct figure *figure, const struct group *group, const struct results *results,
+                     char source[400], char machine[400])
 {
     char files[240] = "", revisions[80] = "", machines[320] = "";
     size_t left_out = 0;
@@ -161,7 +162,7 @@ static void captions(const struct group *group, const struct results *results, c
         }
         if (cell_plans_on(json_string_value(json_object_get(json_object_get(record, "cell"), "device")))) {
             const char *profile = json_string_value(json_object_get(record, "profile"));
-            bool estimated = profile && group->published && group->published->quantity == PUBLISHED_TIME;
+            bool estimated = profile && figure->estimates;
             snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
                      estimated ? "; times of ours: estimate (roofline), profile " : "", estimated ? profile : "");
             list_add(machines, sizeof machines, text);
@@ -217,7 +218,7 @@ static bool draw(const struct plot_request *request, const char *scripts, const 
     json_t *common = setting_common(group->records, group->count);
     setting_describe(common, drawing->context, setting, sizeof setting);
     json_decref(common);
-    captions(group, results, source, machine);
+    captions(drawing->figure, group, results, source, machine);
     const struct picture picture = {.folder = request->folder,
                                     .scripts = scripts,
                                     .formats = request->formats,

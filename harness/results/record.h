@@ -9,7 +9,7 @@
 //           "kv_gradient_dtype": "f32", "gradient_dtype": "f32",
 //           "method": {"name": "seco", "chunk": 128, ...every option the method knows},
 //           "measure": {"warmup": 1, "samples": 5, "max_seconds": 60, "gradient": "full-f64"|"none",
-//                       "timeline": false, "gemm": false, "bias": false},
+//                       "timeline": false, "gemm": false, "bias": false, "categories": false},
 //           "limits": {"memory": null | BYTES},
 //           "profile": NAME | PATH                      (of a device profile; left out if there is none)
 //           "deterministic": true, "tf32": true         (left out if false)},
@@ -31,6 +31,14 @@
 //  "bias": null | {"relative_l2": X  (of the expectation), "rms_error": X (root of E||g-r||^2, over ||r||),
 //                  "subsets": N},
 //  "timeline": null | {"category_order": [...], "events": [[ms, flops, bytes per category ...], ...]},
+//  "categories": null | {"step_ms": null | X  (of the step that was taken apart, one of its own after the samples;
+//                                             null: planned),
+//                        "roofline": null | {"source": NAME of the profile | "measured", "flops_per_s": X,
+//                                            "bytes_per_s": X, "launch_s": X},
+//                        "rows": [{"category": "GEMM", "operation": "gemm", "shape": null | [m, n, k],
+//                                  "launches": N, "flops": X, "bytes_moved": X, "ms": null | X,
+//                                  "estimate_ms": null | X}, ...]}
+//                       (the ms of all rows are step_ms; category "idle": the device waited for the host)
 //  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "card" (null on the CPU),
 //                 "host_memory_bytes", "threads", "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO
 //                 8601), "version"},

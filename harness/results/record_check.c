@@ -23,11 +23,15 @@ struct field {
     const struct field *members; // of an object, ending in a NULL name; NULL: any
 };
 
-static const struct field measure_fields[] = {
-    {"warmup", FIELD_COUNT, false, NULL},     {"samples", FIELD_COUNT, false, NULL},
-    {"max_seconds", FIELD_SIZE, false, NULL}, {"gradient", FIELD_STRING, false, NULL},
-    {"timeline", FIELD_BOOL, false, NULL},    {"gemm", FIELD_BOOL, false, NULL},
-    {"bias", FIELD_BOOL, false, NULL},        {NULL, FIELD_ANY, false, NULL}};
+static const struct field measure_fields[] = {{"warmup", FIELD_COUNT, false, NULL},
+                                              {"samples", FIELD_COUNT, false, NULL},
+                                              {"max_seconds", FIELD_SIZE, false, NULL},
+                                              {"gradient", FIELD_STRING, false, NULL},
+                                              {"timeline", FIELD_BOOL, false, NULL},
+                                              {"gemm", FIELD_BOOL, false, NULL},
+                                              {"bias", FIELD_BOOL, false, NULL},
+                                              {"categories", FIELD_BOOL, false, NULL},
+                                              {NULL, FIELD_ANY, false, NULL}};
 
 static const struct field limits_fields[] = {{"memory", FIELD_COUNT, false, NULL}, {NULL, FIELD_ANY, false, NULL}};
 
@@ -71,6 +75,17 @@ static const struct field bias_fields[] = {{"relative_l2", FIELD_SIZE, false, NU
 static const struct field timeline_fields[] = {{"category_order", FIELD_ARRAY, false, NULL},
                                                {"events", FIELD_ARRAY, false, NULL},
                                                {NULL, FIELD_ANY, false, NULL}};
+
+static const struct field roofline_fields[] = {{"source", FIELD_STRING, false, NULL},
+                                               {"flops_per_s", FIELD_SIZE, false, NULL},
+                                               {"bytes_per_s", FIELD_SIZE, false, NULL},
+                                               {"launch_s", FIELD_SIZE, false, NULL},
+                                               {NULL, FIELD_ANY, false, NULL}};
+
+static const struct field categories_fields[] = {{"step_ms", FIELD_SIZE, false, NULL},
+                                                 {"roofline", FIELD_OBJECT, false, roofline_fields},
+                                                 {"rows", FIELD_ARRAY, false, NULL},
+                                                 {NULL, FIELD_ANY, false, NULL}};
 
 static const struct field provenance_fields[] = {{"revision", FIELD_STRING, false, NULL},
                                                  {"dirty", FIELD_BOOL, false, NULL},
@@ -118,6 +133,7 @@ static const struct field record_fields[] = {{"schema", FIELD_COUNT, true, NULL}
                                              {"gradient", FIELD_OBJECT, false, gradient_fields},
                                              {"bias", FIELD_OBJECT, false, bias_fields},
                                              {"timeline", FIELD_OBJECT, false, timeline_fields},
+                                             {"categories", FIELD_OBJECT, false, categories_fields},
                                              {"provenance", FIELD_OBJECT, false, provenance_fields},
                                              {"wall_s", FIELD_SIZE, false, NULL},
                                              {"command", FIELD_STRING, false, NULL},

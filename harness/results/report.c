@@ -1,4 +1,5 @@
 #include "harness/results/report.h"
+#include "harness/results/category_report.h"
 #include "harness/results/results.h"
 #include "harness/results/text_table.h"
 #include <math.h>
@@ -72,18 +73,9 @@ struct report_ratios report_ratios_of(const struct curve *curve)
     return ratios;
 }
 
-// A word of a row, "-" for what is not there.
 struct word {
     char text[200];
 };
-
-static struct word number_word(double value, int decimals)
-{
-    struct word word = {"-"};
-    if (isfinite(value))
-        snprintf(word.text, sizeof word.text, "%.*f", decimals, value);
-    return word;
-}
 
 static struct word label_word(const struct curve *curve, bool models)
 {
@@ -131,10 +123,10 @@ static void print_points(const struct printer *printer)
             if (!pair->published)
                 continue;
             double published = pair->published->value;
-            ROW(&table, label_word(curve, printer->models).text, number_word(pair->context, 0).text,
-                number_word(published / unit, decimals).text,
-                pair->oom ? "oom" : number_word(pair->ours / unit, decimals).text,
-                number_word(pair->ours / published, 3).text);
+            ROW(&table, label_word(curve, printer->models).text, text_table_number(pair->context, 0).text,
+                text_table_number(published / unit, decimals).text,
+                pair->oom ? "oom" : text_table_number(pair->ours / unit, decimals).text,
+                text_table_number(pair->ours / published, 3).text);
         }
     }
     print_table(printer, "Points", &table);
@@ -148,10 +140,10 @@ static void print_ratios(const struct printer *printer)
         const struct curve *curve = &printer->pairing->curves[c];
         struct report_ratios ratios = report_ratios_of(curve);
         if (ratios.count + ratios.oom)
-            ROW(&table, label_word(curve, printer->models).text, number_word((double)ratios.count, 0).text,
-                number_word(ratios.mean, 3).text, number_word(ratios.worst, 3).text,
-                number_word(ratios.worst_context, 0).text, number_word((double)ratios.above, 0).text,
-                number_word((double)ratios.oom, 0).text);
+            ROW(&table, label_word(curve, printer->models).text, text_table_number((double)ratios.count, 0).text,
+                text_table_number(ratios.mean, 3).text, text_table_number(ratios.worst, 3).text,
+                text_table_number(ratios.worst_context, 0).text, text_table_number((double)ratios.above, 0).text,
+                text_table_number((double)ratios.oom, 0).text);
     }
     print_table(printer, "Ours over published", &table);
 }
@@ -166,9 +158,10 @@ static void print_growth(const struct printer *printer)
         char range[64];
         snprintf(range, sizeof range, "%.0f to %.0f", growth.least, growth.most);
         if (isfinite(growth.ours))
-            ROW(&table, label_word(curve, printer->models).text, range, number_word(growth.floor, 0).text,
-                number_word(growth.ours, 0).text, number_word(growth.ours / growth.floor, 4).text,
-                number_word(growth.published, 0).text, number_word(growth.ours / growth.published, 3).text);
+            ROW(&table, label_word(curve, printer->models).text, range, text_table_number(growth.floor, 0).text,
+                text_table_number(growth.ours, 0).text, text_table_number(growth.ours / growth.floor, 4).text,
+                text_table_number(growth.published, 0).text,
+                text_table_number(growth.ours / growth.published, 3).text);
     }
     print_table(printer, "Growth of peak memory, bytes per token (least squares over all contexts that fit)",
                 &table);
@@ -234,8 +227,8 @@ static bool nothing_published(const struct results *results, const struct publis
             snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", name);
     }
     return status_set(status, STATUS_BAD_INPUT,
-                      "nothing is published beside which these %zu records can stand; experiments with published "
-                      "points: %s",
+                      "nothing is published beside which these %zu records can stand, and none says where its "
+                      "step's time goes (\"categories\": true); experiments with published points: %s",
                       json_object_size(results->records), known);
 }
 
@@ -272,6 +265,12 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
             fputs("\n", stream);
         print_pairing(request, &pairing, stream);
         pairing_free(&pairing);
+    }
+    const struct category_report categories = {.markdown = request->markdown, .operations = request->points};
+    if (fine) {
+        if (written)
+            fputs("\n", stream);
+        written += category_report_write(&categories, &results, stream);
     }
     if (fine && !written)
         fine = nothing_published(&results, &published, status);

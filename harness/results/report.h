@@ -1,4 +1,5 @@
-// Report: what papers published, what our records say, and the ratio, point by point and curve by curve.
+// Report: what papers published, what our records say, and the ratio, point by point and curve by curve; and where
+// a step's time goes, of the records that say so.
 #pragma once
 #include "harness/results/pairing.h"
 #include <stdio.h>
@@ -8,11 +9,11 @@ struct report_request {
     size_t path_count;
     const char *published; // folder of the published points; NULL: as published_load finds it
     bool markdown;
-    bool points; // every point, or the summaries alone
+    bool points; // every point and every operation, or the summaries alone
 };
 
 // Writes the report. False and a status if a file is wrong, or if nothing published is of these records'
-// experiments.
+// experiments and none of them says where its time goes.
 bool report_write(const struct report_request *request, FILE *stream, struct status *status);
 
 // Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.

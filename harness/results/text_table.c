@@ -1,7 +1,16 @@
 #include "harness/results/text_table.h"
 #include "kernels/base/status.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct text_table_word text_table_number(double value, int decimals)
+{
+    struct text_table_word word = {"-"};
+    if (isfinite(value))
+        snprintf(word.text, sizeof word.text, "%.*f", decimals, value);
+    return word;
+}
 
 void text_table_row(struct text_table *table, const char *const *words)
 {

@@ -11,6 +11,12 @@ struct text_table {
     char **cells;         // [rows * columns]
 };
 
+// A word for a number, "-" for one that is not finite.
+struct text_table_word {
+    char text[64];
+};
+struct text_table_word text_table_number(double value, int decimals);
+
 // Adds a row: as many words as the first row had, ending in NULL.
 void text_table_row(struct text_table *table, const char *const *words);
 // The first column to the left, all others to the right.

@@ -74,6 +74,12 @@ double calibrate_gemm(const char *device, enum dtype dtype, struct status *statu
     return seconds > 0 ? 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE / seconds : 0;
 }
 
+double calibrate_copy(const char *device, enum dtype dtype, struct status *status)
+{
+    double seconds = fastest(device, dtype, COPY_BYTES / dtype_bytes(dtype) / 1024, 1024, run_copy, status);
+    return seconds > 0 ? 2.0 * COPY_BYTES / seconds : 0;
+}
+
 // Memory that is free now is what a step could take.
 static size_t usable_bytes(struct status *status)
 {
@@ -97,7 +103,7 @@ bool calibrate(struct profile *profile, struct status *status)
     size_t usable = usable_bytes(status);
     double f32_flops = calibrate_gemm("cpu", DTYPE_F32, status),
            f64_flops = calibrate_gemm("cpu", DTYPE_F64, status);
-    double copy_s = fastest("cpu", DTYPE_F32, COPY_BYTES / 4 / 1024, 1024, run_copy, status);
+    double copy_bytes = calibrate_copy("cpu", DTYPE_F32, status);
     double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, status);
     if (status->code != STATUS_OK)
         return false;
@@ -107,8 +113,7 @@ bool calibrate(struct profile *profile, struct status *status)
     note(&profile->usable_bytes, (double)usable, "what was available when this was measured", where);
     note(&profile->flops_per_s[DTYPE_F64], f64_flops, "measured: dgemm of 2048 x 2048 x 2048", where);
     note(&profile->flops_per_s[DTYPE_F32], f32_flops, "measured: sgemm of 2048 x 2048 x 2048", where);
-    note(&profile->bandwidth_bytes_per_s, 2.0 * COPY_BYTES / copy_s,
-         "measured: a copy of 256 MiB, read and written", where);
+    note(&profile->bandwidth_bytes_per_s, copy_bytes, "measured: a copy of 256 MiB, read and written", where);
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
     return true;
 }

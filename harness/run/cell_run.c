@@ -18,6 +18,7 @@ struct run {
     struct reference reference;
     struct gradient_report gradient;
     struct bias bias;
+    struct breakdown breakdown;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
     double *samples_ms, *asked_ms;
     int64_t start_ns;
@@ -142,6 +143,35 @@ static bool record_timeline(struct run *run)
     return done;
 }
 
+// The rates that shares of a roofline are taken of: the profile's, else on the CPU those of a large GEMM and a
+// large copy now. Without them, or where the copy finds no room, there are no shares.
+static void take_roofline(struct run *run)
+{
+    const struct cell *cell = run->cell;
+    struct roofline *roofline = &run->setup.device->roofline;
+    if (!cell->profile && strcmp(cell->device, "cpu") == 0) {
+        struct status why = {0};
+        double gemm = run->record.gemm_flops_per_s;
+        if (!(gemm > 0))
+            gemm = calibrate_gemm(cell->device, cell->dtype, &why);
+        double copy = calibrate_copy(cell->device, cell->dtype, &why);
+        if (why.code == STATUS_OK)
+            *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy};
+    }
+    run->record.roofline = *roofline;
+}
+
+static bool take_breakdown(struct run *run)
+{
+    struct device *device = run->setup.device;
+    take_roofline(run);
+    breakdown_start(&run->breakdown, device);
+    bool done = step(run, run->cell->optimizer, &run->record.breakdown_ms);
+    breakdown_stop(&run->breakdown, device);
+    run->record.breakdown = done ? &run->breakdown : NULL;
+    return done;
+}
+
 static void note_memory(struct run *run)
 {
     const struct device *device = run->setup.device;
@@ -184,7 +214,7 @@ static bool measure(struct run *run)
         return false;
     if (cell->planned) // its clock measured this program
         run->record.sample_count = 0;
-    if (run->setup.device->ops->timer_start) // else it is the step's time once more
+    if (run->setup.device->ops->mark) // else it is the step's time once more
         run->record.asked_ms = run->asked_ms;
     note_memory(run); // the time line's own step is not the measured one
     if (cell->measure.gemm) {
@@ -192,7 +222,7 @@ static bool measure(struct run *run)
         if (!fine(run))
             return false;
     }
-    return !cell->measure.timeline || record_timeline(run);
+    return (!cell->measure.categories || take_breakdown(run)) && (!cell->measure.timeline || record_timeline(run));
 }
 
 static enum record_status record_status_of(enum status_code code)
@@ -234,6 +264,7 @@ char *cell_run(const struct cell *cell)
     setup_close(&run->setup);
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);
+    breakdown_free(&run->breakdown);
     free(run->samples_ms);
     free(run->asked_ms);
     free(run);

@@ -188,6 +188,53 @@ static json_t *timeline_json(const struct arena *arena)
     return object;
 }
 
+static json_t *roofline_json(const struct record *record)
+{
+    const struct roofline *roofline = &record->roofline;
+    const struct profile *profile = record->cell->profile;
+    if (!(roofline->bytes_per_s > 0))
+        return json_null();
+    json_t *object = json_object();
+    set(object, "source", record_text(profile ? profile->name : "measured"));
+    set(object, "flops_per_s", number(roofline->flops_per_s));
+    set(object, "bytes_per_s", number(roofline->bytes_per_s));
+    set(object, "launch_s", number(roofline->launch_s));
+    return object;
+}
+
+static json_t *breakdown_row_json(const struct breakdown_row *row, bool timed, bool estimated)
+{
+    json_t *object = json_object(), *shape = row->m ? json_array() : json_null();
+    const size_t sizes[] = {row->m, row->n, row->k};
+    for (size_t i = 0; row->m && i < 3; i++)
+        json_array_append_new(shape, bytes(sizes[i]));
+    set(object, "category", json_string(work_name(row->work)));
+    set(object, "operation", json_string(row->operation));
+    set(object, "shape", shape);
+    set(object, "launches", json_integer((json_int_t)row->launches));
+    set(object, "flops", whole(row->flops));
+    set(object, "bytes_moved", whole(row->bytes_moved));
+    set(object, "ms", timed ? number(row->ms) : json_null());
+    set(object, "estimate_ms", estimated ? number(1e3 * row->estimate_s) : json_null());
+    return object;
+}
+
+static json_t *breakdown_json(const struct record *record)
+{
+    const struct breakdown *breakdown = record->breakdown;
+    if (!breakdown)
+        return json_null();
+    bool timed = !record->cell->planned;
+    json_t *object = json_object(), *rows = json_array();
+    set(object, "step_ms", timed ? number(record->breakdown_ms) : json_null());
+    set(object, "roofline", roofline_json(record));
+    for (size_t i = 0; i < breakdown->row_count; i++)
+        json_array_append_new(rows,
+                              breakdown_row_json(&breakdown->rows[i], timed, record->roofline.bytes_per_s > 0));
+    set(object, "rows", rows);
+    return object;
+}
+
 static json_t *clock_json(double mhz)
 {
     return mhz > 0 ? number(mhz) : json_null();
@@ -230,6 +277,7 @@ char *record_line(const struct record *record)
     set(object, "gradient", gradient_json(record));
     set(object, "bias", bias_json(record->bias));
     set(object, "timeline", timeline_json(record->timeline));
+    set(object, "categories", breakdown_json(record));
     set(object, "provenance", provenance_json(&record->provenance));
     set(object, "wall_s", number(record->wall_s));
     set(object, "command", record_text(""));

@@ -5,6 +5,7 @@
 #include "harness/run/gradient_error.h"
 #include "harness/run/provenance.h"
 #include "harness/spec/cell.h"
+#include "kernels/base/breakdown.h"
 
 // What is known about a cell when it ends. Everything is borrowed; 0, NULL: not reached.
 struct record {
@@ -24,6 +25,9 @@ struct record {
     double gemm_flops_per_s;
     const struct bias *bias;
     const struct arena *timeline; // the arena whose events are recorded
+    const struct breakdown *breakdown;
+    double breakdown_ms;      // of its step
+    struct roofline roofline; // that its estimates were made with; 0: none
     struct provenance provenance;
     double wall_s;
 };

@@ -11,9 +11,10 @@ struct measure {
     size_t warmup, samples;
     double max_seconds; // of the cell's process; 0: no limit
     enum gradient_check gradient;
-    bool timeline; // record the live bytes over one step
-    bool gemm;     // record the device's GEMM rate beside the samples
-    bool bias;     // spaco: expectation and spread of the estimate over every subset
+    bool timeline;   // record the live bytes over one step
+    bool gemm;       // record the device's GEMM rate beside the samples
+    bool categories; // record where a step's time goes
+    bool bias;       // spaco: expectation and spread of the estimate over every subset
 };
 
 struct cell {

@@ -292,8 +292,8 @@ static json_t *decode_tf32(struct cell *cell, struct json_field field, struct st
 
 static json_t *decode_measure(struct cell *cell, struct json_field field, struct status *status)
 {
-    static const struct names keys = {7,
-                                      {"warmup", "samples", "max_seconds", "gradient", "timeline", "gemm", "bias"}};
+    static const struct names keys = {
+        8, {"warmup", "samples", "max_seconds", "gradient", "timeline", "gemm", "bias", "categories"}};
     static const struct names checks = {2, {"none", "full-f64"}};
     struct measure *measure = &cell->measure;
     *measure = (struct measure){.warmup = 1, .samples = 5, .max_seconds = 60};
@@ -308,7 +308,8 @@ static json_t *decode_measure(struct cell *cell, struct json_field field, struct
          !json_field_choice(json_field_get(field, "gradient"), &checks, "gradient check", &check, status) ||
          !json_field_bool(json_field_get(field, "timeline"), &measure->timeline, status) ||
          !json_field_bool(json_field_get(field, "gemm"), &measure->gemm, status) ||
-         !json_field_bool(json_field_get(field, "bias"), &measure->bias, status)))
+         !json_field_bool(json_field_get(field, "bias"), &measure->bias, status) ||
+         !json_field_bool(json_field_get(field, "categories"), &measure->categories, status)))
         return NULL;
     // What a cell cannot have is left out, rather than refused, so that one spec serves all devices and methods: a
     // plan is one step without a gradient, and only a sampled gradient has a bias.
@@ -323,8 +324,11 @@ static json_t *decode_measure(struct cell *cell, struct json_field field, struct
         json_pack("{s:I, s:I, s:f, s:s, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
                   (json_int_t)measure->samples, "max_seconds", measure->max_seconds, "gradient",
                   checks.items[measure->gradient], "timeline", measure->timeline, "bias", measure->bias);
-    if (measure->gemm) // it came later than the others: without it a cell's id is what it was
+    // These came later than the others: without them a cell's id is what it was.
+    if (measure->gemm)
         json_object_set_new(canonical, "gemm", json_true());
+    if (measure->categories)
+        json_object_set_new(canonical, "categories", json_true());
     return canonical;
 }
 

@@ -34,7 +34,11 @@ struct key_segment {
 
 enum transpose { NO_TRANSPOSE, TRANSPOSE };
 
+// Moments of a step that a device remembers at a time.
+#define DEVICE_MARKS 1026
+
 struct device;
+struct observation;
 struct device_ops {
     const char *name; // "cpu"
     enum dtype dtype; // of weights and activations
@@ -45,10 +49,10 @@ struct device_ops {
     // limit_bytes of 0 becomes what the device has free.
     bool (*open)(struct device *device, struct status *status);
     void (*close)(struct device *device);
-    // Milliseconds that the device itself took from start to stop, for which it waits; NULL: the host's clock must
-    // do (kernels/base/timer.h).
-    void (*timer_start)(struct device *device);
-    double (*timer_stop_ms)(struct device *device);
+    // Marks, below DEVICE_MARKS: when all that was asked for before is done, by the device's own clock; and the
+    // milliseconds between two of them, for which it waits. NULL: the host's clock must do (kernels/base/timer.h).
+    void (*mark)(struct device *device, size_t mark);
+    double (*marks_ms)(struct device *device, size_t from, size_t to);
     // Bytes of the device's memory that are taken, by whomever, as its driver counts them; NULL: no such figure.
     size_t (*used_bytes)(struct device *device);
     // The most of it that this process's allocator has held at any time; NULL: no such figure.
@@ -139,10 +143,11 @@ struct device {
     bool deterministic;
     // Factors of GEMM in f32 may be rounded to TF32 (10 bits of mantissa), where the device has units for it.
     bool tf32;
-    int64_t timer_start_ns;
-    struct tensor workspace; // of ops->workspace_bytes, for one operation at a time
-    char description[512];   // the card, its driver and libraries; empty: nothing to say
-    void *backend;           // the device's own
+    struct observation *observation; // kernels/base/observer.h; NULL: nobody looks on
+    int64_t marks_ns[DEVICE_MARKS];  // by the host's clock
+    struct tensor workspace;         // of ops->workspace_bytes, for one operation at a time
+    char description[512];           // the card, its driver and libraries; empty: nothing to say
+    void *backend;                   // the device's own
 };
 
 // Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, or the

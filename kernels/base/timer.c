@@ -1,4 +1,5 @@
 #include "kernels/base/timer.h"
+#include "kernels/base/observer.h"
 #include <time.h>
 
 static int64_t now_ns(void)
@@ -8,24 +9,40 @@ static int64_t now_ns(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+void device_mark(struct device *device, size_t mark)
+{
+    CHECK(mark < DEVICE_MARKS);
+    if (device->ops->mark) {
+        device->ops->mark(device, mark);
+    } else {
+        device->ops->synchronize(device);
+        device->marks_ns[mark] = now_ns();
+    }
+}
+
+double device_marks_ms(struct device *device, size_t from, size_t to)
+{
+    if (device->ops->marks_ms) {
+        return device->ops->marks_ms(device, from, to);
+    }
+    return (double)(device->marks_ns[to] - device->marks_ns[from]) / 1e6;
+}
+
 void device_timer_start(struct device *device)
 {
-    device->timer_start_ns = now_ns();
-    if (device->ops->timer_start) {
-        device->ops->timer_start(device);
-    }
+    device->marks_ns[MARK_START] = now_ns();
+    device_mark(device, MARK_START);
+    range_push(device, (struct range){.level = RANGE_TIMED, .name = "timed"});
 }
 
 double device_timer_stop_ms(struct device *device)
 {
-    if (device->ops->timer_stop_ms) {
-        return device->ops->timer_stop_ms(device);
-    }
-    device->ops->synchronize(device);
-    return device_timer_asked_ms(device);
+    device_mark(device, MARK_STOP);
+    range_pop(device);
+    return device_marks_ms(device, MARK_START, MARK_STOP);
 }
 
 double device_timer_asked_ms(const struct device *device)
 {
-    return (double)(now_ns() - device->timer_start_ns) / 1e6;
+    return (double)(now_ns() - device->marks_ns[MARK_START]) / 1e6;
 }

@@ -22,6 +22,7 @@
 // power of two, and causal blocks are square where queries and their start are whole tiles. And all devices of a
 // process share them.
 #include "kernels/cuda/attention_cudnn.h"
+#include "kernels/base/observer.h"
 #include "kernels/cuda/attention_blocks.h"
 #include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/check.h"
@@ -32,6 +33,7 @@
 
 struct attention_cudnn {
     struct attention_engines *engines;
+    struct device *device;
     cudaStream_t stream;
 };
 
@@ -240,7 +242,12 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
             cuda_transpose(stats, tensor_reshape(rows_of, b.queries, B * s.heads), attention->stream);
             CUDA_CHECK(cudaMemsetAsync(sum.data, 0, tensor_bytes(sum), attention->stream));
         }
-        if (!run(attention, graph, &binding, (char *)workspace.data + w.engine, status)) {
+        range_push(
+            attention->device,
+            (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_BACKWARD, .name = "attention_backward"});
+        bool ran = run(attention, graph, &binding, (char *)workspace.data + w.engine, status);
+        range_pop(attention->device);
+        if (!ran) {
             return false;
         }
         cuda_accumulate(sum, block_q, attention->stream);
@@ -263,7 +270,7 @@ bool attention_cudnn_build(struct attention_engines *engines, struct attention_s
 
 // ---- opening
 
-struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status *status)
+struct attention_cudnn *attention_cudnn_open(struct device *device, cudaStream_t stream, struct status *status)
 {
     struct attention_engines *engines = attention_engines_of_card(status);
     if (!engines) {
@@ -272,6 +279,7 @@ struct attention_cudnn *attention_cudnn_open(cudaStream_t stream, struct status 
     struct attention_cudnn *attention = calloc(1, sizeof *attention);
     CHECK(attention);
     attention->engines = engines;
+    attention->device = device;
     attention->stream = stream;
     return attention;
 }

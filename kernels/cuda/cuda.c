@@ -7,6 +7,7 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/plugin.h"
+#include "kernels/cuda/ranges.h"
 #include "kernels/cuda/workspace.h"
 #include <stddef.h>
 
@@ -18,10 +19,11 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 
 struct backend {
     cudaStream_t stream;
-    cudaEvent_t start, stop;
+    cudaEvent_t marks[DEVICE_MARKS]; // made when first set
     cudaMemPool_t pool;
     struct gemm *gemm;
     struct attention_cudnn *attention; // NULL: not bf16
+    struct ranges *ranges;             // NULL: no profiler is attached
 };
 
 static struct backend *backend(struct device *device)
@@ -94,18 +96,21 @@ static void zero(struct device *device, struct tensor t)
 
 // ---- time and memory as the card sees them
 
-static void timer_start(struct device *device)
+static void mark(struct device *device, size_t mark)
 {
-    CUDA_CHECK(cudaEventRecord(backend(device)->start, stream(device)));
+    cudaEvent_t *event = &backend(device)->marks[mark];
+    if (!*event) {
+        CUDA_CHECK(cudaEventCreate(event));
+    }
+    CUDA_CHECK(cudaEventRecord(*event, stream(device)));
 }
 
-static double timer_stop_ms(struct device *device)
+static double marks_ms(struct device *device, size_t from, size_t to)
 {
-    struct backend *b = backend(device);
+    const struct backend *b = backend(device);
     float ms;
-    CUDA_CHECK(cudaEventRecord(b->stop, b->stream));
-    CUDA_CHECK(cudaEventSynchronize(b->stop));
-    CUDA_CHECK(cudaEventElapsedTime(&ms, b->start, b->stop));
+    CUDA_CHECK(cudaEventSynchronize(b->marks[to]));
+    CUDA_CHECK(cudaEventElapsedTime(&ms, b->marks[from], b->marks[to]));
     return ms;
 }
 
@@ -204,8 +209,12 @@ static void attention_backward(struct device *device, struct attention_shape sha
                                struct tensor v, struct tensor workspace)
 {
     if (by_cudnn(device, shape, false)) {
+        // All of it but the parts that are the engines'.
+        range_push(device,
+                   (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
         attention_cudnn_backward(backend(device)->attention, shape, grad_q, segments, segment_count, grad_o, o,
                                  logsumexp, q, k, v, workspace, &device->status);
+        range_pop(device);
     } else if (own_attention_holds(device, shape)) {
         cuda_attention_backward(grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, shape,
                                 device->reverse_sums, stream(device));
@@ -266,13 +275,17 @@ static void close(struct device *device)
 {
     struct backend *b = backend(device);
     CUDA_CHECK(cudaStreamSynchronize(b->stream)); // until then the libraries' plans are in use
+    ranges_close(b->ranges, device);
     attention_cudnn_close(b->attention);
     gemm_close(b->gemm);
     if (b->pool) {
         CUDA_CHECK(cudaMemPoolDestroy(b->pool));
     }
-    CUDA_CHECK(cudaEventDestroy(b->start));
-    CUDA_CHECK(cudaEventDestroy(b->stop));
+    for (size_t i = 0; i < DEVICE_MARKS; i++) {
+        if (b->marks[i]) {
+            CUDA_CHECK(cudaEventDestroy(b->marks[i]));
+        }
+    }
     CUDA_CHECK(cudaStreamDestroy(b->stream));
     free(b);
     device->backend = NULL;
@@ -325,8 +338,6 @@ static bool open(struct device *device, struct status *status)
     CHECK(b);
     device->backend = b;
     CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
-    CUDA_CHECK(cudaEventCreate(&b->start));
-    CUDA_CHECK(cudaEventCreate(&b->stop));
     struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
                                     .location = {.type = cudaMemLocationTypeDevice, .id = 0}};
     uint64_t keep = UINT64_MAX;
@@ -342,12 +353,13 @@ static bool open(struct device *device, struct status *status)
     CUDA_CHECK(cudaMemPoolSetAttribute(b->pool, cudaMemPoolAttrReleaseThreshold, &keep));
     b->gemm = gemm_open(b->stream, status);
     if (b->gemm && device->ops->dtype == DTYPE_BF16) {
-        b->attention = attention_cudnn_open(b->stream, status);
+        b->attention = attention_cudnn_open(device, b->stream, status);
     }
     if (!b->gemm || (device->ops->dtype == DTYPE_BF16 && !b->attention)) {
         close(device);
         return false;
     }
+    b->ranges = ranges_open(device);
     size_t free_bytes, total_bytes;
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     if (device->arena.limit_bytes == 0) {
@@ -359,15 +371,14 @@ static bool open(struct device *device, struct status *status)
 #define TABLE(element, workspace)                                                                                  \
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
-        .open = open, .close = close, .timer_start = timer_start, .timer_stop_ms = timer_stop_ms,                  \
-        .used_bytes = used_bytes, .reserved_bytes = reserved_bytes, .upload = upload, .download = download,        \
-        .synchronize = synchronize, .zero = zero, .copy = copy, .scale = scale, .gemm = gemm,                      \
-        .bias_forward = bias_forward, .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward,          \
-        .rmsnorm_backward = rmsnorm_backward, .rope = rope, .attention_forward = attention_forward,                \
-        .attention_backward = attention_backward, .attention_backward_workspace = workspace,                       \
-        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
-        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
-        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
+        .open = open, .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes,                \
+        .reserved_bytes = reserved_bytes, .upload = upload, .download = download, .synchronize = synchronize,      \
+        .zero = zero, .copy = copy, .scale = scale, .gemm = gemm, .bias_forward = bias_forward,                    \
+        .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward,  \
+        .rope = rope, .attention_forward = attention_forward, .attention_backward = attention_backward,            \
+        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
+        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
+        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
     }
 
 static const struct device_ops *ops(enum dtype dtype)

@@ -1,4 +1,5 @@
 #include "kernels/transformer/cell.h"
+#include "kernels/base/observer.h"
 #include "kernels/transformer/projection.h"
 
 // Operations that work row by row run over blocks of this many rows, so that their scratch does not grow with the
@@ -59,6 +60,11 @@ void activations_free(struct model *model, struct activations *a)
     }
 }
 
+static void cell_range_push(struct model *model, const char *name, size_t layer, size_t start)
+{
+    range_push(model->device, (struct range){.level = RANGE_CELL, .name = name, .layer = layer, .start = start});
+}
+
 // x: [n, heads * head_dim] as one row per head: [n * heads, head_dim]
 static struct tensor by_head(struct model *model, struct tensor x)
 {
@@ -94,6 +100,7 @@ void kv_project(struct model *model, size_t layer, struct tensor x, size_t start
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
+    cell_range_push(model, "kv_project", layer, start);
     size_t n = x.rows, heads = model->config.kv_heads;
     kv = kv_rows(kv, start * sequences, n);
     struct tensor h = scratch(model, block_rows(n), x.cols), projected = kv.k;
@@ -111,6 +118,7 @@ void kv_project(struct model *model, size_t layer, struct tensor x, size_t start
     }
     normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, start, sequences);
     tensor_free(device, &h);
+    range_pop(device);
 }
 
 // q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
@@ -227,6 +235,7 @@ void cell_forward(struct model *model, size_t layer, struct tensor x, size_t sta
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     struct activations none = {0}, *a = keep ? keep : &none;
+    cell_range_push(model, "cell_forward", layer, start);
     size_t n = x.rows;
     a->x = x;
     struct attention_shape shape = {.queries = n / sequences,
@@ -255,14 +264,16 @@ void cell_forward(struct model *model, size_t layer, struct tensor x, size_t sta
         activations_free(model, a);
     }
     mlp_forward(model, layer, x_mid, y, a, keep, how);
+    range_pop(device);
 }
 
 // grad: that of y, becomes that of x_mid.
-void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad)
+void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, size_t start, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
+    cell_range_push(model, "cell_backward_mlp", layer, start);
     size_t n = grad.rows, most = block_rows(n);
     bool all = a->h_mlp.data;
     struct tensor act = scratch(model, most, c->ffn);
@@ -293,6 +304,7 @@ void cell_backward_mlp(struct model *model, size_t layer, struct activations *a,
     tensor_free(device, &a->up);
     tensor_free(device, &a->act);
     tensor_free(device, &a->h_mlp);
+    range_pop(device);
 }
 
 // From the gradients of q, k and v, as attention's backward leaves them, to that of x, added to grad.
@@ -357,6 +369,7 @@ void cell_backward_attention(struct model *model, size_t layer, struct activatio
                                     .heads = c->heads,
                                     .kv_heads = c->kv_heads,
                                     .head_dim = c->head_dim};
+    cell_range_push(model, "cell_backward_attention", layer, start);
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
     projection_backward_input(model, &w->o, grad_o, grad, false);
     projection_backward_weights(model, &w->o, grad, a->o);
@@ -377,11 +390,12 @@ void cell_backward_attention(struct model *model, size_t layer, struct activatio
     projections_backward(model, layer, a, start, sequences, grad_q, grad_kv, grad);
     tensor_free(device, &grad_o);
     activations_free(model, a);
+    range_pop(device);
 }
 
 void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
                    struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad)
 {
-    cell_backward_mlp(model, layer, a, grad);
+    cell_backward_mlp(model, layer, a, start, grad);
     cell_backward_attention(model, layer, a, start, sequences, kv, segments, segment_count, grad);
 }

@@ -44,7 +44,7 @@ void cell_backward(struct model *model, size_t layer, struct activations *a, siz
                    struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad);
 // Its two halves, in this order. The first frees gate and up, the largest that a cell keeps: a walk of whole rows
 // takes the gradients of keys and values, which the second half alone needs, after it.
-void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad);
+void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, size_t start, struct tensor grad);
 void cell_backward_attention(struct model *model, size_t layer, struct activations *a, size_t start,
                              size_t sequences, struct kv kv, const struct key_segment *segments,
                              size_t segment_count, struct tensor grad);

@@ -1,4 +1,5 @@
 #include "kernels/transformer/head.h"
+#include "kernels/base/observer.h"
 #include "kernels/transformer/projection.h"
 
 // The head's loss over x, and its gradient in x's place when backward.
@@ -15,6 +16,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     // A batch without a single target has loss 0 and gradient 0.
     double per_target = batch->target_count ? 1.0 / batch->target_count : 0;
     const struct projection projection = {.weight = model->head};
+    range_push(device, (struct range){
+                           .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
     struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
     struct tensor rstd = tensor_new(device, most, 1, statistic, CATEGORY_LOGITS);
@@ -36,6 +39,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     tensor_free(device, &rstd);
     tensor_free(device, &logits);
     tensor_free(device, &h);
+    range_pop(device);
 }
 
 void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,

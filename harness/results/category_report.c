@@ -1,0 +1,229 @@
+#include "harness/results/category_report.h"
+#include "harness/results/series.h"
+#include "harness/results/setting.h"
+#include "harness/results/text_table.h"
+#include "kernels/base/observer.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+// A line of the table: an operation, or the sum over several.
+struct line {
+    enum work work;
+    char name[64];
+    double launches, ms, estimate_ms, flops, bytes_moved; // ms, estimate_ms: NaN if not known
+};
+
+struct printer {
+    const struct category_report *report;
+    bool planned;     // ms are estimates
+    double step_ms;   // sum of all lines
+    double flop_unit; // 1e9 or 1e12
+    FILE *stream;
+};
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "?";
+}
+
+// WORK_COUNT: a category that this program does not know.
+static struct line line_of(const json_t *row)
+{
+    struct line line = {.launches = number(row, "launches"),
+                        .ms = number(row, "ms"),
+                        .estimate_ms = number(row, "estimate_ms"),
+                        .flops = number(row, "flops"),
+                        .bytes_moved = number(row, "bytes_moved")};
+    while (line.work < WORK_COUNT && strcmp(work_name(line.work), text(row, "category")) != 0)
+        line.work++;
+    const json_t *shape = json_object_get(row, "shape");
+    if (json_array_size(shape) == 3)
+        snprintf(line.name, sizeof line.name, "  %.20s %lld x %lld x %lld", text(row, "operation"),
+                 (long long)json_integer_value(json_array_get(shape, 0)),
+                 (long long)json_integer_value(json_array_get(shape, 1)),
+                 (long long)json_integer_value(json_array_get(shape, 2)));
+    else
+        snprintf(line.name, sizeof line.name, "  %.40s", text(row, "operation"));
+    return line;
+}
+
+static void line_add(struct line *sum, const struct line *line)
+{
+    sum->launches += line->launches;
+    sum->ms += line->ms;
+    sum->estimate_ms += line->estimate_ms;
+    sum->flops += line->flops;
+    sum->bytes_moved += line->bytes_moved;
+}
+
+static double time_of(const struct line *line)
+{
+    return isfinite(line->ms) ? line->ms : line->estimate_ms;
+}
+
+// What takes longest comes first; without times what has most FLOPs.
+static int by_time(const void *a, const void *b)
+{
+    const struct line *x = a, *y = b;
+    double left = time_of(x), right = time_of(y);
+    if (!(isfinite(left) && isfinite(right))) {
+        left = x->flops;
+        right = y->flops;
+    }
+    return (left < right) - (left > right);
+}
+
+#define ROW(table, ...) text_table_row(table, (const char *const[]){__VA_ARGS__, NULL})
+
+static struct text_table_word percent(double share)
+{
+    struct text_table_word word = text_table_number(100 * share, 1);
+    if (isfinite(share))
+        strcat(word.text, " %");
+    return word;
+}
+
+static void add_line(const struct printer *p, struct text_table *table, const struct line *line)
+{
+    double ms = time_of(line), gigabytes = line->bytes_moved / 1e9, flops = line->flops / p->flop_unit;
+    // Where there is nothing to move or to multiply, no rate is 0.
+    double bytes_of = gigabytes > 0 ? gigabytes : NAN, flops_of = flops > 0 ? flops : NAN;
+    ROW(table, line->name, text_table_number(line->launches > 0 ? line->launches : NAN, 0).text,
+        text_table_number(ms, 3).text, percent(ms / p->step_ms).text, text_table_number(flops_of, 3).text,
+        text_table_number(bytes_of, 3).text, text_table_number(1e3 * flops_of / ms, 1).text,
+        text_table_number(1e3 * bytes_of / ms, 1).text,
+        percent(p->planned || !(line->estimate_ms > 0) ? NAN : line->estimate_ms / ms).text);
+}
+
+// A category's sum, and below it, where they are several or of a shape, its operations.
+static void add_category(const struct printer *p, struct text_table *table, enum work work,
+                         const struct line *lines, size_t count)
+{
+    struct line sum = {.work = work};
+    size_t operations = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (lines[i].work == work) {
+            line_add(&sum, &lines[i]);
+            operations++;
+        }
+    }
+    if (!operations)
+        return;
+    snprintf(sum.name, sizeof sum.name, "%s", work < WORK_COUNT ? work_name(work) : "other");
+    add_line(p, table, &sum);
+    for (size_t i = 0; p->report->operations && i < count; i++)
+        if (lines[i].work == work && (operations > 1 || work == WORK_GEMM))
+            add_line(p, table, &lines[i]);
+}
+
+static void print_table(struct printer *p, struct line *lines, size_t count)
+{
+    struct text_table table = {0};
+    struct line total = {.name = "step"};
+    for (size_t i = 0; i < count; i++)
+        line_add(&total, &lines[i]);
+    p->step_ms = time_of(&total);
+    bool tera = total.flops > 1e13;
+    p->flop_unit = tera ? 1e12 : 1e9;
+    qsort(lines, count, sizeof *lines, by_time);
+    ROW(&table, "", "launches", "ms", "of the step", tera ? "TFLOP" : "GFLOP", "GB", tera ? "TFLOP/s" : "GFLOP/s",
+        "GB/s", "of the roofline");
+    for (enum work work = 0; work <= WORK_COUNT; work++)
+        add_category(p, &table, work, lines, count);
+    add_line(p, &table, &total);
+    fputs("\n", p->stream);
+    text_table_print(&table, p->report->markdown, p->stream);
+    text_table_free(&table);
+}
+
+// Which step these times are of, and which rates the shares.
+static void print_rates(const struct printer *p, const json_t *record)
+{
+    const json_t *categories = json_object_get(record, "categories");
+    const json_t *roofline = json_object_get(categories, "roofline");
+    if (p->planned)
+        fputs("nothing was measured: ms are estimates (roofline)\n", p->stream);
+    else
+        fprintf(p->stream, "a step of %.3f ms, taken apart beside the samples, whose median is %s ms\n",
+                number(categories, "step_ms"), text_table_number(number(record, "median_ms"), 3).text);
+    if (p->report->markdown)
+        fputc('\n', p->stream);
+    if (json_is_object(roofline))
+        fprintf(
+            p->stream,
+            "roofline: the longer of FLOPs at %.4g GFLOP/s and bytes at %.4g GB/s, and %.3g us a launch; rates: "
+            "%s%s\n",
+            number(roofline, "flops_per_s") / 1e9, number(roofline, "bytes_per_s") / 1e9,
+            1e6 * number(roofline, "launch_s"), strcmp(text(roofline, "source"), "measured") == 0 ? "" : "profile ",
+            text(roofline, "source"));
+    else
+        fputs("no roofline: a profile names a device's rates\n", p->stream);
+}
+
+static void print_head(const struct category_report *report, const char *label, const json_t *record, FILE *stream)
+{
+    static const char *const nothing[] = {NULL};
+    const json_t *cell = json_object_get(record, "cell");
+    json_t *setting = setting_of(cell, nothing);
+    char described[300];
+    setting_describe(setting, number(cell, "context"), described, sizeof described);
+    json_decref(setting);
+    fprintf(stream,
+            report->markdown ? "## %s, where a step's time goes: %s\n\n%s\n\n"
+                             : "%s, where a step's time goes: %s\n%s\n",
+            text(record, "experiment"), label, described);
+}
+
+bool category_report_table(const struct category_report *report, const json_t *record, FILE *stream)
+{
+    const json_t *categories = json_object_get(record, "categories"), *rows = json_object_get(categories, "rows");
+    struct printer printer = {
+        .report = report, .planned = !isfinite(number(categories, "step_ms")), .stream = stream};
+    size_t count = json_array_size(rows);
+    struct line *lines = calloc(count + 1, sizeof *lines);
+    CHECK(lines);
+    for (size_t i = 0; i < count; i++)
+        lines[i] = line_of(json_array_get(rows, i));
+    if (count) {
+        print_rates(&printer, record);
+        print_table(&printer, lines, count);
+    }
+    free(lines);
+    return count > 0;
+}
+
+size_t category_report_write(const struct category_report *report, const struct results *results, FILE *stream)
+{
+    static const char *const nothing[] = {NULL};
+    const json_t **records = calloc(json_object_size(results->records) + 1, sizeof *records);
+    CHECK(records);
+    size_t count = 0, written = 0;
+    const char *id;
+    json_t *record;
+    json_object_foreach(results->records, id, record)
+    {
+        if (json_array_size(json_object_get(json_object_get(record, "categories"), "rows")) > 0)
+            records[count++] = record;
+    }
+    struct series_table all;
+    series_make(&all, records, count, nothing, true);
+    for (size_t s = 0; s < all.count; s++) {
+        for (size_t i = 0; i < all.series[s].record_count; i++) {
+            if (written++)
+                fputs("\n", stream);
+            print_head(report, all.series[s].label, all.series[s].records[i], stream);
+            category_report_table(report, all.series[s].records[i], stream);
+        }
+    }
+    series_free(&all);
+    free(records);
+    return written;
+}

@@ -1,0 +1,14 @@
+// Category report: where a step's time goes, a table for each record that says so.
+#pragma once
+#include "harness/results/results.h"
+#include <stdio.h>
+
+struct category_report {
+    bool markdown;
+    bool operations; // below each category its operations, and GEMM by shape
+};
+
+// Writes the table of one record; false if it has none.
+bool category_report_table(const struct category_report *report, const json_t *record, FILE *stream);
+// Writes the tables of all records under headings; returns how many.
+size_t category_report_write(const struct category_report *report, const struct results *results, FILE *stream);

@@ -1,0 +1,8 @@
+// Ranges: a step's ranges in a profiler's time line (NVTX, domain "longbp").
+#pragma once
+#include "kernels/base/observer.h"
+
+struct ranges;
+// Observes the device from now on if a tool is attached to this process; else NULL, and the device is as it was.
+struct ranges *ranges_open(struct device *device);
+void ranges_close(struct ranges *ranges, struct device *device);

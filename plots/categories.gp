@@ -1,0 +1,57 @@
+# Where a step's time goes: one bar per method, stacked by category, its length the step's time; in a part that has room for
+# it its share of the step.
+load scripts.'/style.gp'
+
+# The categories in the order of the table's columns, the first one the sixth column.
+categories = 'GEMM attention_forward attention_backward attention_glue norm RoPE SwiGLU bias embedding head copy optimizer idle'
+shades     = '#0072B2 #009E73 #56B4E9 #F0E442 #E69F00 #8C6D1F #D55E00 #AA4499 #88CCEE #CC79A7 #888888 #332288 #DDDDDD'
+light      = ' attention_glue norm embedding attention_backward idle '
+shade(c) = word(shades, c)
+used = ''
+do for [c=1:words(categories)] {
+    stats data using (column(word(categories, c))) nooutput
+    if (STATS_max > 0) { used = used.sprintf(' %d', c) }
+}
+part(k) = column(word(categories, int(word(used, k))))
+total_to(k) = k < 1 ? 0 : (sum [j=1:k] part(j))
+stats data using (total_to(words(used))) nooutput
+most = STATS_max
+stats data using 'estimated' nooutput
+estimated = STATS_max > 0
+unit = most >= 20000 ? 1000.0 : 1.0
+
+# Pixels from the left, as far as the longest label wants, and from the top.
+left = longest < 15 ? 135 : longest > 55 ? 415 : 30 + 7 * longest
+at(i) = 65 + 30 * i
+width = 900
+bottom = 65 + 30 * series_count + 24
+legend_lines = (words(used) + 4) / 5
+height = bottom + 100 + 20 * legend_lines
+heading = estimated ? "Where a step's time would go: an estimate (roofline)" : "Where a step's time goes"
+load scripts.'/page.gp'
+set tmargin at screen down(75)
+set lmargin at screen across(left)
+set rmargin at screen across(820)
+set xrange [0 : most / unit]
+set yrange [bottom : 75]
+unset ytics
+set border 1
+set label 1 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') at screen across((left + 820) / 2.0),down(bottom + 42) center textcolor rgb ink front
+do for [i=1:series_count] {
+    set label 500+i label[i] noenhanced at screen across(left - 10),down(at(i)) right font legend_font textcolor rgb ink front
+}
+do for [k=1:words(used)] {
+    set object 400+k rectangle from screen across(25 + 170 * ((k - 1) % 5)),down(bottom + 62 + 20 * ((k - 1) / 5)) \
+        to screen across(39 + 170 * ((k - 1) % 5)),down(bottom + 76 + 20 * ((k - 1) / 5)) fc rgb shade(int(word(used, k))) fs solid noborder
+    set label 400+k underscored(word(categories, int(word(used, k)))) at screen across(46 + 170 * ((k - 1) % 5)),down(bottom + 69 + 20 * ((k - 1) / 5)) \
+        left font legend_font textcolor rgb ink
+}
+tone(k) = strstrt(light, ' '.word(categories, int(word(used, k))).' ') ? '#222222' : '#ffffff'
+row = 'int(column("series"))'
+share(k) = part(k) > 0.045 * most ? sprintf('%.0f %%', 100 * part(k) / total_to(words(used))) : ''
+plot for [k=1:words(used)] data using (total_to(k) / unit):(at(@row)):(total_to(k - 1) / unit):(total_to(k) / unit):(at(@row) - 10):(at(@row) + 10) \
+         with boxxyerror fc rgb shade(int(word(used, k))) fs solid noborder, \
+     for [k=1:words(used)] data using ((total_to(k - 1) + part(k) / 2) / unit):(at(@row)):(share(k)) \
+         with labels center font small_font textcolor rgb tone(k), \
+     data using (total_to(words(used)) / unit):(at(@row)):(sprintf('%.4g %s', total_to(words(used)) / unit, unit > 1 ? 's' : 'ms')) \
+         with labels left offset 0.6,0 font small_font textcolor rgb ink

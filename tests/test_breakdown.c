@@ -1,0 +1,242 @@
+// Tests of kernels/base/breakdown and observer: every operation is seen, with the counts of its front; the rows'
+// time is the timer's, goes to the operation or part that took it, and the rest is idle; a plan has the same rows;
+// and without an observer the device's table is its own.
+#include "kernels/base/breakdown.h"
+#include "kernels/base/ops.h"
+#include "kernels/base/timer.h"
+#include "tests/fixture.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
+}
+
+static void test_every_operation_is_seen(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    const struct device_ops *own = device->ops;
+    struct breakdown breakdown, second;
+    breakdown_start(&breakdown, device);
+    breakdown_start(&second, device);
+    assert_ptr_not_equal(device->ops, own);
+    // The operations are the last members of the table, from `zero` on; one of them is no operation.
+    const size_t first = offsetof(struct device_ops, zero),
+                 apart = offsetof(struct device_ops, attention_backward_workspace);
+    for (size_t at = first; at < sizeof *own; at += sizeof(void (*)(void))) {
+        bool same = memcmp((const char *)device->ops + at, (const char *)own + at, sizeof(void (*)(void))) == 0;
+        if (same != (at == apart))
+            fail_msg("the operation at offset %zu of the table is %s", at, same ? "not seen" : "another");
+    }
+    breakdown_stop(&breakdown, device); // in any order
+    assert_ptr_not_equal(device->ops, own);
+    breakdown_stop(&second, device);
+    assert_ptr_equal(device->ops, own);
+    assert_null(device->observation);
+    breakdown_free(&second);
+    breakdown_free(&breakdown);
+    device_close(device);
+}
+
+struct total {
+    double ms, flops, bytes_moved, estimate_s;
+    uint64_t launches;
+};
+
+static struct total total_of(const struct breakdown *b)
+{
+    struct total total = {0};
+    for (size_t i = 0; i < b->row_count; i++) {
+        const struct breakdown_row *row = &b->rows[i];
+        assert_true(row->ms >= 0 && row->flops >= 0 && row->bytes_moved >= 0);
+        total.ms += row->ms;
+        total.flops += row->flops;
+        total.bytes_moved += row->bytes_moved;
+        total.estimate_s += row->estimate_s;
+        total.launches += row->launches;
+    }
+    return total;
+}
+
+static const struct breakdown_row *find(const struct breakdown *b, enum work work, const char *operation)
+{
+    const struct breakdown_row *found = NULL;
+    for (size_t i = 0; i < b->row_count; i++) {
+        if (b->rows[i].work == work && strcmp(b->rows[i].operation, operation) == 0)
+            found = &b->rows[i];
+    }
+    if (!found)
+        fail_msg("no row %s: %s", work_name(work), operation);
+    return found;
+}
+
+static void close_to(double found, double expected, const char *what)
+{
+    if (!(fabs(found - expected) <= 1e-9 * fabs(expected)))
+        fail_msg("%s: the rows add up to %.17g, not to %.17g", what, found, expected);
+}
+
+// A step of a method, taken apart, and its optimizer's step.
+static void take(struct fixture *f, const struct method *method, size_t chunk, struct breakdown *b, double *ms)
+{
+    struct method_options options;
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(report);
+    options_init(&options);
+    options.chunk = options.head_chunk = chunk;
+    options.budget = (f->context + chunk - 1) / chunk;
+    f->device->counters = (struct counters){0};
+    f->device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .launch_s = 1e-6};
+    breakdown_start(b, f->device);
+    method_step(method, &f->model, &f->batch, &options, report);
+    *ms = report->ms;
+    device_timer_start(f->device);
+    op_scale(f->device, f->model.parameters[0].grad, 0.5); // as an optimizer would
+    *ms += device_timer_stop_ms(f->device);
+    breakdown_stop(b, f->device);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    free(report);
+}
+
+static void test_rows_add_up_to_the_step(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default(), planned = f;
+    fixture_open(&f);
+    struct status status = {0};
+    planned.device = device_open("plan-cpu", DTYPE_F64, 0, &status);
+    struct model_options options = {.kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
+    model_open(&planned.model, &planned.config, &options, planned.device);
+    batch_open(&planned.batch, planned.device, NULL, NULL, f.context, f.sequences);
+    bool more_than_marks = false;
+    for (const struct method *const *m = methods; *m; m++) {
+        for (size_t chunk = 1; chunk <= 23; chunk += 11) {
+            struct breakdown found, plan;
+            double ms, none;
+            take(&f, *m, chunk, &found, &ms);
+            take(&planned, *m, chunk, &plan, &none);
+            struct total total = total_of(&found), of_plan = total_of(&plan);
+            close_to(total.ms, ms, (*m)->name);
+            assert_true(find(&found, WORK_IDLE, "idle")->ms > 0);
+            assert_true(total.flops == f.device->counters.flops);
+            assert_true(total.bytes_moved == f.device->counters.bytes_moved);
+            assert_int_equal(total.launches, f.device->counters.launches);
+            close_to(total.estimate_s, f.device->counters.estimate_s, "estimates");
+            more_than_marks |= total.launches > DEVICE_MARKS;
+            // A plan has the same rows in the same order, and no time.
+            assert_true(of_plan.ms == 0 && of_plan.estimate_s == total.estimate_s);
+            assert_int_equal(plan.row_count, found.row_count);
+            for (size_t i = 0; i < plan.row_count; i++) {
+                const struct breakdown_row *row = &found.rows[i], *twin = &plan.rows[i];
+                assert_string_equal(twin->operation, row->operation);
+                assert_true(twin->work == row->work && twin->m == row->m && twin->n == row->n && twin->k == row->k);
+                assert_true(twin->flops == row->flops && twin->bytes_moved == row->bytes_moved);
+                assert_true(twin->estimate_s == row->estimate_s && twin->launches == row->launches);
+            }
+            breakdown_free(&plan);
+            breakdown_free(&found);
+        }
+    }
+    assert_true(more_than_marks);
+    batch_close(&planned.batch, planned.device);
+    model_close(&planned.model);
+    device_close(planned.device);
+    fixture_close(&f);
+}
+
+static void test_gemm_by_shape_and_the_head_apart(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.sequences = 1;
+    fixture_open(&f);
+    struct breakdown b;
+    double ms;
+    take(&f, method_find("full"), 23, &b, &ms);
+    size_t up = 0, head = 0;
+    for (size_t i = 0; i < b.row_count; i++) {
+        const struct breakdown_row *row = &b.rows[i];
+        assert_int_equal(row->m * row->n * row->k != 0, strcmp(row->operation, "gemm") == 0);
+        if (row->work == WORK_GEMM && row->m == 23 && row->n == 40 && row->k == 24) {
+            up++;
+            // gate and up of three layers, and the gradient that comes down to them
+            assert_int_equal(row->launches, 9);
+            assert_true(row->flops == 9 * 2.0 * 23 * 40 * 24);
+        }
+        bool of_head = row->m == 31 || row->n == 31 || row->k == 31; // the vocabulary
+        assert_true(!of_head || row->work == WORK_HEAD);
+        head += of_head;
+    }
+    assert_int_equal(up, 1);
+    assert_int_equal(head, 3);
+    find(&b, WORK_HEAD, "cross_entropy");
+    assert_int_equal(find(&b, WORK_HEAD, "rmsnorm_forward")->launches, 1); // the layers' norms are not the head's
+    breakdown_free(&b);
+    fixture_close(&f);
+}
+
+// An operation of two parts.
+static void slow_scale(struct device *device, struct tensor t, double factor)
+{
+    (void)t, (void)factor;
+    sleep_ms(20);
+    range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "part"});
+    sleep_ms(40);
+    range_pop(device);
+}
+
+static void test_time_goes_to_what_took_it(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
+    const struct device_ops *own = device->ops;
+    struct device_ops slow = *own;
+    slow.scale = slow_scale;
+    device->ops = &slow;
+    struct tensor t = tensor_new(device, 4, 4, DTYPE_F32, CATEGORY_WORKSPACE);
+    struct breakdown b;
+    breakdown_start(&b, device);
+    op_zero(device, t); // before the start, and so no part of it
+    device_timer_start(device);
+    op_scale(device, t, 2);
+    sleep_ms(60);
+    op_zero(device, t);
+    double ms = device_timer_stop_ms(device);
+    sleep_ms(20);
+    op_zero(device, t);
+    breakdown_stop(&b, device);
+    double scale_ms = find(&b, WORK_COPY, "scale")->ms, part_ms = find(&b, WORK_ATTENTION_GLUE, "part")->ms;
+    double idle_ms = find(&b, WORK_IDLE, "idle")->ms;
+    close_to(total_of(&b).ms, ms, "a timed span");
+    // A sleep is at least as long as asked for, and the sum is the timer's.
+    assert_true(scale_ms >= 20 && part_ms >= 40 && idle_ms >= 60);
+    assert_int_equal(find(&b, WORK_COPY, "scale")->launches, 1);
+    assert_int_equal(find(&b, WORK_ATTENTION_GLUE, "part")->launches, 0);
+    assert_int_equal(find(&b, WORK_COPY, "zero")->launches, 1);
+    assert_true(find(&b, WORK_COPY, "zero")->bytes_moved == 4 * 4 * 4);
+    breakdown_free(&b);
+    tensor_free(device, &t);
+    device->ops = own;
+    device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_operation_is_seen),
+        cmocka_unit_test(test_rows_add_up_to_the_step),
+        cmocka_unit_test(test_gemm_by_shape_and_the_head_apart),
+        cmocka_unit_test(test_time_goes_to_what_took_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
