@@ -1,11 +1,13 @@
 // The emulated CUDA device as the program sees it: a step asks for everything and waits for its end alone, and a
 // record has what only this device can tell.
 #define _GNU_SOURCE // environ
+#include "kernels/base/breakdown.h"
 #include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
 #include "tests/fixture.h"
 #include <dlfcn.h>
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -63,6 +65,58 @@ static void test_a_step_waits_for_its_end_alone(void **state)
         model_close(&f.model);
         device_close(f.device);
     }
+}
+
+// A step of far more operations than there are marks: the rows add up to the events' time, attention's glue apart
+// from its engines, and the host waits but to make room.
+static void test_a_step_taken_apart(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct fixture f = fixture_default();
+    struct step_report *report = calloc(1, sizeof *report);
+    struct method_options options;
+    struct breakdown b;
+    double sum_ms = 0, glue_ms = 0, engine_ms = 0;
+    uint64_t launches = 0;
+    int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
+    CHECK(report);
+    options_init(&options);
+    options.chunk = 4;
+    f.config.head_dim = 8;
+    f.dtype = f.rounding = DTYPE_BF16;
+    f.context = 64;
+    f.device = device_open("cuda", f.dtype, 0, &status);
+    assert_non_null(f.device);
+    struct model_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    model_open(&f.model, &f.config, &model_options, f.device);
+    model_randomize(&f.model, f.seed, f.rounding);
+    batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
+    breakdown_start(&b, f.device);
+    size_t before = waits();
+    method_step(method_find("seco"), &f.model, &f.batch, &options, report);
+    size_t waited = waits() - before;
+    breakdown_stop(&b, f.device);
+    assert_int_equal(f.device->status.code, STATUS_OK);
+    for (size_t i = 0; i < b.row_count; i++) {
+        assert_true(b.rows[i].ms >= 0);
+        sum_ms += b.rows[i].ms;
+        launches += b.rows[i].launches;
+        glue_ms += b.rows[i].work == WORK_ATTENTION_GLUE ? b.rows[i].ms : 0;
+        engine_ms += b.rows[i].work == WORK_ATTENTION_BACKWARD ? b.rows[i].ms : 0;
+    }
+    assert_true(launches > 2 * DEVICE_MARKS);
+    // Each event's time is a float.
+    assert_true(fabs(sum_ms - report->ms) <= 1e-5 * report->ms);
+    assert_true(glue_ms > 0 && engine_ms > 0 && glue_ms + engine_ms < sum_ms);
+    // Two marks an operation, two more for each of attention's parts; half of the marks at a time; and as ever for
+    // the time and the loss.
+    assert_in_range(waited, 2 + 2 * launches / (DEVICE_MARKS / 2), 2 + 3 * launches / (DEVICE_MARKS / 2));
+    breakdown_free(&b);
+    batch_close(&f.batch, f.device);
+    model_close(&f.model);
+    device_close(f.device);
+    free(report);
 }
 
 static void test_tf32_rounds(void **state)
@@ -150,6 +204,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_waits_for_its_end_alone),
+        cmocka_unit_test(test_a_step_taken_apart),
         cmocka_unit_test(test_tf32_rounds),
         cmocka_unit_test(test_record),
     };
