@@ -8,6 +8,7 @@
 #include "harness/spec/method_decode.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -145,6 +146,81 @@ static void a_plan_needs_no_files(void **state)
         json_equal(json_object_get(planned, "peak_by_category"), json_object_get(preset, "peak_by_category")));
     json_decref(planned);
     json_decref(preset);
+}
+
+// Sums over the rows of where a step's time goes.
+static double rows_sum(const json_t *categories, const char *key)
+{
+    const json_t *rows = json_object_get(categories, "rows");
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        sum += number(json_array_get(rows, i), key);
+    return sum;
+}
+
+static void where_the_time_goes_adds_up(void **state)
+{
+    (void)state;
+    static const char *const counts[] = {"flops", "bytes_moved", "launches"};
+    static const char *const of_row[] = {"category",    "operation", "shape",      "launches",
+                                         "bytes_moved", "flops",     "estimate_ms"};
+    json_t *records[2];
+    for (size_t i = 0; i < 2; i++) {
+        char *json;
+        assert_true(
+            asprintf(&json,
+                     "{'model': 'tiny', 'context': 100, 'device': '%s', 'profile': 'rtx-3090', 'optimizer': "
+                     "'adamw', 'method': {'name': 'seco', 'chunk': 30}, 'measure': {'samples': 2, "
+                     "'gradient': 'none', 'categories': true}}",
+                     i ? "plan" : "cpu") > 0);
+        records[i] = record_of(json);
+        free(json);
+        const json_t *categories = json_object_get(records[i], "categories");
+        for (size_t j = 0; j < COUNT(counts); j++)
+            assert_true(rows_sum(categories, counts[j]) == number(records[i], counts[j]));
+        double estimate_ms = number(records[i], "estimate_ms");
+        assert_true(fabs(rows_sum(categories, "estimate_ms") - estimate_ms) <= 1e-9 * estimate_ms);
+        assert_string_equal(json_string_value(json_object_get(json_object_get(categories, "roofline"), "source")),
+                            "rtx-3090");
+    }
+    const json_t *measured = json_object_get(records[0], "categories");
+    const json_t *planned = json_object_get(records[1], "categories");
+    const json_t *rows = json_object_get(measured, "rows"), *twins = json_object_get(planned, "rows");
+    double step_ms = number(measured, "step_ms");
+    assert_true(step_ms > 0 && fabs(rows_sum(measured, "ms") - step_ms) <= 1e-9 * step_ms);
+    assert_true(json_is_null(json_object_get(planned, "step_ms")));
+    assert_int_equal(json_array_size(rows), json_array_size(twins));
+    bool optimized = false;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *twin = json_array_get(twins, i);
+        for (size_t j = 0; j < COUNT(of_row); j++)
+            assert_true(json_equal(json_object_get(row, of_row[j]), json_object_get(twin, of_row[j])));
+        assert_true(json_is_null(json_object_get(twin, "ms")));
+        optimized |= strcmp(json_string_value(json_object_get(row, "operation")), "adamw") == 0;
+    }
+    assert_true(optimized); // its step is the step's
+    json_decref(records[0]);
+    json_decref(records[1]);
+
+    // Without a profile the CPU's own rates are taken; and without the key there is nothing.
+    json_t *own =
+        record_of("{'model': 'tiny', 'context': 50, 'method': 'full', 'measure': {'samples': 1, 'gradient': "
+                  "'none', 'categories': true}}");
+    const json_t *roofline = json_object_get(json_object_get(own, "categories"), "roofline");
+    assert_string_equal(json_string_value(json_object_get(roofline, "source")), "measured");
+    assert_true(number(roofline, "flops_per_s") > 1e6 && number(roofline, "bytes_per_s") > 1e6);
+    json_decref(own);
+    json_t *without = record_of("{'model': 'tiny', 'context': 50, 'device': 'plan', 'method': 'full'}");
+    assert_true(json_is_null(json_object_get(without, "categories")));
+    json_decref(without);
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model tiny --context 50 --categories --profile rtx-3090"), 0);
+    assert_non_null(strstr(out, "ms are estimates (roofline)"));
+    assert_non_null(strstr(out, "\n  gemm 50 x 128 x 128 "));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model tiny --context 50"), 0);
+    assert_null(strstr(out, "gemm"));
+    free(out);
 }
 
 static void an_estimate_says_that_it_is_one(void **state)
@@ -414,6 +490,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test(where_the_time_goes_adds_up),
         cmocka_unit_test(an_estimate_says_that_it_is_one),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),
         cmocka_unit_test(max_context_and_plan_agree),

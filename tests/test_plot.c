@@ -217,6 +217,37 @@ static void test_timeline_keeps_the_peak(void **state)
     free(table);
 }
 
+#define ROW(category, operation, shape, ms, estimate)                                                              \
+    "{'category': '" category "', 'operation': '" operation "', 'shape': " shape                                   \
+    ", 'launches': 1, 'flops': 2, 'bytes_moved': 3, 'ms': " ms ", 'estimate_ms': " estimate "}"
+#define CATEGORIES(step_ms, rows) ", 'categories': {'step_ms': " step_ms ", 'roofline': null, 'rows': [" rows "]}"
+
+// Milliseconds by category, of a plan its estimates; what has neither has no bar.
+static void test_categories_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f32", 64, seco_64,
+               CATEGORIES("6.5", ROW("idle", "idle", "null", "0.5", "0") ", " ROW(
+                                     "GEMM", "gemm", "[1, 2, 3]", "1.5",
+                                     "1") ", " ROW("attention glue", "attention_glue", "null", "2.5",
+                                                   "1") ", " ROW("GEMM", "gemm", "[4, 5, 6]", "2", "1"))),
+        record(2, "e", "ok", "f32", 64, full,
+               CATEGORIES("null", ROW("idle", "idle", "null", "null", "0") ", " ROW("head", "gemm", "[1, 2, 3]",
+                                                                                    "null", "7"))),
+        record(3, "e", "ok", "f32", 64, seco_128,
+               CATEGORIES("null", ROW("norm", "rmsnorm_forward", "null", "null", "null"))),
+        NULL,
+    };
+    expect_table("categories", lines,
+                 "series\tmethod\tlabel\trank\testimated\tGEMM\tattention_forward\tattention_backward\t"
+                 "attention_glue\tnorm\tRoPE\tSwiGLU\tbias\tembedding\thead\tcopy\toptimizer\tidle\n"
+                 "1\tfull\tfull\t0\t1\t0\t0\t0\t0\t0\t0\t0\t0\t0\t7\t0\t0\t0\n"
+                 "2\tseco\tseco, chunk 64\t0\t0\t3.5\t0\t0\t2.5\t0\t0\t0\t0\t0\t0\t0\t0\t0.5\n");
+    char *none[] = {record(1, "e", "ok", "f32", 64, full, ", 'categories': null"), NULL};
+    assert_null(table_of("categories", none));
+}
+
 static void write_records(struct scratch *scratch, const char *name, char *const *lines)
 {
     FILE *file = fopen(scratch_path(scratch, name).text, "w");
@@ -331,15 +362,16 @@ static void test_every_script_runs(void **state)
                "'timeline': {'category_order': ['weights', 'activations', 'gradients', 'optimizer', 'data', "
                "'hidden_checkpoints', 'kv_cache', 'kv_gradients', 'logits', 'workspace', 'host'], 'events': "
                "[[0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [1, 8, 9, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0]]}"),
-        record(6, "all", "ok", "f32", 128, SPACO(1, "uniform", "paper"), ", 'bias': {'relative_l2': 0.1}"),
+        record(6, "all", "ok", "f32", 128, SPACO(1, "uniform", "paper"),
+               ", 'bias': {'relative_l2': 0.1}" CATEGORIES("2", ROW("GEMM", "gemm", "[1, 2, 3]", "2", "1"))),
         record(7, "all", "ok", "f32", 128, SPACO(2, "uniform", "paper"), ", 'bias': {'relative_l2': 0}"),
         NULL,
     };
     const char *name = "it's {x_2} `ls` @x \"q\" \\n %d.jsonl";
     write_records(scratch, name, lines);
     must_draw(scratch, (struct request_files){{name}}, "svg,png");
-    const char *const pictures[] = {"all-memory",   "all-time",           "all-chunk",
-                                    "all-sparsity", "all-gradient-error", "all-timeline"};
+    const char *const pictures[] = {"all-memory",         "all-time",     "all-chunk",     "all-sparsity",
+                                    "all-gradient-error", "all-timeline", "all-categories"};
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         char path[80];
         snprintf(path, sizeof path, "out/deep/%s.svg", pictures[i]);
@@ -460,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table),
         cmocka_unit_test(test_timeline_keeps_the_peak),
+        cmocka_unit_test(test_categories_table),
         TEST(test_pictures),
         TEST(test_every_script_runs),
         TEST(test_planned_records),

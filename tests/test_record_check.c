@@ -54,6 +54,7 @@ static void a_record_may_be_short_or_null(void **state)
                                                                              "'peak_by_category': null, "
                                                                              "'samples_ms': [], 'gradient': null"));
     expect_good(RECORD(CELL("") ", 'samples_ms': [0.5, 3], 'peak_by_category': {'weights': 0, 'workspace': 7}, "
+                                "'categories': {'step_ms': 1.5, 'roofline': null, 'rows': []}, "
                                 "'gradient': {'cosine': -1, 'decimals': -2.5, 'tensors': {'w': {'max_abs': 0}}}"));
 }
 
@@ -69,6 +70,9 @@ static void unknown_keys_are_named_wherever_they_are(void **state)
     expect_bad(RECORD(CELL("") ", 'gradient': {'l2': 5}"), "unknown key 'gradient.l2'");
     expect_bad(RECORD(CELL("") ", 'bias': {'l2': 5}"), "unknown key 'bias.l2'");
     expect_bad(RECORD(CELL("") ", 'timeline': {'event': []}"), "unknown key 'timeline.event'");
+    expect_bad(RECORD(CELL("") ", 'categories': {'row': []}"), "unknown key 'categories.row'");
+    expect_bad(RECORD(CELL("") ", 'categories': {'roofline': {'rate': 1}}"),
+               "unknown key 'categories.roofline.rate'");
     expect_bad(RECORD(CELL("") ", 'provenance': {'host': 'x'}"), "unknown key 'provenance.host'");
 }
 

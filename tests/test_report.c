@@ -253,6 +253,60 @@ static void the_pictures_are_drawn(void **state)
     free(records);
 }
 
+static void where_a_steps_time_goes(void **state)
+{
+    const struct scratch *scratch = *state;
+    // A GEMM at half its roof of 1 TFLOP/s, a norm at its roof of 1 GB/s, a head of two operations, and the rest
+    // idle.
+    static const char rows[] =
+        "{'category': 'idle', 'operation': 'idle', 'shape': null, 'launches': 0, 'flops': 0, 'bytes_moved': 0, "
+        "'ms': 10, 'estimate_ms': 0}, "
+        "{'category': 'norm', 'operation': 'rmsnorm_forward', 'shape': null, 'launches': 3, 'flops': 0, "
+        "'bytes_moved': 10000000, 'ms': 10, 'estimate_ms': 10}, "
+        "{'category': 'GEMM', 'operation': 'gemm', 'shape': [7, 8, 9], 'launches': 1, 'flops': 1e9, "
+        "'bytes_moved': 0, 'ms': 20, 'estimate_ms': 1}, "
+        "{'category': 'GEMM', 'operation': 'gemm', 'shape': [4, 5, 6], 'launches': 2, 'flops': 2e10, "
+        "'bytes_moved': 0, 'ms': 40, 'estimate_ms': 20}, "
+        "{'category': 'head', 'operation': 'gemm', 'shape': [1, 2, 3], 'launches': 1, 'flops': 1e9, "
+        "'bytes_moved': 0, 'ms': 15, 'estimate_ms': 1}, "
+        "{'category': 'head', 'operation': 'cross_entropy', 'shape': null, 'launches': 1, 'flops': 0, "
+        "'bytes_moved': 1000000, 'ms': 5, 'estimate_ms': 1}";
+    char *text, *records;
+    assert_true(
+        asprintf(&text,
+                 "{'schema': 1, 'id': '%032x', 'experiment': 'e', 'status': 'ok', 'reason': '', 'cell': {'model': "
+                 "'small', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'seed': 1, 'lora': null, "
+                 "'method': {'name': 'seco', 'chunk': 4}}, 'median_ms': 90, 'categories': {'step_ms': 100, "
+                 "'roofline': {'source': 'measured', 'flops_per_s': 1e12, 'bytes_per_s': 1e9, 'launch_s': 0}, "
+                 "'rows': [%s]}}\n",
+                 1, rows) > 0);
+    records = quoted(text);
+    free(text);
+    write_text(scratch, "other-time.csv", "# P\nmethod,context,seconds\nseco,1,1\n");
+    write_text(scratch, "r.jsonl", records);
+    struct status status = {0};
+    if (!report(scratch, false, &text, &status))
+        fail_msg("%s", status.message);
+    // launches, ms, of the step, GFLOP, GB, GFLOP/s, GB/s, of the roofline
+    static const char *const words[] = {
+        "e, where a step's time goes: seco, chunk 4\nsmall, f32, cpu, batch 1, context 8\n",
+        "a step of 100.000 ms, taken apart beside the samples, whose median is 90.000 ms\n",
+        "FLOPs at 1000 GFLOP/s and bytes at 1 GB/s",
+        // The longest first, and below their category.
+        "\nGEMM 3 60.000 60.0 % 21.000 - 350.0 - 35.0 %\n gemm 4 x 5 x 6 2 40.000 40.0 % 20.000 - 500.0 - 50.0 %\n "
+        "gemm 7 x 8 x 9 1 20.000 20.0 % 1.000 - 50.0 - 5.0 %\nnorm 3 10.000 10.0 % - 0.010 - 1.0 100.0 %\n"
+        "head 2 20.000 20.0 % 1.000 0.001 50.0 0.1 10.0 %\n gemm 1 x 2 x 3 1 15.000",
+        "\nidle - 10.000 10.0 % - - - - -\nstep 8 100.000 100.0 % 22.000 0.011 220.0 0.1 33.0 %\n", NULL};
+    expect_words(squeezed(text), words);
+    free(text);
+    assert_true(report(scratch, true, &text, &status));
+    static const char *const markdown[] = {"## e, where a step's time goes: seco, chunk 4\n",
+                                           "| head | 2 | 20.000 | 20.0 % |", NULL};
+    expect_words(squeezed(text), markdown);
+    free(text);
+    free(records);
+}
+
 static void bad_points_are_refused_with_the_line(void **state)
 {
     const struct scratch *scratch = *state;
@@ -300,6 +354,7 @@ static void without_anything_to_compare_it_says_what_there_is(void **state)
     status = (struct status){0};
     write_text(scratch, "other-time.csv", "# P\nmethod,context,seconds\nseco,1,1\n");
     assert_false(report(scratch, false, &text, &status));
+    assert_non_null(strstr(status.message, "none says where its step's time goes"));
     assert_non_null(strstr(status.message, "experiments with published points: other"));
     free(text);
     status = (struct status){0};
@@ -335,6 +390,7 @@ int main(void)
         TEST(times_of_plans_are_called_estimates),
         TEST(the_figures_table_has_both),
         TEST(the_pictures_are_drawn),
+        TEST(where_a_steps_time_goes),
         TEST(bad_points_are_refused_with_the_line),
         TEST(without_anything_to_compare_it_says_what_there_is),
         cmocka_unit_test(the_committed_points_are_read),
