@@ -1,7 +1,6 @@
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
 #include "harness/spec/cell.h"
-#include "kernels/base/observer.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
 #include <math.h>
@@ -471,75 +470,13 @@ static const struct figure timeline = {
     .tabulate = tabulate_timeline,
 };
 
-// Milliseconds by category; of a plan estimates. False if there are none.
-static bool category_times(const json_t *record, double ms[WORK_COUNT])
-{
-    const json_t *categories = json_object_get(record, "categories"), *rows = json_object_get(categories, "rows");
-    const char *key = isfinite(number(categories, "step_ms")) ? "ms" : "estimate_ms";
-    bool known = json_array_size(rows) > 0;
-    memset(ms, 0, WORK_COUNT * sizeof *ms);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        const char *name = json_string_value(json_object_get(row, "category"));
-        size_t work = 0;
-        while (work < WORK_COUNT && !(name && strcmp(name, work_name((enum work)work)) == 0)) {
-            work++;
-        }
-        known &= work < WORK_COUNT && isfinite(number(row, key));
-        if (known) {
-            ms[work] += number(row, key);
-        }
-    }
-    return known;
-}
-
-static bool has_categories(const json_t *record)
-{
-    double ms[WORK_COUNT];
-    return has_status(record, "ok") && category_times(record, ms);
-}
-
-static bool tabulate_categories(const json_t *const *records, size_t count, FILE *table)
-{
-    struct series_table all;
-    wanted_series(&all, records, count, has_categories, nothing, true);
-    fputs("series\tmethod\tlabel\trank\testimated", table);
-    for (size_t work = 0; work < WORK_COUNT; work++) {
-        fputc('\t', table);
-        for (const char *c = work_name((enum work)work); *c; c++) {
-            fputc(*c == ' ' ? '_' : *c, table);
-        }
-    }
-    fputc('\n', table);
-    for (size_t s = 0; s < all.count; s++) {
-        // One bar each: the last one recorded.
-        const json_t *record = all.series[s].records[all.series[s].record_count - 1];
-        double values[1 + WORK_COUNT] = {!isfinite(number(json_object_get(record, "categories"), "step_ms"))};
-        category_times(record, values + 1);
-        row_start(table, &all, &all.series[s]);
-        cells(table, values, 1 + WORK_COUNT);
-    }
-    bool enough = all.count > 0;
-    series_free(&all);
-    return enough;
-}
-
-static const struct figure categories = {
-    .name = "categories",
-    .needs = "records that say where a step's time goes (\"categories\": true; a plan with a profile)",
-    .one_context = true,
-    .estimates = true,
-    .within = nothing,
-    .tabulate = tabulate_categories,
-};
-
 const struct figure *const figures[] = {&memory,
                                         &step_time,
                                         &chunk,
                                         &sparsity,
                                         &gradient_error,
                                         &timeline,
-                                        &categories,
+                                        &figure_categories,
                                         &figure_published_memory,
                                         &figure_published_time,
                                         NULL};

@@ -86,8 +86,9 @@ static int by_time(const void *a, const void *b)
 static struct text_table_word percent(double share)
 {
     struct text_table_word word = text_table_number(100 * share, 1);
+    size_t used = strlen(word.text);
     if (isfinite(share))
-        strcat(word.text, " %");
+        snprintf(word.text + used, sizeof word.text - used, " %%");
     return word;
 }
 

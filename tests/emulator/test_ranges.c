@@ -34,7 +34,7 @@ static void test_ranges_of_a_step(void **state)
     }
     void *tool = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     char *(*take)(int *) = tool ? (char *(*)(int *))dlsym(tool, "ranges_take") : NULL;
-    assert_non_null(take); // it was loaded when the device was opened
+    CHECK(take); // it was loaded when the device was opened
     struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
     struct method_options method;
     struct step_report *report = calloc(1, sizeof *report);
