@@ -96,6 +96,51 @@ static void test_random_moments(void **state)
     assert_true(random_bits(&random, 3) != random_bits(&other, 3));
 }
 
+// The bits are the generator's definition: another compiler, flag or processor must not change one.
+static void test_normal_bits(void **state)
+{
+    (void)state;
+    enum { COUNT = 5000 };
+    const struct random random = random_named(7, "model.embed_tokens.weight");
+    const uint64_t first = ((uint64_t)1 << 32) - COUNT / 2; // both halves of an index count
+    double values[COUNT];
+    uint64_t sum = 0;
+    random_normals(&random, first, COUNT, 0, 1, values);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_true(values[i] == random_normal(&random, first + i)); // several at a time are as one
+        sum = sum * 0x9e3779b97f4a7c15u + double_bits(values[i]);
+    }
+    assert_int_equal(sum, 0x713e728b0204a8ca);
+    random_normals(&random, first, COUNT, 1, 0.1, values);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_true(values[i] == fma(0.1, random_normal(&random, first + i), 1));
+    }
+}
+
+// Against the C library's long double, at random and where an argument is extreme.
+static void test_normal_is_accurate(void **state)
+{
+    (void)state;
+    const struct random random = random_named(1, "words");
+    const uint64_t most = ~(uint64_t)0, edges[] = {0, (uint64_t)1 << 11, most, most << 11, most << 12, most >> 1};
+    const size_t edge_count = sizeof edges / sizeof *edges;
+    for (size_t i = 0; i < 200000 + edge_count * edge_count; i++) {
+        uint64_t words[2] = {edges[i % edge_count], edges[i / edge_count % edge_count]};
+        if (i >= edge_count * edge_count) {
+            random_words(&random, i, words);
+            words[0] |= i % 3 ? 0 : most << 30;                             // near 1
+            words[1] = i % 5 ? words[1] : (i % 8) << 61 | (words[1] >> 35); // near an eighth of a turn
+        }
+        double u = (double)((words[0] >> 11) + 1) * 0x1p-53,
+               angle = 2 * M_PI * ((double)(words[1] >> 11) * 0x1p-53);
+        double expected = (double)(sqrtl(-2 * logl(u)) * cosl(angle)), found = normal_of(words);
+        if (!(fabs(found - expected) <= 4 * 0x1p-53 * fabs(expected))) {
+            fail_msg("words %llx and %llx give %.17g, not %.17g", (unsigned long long)words[0],
+                     (unsigned long long)words[1], found, expected);
+        }
+    }
+}
+
 static void test_dtypes(void **state)
 {
     (void)state;
@@ -140,6 +185,8 @@ int main(void)
         cmocka_unit_test(test_sizes_beyond_addresses),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_random_moments),
+        cmocka_unit_test(test_normal_bits),
+        cmocka_unit_test(test_normal_is_accurate),
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_columns),
     };

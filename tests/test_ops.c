@@ -56,6 +56,25 @@ static void pair_free(struct pair *p)
     free(p->v);
 }
 
+static void test_random_normal(void **state)
+{
+    (void)state;
+    static const enum dtype roundings[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    const struct random random = random_named(3, "model.norm.weight");
+    for (size_t r = 0; r < 3; r++) {
+        for (size_t count = 1; count < 9000; count = 3 * count + 2) {
+            struct pair p = poisoned(1, count);
+            op_random_normal(device, p.t, random, 1, 0.1, roundings[r]);
+            tensor_read(device, p.t, p.v);
+            for (size_t i = 0; i < count; i++) {
+                double value = dtype_round(fma(0.1, random_normal(&random, i), 1), roundings[r]);
+                assert_true(p.v[i] == dtype_round(value, device->ops->dtype));
+            }
+            pair_free(&p);
+        }
+    }
+}
+
 static struct tensor integers(size_t count, int32_t bound, int32_t first, int32_t *host)
 {
     struct random random = random_named(count, "integers");
@@ -432,6 +451,7 @@ int main(int argc, char **argv)
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {BOTH(test_gemm),          BOTH(test_bias),    BOTH(test_rmsnorm),
                                        BOTH(test_rope),          BOTH(test_swiglu),  BOTH(test_embedding),
-                                       BOTH(test_cross_entropy), BOTH(test_updates), BOTH(test_counters)};
+                                       BOTH(test_cross_entropy), BOTH(test_updates), BOTH(test_counters),
+                                       BOTH(test_random_normal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

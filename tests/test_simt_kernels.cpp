@@ -227,6 +227,23 @@ void test_embedding(void **)
     check_embedding(DTYPE_F32, DTYPE_F32, 4500, 700, 3); // slices
 }
 
+// The host's bits, in every dtype and rounding.
+void test_random_normal(void **)
+{
+    const struct random random = random_named(3, "model.norm.weight");
+    for (enum dtype dtype : dtypes)
+        for (enum dtype rounding : dtypes)
+            for (size_t offset : {0, 1})
+                for (size_t count : {1, 7, 5003}) {
+                    array t(1, count, dtype, nullptr, offset);
+                    run_both_orders({&t}, [&] { cuda_random_normal(t.t, random, 1, 0.1, rounding, nullptr); });
+                    for (size_t i = 0; i < count; i++)
+                        assert_true(
+                            t.found(i) ==
+                            dtype_round(dtype_round(fma(0.1, random_normal(&random, i), 1), rounding), dtype));
+                }
+}
+
 void test_cross_entropy(void **)
 {
     const size_t shapes[][2] = {{1, 1}, {5, 33}, {20, 8200}, {1100, 24}, {1030, 1100}};
@@ -255,10 +272,12 @@ int main()
     cpu = device_open("cpu", DTYPE_F64, 0, &status);
     CHECK(cpu);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16),      cmocka_unit_test(test_copy_and_scale), cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_transpose), cmocka_unit_test(test_adamw),          cmocka_unit_test(test_bias),
-        cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope),           cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_embedding), cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_bf16),          cmocka_unit_test(test_copy_and_scale),
+        cmocka_unit_test(test_accumulate),    cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_adamw),         cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_rmsnorm),       cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_swiglu),        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_random_normal),
     };
     int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     device_close(cpu);

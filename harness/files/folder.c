@@ -281,11 +281,7 @@ static void randomize_lora(struct model *model, uint64_t seed, enum dtype roundi
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (is_lora(p)) {
-            double *values = malloc(tensor_count(p->value) * sizeof *values);
-            CHECK(values);
-            model_random_values(p, seed, rounding, values);
-            tensor_write(model->device, p->value, values);
-            free(values);
+            model_randomize_parameter(model, p, seed, rounding);
         }
     }
 }

@@ -2,6 +2,7 @@
 // operation's formula and gradient contract (what is =, what is +=) is stated here, once.
 // The core calls the fronts in ops.h, which check the shapes, count the cost and then call the table.
 #pragma once
+#include "kernels/base/random.h"
 #include "kernels/base/tensor.h"
 
 // What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
@@ -61,6 +62,10 @@ struct device_ops {
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
     void (*synchronize)(struct device *device);
+    // t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype: the same bits
+    // on every device. f64, f32 and bf16.
+    void (*random_normal)(struct device *device, struct tensor t, struct random random, double mean,
+                          double deviation, enum dtype rounding);
 
     // t = 0
     void (*zero)(struct device *device, struct tensor t);

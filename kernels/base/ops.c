@@ -120,7 +120,8 @@ void tensor_read(struct device *device, struct tensor t, double *values)
     free(host);
 }
 
-// Copies between host and device belong to set-up and reading results: they are not part of a step's cost.
+// Copies between host and device and random numbers belong to set-up and reading results: they are not part of a
+// step's cost.
 void op_upload(struct device *device, struct tensor t, const void *src)
 {
     if (!failed(device)) {
@@ -132,6 +133,14 @@ void op_download(struct device *device, void *dst, struct tensor t)
 {
     if (!failed(device)) {
         device->ops->download(device, dst, t);
+    }
+}
+
+void op_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
+                      enum dtype rounding)
+{
+    if (!failed(device)) {
+        device->ops->random_normal(device, t, random, mean, deviation, rounding);
     }
 }
 

@@ -15,6 +15,8 @@ void tensor_read(struct device *device, struct tensor t, double *values);
 
 void op_upload(struct device *device, struct tensor t, const void *src);
 void op_download(struct device *device, void *dst, struct tensor t);
+void op_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
+                      enum dtype rounding);
 void op_zero(struct device *device, struct tensor t);
 void op_copy(struct device *device, struct tensor dst, struct tensor src);
 void op_scale(struct device *device, struct tensor t, double factor);

@@ -57,6 +57,30 @@ void cpu_download(struct device *device, void *dst, struct tensor t)
     memcpy(dst, t.data, tensor_bytes(t));
 }
 
+#define DRAWN 1024 // numbers at a time, on the stack
+
+void cpu_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
+                       enum dtype rounding)
+{
+    (void)device;
+    CHECK(t.dtype == DTYPE_F64 || t.dtype == DTYPE_F32);
+    size_t count = tensor_count(t);
+#pragma omp parallel for schedule(static)
+    for (size_t first = 0; first < count; first += DRAWN) {
+        double values[DRAWN];
+        size_t some = count - first < DRAWN ? count - first : DRAWN;
+        random_normals(&random, first, some, mean, deviation, values);
+        for (size_t i = 0; i < some; i++) {
+            double value = dtype_round(values[i], rounding);
+            if (t.dtype == DTYPE_F64) {
+                ((double *)t.data)[first + i] = value;
+            } else {
+                ((float *)t.data)[first + i] = (float)value;
+            }
+        }
+    }
+}
+
 // Large fills and copies are split among threads, in pieces of this many bytes.
 #define PIECE ((size_t)1 << 18)
 

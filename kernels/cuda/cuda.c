@@ -131,6 +131,12 @@ static size_t reserved_bytes(struct device *device)
 
 // ---- operations
 
+static void draw_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
+                        enum dtype rounding)
+{
+    cuda_random_normal(t, random, mean, deviation, rounding, stream(device));
+}
+
 static void copy(struct device *device, struct tensor dst, struct tensor src)
 {
     cuda_copy(dst, src, stream(device));
@@ -373,12 +379,13 @@ static bool open(struct device *device, struct status *status)
         .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
         .open = open, .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes,                \
         .reserved_bytes = reserved_bytes, .upload = upload, .download = download, .synchronize = synchronize,      \
-        .zero = zero, .copy = copy, .scale = scale, .gemm = gemm, .bias_forward = bias_forward,                    \
-        .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward,  \
-        .rope = rope, .attention_forward = attention_forward, .attention_backward = attention_backward,            \
-        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
-        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
-        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
+        .random_normal = draw_normal, .zero = zero, .copy = copy, .scale = scale, .gemm = gemm,                    \
+        .bias_forward = bias_forward, .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward,          \
+        .rmsnorm_backward = rmsnorm_backward, .rope = rope, .attention_forward = attention_forward,                \
+        .attention_backward = attention_backward, .attention_backward_workspace = workspace,                       \
+        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
+        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
+        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
     }
 
 static const struct device_ops *ops(enum dtype dtype)

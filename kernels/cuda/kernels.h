@@ -20,6 +20,9 @@ extern "C" {
 
 // dst and src: f64, f32 or bf16 each.
 void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream);
+// t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype.
+void cuda_random_normal(struct tensor t, struct random random, double mean, double deviation, enum dtype rounding,
+                        cudaStream_t stream);
 void cuda_scale(struct tensor t, double factor, cudaStream_t stream);
 // y += bias
 void cuda_bias_forward(struct tensor y, struct tensor bias, cudaStream_t stream);

@@ -30,6 +30,13 @@ static void synchronize(struct device *device)
 {
     (void)device;
 }
+
+static void draw_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
+                        enum dtype rounding)
+{
+    (void)device, (void)t, (void)random, (void)mean, (void)deviation, (void)rounding;
+}
+
 static void zero(struct device *device, struct tensor t)
 {
     (void)device, (void)t;
@@ -157,10 +164,10 @@ static size_t cuda_workspace_f64(struct attention_shape shape)
 #define PLAN(like, element, held, workspace)                                                                       \
     {                                                                                                              \
         .name = like, .dtype = element, .source = {allocate, release}, .dataless = true, .workspace_bytes = held,  \
-        .upload = upload, .download = download, .synchronize = synchronize, .zero = zero, .copy = copy,            \
-        .scale = scale, .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                \
-        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,                    \
-        .attention_forward = attention_forward, .attention_backward = attention_backward,                          \
+        .upload = upload, .download = download, .synchronize = synchronize, .random_normal = draw_normal,          \
+        .zero = zero, .copy = copy, .scale = scale, .gemm = gemm, .bias_forward = bias_forward,                    \
+        .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward,  \
+        .rope = rope, .attention_forward = attention_forward, .attention_backward = attention_backward,            \
         .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
         .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
         .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \

@@ -113,41 +113,51 @@ void model_close(struct model *model)
     *model = (struct model){0};
 }
 
-void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values)
+// What a parameter's values are drawn from.
+struct distribution {
+    struct random random;
+    double mean, deviation;
+};
+
+static struct distribution distribution_of(const struct parameter *parameter, uint64_t seed)
 {
     const char *name = parameter->name;
-    double mean = 0, deviation = 1 / sqrt(parameter->value.cols);
+    struct distribution d = {.random = random_named(seed, name), .deviation = 1 / sqrt(parameter->value.cols)};
     if (strstr(name, "norm.weight")) {
-        mean = 1, deviation = 0.1;
+        d.mean = 1, d.deviation = 0.1;
     } else if (strstr(name, ".bias") || strstr(name, "lora_B")) {
-        deviation = 0.02;
+        d.deviation = 0.02;
     }
-    struct random random = random_named(seed, name);
+    return d;
+}
+
+void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values)
+{
+    enum { TOGETHER = 1024 };
+    struct distribution d = distribution_of(parameter, seed);
     size_t count = tensor_count(parameter->value);
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < count; i++) {
-        double value = mean + deviation * random_normal(&random, i);
-        values[i] = dtype_round(value, rounding);
+    for (size_t first = 0; first < count; first += TOGETHER) {
+        size_t end = count - first < TOGETHER ? count : first + TOGETHER;
+        random_normals(&d.random, first, end - first, d.mean, d.deviation, values + first);
+        for (size_t i = first; i < end; i++) {
+            values[i] = dtype_round(values[i], rounding);
+        }
     }
+}
+
+void model_randomize_parameter(struct model *model, const struct parameter *parameter, uint64_t seed,
+                               enum dtype rounding)
+{
+    struct distribution d = distribution_of(parameter, seed);
+    op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation, rounding);
 }
 
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding)
 {
-    size_t most = 0;
     for (size_t i = 0; i < model->parameter_count; i++) {
-        size_t count = tensor_count(model->parameters[i].value);
-        most = count > most ? count : most;
+        model_randomize_parameter(model, &model->parameters[i], seed, rounding);
     }
-    if (model->device->status.code != STATUS_OK || model->device->ops->dataless) {
-        return;
-    }
-    double *values = malloc(most * sizeof *values);
-    CHECK(values);
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        model_random_values(&model->parameters[i], seed, rounding, values);
-        tensor_write(model->device, model->parameters[i].value, values);
-    }
-    free(values);
 }
 
 struct parameter *model_parameter(const struct model *model, const char *name)

@@ -48,12 +48,15 @@ void model_open(struct model *model, const struct config *config, const struct m
                 struct device *device);
 void model_close(struct model *model);
 
-// Sets every weight at random, by its name and the seed: equal on every device up to rounding to `rounding`, the
-// dtype the values are rounded to before they are stored (so that an f64 reference can hold an f32 model's
-// weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases N(0, 0.02^2), LoRA A
-// N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
+// Sets every weight at random, on the device, by its name and the seed: the same bits everywhere, rounded to
+// `rounding`, the dtype the values are rounded to before they are stored (so that an f64 reference can hold an f32
+// model's weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases N(0, 0.02^2),
+// LoRA A N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
-// The random values of one parameter: rows * cols numbers.
+// One parameter of them.
+void model_randomize_parameter(struct model *model, const struct parameter *parameter, uint64_t seed,
+                               enum dtype rounding);
+// The same values on the host: rows * cols numbers.
 void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values);
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);

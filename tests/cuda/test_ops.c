@@ -70,6 +70,20 @@ static void check_copies(struct compare *c)
     }
 }
 
+// Bit by bit what the CPU draws; the CPU's f64 holds what the dtype under test does.
+static void check_random(struct compare *c)
+{
+    static const size_t counts[] = {1, 7, 4096, 100003};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && !too_large(counts[i]); i++) {
+        struct both t = both_poisoned(c, 1, counts[i]);
+        struct random random = random_named(counts[i], "weights");
+        op_random_normal(c->cuda, t.cuda, random, 1, 0.1, c->dtype);
+        op_random_normal(c->cpu, t.cpu, random, 1, 0.1, c->dtype);
+        both_check(c, &t, 0, "random_normal");
+        both_free(c, &t);
+    }
+}
+
 // Factors of 10 bits; f32 alone knows it.
 static void check_tf32(struct compare *c)
 {
@@ -364,9 +378,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(struct compare *compare);
-    } checks[] = {{"copies", check_copies}, {"gemm", check_gemm},   {"tf32", check_tf32},
-                  {"rows", check_rows},     {"rope", check_rope},   {"swiglu", check_swiglu},
-                  {"head", check_head},     {"adamw", check_adamw}, {"attention", check_attentions}};
+    } checks[] = {{"copies", check_copies},       {"random", check_random}, {"gemm", check_gemm},
+                  {"tf32", check_tf32},           {"rows", check_rows},     {"rope", check_rope},
+                  {"swiglu", check_swiglu},       {"head", check_head},     {"adamw", check_adamw},
+                  {"attention", check_attentions}};
     static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
     size_t failures = 0, opened = 0;
     for (size_t d = 0; d < 3; d++) {

@@ -9,6 +9,7 @@ const struct device_ops NAME(cpu_ops) = {
     .upload = cpu_upload,
     .download = cpu_download,
     .synchronize = cpu_synchronize,
+    .random_normal = cpu_random_normal,
     .zero = cpu_zero,
     .copy = cpu_copy,
     .scale = NAME(scale),
