@@ -46,6 +46,9 @@ struct device_ops {
     struct arena_source source;
     bool dataless;          // tensors have no data (a plan): nothing is written, read or computed
     size_t workspace_bytes; // of device->workspace, which lives as long as the device
+    // The most elements of a tensor that gemm and attention are handed: the fronts hand them longer ones in parts.
+    // 0: any number. All other operations take any.
+    size_t elements_max;
     // What a device needs beyond its arena; NULL: nothing. False and a status if this machine cannot serve it. A
     // limit_bytes of 0 becomes what the device has free.
     bool (*open)(struct device *device, struct status *status);

@@ -172,6 +172,50 @@ void op_scale(struct device *device, struct tensor t, double factor)
     device->ops->scale(device, t, factor);
 }
 
+// Parts are of a multiple of this many rows, where one of them fits: tiles and blocks stay whole.
+#define PART_ROWS 2048
+
+// Rows of a part of tensors of up to `cols` columns, of which the longest has so many rows.
+static size_t part_rows(const struct device *device, size_t rows, size_t cols)
+{
+    size_t most = device->ops->elements_max;
+    if (most == 0 || rows <= most / cols) {
+        return rows;
+    }
+    most /= cols;
+    return most < PART_ROWS ? most : most / PART_ROWS * PART_ROWS;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+// False and a status if the tensor, which cannot be taken in parts, is too long.
+static bool holds(struct device *device, struct tensor t, const char *what)
+{
+    size_t most = device->ops->elements_max;
+    return most == 0 || tensor_count(t) <= most ||
+           status_set(&device->status, STATUS_UNSUPPORTED,
+                      "%s on device %s takes matrices of at most %zu elements, not of %zu x %zu", what,
+                      device->ops->name, most, t.rows, t.cols);
+}
+
+static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
+                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
+{
+    size_t k = transpose_a ? a.rows : a.cols;
+    if (holds(device, a, "gemm") && holds(device, b, "gemm") && holds(device, c, "gemm")) {
+        count(device, 2.0 * c.rows * c.cols * k, bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1));
+        device->ops->gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+    }
+}
+
+// In parts of the rows of a, which are those of c or, where a is transposed, what is summed over.
 void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
              enum transpose transpose_b, double alpha, double beta)
 {
@@ -181,8 +225,21 @@ void op_gemm(struct device *device, struct tensor c, struct tensor a, enum trans
     size_t m = transpose_a ? a.cols : a.rows, k = transpose_a ? a.rows : a.cols;
     size_t kb = transpose_b ? b.cols : b.rows, n = transpose_b ? b.rows : b.cols;
     CHECK(k == kb && c.rows == m && c.cols == n);
-    count(device, 2.0 * m * n * k, bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1));
-    device->ops->gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+    size_t most = part_rows(device, a.rows, larger(a.cols, n));
+    if (most == a.rows || most == 0 || (transpose_a && transpose_b)) {
+        gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+        return;
+    }
+    for (size_t row = 0; row < a.rows && !failed(device); row += most) {
+        size_t rows = smaller(most, a.rows - row);
+        struct tensor a_part = tensor_rows(a, row, rows);
+        if (transpose_a) {
+            gemm(device, c, a_part, transpose_a, tensor_rows(b, row, rows), transpose_b, alpha,
+                 row == 0 ? beta : 1);
+        } else {
+            gemm(device, tensor_rows(c, row, rows), a_part, transpose_a, b, transpose_b, alpha, beta);
+        }
+    }
 }
 
 void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
@@ -268,6 +325,59 @@ static double attention_bytes(struct attention_shape s, struct tensor q, struct 
     return 2 * bytes(q) + 2.0 * (s.start + s.queries) * s.batch * k.cols * dtype_bytes(k.dtype);
 }
 
+static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    double pairs = causal_pairs(shape, 0, shape.start + shape.queries) * shape.batch * shape.heads;
+    count(device, 4 * pairs * shape.head_dim, attention_bytes(shape, q, k) + bytes(logsumexp));
+    device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
+}
+
+static void attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                               struct tensor v)
+{
+    double heads = (double)shape.batch * shape.heads * shape.head_dim;
+    double flops = 6 * causal_pairs(shape, 0, shape.start + shape.queries) * heads;
+    double moved = attention_bytes(shape, q, k) + 2 * bytes(q) + bytes(logsumexp);
+    for (size_t i = 0; i < segment_count; i++) {
+        const struct key_segment *segment = &segments[i];
+        flops += 4 * causal_pairs(shape, segment->start, segment->count) * heads;
+        moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
+    }
+    size_t wanted = device->ops->attention_backward_workspace(shape);
+    struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
+    if (failed(device)) {
+        return;
+    }
+    count(device, flops, moved);
+    device->ops->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
+                                    workspace);
+    tensor_free(device, &workspace);
+}
+
+// The keys and values that the queries see cannot be taken in parts.
+static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
+{
+    return holds(device, tensor_rows(k, 0, (shape.start + shape.queries) * shape.batch), "attention");
+}
+
+// Queries of a part, whose rows are whole: at least one.
+static size_t part_queries(const struct device *device, struct attention_shape shape)
+{
+    size_t most = part_rows(device, shape.queries, shape.batch * shape.heads * shape.head_dim);
+    return larger(most, 1);
+}
+
+// Queries [first, first + count) of the shape. They see the keys up to their own.
+static struct attention_shape shape_part(struct attention_shape shape, size_t first, size_t count)
+{
+    shape.start += first;
+    shape.queries = count;
+    return shape;
+}
+
 void op_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
@@ -276,9 +386,31 @@ void op_attention_forward(struct device *device, struct attention_shape shape, s
     }
     check_attention(shape, q, k, v);
     CHECK(same_shape(o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
-    double pairs = causal_pairs(shape, 0, shape.start + shape.queries) * shape.batch * shape.heads;
-    count(device, 4 * pairs * shape.head_dim, attention_bytes(shape, q, k) + bytes(logsumexp));
-    device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
+    if (!holds_keys(device, shape, k)) {
+        return;
+    }
+    struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
+    size_t most = part_queries(device, shape);
+    for (size_t first = 0; first < shape.queries && !failed(device); first += most) {
+        size_t queries = smaller(most, shape.queries - first), row = first * shape.batch,
+               rows = queries * shape.batch;
+        attention_forward(device, shape_part(shape, first, queries), tensor_rows(o, row, rows),
+                          tensor_rows(statistics, row, rows), tensor_rows(q, row, rows), k, v);
+    }
+}
+
+// The segments as far as the keys before `end` go, into `to`; how many those are.
+static size_t segments_before(struct key_segment *to, const struct key_segment *from, size_t segment_count,
+                              size_t end, size_t batch)
+{
+    size_t kept = 0;
+    for (; kept < segment_count && from[kept].start < end; kept++) {
+        const struct key_segment *segment = &from[kept];
+        size_t keys = smaller(segment->count, end - segment->start);
+        to[kept] = (struct key_segment){segment->start, keys, tensor_rows(segment->grad_k, 0, keys * batch),
+                                        tensor_rows(segment->grad_v, 0, keys * batch)};
+    }
+    return kept;
 }
 
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
@@ -292,27 +424,30 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
     check_attention(shape, q, k, v);
     CHECK(same_shape(grad_q, q) && same_shape(grad_o, q) && same_shape(o, q));
     CHECK(tensor_count(logsumexp) == q.rows * shape.heads);
-    double heads = (double)shape.batch * shape.heads * shape.head_dim;
-    double flops = 6 * causal_pairs(shape, 0, shape.start + shape.queries) * heads;
-    double moved = attention_bytes(shape, q, k) + 2 * bytes(q) + bytes(logsumexp);
     for (size_t i = 0; i < segment_count; i++) {
         const struct key_segment *segment = &segments[i];
         CHECK(segment->start + segment->count <= shape.start + shape.queries);
         CHECK(i == 0 || segments[i - 1].start + segments[i - 1].count <= segment->start);
         CHECK(segment->grad_k.rows == segment->count * shape.batch && same_shape(segment->grad_k, segment->grad_v));
         CHECK(segment->grad_k.cols == k.cols);
-        flops += 4 * causal_pairs(shape, segment->start, segment->count) * heads;
-        moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
     }
-    size_t wanted = device->ops->attention_backward_workspace(shape);
-    struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
-    if (failed(device)) {
+    if (!holds_keys(device, shape, k)) {
         return;
     }
-    count(device, flops, moved);
-    device->ops->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
-                                    workspace);
-    tensor_free(device, &workspace);
+    struct key_segment *seen = calloc(segment_count + 1, sizeof *seen);
+    CHECK(seen);
+    struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
+    size_t most = part_queries(device, shape);
+    for (size_t first = 0; first < shape.queries && !failed(device); first += most) {
+        size_t queries = smaller(most, shape.queries - first), row = first * shape.batch,
+               rows = queries * shape.batch;
+        struct attention_shape part = shape_part(shape, first, queries);
+        size_t seen_count = segments_before(seen, segments, segment_count, part.start + queries, shape.batch);
+        attention_backward(device, part, tensor_rows(grad_q, row, rows), seen, seen_count,
+                           tensor_rows(grad_o, row, rows), tensor_rows(o, row, rows),
+                           tensor_rows(statistics, row, rows), tensor_rows(q, row, rows), k, v);
+    }
+    free(seen);
 }
 
 void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)

@@ -1,6 +1,7 @@
 // Ops: the fronts of the device table. Each checks the shapes (a wrong one is a bug: abort), counts FLOPs, bytes
-// and launches, and calls the device. After the device's status has failed each does nothing. The formulas and
-// gradient contracts are those of the table in device.h.
+// and launches, and calls the device; GEMM and attention over tensors longer than the device takes go in parts,
+// each of which is counted. After the device's status has failed each does nothing. The formulas and gradient
+// contracts are those of the table in device.h.
 #pragma once
 #include "kernels/base/device.h"
 

@@ -377,15 +377,15 @@ static bool open(struct device *device, struct status *status)
 #define TABLE(element, workspace)                                                                                  \
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
-        .open = open, .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes,                \
-        .reserved_bytes = reserved_bytes, .upload = upload, .download = download, .synchronize = synchronize,      \
-        .random_normal = draw_normal, .zero = zero, .copy = copy, .scale = scale, .gemm = gemm,                    \
-        .bias_forward = bias_forward, .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward,          \
-        .rmsnorm_backward = rmsnorm_backward, .rope = rope, .attention_forward = attention_forward,                \
-        .attention_backward = attention_backward, .attention_backward_workspace = workspace,                       \
-        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
-        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
-        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
+        .elements_max = CUDA_ELEMENTS_MAX, .open = open, .close = close, .mark = mark, .marks_ms = marks_ms,       \
+        .used_bytes = used_bytes, .reserved_bytes = reserved_bytes, .upload = upload, .download = download,        \
+        .synchronize = synchronize, .random_normal = draw_normal, .zero = zero, .copy = copy, .scale = scale,      \
+        .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                                \
+        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,                    \
+        .attention_forward = attention_forward, .attention_backward = attention_backward,                          \
+        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
+        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
+        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
     }
 
 static const struct device_ops *ops(enum dtype dtype)

@@ -7,6 +7,9 @@
 // one operation at a time.
 #define CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 
+// cuBLASLt's and cuDNN's kernels may count the elements of a matrix in 32 bits.
+#define CUDA_ELEMENTS_MAX ((size_t)INT32_MAX)
+
 // Attention's backward in bf16 runs cuDNN over at most this many queries and keys at a time, which the saved
 // logsumexp makes exact: its workspace then does not grow with the context. No more queries than keys.
 #ifndef CUDA_ATTENTION_QUERIES // smaller in a test
