@@ -46,18 +46,16 @@ static struct backend *backend_of(const struct arena *arena)
 }
 
 // The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
-// pieces too small may still be too much for a large one: then everything unused goes back first.
+// pieces too small may still be too much for a large one: then everything unused goes back first. Drivers call a
+// size beyond the card out of memory, invalid or not supported; a fault of earlier work, which an allocation may
+// report too, stays, and aborts in the wait.
 static void *allocate(const struct arena *arena, size_t bytes)
 {
     struct backend *b = backend_of(arena);
     void *pointer = NULL;
     for (int attempt = 0; attempt < 2; attempt++) {
-        cudaError_t error = cudaMallocFromPoolAsync(&pointer, bytes, b->pool, b->stream);
-        if (error == cudaSuccess) {
+        if (cudaMallocFromPoolAsync(&pointer, bytes, b->pool, b->stream) == cudaSuccess) {
             return pointer;
-        }
-        if (error != cudaErrorMemoryAllocation) {
-            CUDA_CHECK(error);
         }
         (void)cudaGetLastError(); // it is dealt with
         CUDA_CHECK(cudaStreamSynchronize(b->stream));

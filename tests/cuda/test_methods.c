@@ -1,8 +1,9 @@
 // Every method on the CUDA device: f64 and f32 against full backprop on the CPU in f64 (relative L2 1e-12 and
 // 1e-5); bf16 against full in bf16 on the same device, within twice the noise floor, which is what full itself
-// moves when its sums run in another order; the deterministic mode twice, bit by bit; the peak as planned, byte by
-// byte, in every category; and the counters. A loop over the array of methods: a new one is covered by existing.
-// Usage: test_methods [DEVICE [PLAN [CONTEXT]]]
+// moves when its sums run in another order, the most of several runs: cuDNN adds dQ by atomics, in an order that no
+// two runs share, so that one run's floor is one draw, and a method's error another. The deterministic mode twice,
+// bit by bit; the peak as planned, byte by byte, in every category; and the counters. A loop over the array of
+// methods: a new one is covered by existing. Usage: test_methods [DEVICE [PLAN [CONTEXT]]]
 #include "harness/run/environment.h"
 #include "kernels/base/timer.h"
 #include "tests/fixture.h"
@@ -35,6 +36,7 @@ static void check(bool good, const char *format, ...)
     }
 }
 
+enum { FLOORS = 4 }; // runs that a floor in bf16 is the most of
 enum mode { FORWARD, REVERSED, DETERMINISTIC };
 
 // One step of a fresh model, with random tokens, weights rounded to `rounding`.
@@ -129,6 +131,12 @@ static void check_methods(const struct fixture *f, const char *device, const cha
     struct run base = step(f, device, dtype, dtype, FORWARD, full, &defaults);
     struct run reversed = step(f, device, dtype, dtype, REVERSED, full, &defaults);
     double floor = relative_l2(reversed.gradients, base.gradients, base.count);
+    for (int again = 1; dtype == DTYPE_BF16 && again < FLOORS; again++) {
+        struct run other = step(f, device, dtype, dtype, FORWARD, full, &defaults);
+        floor = fmax(floor, relative_l2(other.gradients, base.gradients, base.count));
+        floor = fmax(floor, relative_l2(reversed.gradients, other.gradients, base.count));
+        free(other.gradients);
+    }
     double rounding = relative_l2(base.gradients, exact.gradients, exact.count);
     printf("%-4s %-18s full against f64 on the CPU %.2e, noise floor %.2e\n", dtype_name(dtype), what, rounding,
            floor);
@@ -137,6 +145,7 @@ static void check_methods(const struct fixture *f, const char *device, const cha
           reversed.status.message);
     check(dtype != DTYPE_BF16 || floor <= 3e-2, "bf16 %s: the noise floor is %.2e", what, floor);
     const double bound = dtype == DTYPE_F64 ? 1e-12 : dtype == DTYPE_F32 ? 1e-5 : 2 * floor;
+    double largest = 0; // error, of its bound
     const struct run *reference = dtype == DTYPE_BF16 ? &base : &exact;
     check(dtype != DTYPE_BF16 || rounding <= 3e-2, "bf16 %s: full is off by %.2e", what, rounding);
     for (const struct method *const *m = methods; *m; m++) {
@@ -149,6 +158,7 @@ static void check_methods(const struct fixture *f, const char *device, const cha
                                : NAN;
             char cell[128];
             snprintf(cell, sizeof cell, "%s %s: %s, chunk %zu", dtype_name(dtype), what, (*m)->name, options.chunk);
+            largest = fmax(largest, error / bound);
             check(error <= bound, "%s: relative L2 %.2e, bound %.2e %s", cell, error, bound, found.status.message);
             check(fabs(found.loss - reference->loss) <= fmax(bound, 1e-12) * fabs(reference->loss),
                   "%s: loss %.15g, not %.15g", cell, found.loss, reference->loss);
@@ -157,6 +167,7 @@ static void check_methods(const struct fixture *f, const char *device, const cha
             free(found.gradients);
         }
     }
+    printf("%-4s %-18s the largest error is %.2f of its bound\n", dtype_name(dtype), what, largest);
     free(exact.gradients);
     free(base.gradients);
     free(reversed.gradients);
@@ -189,7 +200,7 @@ static void check_memory(const char *device)
     device_close(d);
     d = device_open(device, DTYPE_F32, (size_t)1 << 60, &status);
     t = tensor_new(d, (size_t)1 << 24, (size_t)1 << 20, DTYPE_F32, CATEGORY_ACTIVATIONS);
-    check(!t.data && d->status.code == STATUS_OOM, "64 TiB fit onto the device");
+    check(!t.data && d->status.code == STATUS_OOM, "64 TiB: %s", d->status.message);
     d->status = (struct status){0}; // and it still works
     t = tensor_new(d, 1024, 1024, DTYPE_F32, CATEGORY_ACTIVATIONS);
     op_zero(d, t);

@@ -263,8 +263,8 @@ cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t 
     auto hole = holes.begin();
     while (hole != holes.end() && hole->second < room)
         ++hole;
-    if (hole == holes.end())
-        return last_error = cudaErrorMemoryAllocation;
+    if (hole == holes.end()) // a driver has more than one word for it
+        return last_error = bytes > CARD_BYTES ? cudaErrorInvalidValue : cudaErrorMemoryAllocation;
     size_t offset = hole->first, left = hole->second - room;
     holes.erase(hole);
     if (left)
