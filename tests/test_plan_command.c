@@ -3,9 +3,11 @@
 // ".
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_file.h"
+#include "harness/run/calibrate.h"
 #include "harness/run/environment.h"
 #include "harness/run/max_context.h"
 #include "harness/spec/method_decode.h"
+#include "kernels/base/ops.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <math.h>
@@ -459,6 +461,41 @@ static void bad_input_is_refused(void **state)
     }
 }
 
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// No number of an operand comes twice, but for what rounding to f32 makes equal.
+static void calibrate_works_on_data(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, COLS = 50, COUNT = ROWS * COLS };
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64};
+    for (size_t d = 0; d < 2; d++) {
+        struct calibrate_operands operands;
+        struct status status = {0};
+        double values[2][COUNT];
+        assert_true(calibrate_open(&operands, "cpu", dtypes[d], ROWS, COLS, &status));
+        tensor_read(operands.device, operands.a, values[0]);
+        tensor_read(operands.device, operands.b, values[1]);
+        for (int i = 0; i < 2; i++) {
+            size_t different = 1;
+            qsort(values[i], COUNT, sizeof(double), by_value);
+            for (size_t j = 1; j < COUNT; j++)
+                different += values[i][j] != values[i][j - 1];
+            assert_true(different > COUNT * 99 / 100);
+        }
+        calibrate_close(&operands);
+    }
+    struct calibrate_operands operands;
+    struct status status = {0};
+    assert_false(calibrate_open(&operands, "cpu", DTYPE_BF16, ROWS, COLS, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+    calibrate_close(&operands);
+}
+
 static void calibrate_writes_a_profile(void **state)
 {
     struct scratch_path path = scratch_path(*state, "host.json");
@@ -498,6 +535,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(peaks_grow_as_the_floors_say),
         cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(calibrate_works_on_data),
         cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,10 +2,13 @@
 #include "harness/run/provenance.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
+#include <math.h>
+#include <string.h>
 #include <time.h>
 
 #define SECONDS_EACH 2.0 // the best of what fits into it; at least three runs
 #define GEMM_SIZE    ((size_t)2048)
+#define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define LAUNCHES     10000
 
@@ -16,23 +19,43 @@ static double now_s(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// What one run works on.
-struct operands {
-    struct device *device;
-    struct tensor a, b, c;
-};
+bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype dtype, size_t rows, size_t cols,
+                    struct status *status)
+{
+    struct device *device = device_open(name, dtype, 0, status);
+    *o = (struct calibrate_operands){.device = device};
+    if (!device)
+        return false;
+    struct tensor *operands[] = {&o->a, &o->b, &o->c};
+    for (size_t i = 0; i < 3; i++)
+        *operands[i] = tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE);
+    op_random_normal(device, o->a, random_named(0, "activations"), 0, 1, dtype);
+    op_random_normal(device, o->b, random_named(0, "weights"), 0, 1 / sqrt((double)cols), dtype);
+    return device->status.code == STATUS_OK ||
+           status_set(status, device->status.code, "%s", device->status.message);
+}
 
-static void run_gemm(const struct operands *o)
+void calibrate_close(struct calibrate_operands *o)
+{
+    if (!o->device)
+        return;
+    tensor_free(o->device, &o->a);
+    tensor_free(o->device, &o->b);
+    tensor_free(o->device, &o->c);
+    device_close(o->device);
+}
+
+static void run_gemm(const struct calibrate_operands *o)
 {
     op_gemm(o->device, o->c, o->a, NO_TRANSPOSE, o->b, TRANSPOSE, 1, 0);
 }
 
-static void run_copy(const struct operands *o)
+static void run_copy(const struct calibrate_operands *o)
 {
     op_copy(o->device, o->c, o->a);
 }
 
-static void run_launches(const struct operands *o)
+static void run_launches(const struct calibrate_operands *o)
 {
     for (size_t i = 0; i < LAUNCHES; i++)
         op_swiglu_forward(o->device, o->c, o->a, o->b);
@@ -41,37 +64,32 @@ static void run_launches(const struct operands *o)
 // Seconds of the fastest run over three tensors of [rows, cols]; the first run, which touches memory anew, is not
 // counted. 0 and a status if they do not fit.
 static double fastest(const char *name, enum dtype dtype, size_t rows, size_t cols,
-                      void (*run)(const struct operands *operands), struct status *status)
+                      void (*run)(const struct calibrate_operands *operands), struct status *status)
 {
-    struct device *device = device_open(name, dtype, 0, status);
-    if (!device)
-        return 0;
-    struct operands o = {device, tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE),
-                         tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE),
-                         tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE)};
-    op_zero(device, o.a);
-    op_zero(device, o.b);
-    run(&o);
-    double best_s = 0, start_s = now_s();
-    for (int i = 0; device->status.code == STATUS_OK && (i < 3 || now_s() - start_s < SECONDS_EACH); i++) {
-        device_timer_start(device);
+    struct calibrate_operands o;
+    double best_s = 0;
+    if (calibrate_open(&o, name, dtype, rows, cols, status)) {
+        struct device *device = o.device;
         run(&o);
-        double took_s = 1e-3 * device_timer_stop_ms(device);
-        best_s = i == 0 || took_s < best_s ? took_s : best_s;
+        double start_s = now_s();
+        for (int i = 0; device->status.code == STATUS_OK && (i < 3 || now_s() - start_s < SECONDS_EACH); i++) {
+            device_timer_start(device);
+            run(&o);
+            double took_s = 1e-3 * device_timer_stop_ms(device);
+            best_s = i == 0 || took_s < best_s ? took_s : best_s;
+        }
+        if (device->status.code != STATUS_OK)
+            status_set(status, device->status.code, "%s", device->status.message);
     }
-    if (device->status.code != STATUS_OK)
-        status_set(status, device->status.code, "%s", device->status.message);
-    tensor_free(device, &o.a);
-    tensor_free(device, &o.b);
-    tensor_free(device, &o.c);
-    device_close(device);
+    calibrate_close(&o);
     return status->code == STATUS_OK ? best_s : 0;
 }
 
 double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
 {
-    double seconds = fastest(device, dtype, GEMM_SIZE, GEMM_SIZE, run_gemm, status);
-    return seconds > 0 ? 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE / seconds : 0;
+    size_t n = strcmp(device, "cpu") == 0 ? GEMM_SIZE : CARD_SIZE;
+    double seconds = fastest(device, dtype, n, n, run_gemm, status);
+    return seconds > 0 ? 2.0 * (double)n * (double)n * (double)n / seconds : 0;
 }
 
 double calibrate_copy(const char *device, enum dtype dtype, struct status *status)
