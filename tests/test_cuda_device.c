@@ -106,6 +106,31 @@ static void test_attention_workspace(void **state)
     assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_BF16), 0);
 }
 
+// Blocks are longer where a wide GEMM's last wave of tiles would leave much of the card idle, and longer ones less.
+static void test_block_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t multiprocessors, cols, rows;
+    } cases[] = {{132, 14336, 2048}, // 448 tiles in 4 waves, 85 % full; 896 in 7, 97 %
+                 {108, 14336, 2048}, // 83 %; 92 %
+                 {82, 14336, 1024},  // 91 %
+                 {108, 12288, 1024}, // 89 %, and no better
+                 {132, 28672, 1024}, // 97 %
+                 {1, 14336, 1024},   {132, 64, 2048}, {132, 1, 2048}, {0, 14336, 1024}};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    struct device *cpu = device_open("plan-cpu", DTYPE_F32, 0, &status);
+    assert_true(device && cpu);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        device->multiprocessors = cpu->multiprocessors = cases[i].multiprocessors;
+        assert_int_equal(device->ops->block_rows(device, cases[i].cols), cases[i].rows);
+        assert_int_equal(cpu->ops->block_rows(cpu, cases[i].cols), 1024);
+    }
+    device_close(device);
+    device_close(cpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +138,7 @@ int main(void)
         cmocka_unit_test(test_wrong_plugin),
         cmocka_unit_test(test_devices_without_hooks),
         cmocka_unit_test(test_attention_workspace),
+        cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_plugin), // last: what is loaded stays
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,8 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
         return false;
     setup->device->deterministic = options->deterministic;
     setup->device->tf32 = options->tf32;
+    if (setup->device->ops->dataless && cell->profile)
+        setup->device->multiprocessors = (size_t)cell->profile->multiprocessors.value;
     struct model_options model_options = {.lora = cell->lora,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,

@@ -21,6 +21,7 @@ static const struct key {
     {"f32_flops_per_s", AT(flops_per_s[DTYPE_F32]), 1, 1e30, false},
     {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1, 1e30, false},
     {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1, 1e30, true},
+    {"multiprocessors", AT(multiprocessors), 1, 65536, false},
     {"launch_s", AT(launch_s), 1e-12, 1, true},
     {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1, 1e30, false},
     {"peer_link_bytes_per_s", AT(peer_link_bytes_per_s), 1, 1e30, false},

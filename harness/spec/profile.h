@@ -13,6 +13,7 @@ struct profile {
     struct profile_number memory_bytes, usable_bytes; // usable: what is left for the arena
     struct profile_number flops_per_s[DTYPE_COUNT];   // dense GEMM; f64, f32 and bf16 (sums in f32)
     struct profile_number bandwidth_bytes_per_s;      // of its own memory
+    struct profile_number multiprocessors;            // a GEMM's blocks of rows on CUDA follow from it
     struct profile_number launch_s;                   // of an operation that does nothing
     struct profile_number host_link_bytes_per_s;      // to the host's memory, in one direction
     struct profile_number peer_link_bytes_per_s;      // to another card, in one direction

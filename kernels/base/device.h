@@ -113,6 +113,9 @@ struct device_ops {
                                struct tensor v, struct tensor workspace);
     // A pure function of the shape: the plan device asks it too.
     size_t (*attention_backward_workspace)(struct attention_shape shape);
+    // Rows of a block whose GEMMs with so many columns fill the device. A pure function of them and of
+    // device->multiprocessors: the plan device asks it too.
+    size_t (*block_rows)(const struct device *device, size_t cols);
 
     // y = silu(gate) * up.  All [n, f].
     void (*swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
@@ -151,6 +154,8 @@ struct device {
     bool deterministic;
     // Factors of GEMM in f32 may be rounded to TF32 (10 bits of mantissa), where the device has units for it.
     bool tf32;
+    // Of the card; of a plan what its profile says. 0: not known, or no card.
+    size_t multiprocessors;
     struct observation *observation; // kernels/base/observer.h; NULL: nobody looks on
     int64_t marks_ns[DEVICE_MARKS];  // by the host's clock
     struct tensor workspace;         // of ops->workspace_bytes, for one operation at a time

@@ -17,4 +17,5 @@ void cpu_synchronize(struct device *device);
 void cpu_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
                        enum dtype rounding);
 void cpu_zero(struct device *device, struct tensor t);
+size_t cpu_block_rows(const struct device *device, size_t cols);
 void cpu_copy(struct device *device, struct tensor dst, struct tensor src);

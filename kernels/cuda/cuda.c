@@ -240,6 +240,11 @@ static size_t workspace_f64(struct attention_shape shape)
     return cuda_attention_backward_workspace(shape, DTYPE_F64);
 }
 
+static size_t block_rows(const struct device *device, size_t cols)
+{
+    return cuda_block_rows(device->multiprocessors, cols);
+}
+
 static void swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
 {
     cuda_swiglu_forward(y, gate, up, stream(device));
@@ -341,6 +346,7 @@ static bool open(struct device *device, struct status *status)
     struct backend *b = calloc(1, sizeof *b);
     CHECK(b);
     device->backend = b;
+    device->multiprocessors = (size_t)card.multiProcessorCount;
     CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
                                     .location = {.type = cudaMemLocationTypeDevice, .id = 0}};
@@ -381,7 +387,7 @@ static bool open(struct device *device, struct status *status)
         .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                                \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,                    \
         .attention_forward = attention_forward, .attention_backward = attention_backward,                          \
-        .attention_backward_workspace = workspace, .swiglu_forward = swiglu_forward,                               \
+        .attention_backward_workspace = workspace, .block_rows = block_rows, .swiglu_forward = swiglu_forward,     \
         .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
         .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
     }

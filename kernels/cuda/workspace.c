@@ -52,3 +52,23 @@ size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtyp
 {
     return dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) ? cuda_attention_layout(shape).bytes : 0;
 }
+
+// Of cuBLASLt's kernels for large products in bf16.
+#define GEMM_TILE_ROWS 128
+#define GEMM_TILE_COLS 256
+
+// Of the waves that a product of so many rows takes, the share that is idle.
+static double idle(size_t multiprocessors, size_t rows, size_t cols)
+{
+    size_t tiles = rows / GEMM_TILE_ROWS * ((cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS);
+    size_t waves = (tiles + multiprocessors - 1) / multiprocessors;
+    return 1 - (double)tiles / (double)(waves * multiprocessors);
+}
+
+size_t cuda_block_rows(size_t multiprocessors, size_t cols)
+{
+    const size_t rows = 1024;
+    bool longer = multiprocessors > 0 && idle(multiprocessors, rows, cols) > 0.1 &&
+                  idle(multiprocessors, 2 * rows, cols) < idle(multiprocessors, rows, cols);
+    return longer ? 2 * rows : rows;
+}

@@ -37,5 +37,10 @@ size_t cuda_attention_engine_bytes(struct attention_shape shape, size_t queries,
 // query cuDNN's masks and gradients are not to be relied on (its release notes; cudnn-frontend, issue 1072).
 bool cuda_attention_by_cudnn(struct attention_shape shape);
 
+// Rows of a block for GEMMs of so many columns: 1,024, or 2,048 where these leave more than a tenth of the
+// multiprocessors idle in the last wave of tiles and those leave fewer. 0 multiprocessors: of no card in
+// particular.
+size_t cuda_block_rows(size_t multiprocessors, size_t cols);
+
 // f32 and f64: own kernels, which accumulate in place.
 size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtype dtype);

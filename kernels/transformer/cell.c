@@ -2,17 +2,17 @@
 #include "kernels/base/observer.h"
 #include "kernels/transformer/projection.h"
 
-// Operations that work row by row run over blocks of this many rows, so that their scratch does not grow with the
-// chunk: a whole context can be one cell. GEMMs of this many rows still run at full speed.
-#define BLOCK 1024
-
 static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
-static size_t block_rows(size_t rows)
+
+// Operations that work row by row run over blocks of at most this many of their `rows` rows, so that their scratch
+// does not grow with the chunk: a whole context can be one cell. GEMMs of a block still run at full speed; the
+// widest are the MLP's.
+static size_t block_rows(const struct model *model, size_t rows)
 {
-    return smaller(rows, BLOCK);
+    return smaller(rows, model->device->ops->block_rows(model->device, model->config.ffn));
 }
 
 static struct tensor activation(struct model *model, size_t rows, size_t cols)
@@ -101,15 +101,15 @@ void kv_project(struct model *model, size_t layer, struct tensor x, size_t start
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     cell_range_push(model, "kv_project", layer, start);
-    size_t n = x.rows, heads = model->config.kv_heads;
+    size_t n = x.rows, most = block_rows(model, n), heads = model->config.kv_heads;
     kv = kv_rows(kv, start * sequences, n);
-    struct tensor h = scratch(model, block_rows(n), x.cols), projected = kv.k;
+    struct tensor h = scratch(model, most, x.cols), projected = kv.k;
     if (keep && w->k_norm) {
         projected = keep->k_projected = activation(model, n, kv.k.cols);
         keep->rstd_k = statistic(model, n * heads, 1);
     }
-    for (size_t row = 0; row < n; row += BLOCK) {
-        size_t rows = smaller(BLOCK, n - row);
+    for (size_t row = 0; row < n; row += most) {
+        size_t rows = smaller(most, n - row);
         struct tensor block = tensor_rows(h, 0, rows);
         op_rmsnorm_forward(device, block, tensor_none(), tensor_rows(x, row, rows), w->attention_norm->value,
                            model->config.norm_epsilon);
@@ -129,7 +129,7 @@ static struct tensor queries(struct model *model, size_t layer, struct tensor x,
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    size_t n = x.rows;
+    size_t n = x.rows, most = block_rows(model, n);
     bool project_k = keeping && w->k_norm && !a->k_projected.data;
     a->q = activation(model, n, c->heads * c->head_dim);
     if (keeping) {
@@ -146,10 +146,10 @@ static struct tensor queries(struct model *model, size_t layer, struct tensor x,
     if (keeping && how == KEEP_ALL) {
         a->h_attention = activation(model, n, c->width);
     } else {
-        h = scratch(model, block_rows(n), c->width);
+        h = scratch(model, most, c->width);
     }
-    for (size_t row = 0; row < n; row += BLOCK) {
-        size_t rows = smaller(BLOCK, n - row);
+    for (size_t row = 0; row < n; row += most) {
+        size_t rows = smaller(most, n - row);
         struct tensor block = h.data ? tensor_rows(h, 0, rows) : tensor_rows(a->h_attention, row, rows);
         op_rmsnorm_forward(device, block, tensor_rows(a->rstd_attention, row, rows), tensor_rows(x, row, rows),
                            w->attention_norm->value, c->norm_epsilon);
@@ -178,7 +178,7 @@ static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, 
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    size_t n = x_mid.rows, most = block_rows(n);
+    size_t n = x_mid.rows, most = block_rows(model, n);
     bool all = keeping && how == KEEP_ALL;
     struct tensor h = {0}, gate = {0}, up = {0}, act = {0};
     if (keeping) {
@@ -198,8 +198,8 @@ static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, 
     if (!all && keeping && y.data) {
         act = scratch(model, most, c->ffn);
     }
-    for (size_t row = 0; row < n; row += BLOCK) {
-        size_t rows = smaller(BLOCK, n - row);
+    for (size_t row = 0; row < n; row += most) {
+        size_t rows = smaller(most, n - row);
         struct tensor x_block = tensor_rows(x_mid, row, rows), y_block = tensor_rows(y, row, rows);
         struct tensor h_block = all ? tensor_rows(a->h_mlp, row, rows) : tensor_rows(h, 0, rows);
         struct tensor gate_block = keeping ? tensor_rows(a->gate, row, rows) : tensor_rows(gate, 0, rows);
@@ -274,12 +274,12 @@ void cell_backward_mlp(struct model *model, size_t layer, struct activations *a,
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     cell_range_push(model, "cell_backward_mlp", layer, start);
-    size_t n = grad.rows, most = block_rows(n);
+    size_t n = grad.rows, most = block_rows(model, n);
     bool all = a->h_mlp.data;
     struct tensor act = scratch(model, most, c->ffn);
     struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
-    for (size_t row = 0; row < n; row += BLOCK) {
-        size_t rows = smaller(BLOCK, n - row);
+    for (size_t row = 0; row < n; row += most) {
+        size_t rows = smaller(most, n - row);
         struct tensor grad_block = tensor_rows(grad, row, rows), act_block = tensor_rows(act, 0, rows);
         struct tensor gate = tensor_rows(a->gate, row, rows), up = tensor_rows(a->up, row, rows);
         struct tensor x_mid = tensor_rows(a->x_mid, row, rows);
@@ -315,7 +315,8 @@ static void projections_backward(struct model *model, size_t layer, struct activ
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     // Whole tokens: RoPE wants a position per row.
-    size_t n = grad.rows, most = smaller(n, BLOCK > sequences ? BLOCK / sequences * sequences : sequences);
+    size_t n = grad.rows, block = block_rows(model, n);
+    size_t most = block > sequences ? block / sequences * sequences : sequences;
     bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
     struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
     struct kv converted = {0};

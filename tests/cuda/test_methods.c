@@ -20,6 +20,7 @@ struct run {
 };
 
 static size_t checks, failures;
+static size_t multiprocessors; // of the card: what its plan must know
 
 static void check(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void check(bool good, const char *format, ...)
@@ -47,6 +48,9 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     struct device *d = device_open(device, dtype, 0, &run.status);
     if (!d) {
         return run;
+    }
+    if (d->ops->dataless) {
+        d->multiprocessors = multiprocessors;
     }
     d->reverse_sums = mode == REVERSED;
     d->deterministic = mode == DETERMINISTIC;
@@ -235,6 +239,7 @@ int main(int argc, char **argv)
             continue;
         }
         printf("%s%s%s\n", dtype_name(dtypes[i]), *d->description ? ": " : "", d->description);
+        multiprocessors = d->multiprocessors;
         device_close(d);
         opened++;
         struct fixture f = fixture_default();

@@ -119,6 +119,51 @@ static void test_a_step_taken_apart(void **state)
     free(report);
 }
 
+// Peak of one step of `full` over more rows than a block has.
+static size_t peak_of(const char *name, size_t multiprocessors)
+{
+    struct status status = {0};
+    struct method_options options;
+    struct fixture f = fixture_default();
+    struct step_report *report = calloc(1, sizeof *report);
+    CHECK(report);
+    options_init(&options);
+    f.config.layers = f.config.heads = f.config.kv_heads = 1;
+    f.config.head_dim = 8;
+    f.context = 2100;
+    f.device = device_open(name, DTYPE_F32, 0, &status);
+    assert_non_null(f.device);
+    if (f.device->ops->dataless) {
+        f.device->multiprocessors = multiprocessors;
+    } else {
+        assert_int_equal(f.device->multiprocessors, multiprocessors);
+    }
+    struct model_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    int32_t *ids = calloc(f.context, sizeof *ids);
+    CHECK(ids);
+    model_open(&f.model, &f.config, &model_options, f.device);
+    model_randomize(&f.model, f.seed, f.rounding);
+    batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
+    method_step(method_find("full"), &f.model, &f.batch, &options, report);
+    assert_int_equal(f.device->status.code, STATUS_OK);
+    size_t peak = f.device->arena.peak_bytes;
+    batch_close(&f.batch, f.device);
+    model_close(&f.model);
+    device_close(f.device);
+    free(ids);
+    free(report);
+    return peak;
+}
+
+// The plan of a card with as many multiprocessors has its blocks; that of none in particular has shorter ones.
+static void test_blocks_are_the_cards(void **state)
+{
+    (void)state;
+    size_t measured = peak_of("cuda", 132);
+    assert_int_equal(peak_of("plan-cuda", 132), measured);
+    assert_true(peak_of("plan-cuda", 0) < measured);
+}
+
 static void test_tf32_rounds(void **state)
 {
     (void)state;
@@ -205,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_waits_for_its_end_alone),
         cmocka_unit_test(test_a_step_taken_apart),
+        cmocka_unit_test(test_blocks_are_the_cards),
         cmocka_unit_test(test_tf32_rounds),
         cmocka_unit_test(test_record),
     };

@@ -22,6 +22,7 @@ const struct device_ops NAME(cpu_ops) = {
     .attention_forward = NAME(attention_forward),
     .attention_backward = NAME(attention_backward),
     .attention_backward_workspace = NAME(attention_backward_workspace),
+    .block_rows = cpu_block_rows,
     .swiglu_forward = NAME(swiglu_forward),
     .swiglu_backward = NAME(swiglu_backward),
     .embedding_forward = NAME(embedding_forward),
