@@ -182,10 +182,10 @@ static void matmul(const struct descriptor *operation)
     struct descriptor *b = operand(operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
     struct descriptor *c = result(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
     int64_t batch = dim(c, 0), heads = dim(c, 1), rows = dim(c, 2), cols = dim(c, 3), inner = dim(a, 3);
-    static size_t runs;
+    static uint64_t runs;
     bool added =
         !bool_at(c, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && int_at(c, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT;
-    bool reversed = added && ++runs % 3 == 0;
+    bool reversed = added && (++runs * 0x9e3779b97f4a7c15u) >> 63; // no period that a step could have
     if (added) {
         each(c, load);
     }
