@@ -86,24 +86,59 @@ static void test_devices_without_hooks(void **state)
     assert_int_equal(status.code, STATUS_OOM);
 }
 
-// Attention's workspace is bounded in queries and context, is in order and holds what each part needs.
+static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bool whole, bool deterministic)
+{
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", dtype, 0, &status);
+    assert_non_null(device);
+    device->whole_attention = whole;
+    device->deterministic = deterministic;
+    size_t bytes = device->ops->attention_backward_workspace(device, shape);
+    device_close(device);
+    return bytes;
+}
+
+// Attention's workspace is bounded in queries and context, is in order and holds what each part needs; the causal
+// block's part lies over the rectangles'.
 static void test_attention_workspace(void **state)
 {
     (void)state;
-    struct attention_shape shape = {.queries = 2048, .start = 4096, .batch = 1, .heads = 32, .kv_heads = 8};
+    struct attention_shape shape = {.queries = 2048, .start = 16384, .batch = 1, .heads = 32, .kv_heads = 8};
     shape.head_dim = 128;
-    size_t bytes = cuda_attention_backward_workspace(shape, DTYPE_BF16);
-    struct cuda_attention_workspace w = cuda_attention_layout(shape);
-    size_t row = (size_t)32 * 128 * 2; // bf16
-    assert_true(w.grad_q - w.grad_q_sum >= 2048 * row * 2 && w.grad_k - w.grad_q >= 2048 * row);
-    assert_true(w.grad_v - w.grad_k >= 4096 * row / 4 && w.delta - w.grad_v >= 4096 * row / 4);
-    assert_true(w.accumulator - w.delta >= (size_t)2048 * 32 * 4 && w.engine - w.accumulator >= 2048 * row * 2);
-    assert_true(w.bytes - w.engine >= w.engine_bytes && bytes == w.bytes);
+    size_t bytes = workspace_bytes(shape, DTYPE_BF16, false, false);
+    struct cuda_attention_workspace w = cuda_attention_layout(shape, false);
+    size_t q = (size_t)2048 * 32 * 128 * 2, k = (size_t)8 * 128 * 2; // bf16
+    assert_true(w.grad_q - w.grad_q_sum >= 2 * q && w.logsumexp - w.grad_q >= q);
+    assert_true(w.delta - w.logsumexp > (size_t)2048 * 32 * 4 && w.accumulator - w.delta >= (size_t)2048 * 32 * 4);
+    assert_true(w.q - w.accumulator >= 2 * q && w.o - w.q >= q && w.grad_o - w.o >= q);
+    assert_true(w.rectangle.grad_k - w.grad_o >= q);
+    assert_true(w.rectangle.grad_v - w.rectangle.grad_k >= 16384 * k);
+    assert_true(w.rectangle.engine - w.rectangle.grad_v >= 16384 * k);
+    assert_int_equal(w.causal.grad_k, w.q);
+    assert_true(w.causal.grad_v - w.causal.grad_k >= 2048 * k && w.causal.engine - w.causal.grad_v >= 2048 * k);
+    assert_true(w.bytes >= w.causal.engine + w.causal.engine_bytes);
+    assert_true(w.bytes >= w.rectangle.engine + w.rectangle.engine_bytes && bytes == w.bytes);
+    // A rectangle's engine keeps no dK and dV of every query head.
+    assert_true(w.rectangle.engine_bytes <= 2 * q + 4096 && w.causal.engine_bytes >= 4 * q);
     shape.queries = shape.start = (size_t)1 << 20;
-    assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_BF16), bytes);
-    assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_F32), 0);
-    shape.head_dim = 6; // not cuDNN's
-    assert_int_equal(cuda_attention_backward_workspace(shape, DTYPE_BF16), 0);
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), bytes);
+    assert_int_equal(workspace_bytes(shape, DTYPE_F32, false, false), 0);
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, true), 0); // own kernels
+    shape.head_dim = 6;                                                   // not cuDNN's
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
+}
+
+// At once: dK and dV of every query head and two accumulators of dQ, of the whole square; and in blocks all the
+// same where a tensor of it would have 2^31 elements.
+static void test_whole_attention(void **state)
+{
+    (void)state;
+    struct attention_shape shape = {.queries = 131072, .batch = 1, .heads = 32, .kv_heads = 8, .head_dim = 128};
+    size_t q = (size_t)131072 * 32 * 128 * 2, bytes = workspace_bytes(shape, DTYPE_BF16, true, false);
+    assert_true(bytes > 7 * q + q / 2 && bytes < 8 * q);
+    shape.queries = 524288;
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, true, false),
+                     workspace_bytes(shape, DTYPE_BF16, false, false));
 }
 
 // Blocks are longer where a wide GEMM's last wave of tiles would leave much of the card idle, and longer ones less.
@@ -138,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_wrong_plugin),
         cmocka_unit_test(test_devices_without_hooks),
         cmocka_unit_test(test_attention_workspace),
+        cmocka_unit_test(test_whole_attention),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_plugin), // last: what is loaded stays
     };

@@ -9,6 +9,7 @@
 struct counters {
     double flops;       // multiplications and additions of GEMM and attention, causal pairs counted exactly
     double bytes_moved; // each operation's operands read once and results written once
+    double glue_bytes;  // what attention's backward moves besides those, where it runs in blocks
     uint64_t launches;  // operations
     double estimate_s;  // with a roofline: the sum over operations of what each would take at least
 };
@@ -111,8 +112,12 @@ struct device_ops {
                                const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                                struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                                struct tensor v, struct tensor workspace);
-    // A pure function of the shape: the plan device asks it too.
-    size_t (*attention_backward_workspace)(struct attention_shape shape);
+    // A pure function of the shape and of what the device may do: the plan device asks it too.
+    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape);
+    // Likewise: bytes that the backward moves besides its operands and results, where it is put together of other
+    // operations; NULL: none.
+    double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
+                                      const struct key_segment *segments, size_t segment_count);
     // Rows of a block whose GEMMs with so many columns fill the device. A pure function of them and of
     // device->multiprocessors: the plan device asks it too.
     size_t (*block_rows)(const struct device *device, size_t cols);
@@ -154,6 +159,9 @@ struct device {
     bool deterministic;
     // Factors of GEMM in f32 may be rounded to TF32 (10 bits of mantissa), where the device has units for it.
     bool tf32;
+    // Attention's backward may run at once where the device would cut it into blocks: fewer bytes moved, for a
+    // workspace that grows with queries and keys.
+    bool whole_attention;
     // Of the card; of a plan what its profile says. 0: not known, or no card.
     size_t multiprocessors;
     struct observation *observation; // kernels/base/observer.h; NULL: nobody looks on

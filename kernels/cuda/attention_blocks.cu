@@ -1,5 +1,6 @@
 // Accumulate: dst += src, one pass: 16-byte accesses where the addresses allow.
-// Transpose: of a block's logsumexp, so small that its strided reads stay in the cache.
+// Fold and unfold: a block of threads per token, whose heads change places with one another and with the rows of
+// other sequences; whole heads stay together. The logsumexp, so small that its strided writes stay in the cache.
 #include "kernels/cuda/attention_blocks.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -8,9 +9,13 @@ namespace
 {
 
 constexpr int THREADS = 256;
+using bf16 = __nv_bfloat16;
 
-template <int N, class D, class S> __global__ void accumulate(D *dst, const S *src, size_t count)
+template <int N, class D, class S>
+__global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_t count)
 {
+    D *dst = blockIdx.y ? dst1 : dst0;
+    const S *src = blockIdx.y ? src1 : src0;
     for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
         wide_t<D> sum[N], x[N];
         read(sum, dst + i, count - i);
@@ -22,34 +27,118 @@ template <int N, class D, class S> __global__ void accumulate(D *dst, const S *s
     }
 }
 
-__global__ void transposed(float *dst, const float *src, size_t rows, size_t cols)
+struct folding {
+    unsigned batch, kv_heads, group, head_dim;
+
+    __device__ unsigned cols() const { return kv_heads * group * head_dim; }
+    // Where column `col` of row `row` is, folded.
+    __device__ size_t at(size_t row, unsigned col) const
+    {
+        unsigned head = col / head_dim, g = head / group, j = head % group;
+        size_t t = row / batch, b = row % batch;
+        return ((t * group + j) * batch + b) * kv_heads * head_dim + g * head_dim + col % head_dim;
+    }
+};
+
+// Block (r, i): row r of tensor i.
+template <int N>
+__global__ void fold(bf16 *to0, const bf16 *from0, bf16 *to1, const bf16 *from1, bf16 *to2, const bf16 *from2,
+                     folding f)
 {
-    size_t row = blockIdx.x * (size_t)THREADS + threadIdx.x;
-    if (row < rows)
-        dst[blockIdx.y * rows + row] = src[row * cols + blockIdx.y];
+    bf16 *to = blockIdx.y == 0 ? to0 : blockIdx.y == 1 ? to1 : to2;
+    const bf16 *from = blockIdx.y == 0 ? from0 : blockIdx.y == 1 ? from1 : from2;
+    for (unsigned col = threadIdx.x * N; col < f.cols(); col += blockDim.x * N) {
+        float x[N];
+        read(x, from + (size_t)blockIdx.x * f.cols() + col);
+        write(to + f.at(blockIdx.x, col), x);
+    }
+}
+
+// Block r: row r.
+template <int N> __global__ void unfold(bf16 *to, const float *sum, const bf16 *x, folding f)
+{
+    for (unsigned col = threadIdx.x * N; col < f.cols(); col += blockDim.x * N) {
+        size_t i = (size_t)blockIdx.x * f.cols() + col;
+        float a[N], b[N];
+        read(a, sum + f.at(blockIdx.x, col));
+        read(b, x + i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            a[j] += b[j];
+        write(to + i, a);
+    }
+}
+
+// Block (., h): head h of every token.
+__global__ void fold_logsumexp(float *to, const float *from, size_t rows, folding f)
+{
+    size_t row = blockIdx.x * (size_t)THREADS + threadIdx.x, queries = rows / f.batch;
+    unsigned g = blockIdx.y / f.group, j = blockIdx.y % f.group;
+    float x[1];
+    if (row < rows) {
+        read(x, from + row * f.kv_heads * f.group + blockIdx.y);
+        write(to + ((row % f.batch * f.kv_heads + g) * queries + row / f.batch) * f.group + j, x);
+    }
+}
+
+folding folding_of(struct attention_shape s)
+{
+    return {(unsigned)s.batch, (unsigned)s.kv_heads, (unsigned)(s.heads / s.kv_heads), (unsigned)s.head_dim};
+}
+
+// Vectors of heads that are as long as that many elements of bf16.
+template <class Body> void with_lanes(bool vector, Body body)
+{
+    if (vector)
+        body(std::integral_constant<int, LANES<bf16>>{});
+    else
+        body(std::integral_constant<int, 1>{});
 }
 
 } // namespace
 
-void cuda_transpose(struct tensor dst, struct tensor src, cudaStream_t stream)
+void cuda_accumulate(const struct tensor *dst, const struct tensor *src, size_t count, cudaStream_t stream)
 {
-    CHECK(src.dtype == DTYPE_F32 && dst.dtype == DTYPE_F32 && dst.rows == src.cols && dst.cols == src.rows);
-    launch(transposed, dim3(ceil_div(src.rows, THREADS), src.cols), THREADS, 0, stream, (float *)dst.data,
-           (const float *)src.data, src.rows, src.cols);
-}
-
-void cuda_accumulate(struct tensor dst, struct tensor src, cudaStream_t stream)
-{
-    size_t count = tensor_count(dst);
-    with_type(dst.dtype, [&](auto to) {
-        with_type(src.dtype, [&](auto from) {
+    struct tensor dst0 = dst[0], src0 = src[0], dst1 = dst[count - 1], src1 = src[count - 1];
+    size_t elements = tensor_count(dst0);
+    CHECK((count == 1 || count == 2) && tensor_count(dst1) == elements && dst0.dtype == dst1.dtype &&
+          src0.dtype == src1.dtype);
+    with_type(dst0.dtype, [&](auto to) {
+        with_type(src0.dtype, [&](auto from) {
             using D = typename decltype(to)::type;
             using S = typename decltype(from)::type;
             constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
-            bool vector = aligned(1, count, dst, src);
-            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>,
-                   blocks_for(count, THREADS * (vector ? N : 1)), THREADS, 0, stream, (D *)dst.data,
-                   (const S *)src.data, count);
+            bool vector = aligned(1, elements, dst0, src0, dst1, src1);
+            dim3 grid = blocks_for(elements, THREADS * (vector ? N : 1));
+            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(grid.x, count), THREADS, 0, stream,
+                   (D *)dst0.data, (const S *)src0.data, (D *)dst1.data, (const S *)src1.data, elements);
         });
     });
+}
+
+void cuda_fold(const struct tensor to[3], const struct tensor from[3], struct attention_shape shape,
+               cudaStream_t stream)
+{
+    with_lanes(
+        aligned(LANES<bf16>, shape.head_dim, to[0], to[1], to[2], from[0], from[1], from[2]), [&](auto lanes) {
+            launch(fold<decltype(lanes)::value>, dim3(shape.queries * shape.batch, 3), THREADS, 0, stream,
+                   (bf16 *)to[0].data, (const bf16 *)from[0].data, (bf16 *)to[1].data, (const bf16 *)from[1].data,
+                   (bf16 *)to[2].data, (const bf16 *)from[2].data, folding_of(shape));
+        });
+}
+
+void cuda_unfold(struct tensor to, struct tensor sum, struct tensor x, struct attention_shape shape,
+                 cudaStream_t stream)
+{
+    with_lanes(aligned(LANES<bf16>, shape.head_dim, to, sum, x), [&](auto lanes) {
+        launch(unfold<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, stream,
+               (bf16 *)to.data, (const float *)sum.data, (const bf16 *)x.data, folding_of(shape));
+    });
+}
+
+void cuda_fold_logsumexp(struct tensor to, struct tensor from, struct attention_shape shape, cudaStream_t stream)
+{
+    size_t rows = shape.queries * shape.batch;
+    launch(fold_logsumexp, dim3(ceil_div(rows, THREADS), shape.heads), THREADS, 0, stream, (float *)to.data,
+           (const float *)from.data, rows, folding_of(shape));
 }

@@ -3,19 +3,27 @@
 // Forward: one graph, queries against all keys, bottom-right causal: query i sees keys 0 .. keys - queries + i.
 // O = softmax(S) V, with the logsumexp as second output.
 //
-// Backward: queries in blocks of CUDA_ATTENTION_QUERIES; per block the keys that its last query sees, in blocks of
-// at most CUDA_ATTENTION_KEYS: the last one is bottom-right causal, all others are rectangles without a mask. The
-// saved logsumexp is over all keys, so P = exp(S - logsumexp) of a block of keys is exact on its own, and so is
-// delta = rowsum(dO * O). Each block's dQ, dK and dV come out in bf16, are added in f32:
+// Backward: queries in blocks of CUDA_ATTENTION_QUERIES; per block the keys that its last query sees, in blocks:
+// rectangles without a mask, of at most CUDA_ATTENTION_KEYS, and last a bottom-right causal one
+// (cuda_attention_next_block). The saved logsumexp is over all keys, so P = exp(S - logsumexp) of a block of keys
+// is exact on its own, and so is delta = rowsum(dO * O). Each block's dQ, dK and dV come out in bf16, are added in
+// f32:
 //     dQ sum += dQ block;    grad_k[keys of a segment] += dK block[those rows], likewise grad_v
 // and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
 // no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
+//
+// Where query heads share key heads, cuDNN writes dK and dV of every query head and then adds them up. In a
+// rectangle, where no row differs from another, the heads that share one are rows of it instead: q, o, dO and the
+// logsumexp are folded once for all rectangles of a block of queries, and dQ sum is unfolded when it is rounded. A
+// causal block's rows have different masks: its heads stay heads, and it comes last, when the folded copies are
+// spent and their memory is free.
 //
 // Rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask hides what
 // lies behind the last key. For cuDNN before 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
 // where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the backward's logsumexp as packed
 // on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say since 9.12 (pull
-// request 1023).
+// request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend does before that, in
+// collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
 //
 // Compiling an engine for a shape takes cuDNN a second. All forwards of the same heads share what was compiled for
 // one of them. Backwards cannot; of them few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE times a
@@ -119,151 +127,188 @@ bool attention_cudnn_forward(struct attention_cudnn *attention, struct attention
     return graph && run(attention, graph, &binding, workspace, status);
 }
 
-_Static_assert((CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE & (CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE - 1)) == 0 &&
-                   CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_TILE <= CUDA_ATTENTION_KEYS,
-               "rectangles are a power of two of tiles, and a causal block is no larger than one");
+// ---- the backward's blocks
 
-// One run of the backward: a block of queries against a block of keys; `start`s count from the operands' first
-// rows.
-struct block {
-    size_t query, queries, key, keys;
-    bool causal, first, last; // of the keys of these queries
+struct backward {
+    struct attention_shape shape;
+    const struct key_segment *segments;
+    size_t segment_count;
+    struct tensor grad_q, grad_o, o, logsumexp, q, k, v, workspace;
+    struct cuda_attention_workspace at; // offsets in the workspace
+    cudaStream_t stream;
 };
 
-// The next block in order, from the last one; false after all. An empty block comes before the first.
-static bool next_block(struct attention_shape s, struct block *b)
-{
-    b->first = b->queries == 0 || b->last;
-    b->key += b->keys;
-    if (b->first) {
-        b->query += b->queries;
-        if (b->query == s.queries) {
-            return false;
-        }
-        size_t left = s.queries - b->query;
-        b->queries = left < CUDA_ATTENTION_QUERIES        ? left
-                     : left == CUDA_ATTENTION_QUERIES + 1 ? left / 2 // no block of one query
-                                                          : CUDA_ATTENTION_QUERIES;
-        b->key = 0;
-    }
-    size_t before = s.start + b->query - b->key; // keys that are left of those that all queries see
-    b->last = b->causal = before < CUDA_ATTENTION_TILE;
-    if (b->causal) {
-        b->keys = before + b->queries;
-    } else {
-        for (b->keys = CUDA_ATTENTION_KEYS; b->keys > before;) {
-            b->keys /= 2;
-        }
-    }
-    return true;
-}
+// Of one block: what its graph reads of the queries, what it writes, and the sum over the rectangles.
+struct block_tensors {
+    struct tensor q, o, grad_o, logsumexp, grad_q, grad_k, grad_v, grad_q_sum;
+};
 
-static struct attention_graph_shape block_shape(struct attention_shape s, const struct block *b)
+static struct attention_graph_shape block_graph_shape(struct attention_shape shape,
+                                                      const struct cuda_attention_block *b)
 {
-    struct attention_graph_shape shape = forward_shape(s);
-    shape.backward = true;
-    shape.causal = b->causal;
-    shape.queries = (int64_t)b->queries;
-    shape.keys = (int64_t)b->keys;
-    return shape;
+    struct attention_graph_shape graph = forward_shape(cuda_attention_block_shape(shape, b));
+    graph.backward = true;
+    graph.causal = b->causal;
+    graph.keys = (int64_t)b->keys;
+    return graph;
 }
 
 // No more workspace than the block needs: its graph serves other shapes, too.
-static struct attention_graph *block_graph(struct attention_engines *engines, struct attention_shape s,
-                                           const struct block *b, struct status *status)
+static struct attention_graph *block_graph(struct attention_engines *engines, struct attention_shape shape,
+                                           const struct cuda_attention_block *b, struct status *status)
 {
-    return attention_engines_graph(engines, block_shape(s, b), cuda_attention_engine_bytes(s, b->queries, b->keys),
+    return attention_engines_graph(engines, block_graph_shape(shape, b), cuda_attention_engine_bytes(shape, b),
                                    status);
 }
 
-// grad_k and grad_v of the segments' rows within the block.
-static void add_key_gradients(const struct attention_cudnn *attention, struct attention_shape s,
-                              const struct key_segment *segments, size_t segment_count, const struct block *b,
-                              struct tensor grad_k, struct tensor grad_v)
+static struct tensor part(const struct backward *a, size_t offset, enum dtype dtype, size_t rows, size_t cols)
 {
-    for (size_t i = 0; i < segment_count; i++) {
-        const struct key_segment *segment = &segments[i];
-        size_t first = segment->start > b->key ? segment->start : b->key;
-        size_t end = segment->start + segment->count;
-        end = end < b->key + b->keys ? end : b->key + b->keys;
-        if (first >= end) {
-            continue;
-        }
-        size_t to = (first - segment->start) * s.batch, from = (first - b->key) * s.batch;
-        size_t rows = (end - first) * s.batch;
-        cuda_accumulate(tensor_rows(segment->grad_k, to, rows), tensor_rows(grad_k, from, rows), attention->stream);
-        cuda_accumulate(tensor_rows(segment->grad_v, to, rows), tensor_rows(grad_v, from, rows), attention->stream);
+    return (struct tensor){(char *)a->workspace.data + offset, dtype, CATEGORY_WORKSPACE, rows, cols};
+}
+
+static struct tensor rows_of(const struct backward *a, struct tensor queries, const struct cuda_attention_block *b)
+{
+    return tensor_rows(queries, b->query * a->shape.batch, b->queries * a->shape.batch);
+}
+
+static bool is_folded(const struct backward *a, const struct cuda_attention_block *b)
+{
+    return !b->causal && a->shape.heads > a->shape.kv_heads;
+}
+
+static struct block_tensors tensors_of(const struct backward *a, const struct cuda_attention_block *b)
+{
+    const struct cuda_attention_part *own = b->causal ? &a->at.causal : &a->at.rectangle;
+    struct attention_shape s = cuda_attention_block_shape(a->shape, b);
+    size_t rows = s.queries * s.batch, cols = s.heads * s.head_dim, keys = b->keys * s.batch;
+    bool folded = is_folded(a, b);
+    return (struct block_tensors){
+        .q = folded ? part(a, a->at.q, DTYPE_BF16, rows, cols) : rows_of(a, a->q, b),
+        .o = folded ? part(a, a->at.o, DTYPE_BF16, rows, cols) : rows_of(a, a->o, b),
+        .grad_o = folded ? part(a, a->at.grad_o, DTYPE_BF16, rows, cols) : rows_of(a, a->grad_o, b),
+        .logsumexp = part(a, a->at.logsumexp, DTYPE_F32, rows, s.heads),
+        .grad_q = part(a, a->at.grad_q, DTYPE_BF16, rows, cols),
+        .grad_k = part(a, own->grad_k, DTYPE_BF16, keys, a->k.cols),
+        .grad_v = part(a, own->grad_v, DTYPE_BF16, keys, a->k.cols),
+        .grad_q_sum = part(a, a->at.grad_q_sum, DTYPE_F32, rows, cols),
+    };
+}
+
+// Makes what the graph of the block reads, once for all rectangles of the same queries.
+static void prepare(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
+{
+    struct attention_shape s = a->shape;
+    s.queries = b->queries;
+    if (b->first && is_folded(a, b)) {
+        cuda_fold((struct tensor[]){t->q, t->o, t->grad_o},
+                  (struct tensor[]){rows_of(a, a->q, b), rows_of(a, a->o, b), rows_of(a, a->grad_o, b)}, s,
+                  a->stream);
+    }
+    if (b->first || (b->causal && s.heads > s.kv_heads)) {
+        s.kv_heads = b->causal ? s.heads : s.kv_heads;
+        cuda_fold_logsumexp(t->logsumexp, rows_of(a, a->logsumexp, b), s, a->stream);
     }
 }
 
-static struct tensor part(struct tensor workspace, size_t offset, enum dtype dtype, size_t rows, size_t cols)
+// dK and dV go to the segments' rows within the block.
+static void add_key_gradients(const struct backward *a, const struct cuda_attention_block *b,
+                              const struct block_tensors *t)
 {
-    return (struct tensor){(char *)workspace.data + offset, dtype, CATEGORY_WORKSPACE, rows, cols};
+    size_t batch = a->shape.batch;
+    for (size_t i = 0; i < a->segment_count; i++) {
+        const struct key_segment *segment = &a->segments[i];
+        struct cuda_key_rows within = cuda_attention_rows_within(segment, b);
+        if (within.count > 0) {
+            size_t to = (within.first - segment->start) * batch, from = (within.first - b->key) * batch;
+            size_t rows = within.count * batch;
+            cuda_accumulate(
+                (struct tensor[]){tensor_rows(segment->grad_k, to, rows), tensor_rows(segment->grad_v, to, rows)},
+                (struct tensor[]){tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)}, 2,
+                a->stream);
+        }
+    }
 }
 
-bool attention_cudnn_backward(struct attention_cudnn *attention, struct attention_shape s, struct tensor grad_q,
-                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                              struct tensor v, struct tensor workspace, struct status *status)
+static void add_query_gradients(const struct backward *a, const struct cuda_attention_block *b,
+                                const struct block_tensors *t)
 {
-    struct cuda_attention_workspace w = cuda_attention_layout(s);
-    CHECK(w.bytes <= tensor_bytes(workspace));
-    size_t B = s.batch;
+    struct attention_shape s = a->shape;
+    s.queries = b->queries;
+    struct tensor grad_q = rows_of(a, a->grad_q, b); // of grad_o, which grad_q may be, these rows are spent at last
+    if (!b->causal && b->first) {
+        cuda_copy(t->grad_q_sum, t->grad_q, a->stream);
+    } else if (!b->causal) {
+        cuda_accumulate(&t->grad_q_sum, &t->grad_q, 1, a->stream);
+    } else if (b->first) {
+        cuda_copy(grad_q, t->grad_q, a->stream);
+    } else {
+        cuda_unfold(grad_q, t->grad_q_sum, t->grad_q, s, a->stream);
+    }
+}
+
+bool attention_cudnn_backward(struct attention_cudnn *attention, struct attention_shape shape, bool whole,
+                              struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
+                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                              struct tensor k, struct tensor v, struct tensor workspace, struct status *status)
+{
+    struct backward a = {shape,
+                         segments,
+                         segment_count,
+                         grad_q,
+                         grad_o,
+                         o,
+                         logsumexp,
+                         q,
+                         k,
+                         v,
+                         workspace,
+                         .at = cuda_attention_layout(shape, whole),
+                         .stream = attention->stream};
+    CHECK(a.at.bytes <= tensor_bytes(workspace));
+    a.logsumexp = tensor_reshape(logsumexp, q.rows, shape.heads);
     // An engine that reads on to the end of its tile finds numbers there.
-    CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + w.logsumexp + w.logsumexp_bytes, 0,
+    CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + a.at.logsumexp + a.at.logsumexp_bytes, 0,
                                CUDA_ATTENTION_TILE * sizeof(float), attention->stream));
-    for (struct block b = {0}; next_block(s, &b);) {
-        struct attention_graph *graph = block_graph(attention->engines, s, &b, status);
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, whole, &b);) {
+        struct attention_graph *graph = block_graph(attention->engines, shape, &b, status);
         if (!graph) {
             return false;
         }
-        struct tensor sum = part(workspace, w.grad_q_sum, DTYPE_F32, b.queries * B, q.cols);
-        struct tensor block_q = part(workspace, w.grad_q, DTYPE_BF16, b.queries * B, q.cols);
-        struct tensor block_k = part(workspace, w.grad_k, DTYPE_BF16, b.keys * B, k.cols);
-        struct tensor block_v = part(workspace, w.grad_v, DTYPE_BF16, b.keys * B, k.cols);
-        struct tensor accumulator = part(workspace, w.accumulator, DTYPE_F32, b.queries * B, q.cols);
-        struct tensor stats = part(workspace, w.logsumexp, DTYPE_F32, B * s.heads, b.queries);
-        size_t row = b.query * B, rows = b.queries * B;
-        struct binding binding = {.tensors = {[Q] = tensor_rows(q, row, rows).data,
-                                              [K] = tensor_rows(k, b.key * B, b.keys * B).data,
-                                              [V] = tensor_rows(v, b.key * B, b.keys * B).data,
-                                              [O] = tensor_rows(o, row, rows).data,
-                                              [STATS] = stats.data,
-                                              [GRAD_O] = tensor_rows(grad_o, row, rows).data,
-                                              [GRAD_Q] = block_q.data,
-                                              [GRAD_K] = block_k.data,
-                                              [GRAD_V] = block_v.data,
-                                              [DELTA] = (char *)workspace.data + w.delta,
-                                              [ACCUMULATOR] = accumulator.data}};
-        // The engines add to the accumulator, from many blocks at once.
-        CUDA_CHECK(cudaMemsetAsync(accumulator.data, 0, tensor_bytes(accumulator), attention->stream));
-        if (b.first) {
-            struct tensor rows_of = tensor_rows(tensor_reshape(logsumexp, q.rows, s.heads), row, rows);
-            cuda_transpose(stats, tensor_reshape(rows_of, b.queries, B * s.heads), attention->stream);
-            CUDA_CHECK(cudaMemsetAsync(sum.data, 0, tensor_bytes(sum), attention->stream));
-        }
+        struct block_tensors t = tensors_of(&a, &b);
+        size_t key = b.key * shape.batch, keys = b.keys * shape.batch;
+        struct binding binding = {.tensors = {[Q] = t.q.data,
+                                              [K] = tensor_rows(k, key, keys).data,
+                                              [V] = tensor_rows(v, key, keys).data,
+                                              [O] = t.o.data,
+                                              [STATS] = t.logsumexp.data,
+                                              [GRAD_O] = t.grad_o.data,
+                                              [GRAD_Q] = t.grad_q.data,
+                                              [GRAD_K] = t.grad_k.data,
+                                              [GRAD_V] = t.grad_v.data,
+                                              [DELTA] = (char *)workspace.data + a.at.delta,
+                                              [ACCUMULATOR] = (char *)workspace.data + a.at.accumulator}};
+        size_t engine = b.causal ? a.at.causal.engine : a.at.rectangle.engine;
+        prepare(&a, &b, &t);
         range_push(
             attention->device,
             (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_BACKWARD, .name = "attention_backward"});
-        bool ran = run(attention, graph, &binding, (char *)workspace.data + w.engine, status);
+        bool ran = run(attention, graph, &binding, (char *)workspace.data + engine, status);
         range_pop(attention->device);
         if (!ran) {
             return false;
         }
-        cuda_accumulate(sum, block_q, attention->stream);
-        add_key_gradients(attention, s, segments, segment_count, &b, block_k, block_v);
-        if (b.last) { // these rows of grad_o, which grad_q may be, are spent
-            cuda_copy(tensor_rows(grad_q, row, rows), sum, attention->stream);
-        }
+        add_query_gradients(&a, &b, &t);
+        add_key_gradients(&a, &b, &t);
     }
     return true;
 }
 
-bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape s, struct status *status)
+bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, bool whole,
+                           struct status *status)
 {
-    bool done = attention_engines_graph(engines, forward_shape(s), CUDA_WORKSPACE_BYTES, status);
-    for (struct block b = {0}; done && next_block(s, &b);) {
-        done = block_graph(engines, s, &b, status);
+    bool done = attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
+    for (struct cuda_attention_block b = {0}; done && cuda_attention_next_block(shape, whole, &b);) {
+        done = block_graph(engines, shape, &b, status);
     }
     return done;
 }

@@ -12,15 +12,16 @@ void attention_cudnn_close(struct attention_cudnn *attention);
 // Builds every graph that forward and backward of the shape need; they do so themselves when first called. False
 // and a status if one cannot be had.
 struct attention_engines;
-bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, struct status *status);
+bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, bool whole,
+                           struct status *status);
 
 // The operations of device.h, in bf16. Asynchronous; false and a status as above. The forward's workspace:
-// CUDA_WORKSPACE_BYTES.
+// CUDA_WORKSPACE_BYTES. whole: as of cuda_attention_next_block.
 bool attention_cudnn_forward(struct attention_cudnn *attention, struct attention_shape shape, struct tensor o,
                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v,
                              void *workspace, struct status *status);
-bool attention_cudnn_backward(struct attention_cudnn *attention, struct attention_shape shape, struct tensor grad_q,
-                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                              struct tensor v, struct tensor workspace, struct status *status);
+bool attention_cudnn_backward(struct attention_cudnn *attention, struct attention_shape shape, bool whole,
+                              struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
+                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                              struct tensor k, struct tensor v, struct tensor workspace, struct status *status);
 size_t attention_cudnn_library_version(void);

@@ -181,13 +181,6 @@ static void rope(struct device *device, struct tensor x, struct tensor frequenci
     cuda_rope(x, frequencies, start, batch, direction, stream(device));
 }
 
-// cuDNN sums in one order only, and not always the same.
-static bool by_cudnn(struct device *device, struct attention_shape shape, bool has_one_order)
-{
-    return backend(device)->attention && cuda_attention_by_cudnn(shape) && !device->reverse_sums &&
-           (has_one_order || !device->deterministic);
-}
-
 static bool own_attention_holds(struct device *device, struct attention_shape shape)
 {
     return shape.head_dim <= CUDA_ATTENTION_HEAD_DIM ||
@@ -199,7 +192,7 @@ static bool own_attention_holds(struct device *device, struct attention_shape sh
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    if (by_cudnn(device, shape, true)) {
+    if (backend(device)->attention && cuda_attention_by_cudnn(shape) && !device->reverse_sums) {
         attention_cudnn_forward(backend(device)->attention, shape, o, logsumexp, q, k, v, device->workspace.data,
                                 &device->status);
     } else if (own_attention_holds(device, shape)) {
@@ -212,32 +205,17 @@ static void attention_backward(struct device *device, struct attention_shape sha
                                struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                                struct tensor v, struct tensor workspace)
 {
-    if (by_cudnn(device, shape, false)) {
+    if (cuda_attention_backward_by_cudnn(device, shape)) {
         // All of it but the parts that are the engines'.
         range_push(device,
                    (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
-        attention_cudnn_backward(backend(device)->attention, shape, grad_q, segments, segment_count, grad_o, o,
-                                 logsumexp, q, k, v, workspace, &device->status);
+        attention_cudnn_backward(backend(device)->attention, shape, device->whole_attention, grad_q, segments,
+                                 segment_count, grad_o, o, logsumexp, q, k, v, workspace, &device->status);
         range_pop(device);
     } else if (own_attention_holds(device, shape)) {
         cuda_attention_backward(grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, shape,
                                 device->reverse_sums, stream(device));
     }
-}
-
-static size_t workspace_bf16(struct attention_shape shape)
-{
-    return cuda_attention_backward_workspace(shape, DTYPE_BF16);
-}
-
-static size_t workspace_f32(struct attention_shape shape)
-{
-    return cuda_attention_backward_workspace(shape, DTYPE_F32);
-}
-
-static size_t workspace_f64(struct attention_shape shape)
-{
-    return cuda_attention_backward_workspace(shape, DTYPE_F64);
 }
 
 static size_t block_rows(const struct device *device, size_t cols)
@@ -378,7 +356,7 @@ static bool open(struct device *device, struct status *status)
     return true;
 }
 
-#define TABLE(element, workspace)                                                                                  \
+#define TABLE(element)                                                                                             \
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
         .elements_max = CUDA_ELEMENTS_MAX, .open = open, .close = close, .mark = mark, .marks_ms = marks_ms,       \
@@ -387,16 +365,16 @@ static bool open(struct device *device, struct status *status)
         .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                                \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,                    \
         .attention_forward = attention_forward, .attention_backward = attention_backward,                          \
-        .attention_backward_workspace = workspace, .block_rows = block_rows, .swiglu_forward = swiglu_forward,     \
-        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
-        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
+        .attention_backward_workspace = cuda_attention_backward_workspace,                                         \
+        .attention_backward_glue = cuda_attention_backward_glue, .block_rows = block_rows,                         \
+        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
+        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
+        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
     }
 
 static const struct device_ops *ops(enum dtype dtype)
 {
-    static const struct device_ops bf16 = TABLE(DTYPE_BF16, workspace_bf16);
-    static const struct device_ops f32 = TABLE(DTYPE_F32, workspace_f32);
-    static const struct device_ops f64 = TABLE(DTYPE_F64, workspace_f64);
+    static const struct device_ops bf16 = TABLE(DTYPE_BF16), f32 = TABLE(DTYPE_F32), f64 = TABLE(DTYPE_F64);
     return dtype == DTYPE_BF16 ? &bf16 : dtype == DTYPE_F32 ? &f32 : dtype == DTYPE_F64 ? &f64 : NULL;
 }
 

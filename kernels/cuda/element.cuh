@@ -40,6 +40,12 @@ template <class A> __device__ __forceinline__ void narrow(__nv_bfloat16 &to, A x
     to = __float2bfloat16((float)x);
 }
 
+#ifdef __CUDACC__
+#define MOVED(bytes)
+#else // on the CPU: tests/simt counts
+#define MOVED(bytes) simt::moved(bytes)
+#endif
+
 // N elements, moved in accesses of up to 16 bytes.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
     T at[N];
@@ -48,6 +54,7 @@ template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16
 // to = from[0 .. N), as many as are left, then 0.
 template <int N, class A, class T> __device__ __forceinline__ void read(A (&to)[N], const T *from, size_t left = N)
 {
+    MOVED(sizeof(T) * (left < N ? left : N));
     if (left >= N) {
         pack<T, N> p = *reinterpret_cast<const pack<T, N> *>(from);
 #pragma unroll
@@ -63,6 +70,7 @@ template <int N, class A, class T> __device__ __forceinline__ void read(A (&to)[
 // to[0 .. N) = from, as many as are left.
 template <int N, class A, class T> __device__ __forceinline__ void write(T *to, const A (&from)[N], size_t left = N)
 {
+    MOVED(sizeof(T) * (left < N ? left : N));
     if (left >= N) {
         pack<T, N> p;
 #pragma unroll

@@ -1,16 +1,73 @@
 #include "kernels/cuda/workspace.h"
 
+#define BF16 2.0 // bytes
+#define F32  4.0
+
+_Static_assert((CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE & (CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE - 1)) == 0 &&
+                   CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_TILE <= CUDA_ATTENTION_KEYS,
+               "rectangles are a power of two of tiles, and a causal block is no larger than one");
+
 static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
-
-static size_t take(struct cuda_attention_workspace *w, size_t bytes)
+static size_t larger(size_t a, size_t b)
 {
-    size_t offset = w->bytes;
-    w->bytes += arena_rounded(bytes);
-    return offset;
+    return a > b ? a : b;
 }
+
+// ---- blocks
+
+static size_t block_queries(size_t left, bool whole)
+{
+    return whole || left < CUDA_ATTENTION_QUERIES ? left
+           : left == CUDA_ATTENTION_QUERIES + 1   ? left / 2 // no block of one query
+                                                  : CUDA_ATTENTION_QUERIES;
+}
+
+bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda_attention_block *b)
+{
+    whole &= s.batch * (s.start + s.queries) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
+    b->first = b->queries == 0 || b->last;
+    b->key += b->keys;
+    if (b->first) {
+        b->query += b->queries;
+        if (b->query == s.queries) {
+            return false;
+        }
+        b->queries = block_queries(s.queries - b->query, whole);
+        b->key = 0;
+    }
+    size_t before = s.start + b->query - b->key; // keys that are left of those that all queries see
+    b->last = b->causal = whole || before < CUDA_ATTENTION_TILE;
+    if (b->causal) {
+        b->keys = before + b->queries;
+    } else {
+        for (b->keys = CUDA_ATTENTION_KEYS; b->keys > before;) {
+            b->keys /= 2;
+        }
+    }
+    return true;
+}
+
+struct attention_shape cuda_attention_block_shape(struct attention_shape s, const struct cuda_attention_block *b)
+{
+    size_t group = b->causal ? 1 : s.heads / s.kv_heads;
+    s.heads /= group;
+    s.queries = b->queries * group;
+    s.start = s.start + b->query - b->key;
+    return s;
+}
+
+struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
+                                                const struct cuda_attention_block *b)
+{
+    size_t first = larger(segment->start, b->key);
+    size_t end = smaller(segment->start + segment->count, b->key + b->keys);
+    return (struct cuda_key_rows){first, first < end ? end - first : 0};
+}
+
+// ---- workspace
 
 // cuDNN's tiles reach beyond the last row.
 static size_t whole_tiles(size_t rows)
@@ -18,39 +75,127 @@ static size_t whole_tiles(size_t rows)
     return (rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
 }
 
-size_t cuda_attention_engine_bytes(struct attention_shape s, size_t queries, size_t keys)
+size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *b)
 {
+    struct attention_shape s = cuda_attention_block_shape(shape, b);
     size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
-    return row * (whole_tiles(queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(keys))) + 4096;
+    return row * (whole_tiles(s.queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(b->keys))) + 4096;
 }
 
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s)
+static size_t take(size_t *end, size_t bytes)
 {
-    size_t queries = smaller(s.queries, CUDA_ATTENTION_QUERIES);
-    size_t keys = smaller(s.start + s.queries, CUDA_ATTENTION_KEYS);
-    size_t q = queries * s.batch * s.heads * s.head_dim, k = keys * s.batch * s.kv_heads * s.head_dim;
+    size_t offset = *end;
+    *end += arena_rounded(bytes);
+    return offset;
+}
+
+static struct cuda_attention_part take_part(size_t *end, size_t key_elements, size_t engine_bytes)
+{
+    return (struct cuda_attention_part){.grad_k = take(end, key_elements * 2),
+                                        .grad_v = take(end, key_elements * 2),
+                                        .engine = take(end, engine_bytes),
+                                        .engine_bytes = engine_bytes};
+}
+
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, bool whole)
+{
+    size_t queries = 0, keys[2] = {0}, engine_bytes[2] = {0}; // of rectangles, of causal blocks
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, whole, &b);) {
+        queries = larger(queries, b.queries);
+        keys[b.causal] = larger(keys[b.causal], b.keys);
+        engine_bytes[b.causal] = larger(engine_bytes[b.causal], cuda_attention_engine_bytes(s, &b));
+    }
     struct cuda_attention_workspace w = {0};
-    w.grad_q_sum = take(&w, q * sizeof(float));
-    w.grad_q = take(&w, q * 2);
-    w.grad_k = take(&w, k * 2);
-    w.grad_v = take(&w, k * 2);
-    w.logsumexp_bytes = queries * s.batch * s.heads * sizeof(float);
-    w.logsumexp = take(&w, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
-    w.delta = take(&w, queries * s.batch * s.heads * sizeof(float));
-    w.accumulator = take(&w, q * sizeof(float));
-    w.engine_bytes = cuda_attention_engine_bytes(s, queries, keys);
-    w.engine = take(&w, w.engine_bytes);
+    size_t rows = queries * s.batch * s.heads, q = rows * s.head_dim, k = s.batch * s.kv_heads * s.head_dim;
+    size_t folded = keys[0] && s.heads > s.kv_heads ? q * 2 : 0;
+    w.grad_q_sum = take(&w.bytes, keys[0] ? q * sizeof(float) : 0);
+    w.grad_q = take(&w.bytes, q * 2);
+    w.logsumexp_bytes = rows * sizeof(float);
+    w.logsumexp = take(&w.bytes, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
+    w.delta = take(&w.bytes, rows * sizeof(float));
+    w.accumulator = take(&w.bytes, q * sizeof(float));
+    size_t causal_end = w.bytes;
+    w.causal = take_part(&causal_end, keys[1] * k, engine_bytes[1]);
+    w.q = take(&w.bytes, folded);
+    w.o = take(&w.bytes, folded);
+    w.grad_o = take(&w.bytes, folded);
+    w.rectangle = take_part(&w.bytes, keys[0] * k, engine_bytes[0]);
+    w.bytes = larger(w.bytes, causal_end);
     return w;
 }
+
+// ---- glue
+
+// Bytes of the segments' rows within a block of keys, read and written, and of the block's own, read; of keys and
+// values.
+static double segment_bytes(struct attention_shape s, const struct key_segment *segments, size_t segment_count,
+                            const struct cuda_attention_block *b)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < segment_count; i++) {
+        double rows = (double)cuda_attention_rows_within(&segments[i], b).count;
+        bytes += 2 * (BF16 + 2.0 * (double)dtype_bytes(segments[i].grad_k.dtype)) * rows;
+    }
+    return bytes * (double)(s.batch * s.kv_heads * s.head_dim);
+}
+
+// Of a block: what its graph stores, which is its results and what engines keep from one of their kernels to the
+// next, written and read once each; and what is done around it.
+static double block_bytes(struct attention_shape s, const struct cuda_attention_block *b)
+{
+    double rows = (double)(b->queries * s.batch * s.heads), q = rows * (double)s.head_dim;
+    double k = (double)(b->keys * s.batch * s.kv_heads * s.head_dim);
+    double every_head = (double)(b->keys * s.batch * s.heads * s.head_dim);
+    bool grouped = s.heads > s.kv_heads;
+    double bytes = BF16 * q + 2 * BF16 * k + 2 * F32 * (q + rows); // dQ, dK and dV; accumulator and delta
+    if (b->causal && grouped) {
+        bytes += 2 * 2 * BF16 * every_head; // dK and dV of every query head
+    }
+    if (b->first || (b->causal && grouped)) {
+        bytes += 2 * F32 * rows; // logsumexp
+    }
+    if (b->first && !b->causal && grouped) {
+        bytes += 3 * 2 * BF16 * q; // q, o and grad_o are folded
+    }
+    if (!b->causal) {
+        bytes += (BF16 + (b->first ? 1 : 2) * F32) * q; // grad_q_sum
+    } else {
+        bytes += (2 * BF16 + (b->first ? 0 : F32)) * q; // the rows of grad_q
+    }
+    return bytes;
+}
+
+// ---- as the device asks
 
 bool cuda_attention_by_cudnn(struct attention_shape shape)
 {
     return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.queries > 1;
 }
 
-size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtype dtype)
+bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
-    return dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) ? cuda_attention_layout(shape).bytes : 0;
+    return device->ops->dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) && !device->reverse_sums &&
+           !device->deterministic;
+}
+
+size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape)
+{
+    return cuda_attention_backward_by_cudnn(device, shape)
+               ? cuda_attention_layout(shape, device->whole_attention).bytes
+               : 0;
+}
+
+double cuda_attention_backward_glue(const struct device *device, struct attention_shape shape,
+                                    const struct key_segment *segments, size_t segment_count)
+{
+    double bytes = 0;
+    if (!cuda_attention_backward_by_cudnn(device, shape)) {
+        return 0;
+    }
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, device->whole_attention, &b);) {
+        bytes += block_bytes(shape, &b) + segment_bytes(shape, segments, segment_count, &b);
+    }
+    return bytes + CUDA_ATTENTION_TILE * F32; // zeros behind the logsumexp
 }
 
 // Of cuBLASLt's kernels for large products in bf16.

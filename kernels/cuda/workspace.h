@@ -1,5 +1,6 @@
-// Workspace: what the CUDA device's operations take from the arena besides their operands; pure functions of the
-// shape, without a CUDA header, so that a plan can ask them where there is no CUDA.
+// Workspace: what the CUDA device's operations take from the arena besides their operands, and the blocks that
+// attention's backward runs in; pure functions, without a CUDA header, so that a plan can ask them where there is
+// no CUDA.
 #pragma once
 #include "kernels/base/device.h"
 
@@ -14,33 +15,62 @@
 // logsumexp makes exact: its workspace then does not grow with the context. No more queries than keys.
 #ifndef CUDA_ATTENTION_QUERIES // smaller in a test
 #define CUDA_ATTENTION_QUERIES 2048
-#define CUDA_ATTENTION_KEYS    4096
+#define CUDA_ATTENTION_KEYS    16384
 #define CUDA_ATTENTION_TILE    128 // keys: what an engine takes at once
 #endif
 
-// Offsets and size of attention's workspace, for one block of queries and one of keys.
+// One run of the backward: a block of queries against a block of keys; they count from the operands' first rows.
+// Per block of queries first rectangles, which no mask touches: a power of two of tiles of keys. Last the keys that
+// remain of those that its last query sees, bottom-right causal. In a rectangle the query heads that share a key
+// head are rows of it, so that its gradients of keys and values need no sum over heads: row t * group + j of key
+// head g is query t of head g * group + j ("folded").
+struct cuda_attention_block {
+    size_t query, queries, key, keys;
+    bool causal, first, last; // of the keys of these queries
+};
+// The next block in order; false after all. An empty block comes before the first. whole: all queries against all
+// keys at once, unless a tensor of that has 2^31 elements.
+bool cuda_attention_next_block(struct attention_shape shape, bool whole, struct cuda_attention_block *block);
+// What the graph of a block sees: its rows as queries, its heads.
+struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
+                                                  const struct cuda_attention_block *block);
+// The rows of a segment within a block of keys, counted from the operands' first; count 0: none.
+struct cuda_key_rows {
+    size_t first, count;
+};
+struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
+                                                const struct cuda_attention_block *block);
+// What an engine may take for a block: they keep dK and dV of every query head in bf16, where heads share keys, and
+// one of them a second accumulator of dQ in f32; each aligned as it likes.
+size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *block);
+
+// Offsets and size of attention's workspace, for the largest block of each kind; rows: queries * batch.
 struct cuda_attention_workspace {
-    size_t grad_q_sum;                 // f32 [queries * batch, heads * head_dim]: over the blocks of keys
-    size_t grad_q;                     // bf16, the same shape: of one block of keys
-    size_t grad_k, grad_v;             // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
-    size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]: of one block of queries; and a tile behind
+    size_t grad_q_sum; // f32 [rows, heads * head_dim]: over the rectangles, folded; if there are any
+    size_t grad_q;     // bf16, as many elements: of one block of keys
+    size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]; and a tile behind
     size_t delta, accumulator;         // cuDNN's: f32 [batch, heads, queries], and with head_dim
-    size_t engine, engine_bytes;
+    size_t q, o, grad_o;               // bf16, folded; over them the causal block's part: they are spent by then
+    struct cuda_attention_part {
+        size_t grad_k, grad_v; // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
+        size_t engine, engine_bytes;
+    } rectangle, causal;
     size_t bytes;
 };
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape);
-// What an engine may take for a block of that many queries and keys: they keep dK and dV of every query head in
-// bf16, where heads share keys, and one of them a second accumulator of dQ in f32; each aligned as it likes.
-size_t cuda_attention_engine_bytes(struct attention_shape shape, size_t queries, size_t keys);
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, bool whole);
 
 // Whether attention in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels'. Of a single
 // query cuDNN's masks and gradients are not to be relied on (its release notes; cudnn-frontend, issue 1072).
 bool cuda_attention_by_cudnn(struct attention_shape shape);
+// Whether its backward is on this device: cuDNN sums in one order only, and not always the same.
+bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
 // Rows of a block for GEMMs of so many columns: 1,024, or 2,048 where these leave more than a tenth of the
 // multiprocessors idle in the last wave of tiles and those leave fewer. 0 multiprocessors: of no card in
 // particular.
 size_t cuda_block_rows(size_t multiprocessors, size_t cols);
 
-// f32 and f64: own kernels, which accumulate in place.
-size_t cuda_attention_backward_workspace(struct attention_shape shape, enum dtype dtype);
+// As the device's table has them. Own kernels accumulate in place: they take no workspace, and have no glue.
+size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape);
+double cuda_attention_backward_glue(const struct device *device, struct attention_shape shape,
+                                    const struct key_segment *segments, size_t segment_count);

@@ -135,30 +135,15 @@ static void adamw(struct device *device, struct tensor w, struct tensor g, struc
     (void)decay, (void)t;
 }
 
-// What the real devices themselves use.
-static size_t cpu_workspace_f32(struct attention_shape shape)
+// What the real device itself uses.
+static size_t cpu_workspace_f32(const struct device *device, struct attention_shape shape)
 {
-    return cpu_ops_f32.attention_backward_workspace(shape);
+    return cpu_ops_f32.attention_backward_workspace(device, shape);
 }
 
-static size_t cpu_workspace_f64(struct attention_shape shape)
+static size_t cpu_workspace_f64(const struct device *device, struct attention_shape shape)
 {
-    return cpu_ops_f64.attention_backward_workspace(shape);
-}
-
-static size_t cuda_workspace_bf16(struct attention_shape shape)
-{
-    return cuda_attention_backward_workspace(shape, DTYPE_BF16);
-}
-
-static size_t cuda_workspace_f32(struct attention_shape shape)
-{
-    return cuda_attention_backward_workspace(shape, DTYPE_F32);
-}
-
-static size_t cuda_workspace_f64(struct attention_shape shape)
-{
-    return cuda_attention_backward_workspace(shape, DTYPE_F64);
+    return cpu_ops_f64.attention_backward_workspace(device, shape);
 }
 
 static size_t cuda_rows(const struct device *device, size_t cols)
@@ -166,33 +151,34 @@ static size_t cuda_rows(const struct device *device, size_t cols)
     return cuda_block_rows(device->multiprocessors, cols);
 }
 
-#define PLAN(like, element, held, most, rows, workspace)                                                           \
+#define PLAN(like, element, held, most, rows, workspace, glue)                                                     \
     {                                                                                                              \
         .name = like, .dtype = element, .source = {allocate, release}, .dataless = true, .workspace_bytes = held,  \
         .elements_max = most, .upload = upload, .download = download, .synchronize = synchronize,                  \
         .random_normal = draw_normal, .zero = zero, .copy = copy, .scale = scale, .gemm = gemm,                    \
         .bias_forward = bias_forward, .bias_backward = bias_backward, .rmsnorm_forward = rmsnorm_forward,          \
         .rmsnorm_backward = rmsnorm_backward, .rope = rope, .attention_forward = attention_forward,                \
-        .attention_backward = attention_backward, .attention_backward_workspace = workspace, .block_rows = rows,   \
-        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
-        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
-        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
+        .attention_backward = attention_backward, .attention_backward_workspace = workspace,                       \
+        .attention_backward_glue = glue, .block_rows = rows, .swiglu_forward = swiglu_forward,                     \
+        .swiglu_backward = swiglu_backward, .embedding_forward = embedding_forward,                                \
+        .embedding_backward = embedding_backward, .cross_entropy = cross_entropy, .adamw = adamw                   \
     }
 
 const struct device_ops *plan_ops_like_cpu(enum dtype dtype)
 {
-    static const struct device_ops f32 = PLAN("plan-cpu", DTYPE_F32, 0, 0, cpu_block_rows, cpu_workspace_f32);
-    static const struct device_ops f64 = PLAN("plan-cpu", DTYPE_F64, 0, 0, cpu_block_rows, cpu_workspace_f64);
+    static const struct device_ops f32 = PLAN("plan-cpu", DTYPE_F32, 0, 0, cpu_block_rows, cpu_workspace_f32, NULL);
+    static const struct device_ops f64 = PLAN("plan-cpu", DTYPE_F64, 0, 0, cpu_block_rows, cpu_workspace_f64, NULL);
     return dtype == DTYPE_F32 ? &f32 : dtype == DTYPE_F64 ? &f64 : NULL;
 }
 
+#define PLAN_CUDA(element)                                                                                         \
+    PLAN("plan-cuda", element, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_rows,                                 \
+         cuda_attention_backward_workspace, cuda_attention_backward_glue)
+
 const struct device_ops *plan_ops_like_cuda(enum dtype dtype)
 {
-    static const struct device_ops bf16 =
-        PLAN("plan-cuda", DTYPE_BF16, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_rows, cuda_workspace_bf16);
-    static const struct device_ops f32 =
-        PLAN("plan-cuda", DTYPE_F32, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_rows, cuda_workspace_f32);
-    static const struct device_ops f64 =
-        PLAN("plan-cuda", DTYPE_F64, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_rows, cuda_workspace_f64);
+    static const struct device_ops bf16 = PLAN_CUDA(DTYPE_BF16);
+    static const struct device_ops f32 = PLAN_CUDA(DTYPE_F32);
+    static const struct device_ops f64 = PLAN_CUDA(DTYPE_F64);
     return dtype == DTYPE_BF16 ? &bf16 : dtype == DTYPE_F32 ? &f32 : dtype == DTYPE_F64 ? &f64 : NULL;
 }

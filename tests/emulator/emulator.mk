@@ -22,7 +22,8 @@ $(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
-EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges)
+EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
+  emulator/test_attention)
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
   $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
@@ -38,7 +39,7 @@ $(RANGES_TOOL): $(RANGES_TOOL:.so=.o)
 EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(RANGES_TOOL) $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp)
 test-cuda-emulated: $(EMULATION) ## every operation and method of the CUDA device, run on the CPU
 	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_traps && \
-	  $(EMULATED)/tests/emulator/test_device && $(EMULATED)/tests/emulator/test_ranges && \
+	  $(EMULATED)/tests/emulator/test_device && $(EMULATED)/tests/emulator/test_attention && $(EMULATED)/tests/emulator/test_ranges && \
 	  NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges && \
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
 	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")

@@ -174,8 +174,9 @@ static void pointwise(const struct descriptor *operation)
     finish(y);
 }
 
-// Heads of b are shared by as many heads of a as there are for each. A result in f32 is added to what is there, in
-// f32: from many blocks at once, in an engine, and so in no fixed order; here the order changes from run to run.
+// Heads of b are shared by as many heads of a as there are for each. A result in f32 that is no intermediate is
+// cleared, as engines do since cuDNN 9.6 (cudnn-frontend does it before that), and added to in f32: from many
+// blocks at once, in an engine, and so in no fixed order; here the order changes from run to run.
 static void matmul(const struct descriptor *operation)
 {
     struct descriptor *a = operand(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
@@ -186,9 +187,6 @@ static void matmul(const struct descriptor *operation)
     bool added =
         !bool_at(c, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && int_at(c, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT;
     bool reversed = added && (++runs * 0x9e3779b97f4a7c15u) >> 63; // no period that a step could have
-    if (added) {
-        each(c, load);
-    }
     CHECK(dim(a, 1) == heads && heads % dim(b, 1) == 0 && dim(a, 2) == rows && dim(b, 2) == inner &&
           dim(b, 3) == cols && dim(a, 0) == batch && dim(b, 0) == batch);
     for (int64_t z = 0; z < batch * heads; z++) {
@@ -244,6 +242,57 @@ static void transpose(const struct descriptor *operation)
     finish(y);
 }
 
+// ---- what is stored
+
+// The tensors of an operation.
+static const struct {
+    int name;
+    bool written;
+} sides[] = {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, false}, {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, false},
+             {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, false}, {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, true},
+             {CUDNN_ATTR_OPERATION_MATMUL_ADESC, false},    {CUDNN_ATTR_OPERATION_MATMUL_BDESC, false},
+             {CUDNN_ATTR_OPERATION_MATMUL_CDESC, true},     {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, false},
+             {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, true},  {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, false},
+             {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, true}};
+enum { SIDES = sizeof sides / sizeof *sides };
+
+static bool is_result(const struct descriptor *graph, const struct descriptor *t)
+{
+    const struct descriptor *operation;
+    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        for (size_t j = 0; j < SIDES; j++) {
+            if (sides[j].written && descriptor_at(operation, sides[j].name, 0) == t) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// What an engine, which has several kernels, writes and reads again: its results, of which it keeps some for
+// the next kernel, and products that are summed over heads; everything else that is virtual lives in registers. Its
+// operands do not count.
+static size_t stored_bytes(const struct descriptor *graph)
+{
+    size_t bytes = 0;
+    const struct descriptor *operation;
+    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        bool sums_heads = operation->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR &&
+                          dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 0), 1) !=
+                              dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 0), 1);
+        for (size_t j = 0; j < SIDES; j++) {
+            const struct descriptor *t = descriptor_at(operation, sides[j].name, 0);
+            if (!t || !is_result(graph, t)) {
+                continue;
+            }
+            bool is_virtual = bool_at(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+            size_t times = sides[j].written ? !is_virtual : !is_virtual ? 1 : sums_heads ? 2 : 0;
+            bytes += times * elements(t) * (int_at(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16 ? 2 : 4);
+        }
+    }
+    return bytes;
+}
+
 // ---- what is bound
 
 static bool is_backward(const struct descriptor *graph)
@@ -260,18 +309,6 @@ size_t graph_workspace(const struct descriptor *graph)
 {
     return is_backward(graph) ? BACKWARD_WORKSPACE_BYTES : FORWARD_WORKSPACE_BYTES;
 }
-
-// The tensors of an operation.
-static const struct {
-    int name;
-    bool written;
-} sides[] = {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, false}, {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, false},
-             {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, false}, {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, true},
-             {CUDNN_ATTR_OPERATION_MATMUL_ADESC, false},    {CUDNN_ATTR_OPERATION_MATMUL_BDESC, false},
-             {CUDNN_ATTR_OPERATION_MATMUL_CDESC, true},     {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, false},
-             {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, true},  {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, false},
-             {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, true}};
-enum { SIDES = sizeof sides / sizeof *sides };
 
 // Engines take heads of whole 16 bytes, up to 128 numbers, and read beyond the last key of a backward without a
 // mask unless it ends a tile.
@@ -396,6 +433,7 @@ void graph_run(void *execution)
             }
         }
     }
+    emulator_count(stored_bytes(running->graph));
     memset(descriptor_at(&running->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0), 0xff,
            graph_workspace(running->graph));
     running->graph->pending--;

@@ -35,7 +35,7 @@ std::map<size_t, allocation> allocations; // by offset in the card
 std::map<size_t, size_t> holes;           // likewise: bytes
 size_t reserved;                          // by all pools
 size_t used;                              // bytes from the first on that were ever given away
-size_t waits;
+size_t waits, moved;
 cudaError_t last_error;
 
 [[noreturn]] void fail(const char *what)
@@ -116,6 +116,16 @@ void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
 size_t emulator_waits(void)
 {
     return waits;
+}
+
+void emulator_count(size_t bytes)
+{
+    moved += bytes;
+}
+
+size_t emulator_moved(void)
+{
+    return moved;
 }
 
 size_t emulator_room(const void *pointer)
@@ -326,7 +336,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
     require(bytes == 0 || bytes <= emulator_room(to), "a fill beyond the end of its memory");
-    ask(stream, [=] { memset(to, value, bytes); });
+    ask(stream, [=] {
+        memset(to, value, bytes);
+        emulator_count(bytes);
+    });
     return cudaSuccess;
 }
 

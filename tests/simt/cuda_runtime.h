@@ -29,6 +29,7 @@ typedef struct CUstream_st *cudaStream_t;
 extern "C" { // tests/emulator/stream.h
 __attribute__((weak)) void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
 __attribute__((weak)) size_t emulator_room(const void *pointer);
+__attribute__((weak)) void emulator_count(size_t bytes);
 }
 
 struct dim3 {
@@ -218,6 +219,13 @@ template <class T> void check_argument(T *pointer)
 {
     if (emulator_room && pointer)
         emulator_room(pointer);
+}
+
+// Bytes that a thread has read or written.
+inline void moved(size_t bytes)
+{
+    if (emulator_count)
+        emulator_count(bytes);
 }
 
 // With a stream, every third launch in descending order: two runs of the same see different ones.

@@ -429,8 +429,9 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
         }
 }
 
-size_t NAME(attention_backward_workspace)(struct attention_shape shape)
+size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape)
 {
+    (void)device;
     struct tiling t = tiling_of(shape, false);
     return t.slots * slot_count(&t) * sizeof(real);
 }

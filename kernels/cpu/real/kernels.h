@@ -22,7 +22,7 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                               struct tensor v, struct tensor workspace);
-size_t NAME(attention_backward_workspace)(struct attention_shape shape);
+size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape);
 void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
 void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y);
 void NAME(embedding_forward)(struct device *device, struct tensor y, struct tensor table, struct tensor ids);

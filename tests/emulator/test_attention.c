@@ -1,0 +1,306 @@
+// Attention's backward in blocks, on the emulated CUDA device: the bytes that it moves are those that the pure
+// function says, and folding query heads into rows or taking all at once changes nothing but the rounding.
+#include "kernels/base/ops.h"
+#include "kernels/cuda/workspace.h"
+#include "tests/fixture.h"
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static size_t (*moved)(void);
+
+// ---- a device that counts what its backward of attention moves
+
+static const struct device_ops *real;
+static double counted;
+
+static void counting_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                              struct tensor v, struct tensor workspace)
+{
+    real->synchronize(device);
+    size_t before = moved();
+    real->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
+                             workspace);
+    real->synchronize(device);
+    counted += (double)(moved() - before);
+}
+
+static struct device *open_counting(void)
+{
+    static struct device_ops ops;
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    if (!device) {
+        fail_msg("%s", status.message);
+    }
+    real = device->ops;
+    ops = *real;
+    ops.attention_backward = counting_backward;
+    device->ops = &ops;
+    counted = 0;
+    return device;
+}
+
+static void close_counting(struct device *device)
+{
+    device->ops = real;
+    device_close(device);
+}
+
+// ---- one call
+
+static struct tensor filled(struct device *device, size_t rows, size_t cols, enum dtype dtype, const char *name)
+{
+    struct tensor t = tensor_new(device, rows, cols, dtype, CATEGORY_ACTIVATIONS);
+    struct random random = random_named(1, name);
+    double *values = malloc(rows * cols * sizeof *values);
+    CHECK(values);
+    for (size_t i = 0; i < rows * cols; i++) {
+        values[i] = *name ? random_normal(&random, i) : 0;
+    }
+    tensor_write(device, t, values);
+    free(values);
+    return t;
+}
+
+static double *values_of(struct device *device, struct tensor t)
+{
+    double *values = malloc(tensor_count(t) * sizeof *values);
+    CHECK(values);
+    tensor_read(device, t, values);
+    return values;
+}
+
+struct call {
+    struct attention_shape shape;
+    struct tensor q, k, v, o, logsumexp, grad_q, grad_k, grad_v;
+};
+
+// Forward and backward, with grad_k and grad_v of keys [first, end) alone. key_heads: how many of the key heads
+// are drawn; each is there kv_heads / key_heads times.
+static struct call call(struct device *device, struct attention_shape s, size_t key_heads, size_t first,
+                        enum dtype sums)
+{
+    size_t rows = s.queries * s.batch, keys = (s.start + s.queries) * s.batch, end = s.start + s.queries;
+    size_t cols = s.heads * s.head_dim, k_cols = s.kv_heads * s.head_dim, repeated = s.kv_heads / key_heads;
+    struct call c = {.shape = s,
+                     .q = filled(device, rows, cols, DTYPE_BF16, "q"),
+                     .k = filled(device, keys, k_cols, DTYPE_BF16, "k"),
+                     .v = filled(device, keys, k_cols, DTYPE_BF16, "v"),
+                     .o = filled(device, rows, cols, DTYPE_BF16, ""),
+                     .logsumexp = filled(device, rows, s.heads, DTYPE_F32, ""),
+                     .grad_q = filled(device, rows, cols, DTYPE_BF16, "grad_o"),
+                     .grad_k = filled(device, (end - first) * s.batch, k_cols, sums, ""),
+                     .grad_v = filled(device, (end - first) * s.batch, k_cols, sums, "")};
+    struct tensor *repeat[] = {&c.k, &c.v};
+    for (size_t i = 0; repeated > 1 && i < 2; i++) {
+        struct tensor few = filled(device, keys, k_cols / repeated, DTYPE_BF16, i ? "v" : "k");
+        double *from = values_of(device, few), *to = values_of(device, *repeat[i]);
+        for (size_t j = 0; j < keys * k_cols; j++) {
+            size_t head = j % k_cols / s.head_dim / repeated;
+            to[j] = from[j / k_cols * (k_cols / repeated) + head * s.head_dim + j % s.head_dim];
+        }
+        tensor_write(device, *repeat[i], to);
+        free(from);
+        free(to);
+        tensor_free(device, &few);
+    }
+    struct key_segment segment = {first, end - first, c.grad_k, c.grad_v};
+    op_attention_forward(device, s, c.o, c.logsumexp, c.q, c.k, c.v);
+    op_attention_backward(device, s, c.grad_q, &segment, 1, c.grad_q, c.o, c.logsumexp, c.q, c.k, c.v);
+    assert_int_equal(device->status.code, STATUS_OK);
+    return c;
+}
+
+static void call_free(struct device *device, struct call *c)
+{
+    struct tensor *all[] = {&c->q, &c->k, &c->v, &c->o, &c->logsumexp, &c->grad_q, &c->grad_k, &c->grad_v};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tensor_free(device, all[i]);
+    }
+}
+
+enum { BLOCK = CUDA_ATTENTION_QUERIES, KEYS = CUDA_ATTENTION_KEYS, TILE = CUDA_ATTENTION_TILE };
+
+static const struct attention_shape shapes[] = {
+    {BLOCK, 0, 1, 4, 2, 8},    // a causal block alone
+    {BLOCK, KEYS, 1, 4, 2, 8}, // one rectangle before it
+    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8},
+    {3 * BLOCK + 5, 7, 1, 8, 2, 16},   // blocks of queries, keys that no tile ends
+    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8}, // sequences
+    {BLOCK, 2 * KEYS, 2, 4, 4, 8},     // nothing to fold
+    {5, 5 * TILE, 1, 7, 1, 24},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static void test_glue_of_a_call(void **state)
+{
+    (void)state;
+    struct device *device = open_counting();
+    for (size_t i = 0; i < SHAPES; i++) {
+        for (int variant = 0; variant < 4; variant++) {
+            struct attention_shape s = shapes[i];
+            device->whole_attention = variant & 1;
+            counted = device->counters.glue_bytes = 0;
+            struct call c = call(device, s, s.kv_heads, variant & 2 ? s.start / 2 + 1 : 0,
+                                 variant & 2 ? DTYPE_BF16 : DTYPE_F32);
+            call_free(device, &c);
+            if (device->counters.glue_bytes != counted || counted == 0) {
+                fail_msg("queries %zu start %zu batch %zu heads %zu:%zu of %zu, variant %d: moves %.0f bytes, not "
+                         "%.0f",
+                         s.queries, s.start, s.batch, s.heads, s.kv_heads, s.head_dim, variant, counted,
+                         device->counters.glue_bytes);
+            }
+        }
+    }
+    close_counting(device);
+}
+
+// Own kernels have none.
+static void test_no_glue(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    device->deterministic = true;
+    struct call c = call(device, shapes[1], shapes[1].kv_heads, 0, DTYPE_F32);
+    call_free(device, &c);
+    assert_true(device->counters.glue_bytes == 0);
+    device_close(device);
+}
+
+// ---- a step
+
+static void test_glue_of_a_step(void **state)
+{
+    (void)state;
+    for (const struct method *const *m = methods; *m; m++) {
+        struct device *device = open_counting();
+        struct fixture f = fixture_default();
+        struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+        struct method_options how;
+        struct step_report *report = calloc(1, sizeof *report);
+        int32_t ids[2 * (2 * KEYS + 7)] = {3, 1, 4, 1, 5, 9, 2, 6};
+        CHECK(report);
+        f.config.head_dim = 8;
+        f.context = 2 * KEYS + 7;
+        options_init(&how);
+        how.chunk = KEYS + 2;
+        how.budget = 2;
+        model_open(&f.model, &f.config, &options, device);
+        model_randomize(&f.model, f.seed, DTYPE_BF16);
+        batch_open(&f.batch, device, ids, NULL, f.context, f.sequences);
+        counted = device->counters.glue_bytes = 0;
+        method_step(*m, &f.model, &f.batch, &how, report);
+        assert_int_equal(device->status.code, STATUS_OK);
+        if (device->counters.glue_bytes != counted) {
+            fail_msg("%s moves %.0f bytes, not %.0f", (*m)->name, counted, device->counters.glue_bytes);
+        }
+        assert_true(counted > 0 || !(*m)->exact);
+        batch_close(&f.batch, device);
+        model_close(&f.model);
+        close_counting(device);
+        free(report);
+    }
+}
+
+// ---- the same gradients
+
+// Of keys that are there `repeated` times, the sum.
+static double *summed(const double *x, size_t rows, size_t kv_heads, size_t repeated, size_t head_dim)
+{
+    double *sum = calloc(rows * kv_heads * head_dim, sizeof *sum);
+    CHECK(sum);
+    for (size_t i = 0; i < rows * kv_heads * repeated * head_dim; i++) {
+        size_t head = i / head_dim / repeated; // over all rows
+        sum[head * head_dim + i % head_dim] += x[i];
+    }
+    return sum;
+}
+
+// The query heads that share a key head, folded into rows, against the same with that key head for each of them,
+// which leaves nothing to fold: the same but for roundings.
+static void test_folded_as_unfolded(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < SHAPES; i++) {
+        struct attention_shape s = shapes[i], every = s;
+        size_t group = s.heads / s.kv_heads, count = s.queries * s.batch * s.heads * s.head_dim;
+        size_t keys = (s.start + s.queries) * s.batch, key_count = keys * s.kv_heads * s.head_dim;
+        every.kv_heads = s.heads;
+        struct call folded = call(device, s, s.kv_heads, 0, DTYPE_F32);
+        struct call unfolded = call(device, every, s.kv_heads, 0, DTYPE_F32);
+        struct tensor found[] = {folded.grad_q, folded.grad_k, folded.grad_v};
+        struct tensor expected[] = {unfolded.grad_q, unfolded.grad_k, unfolded.grad_v};
+        for (size_t j = 0; j < 3; j++) {
+            double *a = values_of(device, found[j]), *b = values_of(device, expected[j]);
+            double *sum = j ? summed(b, keys, s.kv_heads, group, s.head_dim) : NULL;
+            double error = j ? relative_l2(a, sum, key_count) : relative_l2(a, b, count);
+            if (!(error <= dtype_epsilon(DTYPE_BF16))) {
+                fail_msg("shape %zu: grad_%c differs by %.2e", i, "qkv"[j], error);
+            }
+            free(sum);
+            free(a);
+            free(b);
+        }
+        call_free(device, &folded);
+        call_free(device, &unfolded);
+    }
+    device_close(device);
+}
+
+static void test_whole_as_blocks(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < SHAPES; i++) {
+        struct call calls[2];
+        for (int whole = 0; whole < 2; whole++) {
+            device->whole_attention = whole;
+            calls[whole] = call(device, shapes[i], shapes[i].kv_heads, 0, DTYPE_F32);
+        }
+        struct tensor found[] = {calls[1].grad_q, calls[1].grad_k, calls[1].grad_v};
+        struct tensor expected[] = {calls[0].grad_q, calls[0].grad_k, calls[0].grad_v};
+        for (size_t j = 0; j < 3; j++) {
+            double *a = values_of(device, found[j]), *b = values_of(device, expected[j]);
+            double error = relative_l2(a, b, tensor_count(found[j]));
+            if (!(error <= 2 * dtype_epsilon(DTYPE_BF16))) {
+                fail_msg("shape %zu: grad_%c differs by %.2e", i, "qkv"[j], error);
+            }
+            free(a);
+            free(b);
+        }
+        call_free(device, &calls[0]);
+        call_free(device, &calls[1]);
+    }
+    device_close(device);
+}
+
+int main(void)
+{
+    const char *path = getenv("LONGBP_CUDA");
+    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    moved = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_moved") : NULL;
+    if (!moved) {
+        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_glue_of_a_call),  cmocka_unit_test(test_no_glue),
+        cmocka_unit_test(test_glue_of_a_step),  cmocka_unit_test(test_folded_as_unfolded),
+        cmocka_unit_test(test_whole_as_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
