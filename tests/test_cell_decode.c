@@ -121,6 +121,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'limits': {}, 'measure': {}"));
     expect_same(MINIMAL, WITH("'deterministic': false"));
     expect_same(MINIMAL, WITH("'tf32': false"));
+    expect_same(MINIMAL, WITH("'whole_attention': false"));
     expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
     expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
     expect_same(WITH("'limits': {'memory': '1.5 GB'}"), WITH("'limits': {'memory': 1500000000}"));
@@ -169,6 +170,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'limits': {'memory': 1}"),
         WITH("'deterministic': true"),
         WITH("'tf32': true"),
+        WITH("'whole_attention': true"),
         WITH("'measure': {'samples': 1}"),
         WITH("'measure': {'warmup': 0}"),
         WITH("'measure': {'timeline': true}"),
@@ -324,6 +326,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'lora': {'targets': ['gaet']}"), "unknown projection 'gaet'; did you mean 'gate'?"},
         {WITH("'lora': 8"), "expected an object with the keys: rank, alpha, targets, found 8"},
         {WITH("'deterministic': 'yes'"), "key 'deterministic': expected true or false, found 'yes'"},
+        {WITH("'whole_attention': null"), "key 'whole_attention': expected true or false, found null"},
         {WITH("'tf32': 1"), "key 'tf32': expected true or false, found 1"},
         {WITH("'optimizer': 'adam'"), "unknown optimizer 'adam'; did you mean 'adamw'?"},
         {WITH("'optimizer': {'rate': -1}"), "key 'rate': expected a number from 0 to 1000000, found -1"},

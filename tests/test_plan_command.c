@@ -418,6 +418,40 @@ static void peaks_grow_as_the_floors_say(void **state)
     }
 }
 
+// Llama-3-8B with LoRA at 131,072 tokens: what attention's backward moves between its blocks stays below what its
+// operands and results are a few times over, and one run over the whole square has next to none, for its workspace.
+static void the_glue_of_attention_is_planned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *how;
+        double glue_max, workspace_min, workspace_max;
+    } cases[] = {{"--method seco --chunk 2048", 6e12, 0, 0x1p29},
+                 {"--method seco --chunk 512", 20e12, 0, 0x1p28},
+                 {"--method full", 6e12, 0, 0x1p29},
+                 {"--method full --whole-attention", 0.5e12, 8 * 0x1p30, 9 * 0x1p30},
+                 {"--method checkpoint --whole-attention", 0.5e12, 8 * 0x1p30, 9 * 0x1p30}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        json_t *plan = longbp_json("plan --model llama-3-8b --context 131072 --dtype bf16 --like cuda "
+                                   "--lora r=8,alpha=16,targets=q,v --json %s",
+                                   cases[i].how);
+        double glue = number(plan, "attention_glue_bytes");
+        double workspace = number(json_object_get(plan, "peak_by_category"), "workspace");
+        if (glue <= 0 || glue > cases[i].glue_max)
+            fail_msg("%s: %.4g bytes of glue", cases[i].how, glue);
+        if (workspace < cases[i].workspace_min || workspace > cases[i].workspace_max)
+            fail_msg("%s: %.4g bytes of workspace", cases[i].how, workspace);
+        json_decref(plan);
+    }
+    json_t *cpu = longbp_json("plan --model tiny --context 100 --like cpu --json");
+    assert_true(json_is_null(json_object_get(cpu, "attention_glue_bytes")));
+    json_decref(cpu);
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model tiny --context 100 --dtype bf16"), 0);
+    assert_non_null(strstr(out, "attention's glue"));
+    free(out);
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
@@ -534,6 +568,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(max_context_holds_for_every_draw),
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(peaks_grow_as_the_floors_say),
+        cmocka_unit_test(the_glue_of_attention_is_planned),
         cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(calibrate_works_on_data),
         cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),

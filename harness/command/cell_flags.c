@@ -36,6 +36,7 @@ static const struct flag {
     {"gradient_dtype", "DTYPE", "accumulator of the weights' gradients", flag_value},
     {"deterministic", NULL, "the same bits in every run, at whatever cost", yes},
     {"tf32", NULL, "GEMM in f32 may round its factors to TF32, where the device can", yes},
+    {"whole_attention", NULL, "attention's backward at once, where the device would run it in blocks", yes},
     {"memory_limit", "BYTES", "such as 24GiB (what is free)", limits},
     {"method", "NAME", "see `longbp list methods` (full)", json_string},
 };

@@ -11,9 +11,18 @@
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
 
-static const char *const cell_keys[] = {
-    "model",   "dtype",     "context",           "batch",          "lora", "method",
-    "profile", "optimizer", "kv_gradient_dtype", "gradient_dtype", NULL};
+static const char *const cell_keys[] = {"model",
+                                        "dtype",
+                                        "context",
+                                        "batch",
+                                        "lora",
+                                        "method",
+                                        "profile",
+                                        "optimizer",
+                                        "kv_gradient_dtype",
+                                        "gradient_dtype",
+                                        "whole_attention",
+                                        NULL};
 
 static const struct argp_option own_flags[] = {
     PLAN_FLAG_LIKE,
@@ -150,6 +159,10 @@ static void print_table(const struct plan *plan)
     double model_flops = json_number_value(json_object_get(record, "model_flops"));
     printf("work\n  %-20s %12.4g  %.3f of the model's own\n", "FLOPs", flops, flops / model_flops);
     printf("  %-20s %12.4g\n", "bytes moved", json_number_value(json_object_get(record, "bytes_moved")));
+    double glue = json_number_value(json_object_get(record, "attention_glue_bytes"));
+    if (glue > 0)
+        printf("  %-20s %12.4g  bytes besides, between the blocks of attention's backward\n", "attention's glue",
+               glue);
     printf("  %-20s %12zu\n", "launches", bytes_of(record, "launches"));
     if (plan->cell.profile)
         printf("  %-20s %12.4g s  estimate (roofline, profile %s)\n", "time",

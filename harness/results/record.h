@@ -12,7 +12,7 @@
 //                       "timeline": false, "gemm": false, "bias": false, "categories": false},
 //           "limits": {"memory": null | BYTES},
 //           "profile": NAME | PATH                      (of a device profile; left out if there is none)
-//           "deterministic": true, "tf32": true         (left out if false)},
+//           "deterministic": true, "tf32": true, "whole_attention": true  (left out if false)},
 //  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
 //  "samples_ms": [..], "median_ms": 1.0,
 //  "asked_ms": null | X                (median of the host's time until it had asked for all of a step: near
@@ -25,6 +25,7 @@
 //  "device_reserved_bytes": null | N  (the most of it that this process's allocator held; both null on the CPU),
 //  "floor_bytes_per_token": X,     (per token of context, from methods/methods.md) "lower_bound_bytes": N,
 //  "peak_over_bound": X,   (resident + floor * context * batch) "flops": X, "model_flops": X, "bytes_moved": X,
+//  "attention_glue_bytes": null | X   (what attention's backward moves besides those, where it runs in blocks),
 //  "launches": N, "gradient": null | {"relative_l2": X, "max_abs": X, "cosine": X, "decimals": X, "mean_abs": X,
 //                      "mean_relative": X, "noise_floor": X, "worst_tensor": NAME, "worst_relative_l2": X,
 //                      "tensors": {NAME: {"relative_l2": X, "max_abs": X}, ...}},

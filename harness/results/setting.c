@@ -88,6 +88,9 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_true(json_object_get(setting, "tf32"))) {
         append(text, bytes, ", TF32");
     }
+    if (json_is_true(json_object_get(setting, "whole_attention"))) {
+        append(text, bytes, ", whole attention");
+    }
     append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
            count_of(setting, "batch"));
     if (context > 0) {

@@ -114,6 +114,8 @@ static void set_counts(json_t *object, const struct record *record)
     set(object, "flops", known ? whole(record->counters.flops) : json_null());
     set(object, "model_flops", record->model_flops > 0 ? whole(record->model_flops) : json_null());
     set(object, "bytes_moved", known ? whole(record->counters.bytes_moved) : json_null());
+    bool glued = record->counters.glue_bytes > 0;
+    set(object, "attention_glue_bytes", glued ? whole(record->counters.glue_bytes) : json_null());
     set(object, "launches", known ? json_integer((json_int_t)record->counters.launches) : json_null());
 }
 

@@ -13,6 +13,7 @@ struct setup_options setup_options_of(const struct cell *cell)
         .optimizer = cell->optimizer,
         .deterministic = cell->deterministic,
         .tf32 = cell->tf32,
+        .whole_attention = cell->whole_attention,
         .memory_limit_bytes = cell->memory_limit_bytes,
     };
 }
@@ -36,6 +37,7 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
         return false;
     setup->device->deterministic = options->deterministic;
     setup->device->tf32 = options->tf32;
+    setup->device->whole_attention = options->whole_attention;
     if (setup->device->ops->dataless && cell->profile)
         setup->device->multiprocessors = (size_t)cell->profile->multiprocessors.value;
     struct model_options model_options = {.lora = cell->lora,

@@ -33,8 +33,9 @@ struct cell {
     struct data_source data;
     char *labels; // NULL: the next token
     struct lora lora;
-    bool deterministic; // the device has the same bits in every run, at whatever cost
-    bool tf32;          // the device may round factors of GEMM in f32 to TF32
+    bool deterministic;   // the device has the same bits in every run, at whatever cost
+    bool tf32;            // the device may round factors of GEMM in f32 to TF32
+    bool whole_attention; // the device may run attention's backward at once instead of in blocks
     bool optimizer;
     double learning_rate, weight_decay;
     struct measure measure;

@@ -1,7 +1,7 @@
 // Defaults: dtype "f32", device "cpu", profile null, batch 1, seed 1, data "random", labels null, lora null (or
 // rank 8, alpha 16, targets q and v), optimizer null (or adamw, rate 1e-4, decay 0.01), gradient dtypes f32 for
-// bf16 and else the dtype, deterministic and tf32 false, measure {1 warm-up, 5 samples, 60 seconds, gradient
-// "full-f64"}, limits {memory null}; options: methods/options.c.
+// bf16 and else the dtype, deterministic, tf32 and whole_attention false, measure {1 warm-up, 5 samples, 60
+// seconds, gradient "full-f64"}, limits {memory null}; options: methods/options.c.
 #define XXH_INLINE_ALL
 #include "harness/spec/cell_decode.h"
 #include "harness/files/size.h"
@@ -29,6 +29,7 @@ const char *const cell_key_names[CELL_KEYS + 1] = {
     [CELL_GRADIENT_DTYPE] = "gradient_dtype",
     [CELL_DETERMINISTIC] = "deterministic",
     [CELL_TF32] = "tf32",
+    [CELL_WHOLE_ATTENTION] = "whole_attention",
     [CELL_METHOD] = "method",
     [CELL_MEASURE] = "measure",
     [CELL_LIMITS] = "limits",
@@ -290,6 +291,11 @@ static json_t *decode_tf32(struct cell *cell, struct json_field field, struct st
     return json_field_bool(field, &cell->tf32, status) ? json_boolean(cell->tf32) : NULL;
 }
 
+static json_t *decode_whole_attention(struct cell *cell, struct json_field field, struct status *status)
+{
+    return json_field_bool(field, &cell->whole_attention, status) ? json_boolean(cell->whole_attention) : NULL;
+}
+
 static json_t *decode_measure(struct cell *cell, struct json_field field, struct status *status)
 {
     static const struct names keys = {
@@ -369,6 +375,7 @@ static decode_key *const decoders[CELL_KEYS] = {
     [CELL_GRADIENT_DTYPE] = decode_gradient_dtype,
     [CELL_DETERMINISTIC] = decode_deterministic,
     [CELL_TF32] = decode_tf32,
+    [CELL_WHOLE_ATTENTION] = decode_whole_attention,
     [CELL_METHOD] = NULL, // method_decode
     [CELL_MEASURE] = decode_measure,
     [CELL_LIMITS] = decode_limits,
@@ -385,7 +392,7 @@ static void set_id(struct cell *cell)
 // Later than the others: without its value a cell's id is what it was.
 static bool came_later(enum cell_key key)
 {
-    return key == CELL_PROFILE || key == CELL_DETERMINISTIC || key == CELL_TF32;
+    return key == CELL_PROFILE || key == CELL_DETERMINISTIC || key == CELL_TF32 || key == CELL_WHOLE_ATTENTION;
 }
 
 bool cell_decode_fields(struct cell *cell, const struct cell_fields *fields, struct status *status)

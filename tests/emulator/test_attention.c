@@ -36,9 +36,7 @@ static struct device *open_counting(void)
     static struct device_ops ops;
     struct status status = {0};
     struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
-    if (!device) {
-        fail_msg("%s", status.message);
-    }
+    assert_non_null(device);
     real = device->ops;
     ops = *real;
     ops.attention_backward = counting_backward;
