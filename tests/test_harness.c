@@ -2,17 +2,9 @@
 // spec, a full disk, two sweeps at once. The cells are method `null`, which does what it is asked.
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_file.h"
-#include "tests/scratch.h"
-#include <errno.h>
-#include <setjmp.h>
+#include "tests/program.h"
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #define CELLS 8
 static const char spec_head[] =
@@ -33,84 +25,6 @@ static void spec_write(const struct scratch *scratch, const char *axes)
     assert_true(asprintf(&text, "%s%s", spec_head, axes) > 0);
     scratch_file(scratch, "spec.json", text, strlen(text));
     free(text);
-}
-
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
-// The program's absolute path.
-static const char *program(void)
-{
-    const char *path = getenv("LONGBP");
-    char *absolute = realpath(path && *path ? path : "build/longbp", NULL);
-    if (!absolute)
-        fail_msg("%s: %s", path ? path : "build/longbp", strerror(errno));
-    return absolute;
-}
-
-// Starts a shell in the folder, in which $L is the program; stdout and stderr go to files `out` and `err`.
-static pid_t start(const struct scratch *scratch, const char *command)
-{
-    const char *longbp = program();
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        setenv("L", longbp, 1);
-        if (chdir(scratch->folder) != 0 || !freopen("out", "w", stdout) || !freopen("err", "w", stderr))
-            _exit(99);
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(99);
-    }
-    free((char *)longbp);
-    return pid;
-}
-
-// Exit code, or 128 + signal.
-static int finish(pid_t pid)
-{
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int run(const struct scratch *scratch, const char *command)
-{
-    return finish(start(scratch, command));
-}
-
-// A file of the folder; "" if there is none.
-static char *text_of(const struct scratch *scratch, const char *name)
-{
-    FILE *file = fopen(scratch_path(scratch, name).text, "r");
-    char *text = NULL;
-    size_t capacity = 0;
-    if (!file || getdelim(&text, &capacity, 0, file) < 0) {
-        free(text);
-        text = strdup("");
-    }
-    if (file)
-        fclose(file);
-    return text;
-}
-
-static void assert_says(const struct scratch *scratch, const char *name, const char *expected)
-{
-    char *text = text_of(scratch, name);
-    if (!strstr(text, expected))
-        fail_msg("%s: expected \"%s\" in: %s", name, expected, text);
-    free(text);
-}
-
-static size_t line_count(const struct scratch *scratch, const char *name)
-{
-    char *text = text_of(scratch, name);
-    size_t lines = 0;
-    for (const char *c = text; *c; c++)
-        lines += *c == '\n';
-    free(text);
-    return lines;
 }
 
 // The result file holds exactly the spec's cells, each once, every line a valid record, nothing torn.

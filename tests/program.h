@@ -1,0 +1,89 @@
+// Program: the built longbp, run by a shell in a test's scratch folder. $LONGBP names it; else it is build/longbp.
+#pragma once
+#include "tests/scratch.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static inline void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+// The program's absolute path.
+static inline const char *program(void)
+{
+    const char *path = getenv("LONGBP");
+    char *absolute = realpath(path && *path ? path : "build/longbp", NULL);
+    if (!absolute)
+        fail_msg("%s: %s", path ? path : "build/longbp", strerror(errno));
+    return absolute;
+}
+
+// Starts a shell in the folder, in which $L is the program; stdout and stderr go to files `out` and `err`.
+static inline pid_t start(const struct scratch *scratch, const char *command)
+{
+    const char *longbp = program();
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("L", longbp, 1);
+        if (chdir(scratch->folder) != 0 || !freopen("out", "w", stdout) || !freopen("err", "w", stderr))
+            _exit(99);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(99);
+    }
+    free((char *)longbp);
+    return pid;
+}
+
+// Exit code, or 128 + signal.
+static inline int finish(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline int run(const struct scratch *scratch, const char *command)
+{
+    return finish(start(scratch, command));
+}
+
+// A file of the folder; "" if there is none.
+static inline char *text_of(const struct scratch *scratch, const char *name)
+{
+    FILE *file = fopen(scratch_path(scratch, name).text, "r");
+    long bytes = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
+    char *text = calloc((size_t)bytes + 1, 1);
+    assert_non_null(text);
+    if (file) {
+        rewind(file);
+        assert_int_equal(fread(text, 1, (size_t)bytes, file), bytes);
+        fclose(file);
+    }
+    return text;
+}
+
+static inline void assert_says(const struct scratch *scratch, const char *name, const char *expected)
+{
+    char *text = text_of(scratch, name);
+    if (!strstr(text, expected))
+        fail_msg("%s: expected \"%s\" in: %s", name, expected, text);
+    free(text);
+}
+
+static inline size_t line_count(const struct scratch *scratch, const char *name)
+{
+    char *text = text_of(scratch, name);
+    size_t lines = 0;
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    free(text);
+    return lines;
+}
