@@ -328,6 +328,9 @@ static void bad_specs_are_refused_with_the_place(void **state)
                "'budget': 4}]}}",
          "s.json:3:2: key 'method[1]': method 'spaco' at context 128: budget 4 is larger than the number of "
          "columns"},
+        {START "'limits': {'memory': 24},\n" AXES,
+         "s.json:2:22: key 'memory': expected a size with its unit, such as 24GiB (or 24G, the same), 80GB or "
+         "4096B, found 24"},
         {START "'data': {'text': 'no/such/file'},\n" AXES, "s.json:2:9: key 'data': no/such/file: cannot be read: "
                                                            "No such file or directory; relative paths start in "},
         {START "'data': {'text': 'harness'},\n" AXES, "harness: is not a file"},

@@ -8,7 +8,7 @@
 
 static json_t *limits(const char *text)
 {
-    return json_pack("{s:o}", "memory", flag_value(text));
+    return json_pack("{s:s}", "memory", text);
 }
 
 static json_t *yes(const char *text)
@@ -37,7 +37,7 @@ static const struct flag {
     {"deterministic", NULL, "the same bits in every run, at whatever cost", yes},
     {"tf32", NULL, "GEMM in f32 may round its factors to TF32, where the device can", yes},
     {"whole_attention", NULL, "attention's backward at once, where the device would run it in blocks", yes},
-    {"memory_limit", "BYTES", "such as 24GiB (what is free)", limits},
+    {"memory_limit", "SIZE", "such as 24GiB or 24G, the same, or 80GB (what is free)", limits},
     {"method", "NAME", "see `longbp list methods` (full)", json_string},
 };
 

@@ -34,7 +34,7 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct cell *cell, s
     if (flags->memory_limit) {
         snprintf(what, what_bytes, "--memory-limit");
         return size_parse(flags->memory_limit, bytes) ||
-               status_set(status, STATUS_BAD_INPUT, "--memory-limit is a size such as 24GiB, not \"%s\"",
+               status_set(status, STATUS_BAD_INPUT, "--memory-limit: expected " SIZE_EXPECTED ", found \"%s\"",
                           flags->memory_limit);
     }
     if (cell->profile) {

@@ -12,8 +12,8 @@ struct plan_flags {
     }
 #define PLAN_FLAG_MEMORY_LIMIT                                                                                     \
     {                                                                                                              \
-        .name = "memory-limit", .key = 0x201, .arg = "BYTES",                                                      \
-        .doc = "such as 24GiB (what the profile says is usable)"                                                   \
+        .name = "memory-limit", .key = 0x201, .arg = "SIZE",                                                       \
+        .doc = "such as 24GiB or 24G, the same, or 80GB (what the profile says is usable)"                         \
     }
 // For the command's argp parser: ARGP_ERR_UNKNOWN if the key is neither of the two.
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text);

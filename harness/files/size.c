@@ -9,8 +9,9 @@ static bool unit_bytes(const char *unit, double *bytes)
     static const struct {
         const char *name;
         double bytes;
-    } units[] = {{"", 1},      {"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},    {"GB", 1e9},
-                 {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    } units[] = {{"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},    {"GB", 1e9},
+                 {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},  {"T", 0x1p40},
+                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (!strcmp(units[i].name, unit)) {
             *bytes = units[i].bytes;
@@ -48,7 +49,7 @@ bool size_parse(const char *text, size_t *bytes)
     if (!rest || !unit_bytes(rest + strspn(rest, " "), &unit))
         return false;
     double size = number * unit;
-    if (unit == 1 && number != floor(number)) // "1.5": surely its unit was forgotten
+    if (unit == 1 && number != floor(number)) // "1.5B": surely another unit was meant
         return false;
     if (!(size >= 1 && size <= 0x1p53))
         return false;

@@ -3,9 +3,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// "24GiB", "24 GiB", "512 MiB", "1.5 GB", "1024": KiB, MiB, GiB, TiB are powers of 1024, kB, MB, GB, TB of 1000;
-// none, or B, is bytes. Fractions are rounded down to a byte. False if the text is anything else, 0, or above 2^53
-// bytes.
+// What messages ask for.
+#define SIZE_EXPECTED "a size with its unit, such as 24GiB (or 24G, the same), 80GB or 4096B"
+
+// "24GiB", "24 GiB", "24G", "1.5 GB", "1024B": KiB, MiB, GiB, TiB are powers of 1024, and so are K, M, G, T, as in
+// `docker --memory` and systemd; kB, MB, GB, TB are powers of 1000. Fractions are rounded down to a byte. False if
+// the text is anything else, has no unit, is 0, or above 2^53 bytes.
 bool size_parse(const char *text, size_t *bytes);
 // "23.19 GiB": in the largest binary unit that it has one of.
 void size_text(size_t bytes, char *text, size_t text_bytes);

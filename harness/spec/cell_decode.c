@@ -349,7 +349,7 @@ static json_t *decode_limits(struct cell *cell, struct json_field field, struct 
     size_t *bytes = &cell->memory_limit_bytes;
     if (json_is_string(memory.value)) {
         if (!size_parse(json_string_value(memory.value), bytes)) {
-            json_field_expected(memory, status, "a size such as \"24 GiB\", \"512MiB\", \"1.5 GB\" or bytes >= 1");
+            json_field_expected(memory, status, SIZE_EXPECTED);
             return NULL;
         }
     } else if (!json_field_count(memory, 1, JSON_INTEGER_MAX, " of bytes", bytes, status)) {

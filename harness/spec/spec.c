@@ -1,5 +1,6 @@
 #include "harness/spec/spec.h"
 #include "harness/files/share.h"
+#include "harness/files/size.h"
 #include "harness/spec/cell_decode.h"
 #include "harness/spec/override.h"
 #include <errno.h>
@@ -450,6 +451,13 @@ static bool add_id(uint32_t *table, size_t slots, const struct cell *cells, size
     return true;
 }
 
+// People write a size with its unit; a number without one is what this program writes into a cell.
+static bool check_limits(const struct cell_fields *fields, struct status *status)
+{
+    struct json_field memory = json_field_get(fields->keys[CELL_LIMITS], "memory");
+    return !json_is_number(memory.value) || json_field_expected(memory, status, SIZE_EXPECTED);
+}
+
 static bool expand(const struct expansion *e, struct spec *spec, struct status *status)
 {
     size_t total = 1, sizes[CELL_KEYS];
@@ -470,7 +478,8 @@ static bool expand(const struct expansion *e, struct spec *spec, struct status *
         struct cell_fields fields;
         struct cell *cell = &spec->cells[spec->cell_count];
         pick_fields(e, sizes, n, &fields);
-        ok = cell_decode_fields(cell, &fields, status) && check_files(cell, &fields, status);
+        ok = check_limits(&fields, status) && cell_decode_fields(cell, &fields, status) &&
+             check_files(cell, &fields, status);
         if (ok && add_id(table, slots, spec->cells, spec->cell_count))
             spec->cell_count++;
         else
