@@ -471,7 +471,8 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --profile rtx-3091", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
         {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
-        {"plan --model tiny --context 5 --timeline /no/such/file", "--timeline /no/such/file: No such file"},
+        {"plan --model tiny --context 5 --timeline /no/such/file",
+         "/no/such/file: cannot write to its folder /no/such: No such file"},
         {"plan --model tiny --context 5 --device cpu", "unrecognized option '--device"},
         {"grad --model tiny --context 5 --out /dev/null --memory-limit 24",
          "key \"memory\": expected a size with its unit"},
@@ -488,7 +489,7 @@ static void bad_input_is_refused(void **state)
         {"grad --model tiny --context 5 --device plan --out /dev/null", "--device plan-cpu computes no gradient"},
         {"verify --device plan-cpu", "--device plan-cpu computes no gradient"},
         {"verify --kv-gradient-dtype bf16", "--kv-gradient-dtype of a model in f64 is f64, not \"bf16\""},
-        {"calibrate --out /no/such/file", "--out /no/such/file: /no/such: No such file"},
+        {"calibrate --out /no/such/file", "/no/such/file: cannot write to its folder /no/such: No such file"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *out;

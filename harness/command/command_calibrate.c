@@ -1,11 +1,8 @@
 // Command: `longbp calibrate`, a device profile of this machine.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/files/output_file.h"
 #include "harness/run/calibrate.h"
-#include <errno.h>
-#include <libgen.h>
-#include <string.h>
-#include <unistd.h>
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -22,25 +19,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-// Before the measurement, not after it.
-static bool check_folder(const char *path, struct status *status)
-{
-    char *copy = strdup(path), *folder = dirname(copy);
-    bool fine = access(folder, W_OK) == 0 ||
-                status_set(status, STATUS_IO, "--out %s: %s: %s", path, folder, strerror(errno));
-    free(copy);
-    return fine;
-}
-
 static bool write_profile(const struct profile *profile, const char *path, struct status *status)
 {
     char *text = profile_text(profile);
-    FILE *file = path ? fopen(path, "w") : stdout;
-    bool written = file && fprintf(file, "%s\n", text) > 0;
-    if (path && file && fclose(file) != 0)
-        written = false;
+    bool written = path ? output_file_write(path, text, status) : puts(text) >= 0;
     free(text);
-    return written || status_set(status, STATUS_IO, "%s: %s", path ? path : "stdout", strerror(errno));
+    return written;
 }
 
 int command_calibrate(int argc, char **argv)
@@ -57,8 +41,8 @@ int command_calibrate(int argc, char **argv)
     struct profile *profile = calloc(1, sizeof *profile);
     CHECK(profile);
     argp_parse(&argp, argc, argv, 0, NULL, &out);
-    bool done =
-        (!out || check_folder(out, &status)) && calibrate(profile, &status) && write_profile(profile, out, &status);
+    bool done = (!out || output_file_check(out, &status)) && calibrate(profile, &status) &&
+                write_profile(profile, out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     free(profile);

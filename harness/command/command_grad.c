@@ -2,12 +2,11 @@
 #include "harness/command/cell_flags.h"
 #include "harness/command/command.h"
 #include "harness/files/gradients.h"
+#include "harness/files/output_file.h"
 #include "harness/run/setup.h"
 #include <errno.h>
-#include <libgen.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
 
@@ -65,12 +64,7 @@ static bool complete(struct arguments *arguments, struct status *status)
     size_t token_bytes = bytes ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
     if (!token_bytes)
         return status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", kind);
-    // Before the step, not after it.
-    char *copy = strdup(arguments->out), *folder = dirname(copy);
-    if (access(folder, W_OK) != 0)
-        status_set(status, STATUS_IO, "--out %s: %s: %s", arguments->out, folder, strerror(errno));
-    free(copy);
-    if (status->code != STATUS_OK)
+    if (!output_file_check(arguments->out, status)) // before the step, not after it
         return false;
     if (!arguments->tokens)
         return true;

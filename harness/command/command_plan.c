@@ -3,10 +3,10 @@
 #include "harness/command/command.h"
 #include "harness/command/plan_flags.h"
 #include "harness/command/shell.h"
+#include "harness/files/output_file.h"
 #include "harness/files/size.h"
 #include "harness/results/category_report.h"
 #include "harness/run/progress.h"
-#include <errno.h>
 #include <string.h>
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
@@ -92,11 +92,11 @@ static bool fits(const struct plan *plan)
 // The record as JSON Lines, as a sweep of one cell would have written it.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
-    FILE *file = fopen(path, "w");
-    bool written = file && json_dumpf(plan->record, file, JSON_COMPACT) == 0 && putc('\n', file) != EOF;
-    if (file && fclose(file) != 0)
-        written = false;
-    return written || status_set(status, STATUS_IO, "--timeline %s: %s", path, strerror(errno));
+    char *line = json_dumps(plan->record, JSON_COMPACT);
+    CHECK(line);
+    bool written = output_file_write(path, line, status);
+    free(line);
+    return written;
 }
 
 // Plans without the limit: how much is missing is worth more than where the step would have ended.

@@ -1,9 +1,8 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
 #include "harness/files/json_field.h"
-#include <errno.h>
+#include "harness/files/output_file.h"
 #include <string.h>
-#include <unistd.h>
 
 #define SIZE_MOST ((size_t)1 << 24)
 
@@ -285,11 +284,10 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
     CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
     json_t *json = encode(config, family, dtype);
     CHECK(json);
-    bool ok = json_dump_file(json, path, JSON_INDENT(2)) == 0;
-    if (!ok) {
-        status_set(status, STATUS_IO, "%s: cannot write: %s", path, strerror(errno));
-        unlink(path);
-    }
+    char *text = json_dumps(json, JSON_INDENT(2));
+    CHECK(text);
+    bool ok = output_file_write(path, text, status);
+    free(text);
     json_decref(json);
     free(path);
     return ok;

@@ -1,6 +1,7 @@
 // Safetensors: reading and writing tensors by name in Hugging Face's file format.
 // A file: 8 bytes of header length, little-endian; a JSON object {name: {dtype, shape, data_offsets}}; the data.
 #pragma once
+#include "harness/files/output_file.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include <stddef.h>
@@ -47,8 +48,7 @@ struct safetensors_item {
 };
 
 struct safetensors_writer {
-    void *file; // FILE *, of the temporary file
-    char *path, *temporary;
+    struct output_file file;
     size_t count, current, written; // tensors; the one being written, and how many of its elements
     struct {
         enum dtype dtype;
@@ -56,14 +56,13 @@ struct safetensors_writer {
     } * tensors;
 };
 
-// Begins a file under a temporary name beside `path`, and writes the header. False and a status (io) if it cannot.
+// Begins a file (harness/files/output_file.h) and writes the header. False and a status (io) if it cannot.
 bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,
                         size_t count, struct status *status);
 // The next `count` elements, in the order of the items; a call may end inside a tensor. Rounds to the item's dtype.
 bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
                         struct status *status);
-// Syncs the file and gives it its name; every element must have been written. After a failure nothing is left
-// behind.
+// Completes the file; every element must have been written. After a failure nothing is left behind.
 bool safetensors_commit(struct safetensors_writer *writer, struct status *status);
 // Removes an unfinished file. Nothing happens after a commit.
 void safetensors_discard(struct safetensors_writer *writer);

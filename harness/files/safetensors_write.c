@@ -1,10 +1,8 @@
 #include "harness/files/safetensors.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *format_name(enum dtype dtype)
 {
@@ -21,9 +19,9 @@ static const char *format_name(enum dtype dtype)
 }
 
 // False, and nothing is left behind.
-static bool failed(struct safetensors_writer *writer, const char *what, struct status *status)
+static bool write_failed(struct safetensors_writer *writer, struct status *status)
 {
-    status_set(status, STATUS_IO, "%s: cannot %s: %s", writer->path, what, strerror(errno));
+    status_set(status, STATUS_IO, "%s: cannot write: %s", writer->file.path, strerror(errno));
     safetensors_discard(writer);
     return false;
 }
@@ -67,9 +65,9 @@ static char *encode_header(struct safetensors_writer *writer, const struct safet
 bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,
                         size_t count, struct status *status)
 {
-    *writer = (struct safetensors_writer){.path = strdup(path), .count = count};
+    *writer = (struct safetensors_writer){.count = count};
     writer->tensors = calloc(count + 1, sizeof *writer->tensors);
-    CHECK(writer->path && writer->tensors);
+    CHECK(writer->tensors);
     for (size_t i = 0; i < count; i++) {
         CHECK(format_name(items[i].dtype) && items[i].rank <= SAFETENSORS_RANK);
         writer->tensors[i].dtype = items[i].dtype;
@@ -78,25 +76,17 @@ bool safetensors_create(struct safetensors_writer *writer, const char *path, con
             writer->tensors[i].count *= items[i].shape[d];
         }
     }
-    size_t name_bytes = strlen(path) + 32;
-    writer->temporary = malloc(name_bytes);
-    CHECK(writer->temporary);
-    snprintf(writer->temporary, name_bytes, "%s.%ld.tmp", path, (long)getpid());
-    int descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        free(writer->temporary); // it is not ours to remove
-        writer->temporary = NULL;
-        return failed(writer, "create the file", status);
+    if (!output_file_open(&writer->file, path, status)) {
+        safetensors_discard(writer);
+        return false;
     }
-    writer->file = fdopen(descriptor, "wb");
-    CHECK(writer->file);
     size_t bytes;
     char *header = encode_header(writer, items, &bytes);
     uint64_t length = bytes;
-    bool ok =
-        fwrite(&length, sizeof length, 1, writer->file) == 1 && fwrite(header, 1, bytes, writer->file) == bytes;
+    FILE *stream = writer->file.stream;
+    bool ok = fwrite(&length, sizeof length, 1, stream) == 1 && fwrite(header, 1, bytes, stream) == bytes;
     free(header);
-    return ok || failed(writer, "write", status);
+    return ok || write_failed(writer, status);
 }
 
 bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
@@ -107,7 +97,7 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
         float f32[BLOCK];
         uint16_t bf16[BLOCK];
     } block;
-    if (!writer->file) {
+    if (!writer->file.stream) {
         return false; // it has failed before
     }
     while (count) {
@@ -132,8 +122,8 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
             }
             source = block.bf16;
         }
-        if (fwrite(source, dtype_bytes(dtype), n, writer->file) != n) {
-            return failed(writer, "write", status);
+        if (fwrite(source, dtype_bytes(dtype), n, writer->file.stream) != n) {
+            return write_failed(writer, status);
         }
         writer->written += n;
         values += n;
@@ -142,59 +132,19 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
     return true;
 }
 
-// The name itself is durable once its folder is synced. Not every file system can; the file is whole in any case.
-static void sync_folder_of(const char *path)
-{
-    char *folder = strdup(path);
-    CHECK(folder);
-    char *slash = strrchr(folder, '/');
-    if (slash) {
-        slash[slash == folder] = '\0';
-    }
-    int descriptor = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor >= 0) {
-        (void)!fsync(descriptor);
-        close(descriptor);
-    }
-    free(folder);
-}
-
 bool safetensors_commit(struct safetensors_writer *writer, struct status *status)
 {
-    if (!writer->file) {
-        return false;
-    }
-    for (size_t i = writer->current; i < writer->count; i++) {
+    for (size_t i = writer->current; writer->file.stream && i < writer->count; i++) {
         CHECK((i == writer->current ? writer->written : 0) == writer->tensors[i].count);
     }
-    if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0) {
-        return failed(writer, "write", status);
-    }
-    FILE *file = writer->file;
-    writer->file = NULL;
-    if (fclose(file) != 0) {
-        return failed(writer, "write", status);
-    }
-    if (rename(writer->temporary, writer->path) != 0) {
-        return failed(writer, "rename the finished file", status);
-    }
-    sync_folder_of(writer->path);
-    free(writer->temporary);
-    writer->temporary = NULL;
+    bool ok = output_file_commit(&writer->file, status);
     safetensors_discard(writer);
-    return true;
+    return ok;
 }
 
 void safetensors_discard(struct safetensors_writer *writer)
 {
-    if (writer->file) {
-        fclose(writer->file);
-    }
-    if (writer->temporary) {
-        unlink(writer->temporary);
-    }
-    free(writer->temporary);
-    free(writer->path);
+    output_file_discard(&writer->file);
     free(writer->tensors);
     *writer = (struct safetensors_writer){0};
 }

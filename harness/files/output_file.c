@@ -1,0 +1,240 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/files/output_file.h"
+#include "harness/files/unfinished.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINKS_MAX 40 // as many as the kernel follows
+
+// --- paths
+
+static char *folder_of(const char *path)
+{
+    char *copy = strdup(path);
+    CHECK(copy);
+    char *folder = strdup(dirname(copy));
+    CHECK(folder);
+    free(copy);
+    return folder;
+}
+
+char *output_file_target(const char *path)
+{
+    char *at = strdup(path), link[PATH_MAX];
+    ssize_t bytes;
+    CHECK(at);
+    for (int i = 0; i < LINKS_MAX && (bytes = readlink(at, link, sizeof link - 1)) >= 0; i++) {
+        char *slash = strrchr(at, '/'), *next;
+        link[bytes] = 0; // a relative one starts where the link is
+        int folder = *link != '/' && slash ? (int)(slash + 1 - at) : 0;
+        CHECK(asprintf(&next, "%.*s%s", folder, at, link) > 0);
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
+bool output_file_rename(const char *from, const char *to)
+{
+    struct stat info;
+    if (lstat(to, &info) == 0 && !S_ISREG(info.st_mode)) {
+        errno = S_ISDIR(info.st_mode) ? EISDIR : EEXIST;
+        return false;
+    }
+    return rename(from, to) == 0;
+}
+
+void output_file_sync_folder(const char *path)
+{
+    char *folder = folder_of(path);
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor >= 0) {
+        (void)!fsync(descriptor);
+        close(descriptor);
+    }
+    free(folder);
+}
+
+// --- before writing
+
+static bool failed(const char *path, const char *what, struct status *status)
+{
+    return status_set(status, STATUS_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+// stdout or stderr, if the path leads to the very file that it is, as /dev/stdout does; else -1.
+static int own_descriptor(const struct stat *info)
+{
+    struct stat own;
+    for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; descriptor++)
+        if (fstat(descriptor, &own) == 0 && same_file(info, &own))
+            return descriptor;
+    return -1;
+}
+
+// Whether what the path leads to may not be replaced: it is no regular file, or one that others hold on to by more
+// than its name, as behind /dev/stdout.
+static bool stays_in_place(const struct stat *info, const char *target)
+{
+    struct stat named;
+    return !S_ISREG(info->st_mode) || own_descriptor(info) >= 0 || stat(target, &named) != 0 ||
+           !same_file(info, &named);
+}
+
+static bool check_target(const char *path, const char *target, const struct stat *info, struct status *status)
+{
+    if (info && S_ISDIR(info->st_mode)) {
+        errno = EISDIR;
+        return failed(path, "write to it", status);
+    }
+    if (info && access(path, W_OK) != 0)
+        return failed(path, "write to it", status);
+    if (info && stays_in_place(info, target))
+        return true;
+    if (!*target || target[strlen(target) - 1] == '/') {
+        errno = *target ? EISDIR : ENOENT;
+        return failed(path, "write to it", status);
+    }
+    char *folder = folder_of(target);
+    bool open =
+        access(folder, W_OK | X_OK) == 0 ||
+        status_set(status, STATUS_IO, "%s: cannot write to its folder %s: %s", path, folder, strerror(errno));
+    free(folder);
+    return open;
+}
+
+bool output_file_check(const char *path, struct status *status)
+{
+    struct stat info;
+    bool there = stat(path, &info) == 0;
+    if (!there && errno != ENOENT)
+        return failed(path, "write to it", status);
+    char *target = output_file_target(path);
+    bool open = check_target(path, target, there ? &info : NULL, status);
+    free(target);
+    return open;
+}
+
+// --- writing
+
+// A name that nothing has, added to what a signal removes before it is taken.
+static int open_temporary(struct output_file *file)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    char *folder = folder_of(file->target);
+    CHECK(asprintf(&file->temporary, "%s/longbp-%ld-%09ld.tmp", folder, (long)getpid(), now.tv_nsec) > 0);
+    free(folder);
+    unfinished_add(file->temporary);
+    int descriptor = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0) { // it is not ours to remove
+        unfinished_drop(file->temporary);
+        free(file->temporary);
+        file->temporary = NULL;
+    }
+    return descriptor;
+}
+
+static int open_in_place(const char *path, const struct stat *info)
+{
+    int own = own_descriptor(info);
+    return own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC);
+}
+
+bool output_file_open(struct output_file *file, const char *path, struct status *status)
+{
+    *file = (struct output_file){.path = strdup(path)};
+    CHECK(file->path);
+    if (!output_file_check(path, status))
+        return false;
+    struct stat info;
+    bool there = stat(path, &info) == 0;
+    file->target = output_file_target(path);
+    int descriptor;
+    if (there && stays_in_place(&info, file->target)) {
+        free(file->target);
+        file->target = NULL;
+        descriptor = open_in_place(path, &info);
+    } else {
+        descriptor = open_temporary(file);
+        if (descriptor >= 0 && there) { // what it replaces had an owner and permissions
+            (void)!fchown(descriptor, info.st_uid, info.st_gid);
+            (void)!fchmod(descriptor, info.st_mode & 0777);
+        }
+    }
+    if (descriptor < 0)
+        return failed(path, "open it for writing", status);
+    file->stream = fdopen(descriptor, "wb");
+    CHECK(file->stream);
+    return true;
+}
+
+// Devices and pipes have nothing to sync.
+static bool write_out(FILE *stream)
+{
+    errno = 0;
+    bool flushed = fflush(stream) == 0 && !ferror(stream);
+    errno = flushed || errno ? errno : EIO; // the failure was an earlier one
+    return flushed && (fsync(fileno(stream)) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS);
+}
+
+bool output_file_commit(struct output_file *file, struct status *status)
+{
+    if (!file->stream)
+        return false;
+    bool written = write_out(file->stream) || failed(file->path, "write", status);
+    bool closed = fclose(file->stream) == 0 || failed(file->path, "write", status);
+    file->stream = NULL;
+    bool done = written && closed;
+    if (done && file->temporary) {
+        done = output_file_rename(file->temporary, file->target) ||
+               failed(file->path, "give the finished file its name", status);
+        if (done) {
+            unfinished_drop(file->temporary);
+            free(file->temporary);
+            file->temporary = NULL;
+            output_file_sync_folder(file->target);
+        }
+    }
+    output_file_discard(file);
+    return done;
+}
+
+void output_file_discard(struct output_file *file)
+{
+    if (file->stream)
+        fclose(file->stream);
+    if (file->temporary) {
+        unlink(file->temporary);
+        unfinished_drop(file->temporary);
+    }
+    free(file->temporary);
+    free(file->target);
+    free(file->path);
+    *file = (struct output_file){0};
+}
+
+bool output_file_write(const char *path, const char *text, struct status *status)
+{
+    struct output_file file;
+    bool written = output_file_open(&file, path, status);
+    if (written) {
+        size_t bytes = strlen(text);
+        const char *newline = bytes && text[bytes - 1] == '\n' ? "" : "\n";
+        written = fprintf(file.stream, "%s%s", text, newline) >= 0 || failed(path, "write", status);
+    }
+    written = written && output_file_commit(&file, status);
+    output_file_discard(&file);
+    return written;
+}

@@ -1,0 +1,44 @@
+#include "harness/files/unfinished.h"
+#include "kernels/base/status.h"
+#include <signal.h>
+#include <unistd.h>
+
+#define PATHS_MAX 8
+
+// At file scope, for a handler is given nothing else.
+static const char *volatile paths[PATHS_MAX];
+
+// System calls alone. The signal has its default action again: raised once more it ends the program as it would
+// have.
+static void remove_all(int number)
+{
+    for (int i = PATHS_MAX - 1; i >= 0; i--)
+        if (paths[i] && unlink(paths[i]) != 0)
+            rmdir(paths[i]);
+    raise(number);
+}
+
+void unfinished_add(const char *path)
+{
+    static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ, SIGABRT};
+    int i = PATHS_MAX;
+    while (i > 0 && !paths[i - 1]) // behind the last one: the order counts
+        i--;
+    CHECK(i < PATHS_MAX);
+    paths[i] = path;
+    for (size_t s = 0; s < sizeof numbers / sizeof *numbers; s++) {
+        struct sigaction action;
+        sigaction(numbers[s], NULL, &action);
+        if (action.sa_handler != SIG_DFL) // ours already, or ignored, as under nohup
+            continue;
+        action = (struct sigaction){.sa_handler = remove_all, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+        sigaction(numbers[s], &action, NULL);
+    }
+}
+
+void unfinished_drop(const char *path)
+{
+    for (int i = 0; i < PATHS_MAX; i++)
+        if (paths[i] == path)
+            paths[i] = NULL;
+}
