@@ -55,6 +55,7 @@ static int unknown(const char *name)
 
 int main(int argc, char **argv)
 {
+    environment_open_streams();
     environment_settle(argv);
     argp_err_exit_status = EXIT_BAD_INPUT;
     if (argc < 2) {

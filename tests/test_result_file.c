@@ -129,6 +129,11 @@ static void test_bad_lines_are_named(void **state)
     expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 1,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense\n", "not JSON");
     expect_bad(*state, RECORD(ID_A, "ok") "\n\n", "r.jsonl:2:");
+    // Without a newline, but not what a record begins with.
+    expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense", "r.jsonl:2:");
+    expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 12", "r.jsonl:2:");
+    expect_bad(*state, "{'layers': 1", "r.jsonl:1:");
+    expect_bad(*state, "{'schema': 1, 'i", "r.jsonl:1:"); // too little to be known for ours
     expect_bad(*state, "[1]\n", "r.jsonl:1: not a record: a JSON object was expected");
     expect_bad(*state, "{}\n", "r.jsonl:1: not a record: 'schema' is missing");
     expect_bad(*state, "{}", "r.jsonl:1: not a record: 'schema' is missing"); // whole, so not torn

@@ -182,9 +182,7 @@ static int print_cell(const struct spec *spec, const char *id, const char *rerun
     struct sweep_cell outcome = {0};
     int code = EXIT_BAD_INPUT;
     if (signals >= 0 && sweep_cell(spec, cell, NULL, rerun, signals, &outcome, status)) {
-        size_t counts[RECORD_STATUS_COUNT] = {0};
-        counts[outcome.status] = 1;
-        code = outcome.line ? sweep_exit_code(counts) : EXIT_INTERRUPTED;
+        code = !outcome.line ? EXIT_INTERRUPTED : outcome.status == RECORD_OK ? EXIT_FINE : EXIT_CHECK_FAILED;
         if (outcome.line)
             printf("%s\n", outcome.line);
         free(outcome.line);
@@ -246,7 +244,11 @@ int command_run(int argc, char **argv)
         .args_doc = "SPEC",
         .doc =
             "Measures every cell of an experiment, each in its own process, and appends one line of JSON per cell. "
-            "Cells that the result file already has are skipped, so a run that was stopped resumes."};
+            "Cells that the result file already has are skipped, so a run that was stopped resumes.\v"
+            "Exit status: 0 measured, also where some cells ran out of memory or time; 1 a gradient was wrong, a "
+            "cell "
+            "crashed, no cell is ok, or the results were removed meanwhile; 2 wrong use, a bad file, or one that "
+            "cannot be written; 130 interrupted."};
     struct arguments arguments = {.rounds = 1};
     struct status status = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);

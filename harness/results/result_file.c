@@ -39,6 +39,24 @@ static char *read_all(const char *path, size_t *bytes, struct status *status)
     return text;
 }
 
+// Whether a last line without its newline is what is left of a record: it has a record's first bytes or, behind
+// other records, some of them; zeros may follow, which some file systems leave after a power cut. Anything else is
+// not ours.
+static bool is_torn(const char *tail, size_t bytes, bool first)
+{
+    char start[40];
+    int length = snprintf(start, sizeof start, "{\"schema\":%d,\"id\":\"", RECORD_SCHEMA), matched = 0;
+    while (bytes && !tail[bytes - 1])
+        bytes--;
+    for (size_t i = 0; i < bytes && matched < length; i++) {
+        if (tail[i] == start[matched])
+            matched++;
+        else if (tail[i] != ' ')
+            return false;
+    }
+    return matched == length || !first;
+}
+
 bool result_file_read(struct result_file *file, const char *path, struct status *status)
 {
     *file = (struct result_file){.path = strdup(path), .records = json_array()};
@@ -57,7 +75,7 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
         snprintf(where, sizeof where, "%.500s:%zu", path, line);
         json_error_t error;
         json_t *record = json_loadb(text + start, end - start, JSON_REJECT_DUPLICATES, &error);
-        if (!record && !newline) {
+        if (!record && !newline && is_torn(text + start, end - start, start == 0)) {
             file->torn_line = line;
             break;
         }

@@ -15,8 +15,8 @@ struct result_file {
 };
 
 // Reads every record. False and a status that names file and line when a line is not a record of this program's
-// schema; a torn last line (no newline, not JSON) is left out instead. Release with result_file_close, also after a
-// failure.
+// schema; a torn last line (no newline, not JSON, but with a record's beginning) is left out instead. Release with
+// result_file_close, also after a failure.
 bool result_file_read(struct result_file *file, const char *path, struct status *status);
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is.

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_log.h"
+#include "harness/files/output_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -14,21 +15,12 @@ static bool io_failed(const struct result_log *log, const char *what, struct sta
     return status_set(status, STATUS_IO, "%s: cannot %s: %s", log->path, what, strerror(errno));
 }
 
-// Makes the folder of the file, should it be missing (one level), or syncs it, so that a new file stays.
-static void with_folder(const char *path, bool create)
+// Makes the folder of the file, should it be missing (one level).
+static void make_folder(const char *path)
 {
     char *copy = strdup(path);
     CHECK(copy);
-    char *folder = dirname(copy);
-    if (create) {
-        mkdir(folder, 0777); // if this fails, opening the file will say why
-    } else {
-        int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (file >= 0) {
-            fsync(file);
-            close(file);
-        }
-    }
+    mkdir(dirname(copy), 0777); // if this fails, opening the file will say why
     free(copy);
 }
 
@@ -73,10 +65,12 @@ static bool open_locked(struct result_log *log, struct status *status)
 
 static bool move_away(struct result_log *log, struct status *status)
 {
-    char *backup;
-    CHECK(asprintf(&backup, "%s.bak", log->path) > 0);
-    bool moved = rename(log->path, backup) == 0 || io_failed(log, "move it to a .bak", status);
+    char *file = output_file_target(log->path), *backup;
+    CHECK(asprintf(&backup, "%s.bak", file) > 0);
+    bool moved = output_file_rename(file, backup) ||
+                 status_set(status, STATUS_IO, "%s: cannot move it to %s: %s", log->path, backup, strerror(errno));
     free(backup);
+    free(file);
     close_file(log);
     return moved && open_locked(log, status);
 }
@@ -86,17 +80,28 @@ static bool cut(struct result_log *log)
     return ftruncate(log->file, log->end) == 0 && fsync(log->file) == 0;
 }
 
+// What it holds, read without changing anything.
+static bool read_existing(struct result_log *log, struct status *status)
+{
+    struct status reason = {0};
+    if (result_file_read(&log->existing, log->path, &reason))
+        return true;
+    return status_set(status, reason.code,
+                      "%s; the file is left as it is: choose another --out, or --fresh to move it away",
+                      reason.message);
+}
+
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status)
 {
     *log = (struct result_log){.path = path, .file = -1};
-    with_folder(path, true);
+    make_folder(path);
     if (!open_locked(log, status))
         return false;
     if (fresh && log->regular && log->end > 0 && !move_away(log, status))
         return false;
     if (!log->regular)
         return true;
-    if (!result_file_read(&log->existing, path, status))
+    if (!read_existing(log, status))
         return false;
     result_file_warn(&log->existing);
     log->unterminated = log->existing.unterminated;
@@ -104,7 +109,7 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
     log->end = (off_t)log->existing.intact_bytes;
     if (torn && !cut(log))
         return io_failed(log, "cut off its torn last line", status);
-    with_folder(path, false);
+    output_file_sync_folder(path);
     return true;
 }
 
@@ -136,6 +141,26 @@ bool result_log_append(struct result_log *log, const char *line, struct status *
     if (log->regular && !cut(log))
         fprintf(stderr, "%s: the last line may be torn: %s\n", log->path, strerror(errno));
     return false;
+}
+
+bool result_log_kept(const struct result_log *log, struct status *status)
+{
+    struct stat file;
+    if (!log->regular)
+        return true;
+    if (stat(log->path, &file) != 0)
+        return status_set(status, STATUS_IO,
+                          "%s: was removed or moved while records were written to it: %s; they are not there",
+                          log->path, strerror(errno));
+    if (!is_current(log))
+        return status_set(
+            status, STATUS_IO,
+            "%s: was replaced while records were written to it; they are not in the file that is there now",
+            log->path);
+    return file.st_size == log->end || status_set(status, STATUS_IO,
+                                                  "%s: was changed by something else while records were written to "
+                                                  "it: %lld bytes, not the %lld written",
+                                                  log->path, (long long)file.st_size, (long long)log->end);
 }
 
 void result_log_close(struct result_log *log)

@@ -1,5 +1,7 @@
 #include "harness/run/environment.h"
+#include "harness/run/exit_code.h"
 #include "harness/run/provenance.h"
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,16 @@ static const char *missed_core(void)
     }
 #endif
     return NULL;
+}
+
+void environment_open_streams(void)
+{
+    for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
+        // The lowest number that is free is this one.
+        if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) != descriptor) {
+            _exit(EXIT_BAD_INPUT);
+        }
+    }
 }
 
 void environment_settle(char **argv)

@@ -1,6 +1,10 @@
 // Environment: what the libraries read from it as they are loaded, settled before anything is measured.
 #pragma once
 
+// Opens stdin, stdout and stderr to /dev/null where the program was started without them: else a file opened later
+// would get their number, and what is printed. Called first of all.
+void environment_open_streams(void);
+
 // Starts this program anew with what is missing set; returns when nothing is, or when that failed. A value that the
 // user has set stands.
 // - OPENBLAS_CORETYPE: OpenBLAS falls back to its oldest kernels (Prescott, SSE3) on CPUs newer than it, several

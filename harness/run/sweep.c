@@ -61,11 +61,6 @@ bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *pr
     return true;
 }
 
-int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT])
-{
-    return counts[RECORD_FAILED] || counts[RECORD_CRASH] ? EXIT_CHECK_FAILED : EXIT_FINE;
-}
-
 // --- the sweep
 
 // One build of the program and the file its records go to.
@@ -73,6 +68,7 @@ struct side {
     const char *program; // NULL: this one
     struct result_log log;
     json_t *counts; // {id: rounds} that the file already had when it was opened
+    bool any_ok;    // one of the spec's cells has a record that is ok
 };
 
 struct sweep {
@@ -124,6 +120,7 @@ static bool run_cell(struct sweep *sweep, struct side *side, const struct cell *
     bool running =
         sweep_cell(sweep->spec, cell, side->program, sweep->options->rerun, sweep->signals, &outcome, status) &&
         (!outcome.line || result_log_append(&side->log, outcome.line, status));
+    side->any_ok |= running && outcome.line && outcome.status == RECORD_OK;
     if (running && outcome.line)
         progress_end(&sweep->progress, cell, side->program, outcome.status, outcome.line);
     sweep->interrupted = outcome.interrupted;
@@ -161,31 +158,89 @@ static bool run_rounds(struct sweep *sweep, struct status *status)
     return status->code == STATUS_OK;
 }
 
+// "r.jsonl and o.jsonl"
+static void name_results(const struct sweep *sweep, char *text, size_t bytes)
+{
+    const char *other = sweep->side_count > 1 ? sweep->options->against_out : "";
+    snprintf(text, bytes, "%s%s%s", sweep->options->out, *other ? " and " : "", other);
+}
+
+// Whether the files still hold what was written to them.
+static bool results_kept(const struct sweep *sweep, struct status *status)
+{
+    bool kept = true;
+    for (size_t s = 0; s < sweep->side_count; s++)
+        kept = result_log_kept(&sweep->sides[s].log, status) && kept;
+    return kept;
+}
+
+// Whether each build has a cell that is ok; says so if not.
+static bool any_ok(const struct sweep *sweep)
+{
+    bool all = true;
+    for (size_t s = 0; s < sweep->side_count; s++) {
+        if (sweep->sides[s].any_ok)
+            continue;
+        fprintf(stderr, "%s: none of the %zu cells is ok: %s tells why of each, --retry measures them again\n",
+                sweep->spec->experiment, sweep->spec->cell_count, sweep->sides[s].log.path);
+        all = false;
+    }
+    return all;
+}
+
+// Runs the cells that are left and says what came of them. The exit code.
+static int run_cells(struct sweep *sweep, size_t left, struct status *status)
+{
+    const char *name = sweep->spec->experiment;
+    const struct progress *progress = &sweep->progress;
+    char counts[160], results[1024];
+    name_results(sweep, results, sizeof results);
+    progress_open(&sweep->progress, left);
+    bool fine = run_rounds(sweep, status), lost = fine && !results_kept(sweep, status);
+    progress_counts(progress, counts, sizeof counts);
+    fprintf(stderr, "%s: %zu of %zu cells done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "", counts,
+            lost ? "" : "; results in ", lost ? "" : results);
+    if (progress->done < left)
+        fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", name, left - progress->done);
+    if (!fine)
+        return EXIT_BAD_INPUT;
+    if (lost)
+        return EXIT_CHECK_FAILED;
+    if (sweep->interrupted)
+        return EXIT_INTERRUPTED;
+    bool bad = progress->counts[RECORD_FAILED] || progress->counts[RECORD_CRASH];
+    return any_ok(sweep) && !bad ? EXIT_FINE : EXIT_CHECK_FAILED;
+}
+
 static int run_what_is_left(struct sweep *sweep, struct status *status)
 {
-    const char *name = sweep->spec->experiment, *out = sweep->options->out;
-    const char *other = sweep->side_count > 1 ? sweep->options->against_out : "";
+    const char *name = sweep->spec->experiment;
     size_t all = sweep->spec->cell_count * sweep->options->rounds * sweep->side_count, left = cells_left(sweep);
-    char counts[160], rounds[40] = "", results[1024];
+    char rounds[40] = "", results[1024];
     if (sweep->options->rounds > 1)
         snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
-    snprintf(results, sizeof results, "%s%s%s", out, *other ? " and " : "", other);
     if (left == 0) {
-        fprintf(stderr, "%s: nothing left to do: %s %s all %zu cells%s\n", name, results, *other ? "have" : "has",
-                all, rounds);
-        return EXIT_FINE;
+        name_results(sweep, results, sizeof results);
+        fprintf(stderr, "%s: nothing left to do: %s %s all %zu cells%s\n", name, results,
+                sweep->side_count > 1 ? "have" : "has", all, rounds);
+        return any_ok(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
     }
     if (left < all)
         fprintf(stderr, "%s: %zu of %zu cells%s are left to do\n", name, left, all, rounds);
-    progress_open(&sweep->progress, left);
-    bool fine = run_rounds(sweep, status);
-    progress_counts(&sweep->progress, counts, sizeof counts);
-    fprintf(stderr, "%s: %zu of %zu cells done%s%s; results in %s\n", name, sweep->progress.done, left,
-            *counts ? ": " : "", counts, results);
-    if (sweep->progress.done < left)
-        fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", name,
-                left - sweep->progress.done);
-    return !fine ? EXIT_BAD_INPUT : sweep->interrupted ? EXIT_INTERRUPTED : sweep_exit_code(sweep->progress.counts);
+    return run_cells(sweep, left, status);
+}
+
+// Opens the side's file and looks up what it has of the spec's cells.
+static bool open_side(struct sweep *sweep, struct side *side, const char *out, struct status *status)
+{
+    if (!result_log_open(&side->log, out, sweep->options->fresh, status))
+        return false;
+    json_t *ok = result_file_counts(&side->log.existing, true);
+    for (size_t i = 0; i < sweep->spec->cell_count; i++)
+        side->any_ok |= json_object_get(ok, sweep->spec->cells[i].id) != NULL;
+    side->counts = sweep->options->retry ? json_incref(ok) : result_file_counts(&side->log.existing, false);
+    json_decref(ok);
+    return true;
 }
 
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status)
@@ -196,9 +251,8 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
     CHECK(sweep.order);
     bool open = true;
     while (open && sweep.side_count < (options->against ? 2 : 1)) {
-        struct side *side = &sweep.sides[sweep.side_count];
-        open = result_log_open(&side->log, outs[sweep.side_count++], options->fresh, status);
-        side->counts = open ? result_file_counts(&side->log.existing, options->retry) : NULL;
+        open = open_side(&sweep, &sweep.sides[sweep.side_count], outs[sweep.side_count], status);
+        sweep.side_count++;
     }
     int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
     for (size_t s = 0; s < sweep.side_count; s++) {

@@ -18,7 +18,9 @@ struct sweep_options {
     size_t rounds; // records that each cell is to have; at least 1
 };
 
-// Runs what is left to do and says on stderr how it goes. The exit code; 2 and a status for what stopped it.
+// Runs what is left to do and says on stderr how it goes. The exit code: 0, also where cells ran out of memory or
+// time, for those are results; 1 if a gradient was wrong or a cell crashed, if no cell of the spec is ok, now or
+// from before, or, with a status, if the results were removed meanwhile; 2 and a status for what stopped it.
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status);
 // One cell's record, to be freed; NULL if it was interrupted before it had one. `interrupted` may come with a
 // record.
@@ -31,6 +33,3 @@ struct sweep_cell {
 // could be started.
 bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *program, const char *rerun,
                 int signals, struct sweep_cell *outcome, struct status *status);
-// What a record's status means for the exit code of a program that produced it: out of memory and out of time are
-// results, a wrong gradient and a crash are not.
-int sweep_exit_code(const size_t counts[RECORD_STATUS_COUNT]);

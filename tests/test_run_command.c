@@ -1,0 +1,202 @@
+// `longbp run` against a shell and a user: streams that are closed, result files that are not its own, that go
+// away, or that hold no result. The cells are method `null`, which does what it is asked.
+#define _GNU_SOURCE // asprintf
+#include "harness/results/result_file.h"
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include <sys/stat.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define CELLS        3
+
+// A spec of cells that behave so: a JSON value, written with ' for ".
+static void write_spec(const struct scratch *scratch, const char *behaviour, double seconds)
+{
+    char *text;
+    assert_true(
+        asprintf(&text,
+                 "{'experiment': 't', 'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, 'vocab': 11},"
+                 " 'measure': {'warmup': 0, 'samples': 1, 'max_seconds': 5, 'gradient': 'none'},"
+                 " 'axes': {'context': [8], 'seed': [1, 2, 3],"
+                 " 'method': [{'name': 'null', 'behaviour': %s, 'seconds': %g}]}}",
+                 behaviour, seconds) > 0);
+    char *json = quoted(text);
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    free(text);
+}
+
+// Runs a command line; fails unless it ends with this code and, for a message that is not NULL, says it on stderr.
+static void expect(const struct scratch *scratch, const char *command, int code, const char *message)
+{
+    int found = run(scratch, command);
+    char *err = text_of(scratch, "err");
+    if (found != code || (message && !strstr(err, message)))
+        fail_msg("%s: exit code %d, expected %d and \"%s\": %s", command, found, code, message ? message : "", err);
+    free(err);
+}
+
+static void expect_records(const struct scratch *scratch, size_t count)
+{
+    struct result_file file;
+    struct status status = {0};
+    if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status))
+        fail_msg("%s", status.message);
+    assert_int_equal(file.torn_line, 0);
+    assert_int_equal(json_array_size(file.records), count);
+    result_file_close(&file);
+}
+
+static void streams_that_are_closed_hold_no_records(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const closed[] = {"2>&-", "1>&-", "0<&-", "0<&- 1>&- 2>&-"};
+    write_spec(scratch, "'ok'", 0);
+    for (size_t i = 0; i < COUNT(closed); i++) {
+        char command[120];
+        snprintf(command, sizeof command, "rm -f r.jsonl; $L run spec.json --out r.jsonl %s", closed[i]);
+        expect(scratch, command, 0, NULL);
+        expect_records(scratch, CELLS);
+    }
+}
+
+static void files_that_are_not_results_are_left_alone(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const foreign[] = {
+        "a thesis without a final newline",
+        "two lines\nof a thesis",
+        "two lines\nof a thesis\n",
+        "{",
+        "{'layers': [1, 2",
+        "{'schema': 'http://json-schema.org/draft-07', ",
+        "{'schema': 1, 'name': 'somebody else",
+        "{'schema': 1}\n",
+        "[1, 2, 3]",
+        "7",
+        "\n",
+    };
+    write_spec(scratch, "'ok'", 0);
+    for (size_t i = 0; i < COUNT(foreign); i++) {
+        char *text = quoted(foreign[i]);
+        scratch_file(scratch, "notes", text, strlen(text));
+        expect(scratch, "$L run spec.json --out notes", 2, "notes:");
+        assert_says(scratch, "err", "the file is left as it is: choose another --out, or --fresh to move it away");
+        char *after = text_of(scratch, "notes");
+        assert_string_equal(after, text);
+        free(after);
+        free(text);
+    }
+    scratch_file(scratch, "notes", "\0\0\0\0", 4);
+    expect(scratch, "$L run spec.json --out notes; code=$?; test $(wc -c <notes) = 4 && exit $code", 2, "notes:1");
+    // Behind records that are ours, too.
+    expect(scratch, "$L run spec.json --out r.jsonl && printf 'a note' >> r.jsonl && cp r.jsonl before", 0, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl; code=$?; cmp r.jsonl before && exit $code", 2, "r.jsonl:4");
+}
+
+static void a_torn_record_is_cut_wherever_it_ends(void **state)
+{
+    struct scratch *scratch = *state;
+    static const int kept[] = {1, 2, 9, 20, 400};
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch, "$L run spec.json --out whole", 0, NULL);
+    for (size_t i = 0; i < COUNT(kept); i++) {
+        char command[200];
+        snprintf(command, sizeof command,
+                 "(head -n 1 whole; sed -n 2p whole | head -c %d) > r.jsonl; $L run spec.json --out r.jsonl",
+                 kept[i]);
+        expect(scratch, command, 0, "the last line is torn");
+        expect_records(scratch, CELLS);
+    }
+    // The first record too, as far as it is known for one.
+    expect(scratch, "head -c 400 whole > r.jsonl; $L run spec.json --out r.jsonl", 0, "the last line is torn");
+    expect_records(scratch, CELLS);
+}
+
+static void results_that_go_away_are_missed(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *action, *message;
+    } cases[] = {
+        {"rm r.jsonl", "r.jsonl: was removed or moved while records were written to it"},
+        {"mv r.jsonl elsewhere", "r.jsonl: was removed or moved"},
+        {"cp r.jsonl copy; mv copy r.jsonl", "r.jsonl: was replaced while records were written to it"},
+        {": > r.jsonl", "r.jsonl: was changed by something else"},
+        {"echo >> r.jsonl", "r.jsonl: was changed by something else"},
+    };
+    write_spec(scratch, "'ok'", 0.3);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char command[400];
+        snprintf(command, sizeof command,
+                 "rm -f r.jsonl; $L run spec.json --out r.jsonl & until test -s r.jsonl; do sleep 0.02; done; %s; "
+                 "wait $!",
+                 cases[i].action);
+        expect(scratch, command, 1, cases[i].message);
+        assert_says(scratch, "err", "3 of 3 cells done");
+        char *err = text_of(scratch, "err");
+        assert_null(strstr(err, "results in"));
+        free(err);
+    }
+    expect(scratch, "rm -f r.jsonl; $L run spec.json --out r.jsonl", 0,
+           "3 of 3 cells done: 3 ok; results in r.jsonl");
+}
+
+static void a_sweep_without_a_result_is_no_success(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *message = "none of the 3 cells is ok: r.jsonl tells why of each";
+    write_spec(scratch, "'oom'", 0);
+    expect(scratch, "$L run spec.json --out r.jsonl", 1, message);
+    expect_records(scratch, CELLS);
+    expect(scratch, "$L run spec.json --out r.jsonl", 1, message); // nothing left to do, and still nothing
+    assert_says(scratch, "err", "nothing left to do");
+    expect(scratch, "$L run spec.json --cell $($L run spec.json --list | head -c 32)", 1, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl --axis behaviour=ok --axis seed=1", 0, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl", 1, message); // another spec's cells are no help
+
+    // One that is ok, now or from before, is enough.
+    write_spec(scratch, "['oom', 'ok']", 0);
+    expect(scratch, "rm r.jsonl; $L run spec.json --out r.jsonl", 0, "3 ok, 3 oom");
+    expect(scratch, "$L run spec.json --out r.jsonl", 0, "nothing left to do");
+    expect(scratch, "grep -v '\"status\":\"oom\"' r.jsonl > ok; mv ok r.jsonl; $L run spec.json --out r.jsonl", 0,
+           "3 of 3 cells done: 3 oom");
+    // A device without the dtype: every cell is unsupported.
+    expect(scratch, "rm r.jsonl; $L run spec.json --out r.jsonl --axis dtype=bf16 --axis behaviour=ok", 1,
+           "none of the 3 cells is ok");
+    assert_says(scratch, "err", "3 unsupported");
+    // Of two builds each needs one.
+    expect(scratch,
+           "printf '#!/bin/sh\\nexec false\\n' > other && chmod +x other; rm r.jsonl; "
+           "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl",
+           1, "none of the 6 cells is ok: o.jsonl tells why of each");
+}
+
+static void old_results_move_to_a_name_that_is_free(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0);
+    // Behind a link the results stay where they are, and so does the link.
+    expect(scratch, "mkdir disk; ln -s disk/r.jsonl r.jsonl; $L run spec.json --out r.jsonl && cp disk/r.jsonl old",
+           0, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl --fresh && test -L r.jsonl && cmp disk/r.jsonl.bak old", 0,
+           NULL);
+    expect_records(scratch, CELLS);
+    // What is not a file is not replaced.
+    expect(scratch, "rm disk/r.jsonl.bak; mkfifo disk/r.jsonl.bak; $L run spec.json --out r.jsonl --fresh", 2,
+           "r.jsonl: cannot move it to disk/r.jsonl.bak: File exists");
+    expect(scratch, "test -p disk/r.jsonl.bak", 0, NULL);
+    expect_records(scratch, CELLS);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(streams_that_are_closed_hold_no_records), TEST(files_that_are_not_results_are_left_alone),
+        TEST(a_torn_record_is_cut_wherever_it_ends),   TEST(results_that_go_away_are_missed),
+        TEST(a_sweep_without_a_result_is_no_success),  TEST(old_results_move_to_a_name_that_is_free),
+    };
+    return cmocka_run_group_tests_name("run_command", tests, NULL, NULL);
+}
