@@ -7,7 +7,6 @@ if (format eq 'png') {
 } else {
     set terminal svg enhanced size width,height dynamic font 'sans-serif,13' background '#ffffff'
 }
-set output picture
 
 # Marks are drawn larger by the svg terminal.
 dot = format eq 'png' ? 1.0 : 0.8

@@ -1,6 +1,6 @@
 # What all figures share: the table's series, one colour and mark per method, lines and fonts. A script loads this file,
-# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws. By hand:
-# gnuplot -e "data='T.tsv'; picture='P.svg'; format='svg'; scripts='plots'; setting=''; source=''; machine=''" plots/memory.gp
+# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws to stdout. By hand:
+# gnuplot -e "data='T.tsv'; format='svg'; scripts='plots'; setting=''; source=''; machine=''" plots/memory.gp > P.svg
 
 set datafile separator "\t"
 set datafile columnheaders

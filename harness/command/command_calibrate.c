@@ -1,8 +1,10 @@
 // Command: `longbp calibrate`, a device profile of this machine.
+#define _GNU_SOURCE // asprintf
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/files/output_file.h"
 #include "harness/run/calibrate.h"
+#include <string.h>
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -21,9 +23,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 static bool write_profile(const struct profile *profile, const char *path, struct status *status)
 {
-    char *text = profile_text(profile);
-    bool written = path ? output_file_write(path, text, status) : puts(text) >= 0;
+    char *json = profile_text(profile), *text;
+    CHECK(asprintf(&text, "%s\n", json) > 0);
+    bool written = path ? output_file_write(path, text, strlen(text), status) : fputs(text, stdout) >= 0;
     free(text);
+    free(json);
     return written;
 }
 

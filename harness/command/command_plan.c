@@ -1,5 +1,6 @@
 // Command: `longbp plan`, what a step takes on a device that need not be there: exact bytes, FLOPs, traffic and
 // launches, and with a profile an estimate of its time.
+#define _GNU_SOURCE // asprintf
 #include "harness/command/command.h"
 #include "harness/command/plan_flags.h"
 #include "harness/command/shell.h"
@@ -92,9 +93,10 @@ static bool fits(const struct plan *plan)
 // The record as JSON Lines, as a sweep of one cell would have written it.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
-    char *line = json_dumps(plan->record, JSON_COMPACT);
-    CHECK(line);
-    bool written = output_file_write(path, line, status);
+    char *line = json_dumps(plan->record, JSON_COMPACT), *text;
+    CHECK(line && asprintf(&text, "%s\n", line) > 0);
+    bool written = output_file_write(path, text, strlen(text), status);
+    free(text);
     free(line);
     return written;
 }

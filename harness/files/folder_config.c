@@ -286,7 +286,7 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
     CHECK(json);
     char *text = json_dumps(json, JSON_INDENT(2));
     CHECK(text);
-    bool ok = output_file_write(path, text, status);
+    bool ok = output_file_write(path, text, strlen(text), status);
     free(text);
     json_decref(json);
     free(path);

@@ -180,13 +180,16 @@ bool output_file_open(struct output_file *file, const char *path, struct status 
     return true;
 }
 
+bool output_file_append(struct output_file *file, const void *bytes, size_t count, struct status *status)
+{
+    return fwrite(bytes, 1, count, file->stream) == count || failed(file->path, "write", status);
+}
+
 // Devices and pipes have nothing to sync.
 static bool write_out(FILE *stream)
 {
-    errno = 0;
-    bool flushed = fflush(stream) == 0 && !ferror(stream);
-    errno = flushed || errno ? errno : EIO; // the failure was an earlier one
-    return flushed && (fsync(fileno(stream)) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS);
+    return fflush(stream) == 0 && !ferror(stream) &&
+           (fsync(fileno(stream)) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS);
 }
 
 bool output_file_commit(struct output_file *file, struct status *status)
@@ -225,16 +228,11 @@ void output_file_discard(struct output_file *file)
     *file = (struct output_file){0};
 }
 
-bool output_file_write(const char *path, const char *text, struct status *status)
+bool output_file_write(const char *path, const void *bytes, size_t count, struct status *status)
 {
     struct output_file file;
-    bool written = output_file_open(&file, path, status);
-    if (written) {
-        size_t bytes = strlen(text);
-        const char *newline = bytes && text[bytes - 1] == '\n' ? "" : "\n";
-        written = fprintf(file.stream, "%s%s", text, newline) >= 0 || failed(path, "write", status);
-    }
-    written = written && output_file_commit(&file, status);
+    bool written = output_file_open(&file, path, status) && output_file_append(&file, bytes, count, status) &&
+                   output_file_commit(&file, status);
     output_file_discard(&file);
     return written;
 }

@@ -16,13 +16,15 @@ bool output_file_check(const char *path, struct status *status);
 // Opens the path for writing; a pipe without a reader is waited for. False and a status (io) if it cannot be.
 // Release with output_file_commit or output_file_discard, also after a failure.
 bool output_file_open(struct output_file *file, const char *path, struct status *status);
-// Waits until all is on the disk and gives a regular file its name. After a failure, also of an earlier write to
-// the stream, a status (io), and nothing is left behind.
+// Writes the next bytes. False and a status (io) if that failed; the file is then to be discarded.
+bool output_file_append(struct output_file *file, const void *bytes, size_t count, struct status *status);
+// Waits until all is on the disk and gives a regular file its name. After a failure a status (io), and nothing is
+// left behind.
 bool output_file_commit(struct output_file *file, struct status *status);
 // Closes and removes what is not complete. Nothing happens after a commit.
 void output_file_discard(struct output_file *file);
-// All of it at once: a file of this text, and a newline should its last line lack one.
-bool output_file_write(const char *path, const char *text, struct status *status);
+// All of a file at once.
+bool output_file_write(const char *path, const void *bytes, size_t count, struct status *status);
 
 // What the path leads to, its symbolic links followed, whether it is there or not; to be freed.
 char *output_file_target(const char *path);

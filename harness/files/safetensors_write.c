@@ -1,5 +1,4 @@
 #include "harness/files/safetensors.h"
-#include <errno.h>
 #include <jansson.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,12 +17,14 @@ static const char *format_name(enum dtype dtype)
     }
 }
 
-// False, and nothing is left behind.
-static bool write_failed(struct safetensors_writer *writer, struct status *status)
+// After a failure nothing is left behind.
+static bool append(struct safetensors_writer *writer, const void *bytes, size_t count, struct status *status)
 {
-    status_set(status, STATUS_IO, "%s: cannot write: %s", writer->file.path, strerror(errno));
-    safetensors_discard(writer);
-    return false;
+    bool ok = output_file_append(&writer->file, bytes, count, status);
+    if (!ok) {
+        safetensors_discard(writer);
+    }
+    return ok;
 }
 
 static json_t *integers(const size_t *values, size_t count)
@@ -83,10 +84,9 @@ bool safetensors_create(struct safetensors_writer *writer, const char *path, con
     size_t bytes;
     char *header = encode_header(writer, items, &bytes);
     uint64_t length = bytes;
-    FILE *stream = writer->file.stream;
-    bool ok = fwrite(&length, sizeof length, 1, stream) == 1 && fwrite(header, 1, bytes, stream) == bytes;
+    bool ok = append(writer, &length, sizeof length, status) && append(writer, header, bytes, status);
     free(header);
-    return ok || write_failed(writer, status);
+    return ok;
 }
 
 bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
@@ -122,8 +122,8 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
             }
             source = block.bf16;
         }
-        if (fwrite(source, dtype_bytes(dtype), n, writer->file.stream) != n) {
-            return write_failed(writer, status);
+        if (!append(writer, source, n * dtype_bytes(dtype), status)) {
+            return false;
         }
         writer->written += n;
         values += n;

@@ -1,12 +1,16 @@
+#define _GNU_SOURCE // posix_spawn_file_actions_addchdir_np, memfd_create
 #include "harness/plot/gnuplot.h"
 #include "harness/files/share.h"
 #include <errno.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
+#define TABLE_DESCRIPTOR 3
+#define TABLE_PATH       "/proc/self/fd/3"
 
 static bool has_scripts(const char *folder)
 {
@@ -37,70 +41,116 @@ char *gnuplot_scripts(const char *given, struct status *status)
     return NULL;
 }
 
-// NAME='value': in single quotes gnuplot takes everything as it is, and a quote is written twice.
+// NAME="value": letters and spaces as they are, every other byte as an octal escape, so that nothing in a value
+// means anything to gnuplot. Digits too: behind an escape they would be taken as its own.
 static char *assignment(const struct gnuplot_variable *variable)
 {
-    char *text = malloc(strlen(variable->name) + 2 * strlen(variable->value) + 4);
+    char *text = malloc(strlen(variable->name) + 4 * strlen(variable->value) + 4);
     CHECK(text);
-    char *out = text + sprintf(text, "%s='", variable->name);
-    for (const char *in = variable->value; *in; in++) {
-        if (*in == '\'') {
-            *out++ = '\'';
+    char *out = text + sprintf(text, "%s=\"", variable->name);
+    for (const unsigned char *in = (const unsigned char *)variable->value; *in; in++) {
+        bool letter = (*in >= 'a' && *in <= 'z') || (*in >= 'A' && *in <= 'Z');
+        if (letter || *in <= ' ') {
+            *out++ = letter ? (char)*in : ' ';
+        } else {
+            out += sprintf(out, "\\%03o", *in);
         }
-        *out++ = (unsigned char)*in < ' ' ? ' ' : *in;
     }
-    *out++ = '\'';
+    *out++ = '"';
     *out = 0;
     return text;
 }
 
-static void show(FILE *messages)
+// A file in memory that holds the text.
+static FILE *memory_file(const char *text)
 {
-    rewind(messages);
-    for (int c; (c = getc(messages)) != EOF;) {
-        putc(c, stderr);
-    }
+    int descriptor = memfd_create("gnuplot", MFD_CLOEXEC);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w+") : NULL;
+    CHECK(file && fputs(text, file) >= 0 && fflush(file) == 0);
+    return file;
 }
 
-bool gnuplot_run(const char *folder, const char *name, const struct gnuplot_variable *variables, size_t count,
-                 struct status *status)
+// All that was written to the file, with a 0 behind it, to be freed.
+static char *contents(FILE *file, size_t *bytes)
 {
-    char script[PATH_MAX];
-    snprintf(script, sizeof script, "%s/%s.gp", folder, name);
-    struct gnuplot_variable scripts = {"scripts", folder};
-    char **arguments = calloc(2 * count + 5, sizeof *arguments);
+    struct stat info;
+    CHECK(fstat(fileno(file), &info) == 0);
+    char *text = malloc((size_t)info.st_size + 1);
+    rewind(file);
+    CHECK(text && fread(text, 1, (size_t)info.st_size, file) == (size_t)info.st_size);
+    text[info.st_size] = 0;
+    *bytes = (size_t)info.st_size;
+    return text;
+}
+
+// Starts gnuplot in the folder of the scripts. It is given no path that anybody named, for a leading | or < of one
+// would run it as a command: the table is its descriptor 3, the picture its stdout, a script a plain name.
+static int start(pid_t *child, const char *folder, char **arguments, FILE *table, FILE *picture, FILE *messages)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder);
+    posix_spawn_file_actions_adddup2(&actions, fileno(messages), STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(picture), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(table), TABLE_DESCRIPTOR); // last: any of the others may be 3
+    int error = posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+// Waits for it, and shows its messages if it failed.
+static bool finish(pid_t child, FILE *messages)
+{
+    int state;
+    if (waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0) {
+        return true;
+    }
+    size_t bytes;
+    char *text = contents(messages, &bytes);
+    fputs(text, stderr);
+    free(text);
+    return false;
+}
+
+char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_variable *variables, size_t count,
+                   const char *table, size_t *bytes, struct status *status)
+{
+    static const struct gnuplot_variable own[] = {{"data", TABLE_PATH}, {"scripts", "."}};
+    enum { OWN = sizeof own / sizeof *own };
+    char script[NAME_MAX], *picture = NULL;
+    snprintf(script, sizeof script, "%s.gp", name);
+    char **arguments = calloc(2 * (count + OWN) + 4, sizeof *arguments);
     CHECK(arguments);
     size_t used = 0;
     arguments[used++] = "gnuplot";
-    for (size_t i = 0; i <= count; i++) {
+    arguments[used++] = "--default-settings"; // what a user has set for gnuplot is no part of a picture
+    for (size_t i = 0; i < count + OWN; i++) {
         arguments[used++] = "-e";
-        arguments[used++] = assignment(i < count ? &variables[i] : &scripts);
+        arguments[used++] = assignment(i < count ? &variables[i] : &own[i - count]);
     }
     arguments[used] = script;
-    // Its messages are kept back: it warns of every series that has nothing to show in a panel.
-    FILE *messages = tmpfile();
-    CHECK(messages);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, fileno(messages), STDERR_FILENO);
+    // Its messages are kept back: it warns of every series that has nothing to show in a panel. What it draws is
+    // too: it does not tell when it could not be written.
+    FILE *input = memory_file(table), *output = memory_file(""), *messages = memory_file("");
     pid_t child;
-    int error = posix_spawnp(&child, "gnuplot", &actions, NULL, arguments, environ), state = 0;
-    posix_spawn_file_actions_destroy(&actions);
-    bool fine = true;
+    int error = start(&child, folder, arguments, input, output, messages);
     if (error == ENOENT) {
-        fine =
-            status_set(status, STATUS_UNSUPPORTED,
-                       "gnuplot was not found; install it (Debian: apt install gnuplot-nox) or put it on the PATH");
+        status_set(status, STATUS_UNSUPPORTED,
+                   "gnuplot was not found; install it (Debian: apt install gnuplot-nox) or put it on the PATH");
     } else if (error) {
-        fine = status_set(status, STATUS_IO, "gnuplot could not be started: %s", strerror(error));
-    } else if (waitpid(child, &state, 0) != child || !WIFEXITED(state) || WEXITSTATUS(state) != 0) {
-        show(messages);
-        fine = status_set(status, STATUS_FAILED, "gnuplot could not draw %.500s: its messages are above", script);
+        status_set(status, STATUS_IO, "gnuplot could not be started: %s", strerror(error));
+    } else if (finish(child, messages)) {
+        picture = contents(output, bytes);
+    } else {
+        status_set(status, STATUS_FAILED, "gnuplot could not draw %.400s/%s: its messages are above", folder,
+                   script);
     }
     fclose(messages);
-    for (size_t i = 2; i < used; i += 2) {
+    fclose(output);
+    fclose(input);
+    for (size_t i = 3; i < used; i += 2) {
         free(arguments[i]);
     }
     free(arguments);
-    return fine;
+    return picture;
 }

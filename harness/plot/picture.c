@@ -1,4 +1,5 @@
 #include "harness/plot/picture.h"
+#include "harness/files/output_file.h"
 #include "harness/plot/gnuplot.h"
 #include <errno.h>
 #include <limits.h>
@@ -26,14 +27,23 @@ static bool make_folder(const char *path, struct status *status)
     return true;
 }
 
-static bool write_table(const char *path, const char *text, struct status *status)
+static bool draw(const struct picture *picture, const char *format, struct status *status)
 {
-    FILE *stream = fopen(path, "w");
-    bool fine = stream && fputs(text, stream) >= 0;
-    if (stream && fclose(stream) != 0) {
-        fine = false;
+    char path[PATH_MAX + 400];
+    const struct gnuplot_variable variables[] = {{"format", format},
+                                                 {"setting", picture->setting},
+                                                 {"source", picture->source},
+                                                 {"machine", picture->machine}};
+    size_t bytes;
+    char *drawn = gnuplot_draw(picture->scripts, picture->figure, variables, sizeof variables / sizeof *variables,
+                               picture->table, &bytes, status);
+    snprintf(path, sizeof path, "%s/%.300s.%s", picture->folder, picture->name, format);
+    bool written = drawn && output_file_write(path, drawn, bytes, status);
+    free(drawn);
+    if (written) {
+        printf("%s\n", path);
     }
-    return fine || status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    return written;
 }
 
 bool picture_draw(const struct picture *picture, struct status *status)
@@ -43,24 +53,13 @@ bool picture_draw(const struct picture *picture, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", picture->folder);
     }
     snprintf(data, sizeof data, "%s/%.300s.tsv", folder, picture->name);
-    if (!make_folder(folder, status) || !write_table(data, picture->table, status)) {
+    if (!make_folder(folder, status) || !output_file_write(data, picture->table, strlen(picture->table), status)) {
         return false;
     }
     snprintf(formats, sizeof formats, "%s", picture->formats);
-    for (char *format = strtok_r(formats, ",", &rest); format; format = strtok_r(NULL, ",", &rest)) {
-        char output[PATH_MAX + 400];
-        snprintf(output, sizeof output, "%s/%.300s.%s", picture->folder, picture->name, format);
-        struct gnuplot_variable variables[] = {{"data", data},
-                                               {"picture", output},
-                                               {"format", format},
-                                               {"setting", picture->setting},
-                                               {"source", picture->source},
-                                               {"machine", picture->machine}};
-        if (!gnuplot_run(picture->scripts, picture->figure, variables, sizeof variables / sizeof *variables,
-                         status)) {
-            return false;
-        }
-        printf("%s\n", output);
+    bool drawn = true;
+    for (char *format = strtok_r(formats, ",", &rest); drawn && format; format = strtok_r(NULL, ",", &rest)) {
+        drawn = draw(picture, format, status);
     }
-    return true;
+    return drawn;
 }

@@ -1,0 +1,163 @@
+// `longbp plot` against names that a shell or gnuplot could take for commands: of folders, files and scripts on the
+// command line, and within records. Whatever they say, nothing runs: the file `x`, which each would make, is not
+// there.
+#define _GNU_SOURCE // setenv, asprintf
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include <jansson.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char *const names[] = {
+    "|touch x;#",
+    "<touch x;#",
+    "| touch x",
+    "<(touch x)",
+    "`touch x`",
+    "$(touch x)",
+    "'.system('touch x').'",
+    "';system 'touch x';#",
+    "\");system(\"touch x\");(\"",
+    "@x",
+    "$x",
+    "-",
+    "-e",
+    "~",
+    "+",
+    "++",
+    " ",
+    "a\nsystem 'touch x'\n",
+    "a\\",
+    "{:Bold %d}",
+    "'",
+    "it''s ' ' ' 12'34 \\047",
+    "''a",
+    "\"quoted\"",
+    "\tx\"",
+    "K\303\266nig",
+};
+
+// Two contexts of one method: enough for memory and time. What the text says stands wherever a record has a text of
+// its own: the experiment, the model, the method's options, the machine.
+static void write_records(const struct scratch *scratch, const char *name, const char *text)
+{
+    FILE *file = fopen(scratch_path(scratch, name).text, "w");
+    assert_non_null(file);
+    for (int i = 1; i <= 2; i++) {
+        char id[33];
+        snprintf(id, sizeof id, "%032x", i);
+        json_t *record =
+            json_pack("{s:i, s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:i, s:i, s:i, s:n, s:{s:s, s:s, s:s}},"
+                      " s:i, s:f, s:[f], s:{s:s, s:b, s:s, s:i}}",
+                      "schema", 1, "id", id, "experiment", text, "status", "ok", "reason", text, "cell", "model",
+                      text, "dtype", "f32", "device", "cpu", "batch", 1, "context", 64 * i, "seed", 1, "lora",
+                      "method", "name", "seco", "inner", text, text, text, "peak_bytes", 1000 * i, "median_ms", 5.0,
+                      "samples_ms", 5.0, "provenance", "revision", text, "dirty", 0, "cpu", text, "threads", 2);
+        assert_non_null(record);
+        assert_int_equal(json_dumpf(record, file, JSON_COMPACT), 0);
+        fputc('\n', file);
+        json_decref(record);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+// Runs a command line in which $N is a name and $P this tree's folder of scripts; nothing else may come of it.
+static void expect_drawn(const struct scratch *scratch, const char *name, const char *command)
+{
+    char *scripts = realpath("plots", NULL);
+    assert_non_null(scripts);
+    setenv("N", name, 1);
+    setenv("P", scripts, 1);
+    int code = run(scratch, command);
+    free(scripts);
+    if (access(scratch_path(scratch, "x").text, F_OK) == 0)
+        fail_msg("it ran: %s, with %s", command, name);
+    if (code != 0) {
+        char *err = text_of(scratch, "err");
+        fail_msg("%s, with %s: exit code %d: %s", command, name, code, err);
+    }
+}
+
+static void folders_of_any_name_are_drawn_into(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    for (size_t i = 0; i < COUNT(names); i++)
+        expect_drawn(scratch, names[i],
+                     "$L plot r.jsonl --scripts \"$P\" --format svg,png --figures memory \"--out=$N\" && "
+                     "test -s \"./$N/plain-memory.svg\" -a -s \"./$N/plain-memory.png\" -a "
+                     "-s \"./$N/data/plain-memory.tsv\"");
+}
+
+static void scripts_of_any_name_are_run(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    for (size_t i = 0; i < COUNT(names); i++) {
+        expect_drawn(scratch, names[i],
+                     "rm -rf drawn; ln -s \"$P\" \"./$N\" && "
+                     "$L plot r.jsonl --format svg --figures memory --out drawn \"--scripts=$N\" && "
+                     "test -s drawn/plain-memory.svg");
+        expect_drawn(scratch, names[i],
+                     "rm -rf drawn; LONGBP_PLOTS=$N $L plot r.jsonl --format svg --figures memory --out drawn && "
+                     "test -s drawn/plain-memory.svg");
+    }
+}
+
+static void results_of_any_name_are_read(void **state)
+{
+    struct scratch *scratch = *state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        write_records(scratch, names[i], "plain");
+        expect_drawn(
+            scratch, names[i],
+            "rm -rf drawn; $L plot --scripts \"$P\" --out drawn -- \"$N\" && test -s drawn/plain-memory.svg");
+    }
+}
+
+static void words_in_records_are_words(void **state)
+{
+    struct scratch *scratch = *state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        write_records(scratch, "r.jsonl", names[i]);
+        expect_drawn(scratch, names[i], "rm -rf drawn; $L plot --scripts \"$P\" --out drawn r.jsonl");
+    }
+}
+
+// What a user has set for gnuplot is no part of a picture.
+static void settings_at_home_do_not_count(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    scratch_file(scratch, ".gnuplot", "system 'touch x'\nset print '-'\nprint 'not in the picture'\n", 60);
+    expect_drawn(
+        scratch, "",
+        "HOME=$PWD $L plot --scripts \"$P\" --out drawn r.jsonl && ! grep 'not in' drawn/plain-memory.svg");
+}
+
+static void pictures_are_drawn_whole_or_not_at_all(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    expect_drawn(scratch, "",
+                 "$L plot --scripts \"$P\" --figures memory --out drawn r.jsonl && cp -r drawn before");
+    expect_drawn(scratch, "", "cp -r \"$P\" broken && echo 'plot nothing_there' >> broken/memory.gp");
+    assert_int_equal(run(scratch, "$L plot --scripts broken --figures memory --out drawn r.jsonl"), 2);
+    assert_says(scratch, "err", "gnuplot could not draw broken/memory.gp");
+    expect_drawn(scratch, "", "diff -r drawn before"); // neither half a picture nor one that is not complete
+    expect_drawn(scratch, "", "ln -sf /dev/full drawn/plain-memory.svg");
+    assert_int_equal(run(scratch, "$L plot --scripts \"$P\" --figures memory --out drawn r.jsonl"), 2);
+    expect_drawn(scratch, "", "test -L drawn/plain-memory.svg");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(folders_of_any_name_are_drawn_into), TEST(scripts_of_any_name_are_run),
+        TEST(results_of_any_name_are_read),       TEST(words_in_records_are_words),
+        TEST(settings_at_home_do_not_count),      TEST(pictures_are_drawn_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests_name("plot_command", tests, NULL, NULL);
+}
