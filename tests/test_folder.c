@@ -39,7 +39,7 @@ static void bench_open(struct bench *bench, struct scratch *scratch, struct conf
     bench->scratch = scratch_within(scratch->folder);
     bench->config = config;
     bench->device = device_open("cpu", DTYPE_F64, 0, &status);
-    if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, &status)) {
+    if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, NULL, &status)) {
         fail_msg("%s", status.message);
     }
     model_open(&bench->model, &config, &options, bench->device);
@@ -364,15 +364,15 @@ static void folders_are_made_whole_or_not_at_all(void **state)
     struct status status = {0};
     struct config both = small;
     both.qkv_bias = both.qk_norm = true;
-    assert_false(folder_write(folder.text, &both, 1, DTYPE_F32, &status));
+    assert_false(folder_write(folder.text, &both, 1, DTYPE_F32, NULL, &status));
     assert_non_null(strstr(status.message, "no model type of transformers has both"));
     assert_int_equal(scratch_entries(scratch), 0);
 
     status = (struct status){0};
-    assert_false(folder_write(folder.text, &small, 1, DTYPE_F16, &status));
+    assert_false(folder_write(folder.text, &small, 1, DTYPE_F16, NULL, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
     status = (struct status){0};
-    assert_false(folder_write(scratch_path(scratch, "none/new").text, &small, 1, DTYPE_F32, &status));
+    assert_false(folder_write(scratch_path(scratch, "none/new").text, &small, 1, DTYPE_F32, NULL, &status));
     assert_int_equal(status.code, STATUS_IO);
     assert_int_equal(scratch_entries(scratch), 0);
 
@@ -384,7 +384,7 @@ static void folders_are_made_whole_or_not_at_all(void **state)
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
     status = (struct status){0};
-    bool ok = folder_write(folder.text, &small, 1, DTYPE_F32, &status);
+    bool ok = folder_write(folder.text, &small, 1, DTYPE_F32, NULL, &status);
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, handler);
     assert_false(ok);
@@ -393,12 +393,12 @@ static void folders_are_made_whole_or_not_at_all(void **state)
 
     assert_int_equal(mkdir(folder.text, 0700), 0); // empty, so it may be used
     status = (struct status){0};
-    assert_true(folder_write(folder.text, &small, 1, DTYPE_F32, &status));
-    assert_false(folder_write(folder.text, &small, 1, DTYPE_F32, &status));
+    assert_true(folder_write(folder.text, &small, 1, DTYPE_F32, NULL, &status));
+    assert_false(folder_write(folder.text, &small, 1, DTYPE_F32, NULL, &status));
     assert_int_equal(status.code, STATUS_BAD_INPUT);
     assert_non_null(strstr(status.message, "is there already, and not empty"));
     status = (struct status){0};
-    assert_false(folder_write(scratch_file(scratch, "file", "", 0).text, &small, 1, DTYPE_F32, &status));
+    assert_false(folder_write(scratch_file(scratch, "file", "", 0).text, &small, 1, DTYPE_F32, NULL, &status));
     assert_int_equal(status.code, STATUS_IO);
 }
 

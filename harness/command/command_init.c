@@ -3,7 +3,8 @@
 #include "harness/command/command.h"
 #include "harness/files/folder.h"
 #include "harness/files/names.h"
-
+#include "harness/files/size.h"
+#include "harness/run/progress.h"
 #include <errno.h>
 #include <string.h>
 
@@ -39,6 +40,24 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
+struct writing {
+    const char *out;
+    struct progress progress;
+};
+
+// The size first, then how far it is.
+static void show(void *context, size_t bytes, size_t total_bytes)
+{
+    struct writing *writing = context;
+    char size[32];
+    if (bytes == 0) {
+        size_text(total_bytes, size, sizeof size);
+        fprintf(stderr, "%s/" FOLDER_WEIGHTS ": %s\n", writing->out, size);
+        progress_open(&writing->progress, total_bytes);
+    }
+    progress_bytes(&writing->progress, bytes);
+}
+
 static bool init(const struct arguments *arguments, struct status *status)
 {
     const struct config *config = config_preset(arguments->model);
@@ -58,7 +77,11 @@ static bool init(const struct arguments *arguments, struct status *status)
     unsigned long long seed = strtoull(arguments->seed, &end, 10);
     if (errno != 0 || *end || arguments->seed[0] < '0' || arguments->seed[0] > '9')
         return status_set(status, STATUS_BAD_INPUT, "--seed is a whole number, not \"%s\"", arguments->seed);
-    return folder_write(arguments->out, config, seed, dtype, status);
+    struct writing writing = {.out = arguments->out};
+    struct folder_listener listener = {show, &writing};
+    bool written = folder_write(arguments->out, config, seed, dtype, &listener, status);
+    progress_clear(&writing.progress);
+    return written;
 }
 
 int command_init(int argc, char **argv)
@@ -69,10 +92,11 @@ int command_init(int argc, char **argv)
         {.name = "dtype", .key = 'd', .arg = "DTYPE", .doc = "of the file: f64, f32 or bf16 (f32)"},
         {.name = "out", .key = 'o', .arg = "DIR", .doc = "the new folder"},
         {0}};
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .doc = "Makes a folder with config.json and random weights in model.safetensors."};
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .doc = "Makes a folder with config.json and random weights in "
+                                            "model.safetensors, where there is room for them. "
+                                            "What is interrupted leaves nothing."};
     struct arguments arguments = {.dtype = "f32", .seed = "1"};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     struct status status = {0};

@@ -2,15 +2,11 @@
 #include "harness/files/folder.h"
 #include "harness/files/json_field.h"
 #include "harness/files/safetensors.h"
-#include <dirent.h>
-#include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // Values converted at a time, a few MiB of them.
 #define BLOCK_VALUES        ((size_t)1 << 19)
-#define SINGLE_FILE         "model.safetensors"
 #define INDEX_FILE          "model.safetensors.index.json"
 #define ADAPTER_FILE        "adapter_model.safetensors"
 #define ADAPTER_CONFIG_FILE "adapter_config.json"
@@ -112,13 +108,13 @@ static bool open_index(struct shards *shards, const char *folder, struct status 
 
 static bool open_weights(struct shards *shards, const char *folder, struct status *status)
 {
-    if (exists(folder, SINGLE_FILE)) {
-        return shards_add(shards, folder, SINGLE_FILE, status);
+    if (exists(folder, FOLDER_WEIGHTS)) {
+        return shards_add(shards, folder, FOLDER_WEIGHTS, status);
     }
     if (exists(folder, INDEX_FILE)) {
         return open_index(shards, folder, status);
     }
-    return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, SINGLE_FILE, INDEX_FILE,
+    return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, INDEX_FILE,
                       exists(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)" : "");
 }
 
@@ -316,85 +312,6 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
     shards_close(&shards);
     if (device->status.code != STATUS_OK) {
         return status_set(status, device->status.code, "%s", device->status.message);
-    }
-    return ok;
-}
-
-static bool write_weights(const char *folder, const struct model *model, uint64_t seed, enum dtype dtype,
-                          struct status *status)
-{
-    struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
-    CHECK(items);
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        items[i] = (struct safetensors_item){.name = model->parameters[i].name, .dtype = dtype};
-        items[i].rank = shape_of(&model->parameters[i], items[i].shape);
-    }
-    char *path = path_of(folder, SINGLE_FILE);
-    struct safetensors_writer writer;
-    bool ok = safetensors_create(&writer, path, items, model->parameter_count, status);
-    for (size_t i = 0; ok && i < model->parameter_count; i++) {
-        size_t count = tensor_count(model->parameters[i].value);
-        double *values = malloc(count * sizeof *values);
-        if (!values) {
-            ok = status_set(status, STATUS_OOM, "no room for the %zu values of %s", count,
-                            model->parameters[i].name);
-            break;
-        }
-        model_random_values(&model->parameters[i], seed, dtype, values);
-        ok = safetensors_append(&writer, values, count, status);
-        free(values);
-    }
-    ok = ok && safetensors_commit(&writer, status);
-    safetensors_discard(&writer);
-    free(path);
-    free(items);
-    return ok;
-}
-
-// Makes the folder; one that is there must be empty.
-static bool make_folder(const char *folder, bool *made, struct status *status)
-{
-    *made = mkdir(folder, 0777) == 0;
-    if (*made) {
-        return true;
-    }
-    DIR *entries = errno == EEXIST ? opendir(folder) : NULL;
-    if (!entries) {
-        return status_set(status, STATUS_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
-    }
-    const struct dirent *entry;
-    bool empty = true;
-    while (empty && (entry = readdir(entries))) {
-        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    }
-    closedir(entries);
-    return empty || status_set(status, STATUS_BAD_INPUT, "%s: is there already, and not empty", folder);
-}
-
-bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
-                  struct status *status)
-{
-    bool made;
-    if (dtype != DTYPE_F64 && dtype != DTYPE_F32 && dtype != DTYPE_BF16) {
-        return status_set(status, STATUS_UNSUPPORTED, "weights are written as f64, f32 or bf16, not as %s",
-                          dtype_name(dtype));
-    }
-    if (!config_check(config, status) || !make_folder(folder, &made, status)) {
-        return false;
-    }
-    struct model model;
-    model_list(&model, config, &(struct lora){0});
-    // The configuration comes last: a folder that has one is complete.
-    bool ok =
-        write_weights(folder, &model, seed, dtype, status) && folder_write_config(folder, config, dtype, status);
-    model_close(&model);
-    if (!ok) {
-        char *path = path_of(folder, SINGLE_FILE);
-        unlink(path);
-        free(path);
-        if (made) {
-            rmdir(folder);
-        }
     }
     return ok;
 }

@@ -3,6 +3,8 @@
 #pragma once
 #include "kernels/transformer/model.h"
 
+#define FOLDER_WEIGHTS "model.safetensors"
+
 // Reads config.json. Llama, Mistral without a sliding window, Qwen2 and Qwen3; a key that was left out means what
 // it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is refused
 // by its key.
@@ -15,7 +17,14 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
 
 // Writes config.json for transformers, with the dtype that the weights have.
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);
+// Is told how many bytes of the weights are written: first none of them, when it is known that there is room for
+// all.
+struct folder_listener {
+    void (*wrote)(void *context, size_t bytes, size_t total_bytes);
+    void *context;
+};
 // Makes a folder of random weights (model_random_values) in F64, F32 or BF16. A folder that is not empty is
-// refused, and after a failure nothing is left behind. One parameter is in memory at a time.
+// refused, and so is a disk without room; after a failure or a signal (harness/files/unfinished.h) nothing is left
+// behind. One parameter is in memory at a time. listener: NULL, or who is told.
 bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
-                  struct status *status);
+                  const struct folder_listener *listener, struct status *status);

@@ -1,4 +1,5 @@
 #include "harness/run/progress.h"
+#include "harness/files/size.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -6,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REASON_BYTES 160 // of a reason that are shown; the record has all of it
+#define REASON_BYTES     160 // of a reason that are shown; the record has all of it
+#define SHOW_EVERY_S     0.2 // of a line that is renewed
+#define PLAIN_LINES_FROM ((size_t)1 << 30)
 
 static double now_s(void)
 {
@@ -85,6 +88,29 @@ void progress_clear(const struct progress *progress)
 {
     if (progress->terminal)
         fputs("\r\033[K", stderr);
+}
+
+void progress_bytes(struct progress *progress, size_t done)
+{
+    double now = now_s();
+    size_t tenth = progress->total / 10 + 1;
+    if (done >= progress->total) {
+        progress_clear(progress);
+        return;
+    }
+    bool due = progress->terminal ? now >= progress->shown_s + SHOW_EVERY_S
+                                  : progress->total >= PLAIN_LINES_FROM && done / tenth > progress->done / tenth;
+    if (!due || done == 0)
+        return;
+    char written[32], all[32], left[32];
+    size_text(done, written, sizeof written);
+    size_text(progress->total, all, sizeof all);
+    clock_text((now - progress->start_s) / (double)done * (double)(progress->total - done), left, sizeof left);
+    progress_clear(progress);
+    fprintf(stderr, "%s of %s, %s left%s", written, all, left, progress->terminal ? "" : "\n");
+    fflush(stderr);
+    progress->done = done;
+    progress->shown_s = now;
 }
 
 static void describe_with_program(const struct cell *cell, const char *program, char *text, size_t bytes)

@@ -1,14 +1,14 @@
-// Progress: what a sweep says on stderr while it runs: on a terminal the current cell and the time left, elsewhere
-// one plain line per cell.
+// Progress: what a sweep, or a command that writes for long, says on stderr meanwhile: on a terminal the current
+// cell and the time left, elsewhere one plain line per cell.
 #pragma once
 #include "harness/results/record.h"
 #include "harness/spec/cell.h"
 
 struct progress {
     bool terminal;
-    size_t total, done; // cells of this run
+    size_t total, done; // cells of this run; or bytes, as far as they were shown
     size_t counts[RECORD_STATUS_COUNT];
-    double start_s;
+    double start_s, shown_s;
 };
 
 void progress_open(struct progress *progress, size_t total);
@@ -17,6 +17,9 @@ void progress_begin(const struct progress *progress, const struct cell *cell, co
 // line: the record; its reason is shown.
 void progress_end(struct progress *progress, const struct cell *cell, const char *program,
                   enum record_status status, const char *line);
+// For work that is counted in bytes, of which so many are done: on a terminal a line that is renewed a few times a
+// second, elsewhere a line for every tenth of what is more than a GiB.
+void progress_bytes(struct progress *progress, size_t done);
 // Takes the current line off a terminal.
 void progress_clear(const struct progress *progress);
 // "6 ok, 1 oom"
