@@ -26,7 +26,7 @@ static void fill(struct model *model, enum dtype dtype)
         struct parameter *p = &model->parameters[i];
         if (p->grad.data) {
             double *values = malloc(tensor_count(p->grad) * sizeof *values);
-            model_random_values(p, 9, dtype, values);
+            model_random_values(p, 9, dtype, 0, tensor_count(p->grad), values);
             tensor_write(model->device, p->grad, values);
             free(values);
         }
@@ -49,7 +49,7 @@ static void check_file(const char *path, const struct model *model, enum dtype d
         assert_int_equal(t->count, tensor_count(p->grad));
         double *found = malloc(t->count * sizeof *found), *values = malloc(t->count * sizeof *values);
         safetensors_values(t, 0, t->count, found);
-        model_random_values(p, 9, dtype, values);
+        model_random_values(p, 9, dtype, 0, tensor_count(p->grad), values);
         assert_memory_equal(found, values, t->count * sizeof *found);
         free(found);
         free(values);

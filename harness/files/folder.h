@@ -25,6 +25,6 @@ struct folder_listener {
 };
 // Makes a folder of random weights (model_random_values) in F64, F32 or BF16. A folder that is not empty is
 // refused, and so is a disk without room; after a failure or a signal (harness/files/unfinished.h) nothing is left
-// behind. One parameter is in memory at a time. listener: NULL, or who is told.
+// behind. A few MiB are in memory at a time. listener: NULL, or who is told.
 bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
                   const struct folder_listener *listener, struct status *status);

@@ -78,28 +78,25 @@ static bool make_folder(const char *folder, bool *made, struct status *status)
 }
 
 static bool write_parameter(struct writing *w, struct safetensors_writer *writer, const struct parameter *parameter,
-                            struct status *status)
+                            double *values, struct status *status)
 {
     size_t count = tensor_count(parameter->value);
-    double *values = malloc(count * sizeof *values);
-    if (!values)
-        return status_set(status, STATUS_OOM, "no room for the %zu values of %s", count, parameter->name);
-    model_random_values(parameter, w->seed, w->dtype, values);
-    bool ok = true;
-    for (size_t start = 0; ok && start < count; start += BLOCK_VALUES) {
-        size_t block = count - start < BLOCK_VALUES ? count - start : BLOCK_VALUES;
-        ok = safetensors_append(writer, values + start, block, status);
+    for (size_t first = 0; first < count; first += BLOCK_VALUES) {
+        size_t block = count - first < BLOCK_VALUES ? count - first : BLOCK_VALUES;
+        model_random_values(parameter, w->seed, w->dtype, first, block, values);
+        if (!safetensors_append(writer, values, block, status))
+            return false;
         w->written += block * dtype_bytes(w->dtype);
         tell(w);
     }
-    free(values);
-    return ok;
+    return true;
 }
 
 static bool write_weights(struct writing *w, const char *path, struct status *status)
 {
     struct safetensors_item *items = calloc(w->model.parameter_count, sizeof *items);
-    CHECK(items);
+    double *values = malloc(BLOCK_VALUES * sizeof *values);
+    CHECK(items && values);
     for (size_t i = 0; i < w->model.parameter_count; i++) {
         const struct parameter *p = &w->model.parameters[i];
         items[i] = (struct safetensors_item){
@@ -110,9 +107,10 @@ static bool write_weights(struct writing *w, const char *path, struct status *st
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, w->model.parameter_count, status);
     for (size_t i = 0; ok && i < w->model.parameter_count; i++)
-        ok = write_parameter(w, &writer, &w->model.parameters[i], status);
+        ok = write_parameter(w, &writer, &w->model.parameters[i], values, status);
     ok = ok && safetensors_commit(&writer, status);
     safetensors_discard(&writer);
+    free(values);
     free(items);
     return ok;
 }

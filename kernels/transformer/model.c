@@ -131,16 +131,16 @@ static struct distribution distribution_of(const struct parameter *parameter, ui
     return d;
 }
 
-void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values)
+void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, size_t first,
+                         size_t count, double *values)
 {
     enum { TOGETHER = 1024 };
     struct distribution d = distribution_of(parameter, seed);
-    size_t count = tensor_count(parameter->value);
 #pragma omp parallel for schedule(static)
-    for (size_t first = 0; first < count; first += TOGETHER) {
-        size_t end = count - first < TOGETHER ? count : first + TOGETHER;
-        random_normals(&d.random, first, end - first, d.mean, d.deviation, values + first);
-        for (size_t i = first; i < end; i++) {
+    for (size_t begin = 0; begin < count; begin += TOGETHER) {
+        size_t end = count - begin < TOGETHER ? count : begin + TOGETHER;
+        random_normals(&d.random, first + begin, end - begin, d.mean, d.deviation, values + begin);
+        for (size_t i = begin; i < end; i++) {
             values[i] = dtype_round(values[i], rounding);
         }
     }

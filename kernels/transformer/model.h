@@ -56,8 +56,9 @@ void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
 // One parameter of them.
 void model_randomize_parameter(struct model *model, const struct parameter *parameter, uint64_t seed,
                                enum dtype rounding);
-// The same values on the host: rows * cols numbers.
-void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, double *values);
+// The same values on the host: `count` of the parameter's rows * cols numbers, from `first` on.
+void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, size_t first,
+                         size_t count, double *values);
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);
 // grad = 0 for everything that trains.
