@@ -9,7 +9,8 @@ static void walk(struct step *step)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    size_t layers = model->config.layers, rows = step->batch->context * step->batch->sequences;
+    struct span all = {0, step->batch->context};
     enum dtype dtype = device->ops->dtype;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
     CHECK(x);
@@ -18,9 +19,9 @@ static void walk(struct step *step)
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
-        kv_project(model, l, x[l], 0, B, kv, NULL);
+        kv_project(model, l, all, x[l], kv, NULL);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-        cell_forward(model, l, x[l], 0, B, kv, x[l + 1], NULL, KEEP_LEAN);
+        cell_forward(model, l, all, x[l], kv, x[l + 1], NULL, KEEP_LEAN);
         kv_free(model, &kv);
     }
 
@@ -29,14 +30,14 @@ static void walk(struct step *step)
     for (size_t l = layers; l-- > 0;) {
         struct activations rebuilt = {0};
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
-        kv_project(model, l, x[l], 0, B, kv, &rebuilt);
-        cell_forward(model, l, x[l], 0, B, kv, tensor_none(), &rebuilt, step->options->keep);
-        cell_backward_mlp(model, l, &rebuilt, 0, grad);
+        kv_project(model, l, all, x[l], kv, &rebuilt);
+        cell_forward(model, l, all, x[l], kv, tensor_none(), &rebuilt, step->options->keep);
+        cell_backward_mlp(model, l, all, &rebuilt, grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
-        struct key_segment all = {0, step->batch->context, grad_kv.k, grad_kv.v};
-        cell_backward_attention(model, l, &rebuilt, 0, B, kv, &all, 1, grad);
+        struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
+        cell_backward_attention(model, l, all, &rebuilt, kv, &keys, 1, grad);
         kv_free(model, &grad_kv);
         kv_free(model, &kv);
         tensor_free(device, &x[l]);

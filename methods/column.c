@@ -5,33 +5,33 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
     return tensor_new(model->device, rows, model->config.width, model->device->ops->dtype, category);
 }
 
-void column_forward(struct step *step, size_t start, size_t end, struct kv *kv, enum column_output output)
+void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output)
 {
     struct model *model = step->model;
-    size_t layers = model->config.layers, B = step->batch->sequences, rows = (end - start) * B;
+    size_t layers = model->config.layers, rows = chunk.count * step->batch->sequences;
     struct tensor x = hidden(model, rows, CATEGORY_ACTIVATIONS);
-    embed_forward(model, step->batch, x, start);
+    embed_forward(model, step->batch, x, chunk.start);
     for (size_t l = 0; l < layers; l++) {
-        kv_project(model, l, x, start, B, kv[l], NULL);
+        kv_project(model, l, chunk, x, kv[l], NULL);
         if (l + 1 < layers || output == COLUMN_LOSS) {
             struct tensor y = hidden(model, rows, CATEGORY_ACTIVATIONS);
-            cell_forward(model, l, x, start, B, kv[l], y, NULL, KEEP_LEAN);
+            cell_forward(model, l, chunk, x, kv[l], y, NULL, KEEP_LEAN);
             tensor_free(model->device, &x);
             x = y;
         }
     }
     if (output == COLUMN_LOSS) {
-        head_loss(model, step->batch, x, start, step->options->head_chunk, step->loss);
+        head_loss(model, step->batch, x, chunk.start, step->options->head_chunk, step->loss);
     }
     tensor_free(model->device, &x);
 }
 
-void column_backward(struct step *step, size_t start, size_t end, struct kv *kv, bool cached,
+void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached,
                      const struct key_segment *segments, size_t segment_count, struct loss_weights weights)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->sequences, rows = (end - start) * B;
+    size_t layers = model->config.layers, rows = chunk.count * step->batch->sequences;
     bool inner = step->options->inner == INNER_CHECKPOINT;
     enum category category = inner ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [C B, d], input of layer l
@@ -39,26 +39,26 @@ void column_backward(struct step *step, size_t start, size_t end, struct kv *kv,
     CHECK(x && kept);
 
     x[0] = hidden(model, rows, category);
-    embed_forward(model, step->batch, x[0], start);
+    embed_forward(model, step->batch, x[0], chunk.start);
     for (size_t l = 0; l < layers; l++) {
         struct activations *keep = inner ? NULL : &kept[l];
         if (!cached) {
-            kv_project(model, l, x[l], start, B, kv[l], keep);
+            kv_project(model, l, chunk, x[l], kv[l], keep);
         }
         x[l + 1] = hidden(model, rows, category);
-        cell_forward(model, l, x[l], start, B, kv[l], x[l + 1], keep, step->options->keep);
+        cell_forward(model, l, chunk, x[l], kv[l], x[l + 1], keep, step->options->keep);
     }
 
     struct tensor grad = x[layers];
-    head_backward(model, step->batch, grad, start, step->options->head_chunk, weights, step->loss);
+    head_backward(model, step->batch, grad, chunk.start, step->options->head_chunk, weights, step->loss);
     for (size_t l = layers; l-- > 0;) {
         if (inner) {
-            cell_forward(model, l, x[l], start, B, kv[l], tensor_none(), &kept[l], step->options->keep);
+            cell_forward(model, l, chunk, x[l], kv[l], tensor_none(), &kept[l], step->options->keep);
         }
-        cell_backward(model, l, &kept[l], start, B, kv[l], segments + l * segment_count, segment_count, grad);
+        cell_backward(model, l, chunk, &kept[l], kv[l], segments + l * segment_count, segment_count, grad);
         tensor_free(device, &x[l]);
     }
-    embed_backward(model, step->batch, grad, start);
+    embed_backward(model, step->batch, grad, chunk.start);
     tensor_free(device, &x[layers]);
     free(kept);
     free(x);

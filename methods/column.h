@@ -5,11 +5,11 @@
 // What the first pass wants of a column besides the keys and values of all its layers.
 enum column_output { COLUMN_KV, COLUMN_LOSS };
 
-// First pass over tokens [start, end): keys and values of every layer into kv[l], and with COLUMN_LOSS the column's
+// First pass over a chunk: keys and values of every layer into kv[l], and with COLUMN_LOSS the column's
 // share of the loss. Without it the top layer stops after its keys and values and the head is not run.
-void column_forward(struct step *step, size_t start, size_t end, struct kv *kv, enum column_output output);
+void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output);
 // Second pass: rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), then
 // the head and the rows downward. cached: its keys and values are in kv already. segments: [layers][segment_count],
 // of which the last holds the column's own keys.
-void column_backward(struct step *step, size_t start, size_t end, struct kv *kv, bool cached,
+void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached,
                      const struct key_segment *segments, size_t segment_count, struct loss_weights weights);

@@ -8,7 +8,8 @@ static void walk(struct step *step)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    size_t layers = model->config.layers, rows = step->batch->context * step->batch->sequences;
+    struct span all = {0, step->batch->context};
     enum dtype dtype = device->ops->dtype;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
     struct kv *kv = calloc(layers, sizeof *kv);       // [T B, G D] each
@@ -19,20 +20,20 @@ static void walk(struct step *step)
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
         kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
-        kv_project(model, l, x[l], 0, B, kv[l], &kept[l]);
+        kv_project(model, l, all, x[l], kv[l], &kept[l]);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        cell_forward(model, l, x[l], 0, B, kv[l], x[l + 1], &kept[l], step->options->keep);
+        cell_forward(model, l, all, x[l], kv[l], x[l + 1], &kept[l], step->options->keep);
     }
 
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
     head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     for (size_t l = layers; l-- > 0;) {
-        cell_backward_mlp(model, l, &kept[l], 0, grad);
+        cell_backward_mlp(model, l, all, &kept[l], grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
-        struct key_segment all = {0, step->batch->context, grad_kv.k, grad_kv.v};
-        cell_backward_attention(model, l, &kept[l], 0, B, kv[l], &all, 1, grad);
+        struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
+        cell_backward_attention(model, l, all, &kept[l], kv[l], &keys, 1, grad);
         kv_free(model, &grad_kv);
         kv_free(model, &kv[l]);
         tensor_free(device, &x[l]);

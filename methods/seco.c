@@ -22,7 +22,7 @@ static void walk(struct step *step)
         kv[l] = kv_new(model, rows, device->ops->dtype, CATEGORY_KV_CACHE);
     }
     for (size_t c = 0; c + 1 < columns.count; c++) {
-        column_forward(step, column_start(columns, c), column_end(columns, c), kv, COLUMN_KV);
+        column_forward(step, column_span(columns, c), kv, COLUMN_KV);
     }
 
     for (size_t l = 0; l < layers; l++) {
@@ -31,13 +31,14 @@ static void walk(struct step *step)
         op_zero(device, grad_kv[l].v);
     }
     for (size_t c = columns.count; c-- > 0;) {
-        size_t end = column_end(columns, c);
+        struct span chunk = column_span(columns, c);
+        size_t end = chunk.start + chunk.count;
         for (size_t l = 0; l < layers; l++) {
             struct kv grad_seen = kv_rows(grad_kv[l], 0, end * B);
             seen[l] = (struct key_segment){0, end, grad_seen.k, grad_seen.v};
         }
         bool cached = c + 1 < columns.count;
-        column_backward(step, column_start(columns, c), end, kv, cached, seen, 1, (struct loss_weights){1, 1});
+        column_backward(step, chunk, kv, cached, seen, 1, (struct loss_weights){1, 1});
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);

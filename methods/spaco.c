@@ -20,8 +20,7 @@ static void fill_cache(struct step *step, struct columns columns, const struct d
         if (sampled && c + 1 == needed) {
             return; // no column to its right reads its keys before its own second pass writes them
         }
-        column_forward(step, column_start(columns, c), column_end(columns, c), kv,
-                       all && !sampled ? COLUMN_LOSS : COLUMN_KV);
+        column_forward(step, column_span(columns, c), kv, all && !sampled ? COLUMN_LOSS : COLUMN_KV);
     }
 }
 
@@ -33,11 +32,10 @@ static void list_segments(struct step *step, struct columns columns, const struc
     for (size_t l = 0; l < step->model->config.layers; l++) {
         size_t row = 0;
         for (size_t j = 0; j < segment_count; j++) {
-            size_t start = column_start(columns, draw->columns[j]);
-            size_t tokens = column_end(columns, draw->columns[j]) - start;
-            struct kv own = kv_rows(grad_kv[l], row, tokens * B);
-            segments[l * segment_count + j] = (struct key_segment){start, tokens, own.k, own.v};
-            row += tokens * B;
+            struct span chunk = column_span(columns, draw->columns[j]);
+            struct kv own = kv_rows(grad_kv[l], row, chunk.count * B);
+            segments[l * segment_count + j] = (struct key_segment){chunk.start, chunk.count, own.k, own.v};
+            row += chunk.count * B;
         }
     }
 }
@@ -60,12 +58,13 @@ static void walk(struct step *step)
     struct key_segment *segments = calloc(layers * (draw->count + 1), sizeof *segments);
     CHECK(kv && grad_kv && segments);
     size_t needed = all ? columns.count : draw->count ? draw->columns[draw->count - 1] + 1 : 0;
+    struct span last = column_span(columns, needed ? needed - 1 : 0);
     size_t sampled_tokens = 0;
     for (size_t j = 0; j < draw->count; j++) {
-        sampled_tokens += column_end(columns, draw->columns[j]) - column_start(columns, draw->columns[j]);
+        sampled_tokens += column_span(columns, draw->columns[j]).count;
     }
     for (size_t l = 0; needed && l < layers; l++) {
-        kv[l] = kv_new(model, column_end(columns, needed - 1) * B, device->ops->dtype, CATEGORY_KV_CACHE);
+        kv[l] = kv_new(model, (last.start + last.count) * B, device->ops->dtype, CATEGORY_KV_CACHE);
     }
     fill_cache(step, columns, draw, kv, needed);
 
@@ -83,8 +82,7 @@ static void walk(struct step *step)
             op_scale(device, segments[l * count + j].grad_v, draw->kv_factor[j]);
         }
         struct loss_weights weights = {.loss = all ? 1 : draw->loss_factor[j], .grad = draw->loss_factor[j]};
-        column_backward(step, column_start(columns, c), column_end(columns, c), kv, c + 1 < needed, segments, count,
-                        weights);
+        column_backward(step, column_span(columns, c), kv, c + 1 < needed, segments, count, weights);
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);

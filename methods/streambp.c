@@ -9,6 +9,12 @@
 #include "methods/cost.h"
 #include "methods/method.h"
 
+// x: [T B, d]
+static struct tensor tokens_of(struct tensor x, struct span chunk, size_t B)
+{
+    return tensor_rows(x, chunk.start * B, chunk.count * B);
+}
+
 static void walk(struct step *step)
 {
     struct model *model = step->model;
@@ -25,10 +31,10 @@ static void walk(struct step *step)
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
         for (size_t c = 0; c < columns.count; c++) {
-            size_t start = column_start(columns, c), n = (column_end(columns, c) - start) * B;
-            struct tensor x_c = tensor_rows(x[l], start * B, n), y_c = tensor_rows(x[l + 1], start * B, n);
-            kv_project(model, l, x_c, start, B, kv, NULL);
-            cell_forward(model, l, x_c, start, B, kv, y_c, NULL, KEEP_LEAN);
+            struct span chunk = column_span(columns, c);
+            struct tensor x_c = tokens_of(x[l], chunk, B), y_c = tokens_of(x[l + 1], chunk, B);
+            kv_project(model, l, chunk, x_c, kv, NULL);
+            cell_forward(model, l, chunk, x_c, kv, y_c, NULL, KEEP_LEAN);
         }
         kv_free(model, &kv);
     }
@@ -42,15 +48,16 @@ static void walk(struct step *step)
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
-        kv_project(model, l, x[l], 0, B, kv, NULL);
+        kv_project(model, l, (struct span){0, step->batch->context}, x[l], kv, NULL);
         for (size_t c = columns.count; c-- > 0;) {
-            size_t start = column_start(columns, c), end = column_end(columns, c), n = (end - start) * B;
+            struct span chunk = column_span(columns, c);
+            size_t end = chunk.start + chunk.count;
             struct kv grad_seen = kv_rows(grad_kv, 0, end * B);
             struct key_segment seen = {0, end, grad_seen.k, grad_seen.v};
             struct activations rebuilt = {0};
-            cell_forward(model, l, tensor_rows(x[l], start * B, n), start, B, kv, tensor_none(), &rebuilt,
+            cell_forward(model, l, chunk, tokens_of(x[l], chunk, B), kv, tensor_none(), &rebuilt,
                          step->options->keep);
-            cell_backward(model, l, &rebuilt, start, B, kv, &seen, 1, tensor_rows(grad, start * B, n));
+            cell_backward(model, l, chunk, &rebuilt, kv, &seen, 1, tokens_of(grad, chunk, B));
         }
         kv_free(model, &grad_kv);
         kv_free(model, &kv);

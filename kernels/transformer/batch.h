@@ -5,6 +5,11 @@
 
 #define NO_TARGET (-100)
 
+// Tokens [start, start + count) of every sequence.
+struct span {
+    size_t start, count;
+};
+
 struct batch {
     size_t context, sequences;
     size_t target_count;        // rows with a target, over the whole batch

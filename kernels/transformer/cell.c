@@ -74,35 +74,34 @@ static struct tensor by_head(struct model *model, struct tensor x)
 
 // y = rope(rmsnorm(x)), the norm with qk_norm only. y may be x. rstd may be no tensor.
 static void normalize_and_rotate(struct model *model, const struct parameter *norm, struct tensor y,
-                                 struct tensor rstd, struct tensor x, size_t start, size_t sequences)
+                                 struct tensor rstd, struct tensor x, size_t start, size_t batch)
 {
     if (norm) {
         op_rmsnorm_forward(model->device, by_head(model, y), rstd, by_head(model, x), norm->value,
                            model->config.norm_epsilon);
     }
-    op_rope(model->device, y, model->rope_frequencies, start, sequences, +1);
+    op_rope(model->device, y, model->rope_frequencies, start, batch, +1);
 }
 
 // grad: that of y above, becomes that of x, which was `projected` before its norm. grad starts at token `start`.
 static void normalize_and_rotate_backward(struct model *model, const struct parameter *norm, struct tensor grad,
-                                          struct tensor rstd, struct tensor projected, size_t start,
-                                          size_t sequences)
+                                          struct tensor rstd, struct tensor projected, size_t start, size_t batch)
 {
-    op_rope(model->device, grad, model->rope_frequencies, start, sequences, -1);
+    op_rope(model->device, grad, model->rope_frequencies, start, batch, -1);
     if (norm) {
         op_rmsnorm_backward(model->device, by_head(model, grad), false, norm->grad, by_head(model, grad),
                             by_head(model, projected), norm->value, rstd);
     }
 }
 
-void kv_project(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                 struct activations *keep)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
-    cell_range_push(model, "kv_project", layer, start);
-    size_t n = x.rows, most = block_rows(model, n), heads = model->config.kv_heads;
-    kv = kv_rows(kv, start * sequences, n);
+    cell_range_push(model, "kv_project", layer, chunk.start);
+    size_t n = x.rows, batch = n / chunk.count, most = block_rows(model, n), heads = model->config.kv_heads;
+    kv = kv_rows(kv, chunk.start * batch, n);
     struct tensor h = scratch(model, most, x.cols), projected = kv.k;
     if (keep && w->k_norm) {
         projected = keep->k_projected = activation(model, n, kv.k.cols);
@@ -116,14 +115,15 @@ void kv_project(struct model *model, size_t layer, struct tensor x, size_t start
         projection_forward(model, &w->k, tensor_rows(projected, row, rows), block, false);
         projection_forward(model, &w->v, tensor_rows(kv.v, row, rows), block, false);
     }
-    normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, start, sequences);
+    normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk.start,
+                         batch);
     tensor_free(device, &h);
     range_pop(device);
 }
 
 // q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
 // scratch tensor beside a->q.
-static struct tensor queries(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences,
+static struct tensor queries(struct model *model, size_t layer, struct span chunk, struct tensor x,
                              struct activations *a, bool keeping, enum keep how)
 {
     struct device *device = model->device;
@@ -167,7 +167,7 @@ static struct tensor queries(struct model *model, size_t layer, struct tensor x,
     }
     tensor_free(device, &h);
     struct tensor rotated = keeping && w->q_norm ? scratch(model, n, a->q.cols) : a->q;
-    normalize_and_rotate(model, w->q_norm, rotated, a->rstd_q, a->q, start, sequences);
+    normalize_and_rotate(model, w->q_norm, rotated, a->rstd_q, a->q, chunk.start, n / chunk.count);
     return rotated;
 }
 
@@ -228,26 +228,30 @@ static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, 
     tensor_free(device, &gate);
 }
 
-void cell_forward(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+static struct attention_shape attention_shape_of(const struct config *c, struct span chunk, size_t rows)
+{
+    return (struct attention_shape){.queries = chunk.count,
+                                    .start = chunk.start,
+                                    .batch = rows / chunk.count,
+                                    .heads = c->heads,
+                                    .kv_heads = c->kv_heads,
+                                    .head_dim = c->head_dim};
+}
+
+void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                   struct tensor y, struct activations *keep, enum keep how)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     struct activations none = {0}, *a = keep ? keep : &none;
-    cell_range_push(model, "cell_forward", layer, start);
+    cell_range_push(model, "cell_forward", layer, chunk.start);
     size_t n = x.rows;
     a->x = x;
-    struct attention_shape shape = {.queries = n / sequences,
-                                    .start = start,
-                                    .batch = sequences,
-                                    .heads = c->heads,
-                                    .kv_heads = c->kv_heads,
-                                    .head_dim = c->head_dim};
-    struct tensor q = queries(model, layer, x, start, sequences, a, keep, how);
+    struct tensor q = queries(model, layer, chunk, x, a, keep, how);
     a->o = activation(model, n, c->heads * c->head_dim);
     a->logsumexp = statistic(model, n, c->heads);
-    op_attention_forward(device, shape, a->o, a->logsumexp, q, kv.k, kv.v);
+    op_attention_forward(device, attention_shape_of(c, chunk, n), a->o, a->logsumexp, q, kv.k, kv.v);
     if (q.data != a->q.data) {
         tensor_free(device, &q);
     }
@@ -268,12 +272,13 @@ void cell_forward(struct model *model, size_t layer, struct tensor x, size_t sta
 }
 
 // grad: that of y, becomes that of x_mid.
-void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, size_t start, struct tensor grad)
+void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                       struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    cell_range_push(model, "cell_backward_mlp", layer, start);
+    cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
     size_t n = grad.rows, most = block_rows(model, n);
     bool all = a->h_mlp.data;
     struct tensor act = scratch(model, most, c->ffn);
@@ -308,15 +313,15 @@ void cell_backward_mlp(struct model *model, size_t layer, struct activations *a,
 }
 
 // From the gradients of q, k and v, as attention's backward leaves them, to that of x, added to grad.
-static void projections_backward(struct model *model, size_t layer, struct activations *a, size_t start,
-                                 size_t sequences, struct tensor grad_q, struct kv grad_kv, struct tensor grad)
+static void projections_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                                 struct tensor grad_q, struct kv grad_kv, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     // Whole tokens: RoPE wants a position per row.
-    size_t n = grad.rows, block = block_rows(model, n);
-    size_t most = block > sequences ? block / sequences * sequences : sequences;
+    size_t n = grad.rows, batch = n / chunk.count, block = block_rows(model, n);
+    size_t most = block > batch ? block / batch * batch : batch;
     bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
     struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
     struct kv converted = {0};
@@ -324,7 +329,7 @@ static void projections_backward(struct model *model, size_t layer, struct activ
         converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
     }
     for (size_t row = 0; row < n; row += most) {
-        size_t rows = smaller(most, n - row), position = start + row / sequences;
+        size_t rows = smaller(most, n - row), position = chunk.start + row / batch;
         struct tensor q = tensor_rows(grad_q, row, rows), x = tensor_rows(a->x, row, rows);
         struct kv kv = kv_rows(grad_kv, row, rows);
         if (convert) {
@@ -334,10 +339,10 @@ static void projections_backward(struct model *model, size_t layer, struct activ
             kv = narrow;
         }
         normalize_and_rotate_backward(model, w->q_norm, q, tensor_rows(a->rstd_q, row * c->heads, rows * c->heads),
-                                      tensor_rows(a->q, row, rows), position, sequences);
+                                      tensor_rows(a->q, row, rows), position, batch);
         normalize_and_rotate_backward(model, w->k_norm, kv.k,
                                       tensor_rows(a->rstd_k, row * c->kv_heads, rows * c->kv_heads),
-                                      tensor_rows(a->k_projected, row, rows), position, sequences);
+                                      tensor_rows(a->k_projected, row, rows), position, batch);
         struct tensor h_block = all ? tensor_rows(a->h_attention, row, rows) : tensor_rows(h, 0, rows);
         if (!all) {
             op_rmsnorm_forward(device, h_block, tensor_none(), x, w->attention_norm->value, c->norm_epsilon);
@@ -356,28 +361,23 @@ static void projections_backward(struct model *model, size_t layer, struct activ
 }
 
 // grad: that of x_mid, becomes that of x.
-void cell_backward_attention(struct model *model, size_t layer, struct activations *a, size_t start,
-                             size_t sequences, struct kv kv, const struct key_segment *segments,
-                             size_t segment_count, struct tensor grad)
+void cell_backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                             struct kv kv, const struct key_segment *segments, size_t segment_count,
+                             struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = grad.rows;
-    struct attention_shape shape = {.queries = n / sequences,
-                                    .start = start,
-                                    .batch = sequences,
-                                    .heads = c->heads,
-                                    .kv_heads = c->kv_heads,
-                                    .head_dim = c->head_dim};
-    cell_range_push(model, "cell_backward_attention", layer, start);
+    struct attention_shape shape = attention_shape_of(c, chunk, n);
+    cell_range_push(model, "cell_backward_attention", layer, chunk.start);
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
     projection_backward_input(model, &w->o, grad_o, grad, false);
     projection_backward_weights(model, &w->o, grad, a->o);
     struct tensor q = a->q;
     if (w->q_norm) {
         q = scratch(model, n, a->q.cols);
-        normalize_and_rotate(model, w->q_norm, q, tensor_none(), a->q, start, sequences);
+        normalize_and_rotate(model, w->q_norm, q, tensor_none(), a->q, chunk.start, shape.batch);
     }
     struct tensor grad_q = grad_o; // in place
     op_attention_backward(device, shape, grad_q, segments, segment_count, grad_o, a->o, a->logsumexp, q, kv.k,
@@ -386,17 +386,17 @@ void cell_backward_attention(struct model *model, size_t layer, struct activatio
         tensor_free(device, &q);
     }
     const struct key_segment *own = &segments[segment_count - 1];
-    CHECK(own->start <= start && start + shape.queries <= own->start + own->count);
-    struct kv grad_kv = kv_rows((struct kv){own->grad_k, own->grad_v}, (start - own->start) * sequences, n);
-    projections_backward(model, layer, a, start, sequences, grad_q, grad_kv, grad);
+    CHECK(own->start <= chunk.start && chunk.start + chunk.count <= own->start + own->count);
+    struct kv grad_kv = kv_rows((struct kv){own->grad_k, own->grad_v}, (chunk.start - own->start) * shape.batch, n);
+    projections_backward(model, layer, chunk, a, grad_q, grad_kv, grad);
     tensor_free(device, &grad_o);
     activations_free(model, a);
     range_pop(device);
 }
 
-void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
-                   struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad)
+void cell_backward(struct model *model, size_t layer, struct span chunk, struct activations *a, struct kv kv,
+                   const struct key_segment *segments, size_t segment_count, struct tensor grad)
 {
-    cell_backward_mlp(model, layer, a, start, grad);
-    cell_backward_attention(model, layer, a, start, sequences, kv, segments, segment_count, grad);
+    cell_backward_mlp(model, layer, chunk, a, grad);
+    cell_backward_attention(model, layer, chunk, a, kv, segments, segment_count, grad);
 }

@@ -1,8 +1,9 @@
 // Cell (l, c): layer l for the tokens of chunk c; the primitives that every method is an order of.
 // Forward needs the cell's input and the keys and values of chunks 0..c of the layer. Backward needs what the cell
 // kept, the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i *
-// B + b.
+// B + b; B is what the rows of x or grad are per token of the chunk.
 #pragma once
+#include "kernels/transformer/batch.h"
 #include "kernels/transformer/model.h"
 
 // Keys (after RoPE) and values of one layer: [T * B, kv_heads * head_dim] each.
@@ -29,22 +30,23 @@ struct activations {
 };
 void activations_free(struct model *model, struct activations *a);
 
-// Keys and values of the tokens x (a chunk that starts at token `start`) into their rows of kv.
+// Keys and values of the chunk's input x: [n, d] into its rows of kv.
 // With qk_norm and keep: keep->k_projected and rstd_k are kept too.
-void kv_project(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                 struct activations *keep);
-// y = cell(x), over the keys 0 .. start + n/B of kv, which must be there. y no tensor: what only y needs is not
-// computed (a rebuild for the backward). keep NULL: nothing is kept. keep->x becomes x. y must not be x.
-void cell_forward(struct model *model, size_t layer, struct tensor x, size_t start, size_t sequences, struct kv kv,
+// y = cell(x), over the keys up to the chunk's end in kv, which must be there. y no tensor: what only y needs is
+// not computed (a rebuild for the backward). keep NULL: nothing is kept. keep->x becomes x. y must not be x.
+void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                   struct tensor y, struct activations *keep, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input. Gradients of keys and values are added to the
 // segments; the last segment must hold the cell's own keys, whose gradient is complete, and spent, on return.
 // Weight gradients are added. The activations are freed as they are spent.
-void cell_backward(struct model *model, size_t layer, struct activations *a, size_t start, size_t sequences,
-                   struct kv kv, const struct key_segment *segments, size_t segment_count, struct tensor grad);
+void cell_backward(struct model *model, size_t layer, struct span chunk, struct activations *a, struct kv kv,
+                   const struct key_segment *segments, size_t segment_count, struct tensor grad);
 // Its two halves, in this order. The first frees gate and up, the largest that a cell keeps: a walk of whole rows
 // takes the gradients of keys and values, which the second half alone needs, after it.
-void cell_backward_mlp(struct model *model, size_t layer, struct activations *a, size_t start, struct tensor grad);
-void cell_backward_attention(struct model *model, size_t layer, struct activations *a, size_t start,
-                             size_t sequences, struct kv kv, const struct key_segment *segments,
-                             size_t segment_count, struct tensor grad);
+void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                       struct tensor grad);
+void cell_backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                             struct kv kv, const struct key_segment *segments, size_t segment_count,
+                             struct tensor grad);
