@@ -82,7 +82,7 @@ static void a_cell_has_its_defaults(void **state)
     assert_int_equal(cell.data.kind, DATA_RANDOM);
     assert_null(cell.labels);
     assert_int_equal(cell.lora.rank, 0);
-    assert_false(cell.optimizer);
+    assert_null(cell.optimizer);
     assert_int_equal(cell.measure.warmup, 1);
     assert_int_equal(cell.measure.samples, 5);
     assert_true(cell.measure.max_seconds == 60);

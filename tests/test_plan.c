@@ -3,6 +3,7 @@
 // existing.
 #include "harness/run/environment.h"
 #include "kernels/plan/plan.h"
+#include "kernels/transformer/optimizer.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,14 +18,14 @@ static void measure(struct fixture *f, const char *device, const struct method *
     struct step_report *report = calloc(1, sizeof *report);
     f->device = device_open(device, f->dtype, 0, &status);
     assert_non_null(f->device);
-    struct model_options model_options = {f->lora, f->dtype, f->dtype, .optimizer = true};
+    struct model_options model_options = {f->lora, f->dtype, f->dtype, .optimizer = optimizers[0]};
     model_open(&f->model, &f->config, &model_options, f->device);
     model_randomize(&f->model, 1, DTYPE_F32);
     int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
     f->device->counters = (struct counters){0};
     method_step(method, &f->model, &f->batch, options, report);
-    model_adamw(&f->model, 1e-3, 0.1, 1);
+    optimizer_step(&f->model, &(struct optimizer_settings){.rate = 1e-3, .decay = 0.1}, 1);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *arena = f->device->arena;
     *counters = f->device->counters;

@@ -51,7 +51,7 @@ static void update_weights(struct run *run)
 {
     struct device *device = run->setup.device;
     device_timer_start(device);
-    model_adamw(&run->setup.model, run->cell->learning_rate, run->cell->weight_decay, ++run->updates);
+    optimizer_step(&run->setup.model, &run->cell->optimizer_settings, ++run->updates);
     run->step.asked_ms += device_timer_asked_ms(device);
     run->step.ms += device_timer_stop_ms(device);
 }

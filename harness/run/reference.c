@@ -39,7 +39,7 @@ bool reference_take(struct reference *reference, const struct cell *cell, struct
 {
     *reference = (struct reference){0};
     struct setup_options exact = setup_options_reference(), own = setup_options_of(cell);
-    own.optimizer = false;
+    own.optimizer = NULL;
     own.memory_limit_bytes = 0; // a limit is for the method that is measured
     if (!full_gradients(&reference->gradients, &reference->loss, cell, &exact, false, status))
         return false;

@@ -12,7 +12,8 @@ struct setup {
 struct setup_options {
     const char *device;
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
-    bool optimizer, deterministic, tf32, whole_attention;
+    const struct optimizer *optimizer;
+    bool deterministic, tf32, whole_attention;
     size_t memory_limit_bytes; // 0: what the machine has free
 };
 

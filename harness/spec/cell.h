@@ -2,7 +2,7 @@
 #pragma once
 #include "harness/files/tokens.h"
 #include "harness/spec/profile.h"
-#include "kernels/transformer/config.h"
+#include "kernels/transformer/optimizer.h"
 #include "methods/method.h"
 
 enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
@@ -33,11 +33,11 @@ struct cell {
     struct data_source data;
     char *labels; // NULL: the next token
     struct lora lora;
-    bool deterministic;   // the device has the same bits in every run, at whatever cost
-    bool tf32;            // the device may round factors of GEMM in f32 to TF32
-    bool whole_attention; // the device may run attention's backward at once instead of in blocks
-    bool optimizer;
-    double learning_rate, weight_decay;
+    bool deterministic;                // the device has the same bits in every run, at whatever cost
+    bool tf32;                         // the device may round factors of GEMM in f32 to TF32
+    bool whole_attention;              // the device may run attention's backward at once instead of in blocks
+    const struct optimizer *optimizer; // NULL: none
+    struct optimizer_settings optimizer_settings;
     struct measure measure;
     size_t memory_limit_bytes; // 0: what the machine has free
 };

@@ -234,9 +234,9 @@ static json_t *decode_lora(struct cell *cell, struct json_field field, struct st
 
 static json_t *decode_optimizer(struct cell *cell, struct json_field field, struct status *status)
 {
-    static const struct names keys = {3, {"name", "rate", "decay"}}, optimizers = {1, {"adamw"}};
-    cell->learning_rate = 1e-4;
-    cell->weight_decay = 0.01;
+    static const struct names keys = {3, {"name", "rate", "decay"}};
+    struct names known = {0};
+    struct optimizer_settings *settings = &cell->optimizer_settings;
     if (!json_field_given(field))
         return json_null();
     struct json_field name = field;
@@ -246,12 +246,17 @@ static json_t *decode_optimizer(struct cell *cell, struct json_field field, stru
             return NULL;
         name = json_field_get(field, "name");
     }
-    if (!json_field_choice(name, &optimizers, "optimizer", &index, status) ||
-        !json_field_number(json_field_get(field, "rate"), 0, 1e6, &cell->learning_rate, status) ||
-        !json_field_number(json_field_get(field, "decay"), 0, 1e6, &cell->weight_decay, status))
+    for (size_t i = 0; optimizers[i]; i++)
+        names_add(&known, optimizers[i]->name);
+    if (!json_field_choice(name, &known, "optimizer", &index, status))
         return NULL;
-    cell->optimizer = true;
-    return json_pack("{s:s, s:f, s:f}", "name", "adamw", "rate", cell->learning_rate, "decay", cell->weight_decay);
+    *settings = optimizers[index]->initial;
+    if (!json_field_number(json_field_get(field, "rate"), 0, 1e6, &settings->rate, status) ||
+        !json_field_number(json_field_get(field, "decay"), 0, 1e6, &settings->decay, status))
+        return NULL;
+    cell->optimizer = optimizers[index];
+    return json_pack("{s:s, s:f, s:f}", "name", cell->optimizer->name, "rate", settings->rate, "decay",
+                     settings->decay);
 }
 
 // Sums are kept in the dtype of the model, or above bf16 in f32.

@@ -1,4 +1,5 @@
 #include "kernels/transformer/model.h"
+#include "kernels/transformer/optimizer.h"
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -73,17 +74,16 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->device = device;
     model->kv_gradient_dtype = options->kv_gradient_dtype;
     model->gradient_dtype = options->gradient_dtype;
+    model->optimizer = options->optimizer;
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         size_t rows = p->value.rows, cols = p->value.cols;
         p->value = tensor_new(device, rows, cols, device->ops->dtype, CATEGORY_WEIGHTS);
         if (!model->lora.rank || strstr(p->name, "lora_")) {
             p->grad = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
-            if (options->optimizer) {
-                p->moment1 = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
-                p->moment2 = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
-                op_zero(device, p->moment1);
-                op_zero(device, p->moment2);
+            for (size_t s = 0; model->optimizer && s < model->optimizer->states; s++) {
+                p->state[s] = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
+                op_zero(device, p->state[s]);
             }
         }
     }
@@ -102,8 +102,9 @@ void model_close(struct model *model)
         struct parameter *p = &model->parameters[i];
         tensor_free(model->device, &p->value);
         tensor_free(model->device, &p->grad);
-        tensor_free(model->device, &p->moment1);
-        tensor_free(model->device, &p->moment2);
+        for (size_t s = 0; s < PARAMETER_STATES; s++) {
+            tensor_free(model->device, &p->state[s]);
+        }
     }
     if (model->device) {
         tensor_free(model->device, &model->rope_frequencies);
@@ -175,17 +176,6 @@ void model_zero_gradients(struct model *model)
     for (size_t i = 0; i < model->parameter_count; i++) {
         if (model->parameters[i].grad.data) {
             op_zero(model->device, model->parameters[i].grad);
-        }
-    }
-}
-
-void model_adamw(struct model *model, double rate, double decay, size_t t)
-{
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        struct parameter *p = &model->parameters[i];
-        if (p->moment1.data) {
-            op_adamw(model->device, p->value, p->grad, p->moment1, p->moment2, rate, 0.9, 0.999, 1e-8,
-                     p->vector ? 0 : decay, t);
         }
     }
 }

@@ -4,12 +4,15 @@
 #include "kernels/base/random.h"
 #include "kernels/transformer/config.h"
 
+#define PARAMETER_STATES 2
+
+struct optimizer;
 struct parameter {
     char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
     struct tensor value;
-    struct tensor grad;             // no tensor when frozen
-    struct tensor moment1, moment2; // AdamW's state, when the model has an optimizer
-    bool vector;                    // a norm's gain or a bias: one dimension in files
+    struct tensor grad;                    // no tensor when frozen
+    struct tensor state[PARAMETER_STATES]; // the optimizer's, of which it knows the meaning
+    bool vector;                           // a norm's gain or a bias: one dimension in files
 };
 
 // y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
@@ -27,6 +30,7 @@ struct model {
     struct lora lora;
     struct device *device;
     enum dtype kv_gradient_dtype, gradient_dtype;
+    const struct optimizer *optimizer; // NULL: none
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
@@ -37,13 +41,14 @@ struct model {
 struct model_options {
     struct lora lora;
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
-    bool optimizer;                               // keep AdamW's moments
+    const struct optimizer *optimizer;            // whose state is kept; NULL: none
 };
 
 // The parameters' names and shapes alone, without a device: for tools that read or write files of weights.
 void model_list(struct model *model, const struct config *config, const struct lora *lora);
-// Allocates all weights, gradients of what trains, and moments. The weights are not yet set. Release with
-// model_close, also after a failure, and after model_list. Out of memory is in device->status.
+// Allocates all weights, gradients of what trains, and its optimizer state, which is zeroed. The weights are not
+// yet set. Release with model_close, also after a failure, and after model_list. Out of memory is in
+// device->status.
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
                 struct device *device);
 void model_close(struct model *model);
@@ -63,8 +68,6 @@ void model_random_values(const struct parameter *parameter, uint64_t seed, enum 
 struct parameter *model_parameter(const struct model *model, const char *name);
 // grad = 0 for everything that trains.
 void model_zero_gradients(struct model *model);
-// One AdamW update of everything that trains; t counts from 1.
-void model_adamw(struct model *model, double rate, double decay, size_t t);
 // FLOPs of one full backprop over B sequences of T tokens, counted over the model, not over what a method runs:
 // forward + gradients of all activations + gradients of what trains; causal pairs counted exactly.
 double model_flops(const struct config *config, const struct lora *lora, size_t context, size_t batch);
