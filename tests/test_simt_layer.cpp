@@ -130,7 +130,13 @@ void test_refusals(void **)
         "different masks");
     for (size_t threads : {0, 33, 2048})
         assert_contains(last_words([&] { simt::launch(1, threads, 0, [] {}); }), "CUDA refuses");
-    assert_contains(last_words([] { simt::launch(1, 32, 200 << 10, [] {}); }), "CUDA refuses");
+    for (size_t bytes : {99 << 10, 227 << 10})
+        assert_contains(last_words([=] {
+                            simt::card_shared_bytes = bytes;
+                            simt::launch(1, 32, bytes, [] {});
+                            simt::launch(1, 32, bytes + 1, [] {});
+                        }),
+                        "CUDA refuses");
     assert_contains(last_words([] { simt::launch(dim3(1, 70000), 32, 0, [] {}); }), "CUDA refuses");
 }
 

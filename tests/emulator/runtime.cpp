@@ -1,7 +1,8 @@
 // The CUDA runtime on the CPU, as far as kernels/cuda calls it: one card, its memory pools, streams and events. The
 // card's memory is out of the host's reach but while a stream's work runs, and what is asked for may name no other;
 // it is NaN before its first use and, in stream order, when it has been freed; every allocation has a fence behind
-// it, which is looked at then. A call that CUDA would refuse aborts with a message.
+// it, which is looked at then. A call that CUDA would refuse aborts with a message. EMULATED_CARD, a compute
+// capability, gives the card another one's shared memory.
 #include "tests/emulator/stream.h"
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <string>
 #include <sys/mman.h>
 
 namespace
@@ -29,6 +31,13 @@ struct allocation {
     cudaMemPool_t pool;
     cudaStream_t stream;
 };
+
+// By compute capability: the shared memory that a block may take.
+struct model {
+    int major, minor;
+    size_t shared_bytes;
+};
+constexpr model MODELS[] = {{9, 0, 227 << 10}, {8, 0, 163 << 10}, {8, 6, 99 << 10}, {7, 5, 64 << 10}};
 
 char *card;
 std::map<size_t, allocation> allocations; // by offset in the card
@@ -53,6 +62,15 @@ void require(bool condition, const char *what)
 void set_reach(int protection)
 {
     require(mprotect(card, CARD_BYTES, protection) == 0, "mprotect");
+}
+
+const model &emulated_model()
+{
+    const char *wanted = getenv("EMULATED_CARD");
+    for (const model &m : MODELS)
+        if (!wanted || std::to_string(m.major) + "." + std::to_string(m.minor) == wanted)
+            return m;
+    fail("EMULATED_CARD is no compute capability that is emulated: 9.0, 8.0, 8.6 or 7.5");
 }
 
 bool on_card(const void *pointer)
@@ -128,6 +146,11 @@ size_t emulator_moved(void)
     return moved;
 }
 
+size_t emulator_shared_bytes(void)
+{
+    return emulated_model().shared_bytes;
+}
+
 size_t emulator_room(const void *pointer)
 {
     size_t offset = (size_t)((const char *)pointer - card);
@@ -156,9 +179,19 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *card, int)
 {
     *card = {};
     snprintf(card->name, sizeof card->name, "no GPU: CUDA emulated on the CPU");
-    card->major = 9;
+    card->major = emulated_model().major;
+    card->minor = emulated_model().minor;
+    card->sharedMemPerBlockOptin = emulated_model().shared_bytes;
     card->multiProcessorCount = 132; // an H100's or H200's: blocks of rows follow from it
     return cudaSuccess;
+}
+
+// Code is there as in the real plug-in: from 8.0 on.
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
+{
+    require(kernel, "the attributes of no kernel");
+    *attributes = {};
+    return last_error = emulated_model().major < 8 ? cudaErrorNoKernelImageForDevice : cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int)
@@ -188,9 +221,10 @@ cudaError_t cudaGetLastError(void)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    return error == cudaSuccess                 ? "no error"
-           : error == cudaErrorMemoryAllocation ? "out of memory"
-                                                : "emulated error";
+    return error == cudaSuccess                       ? "no error"
+           : error == cudaErrorMemoryAllocation       ? "out of memory"
+           : error == cudaErrorNoKernelImageForDevice ? "no kernel image is available for execution on the device"
+                                                      : "emulated error";
 }
 
 // ---- memory

@@ -15,6 +15,8 @@ size_t emulator_room(const void *pointer);
 // from outside of the plug-in.
 void emulator_count(size_t bytes);
 __attribute__((visibility("default"))) size_t emulator_moved(void);
+// Shared memory that a block may take on this card.
+size_t emulator_shared_bytes(void);
 // How often the host has waited for a stream or an event. Seen from outside of the plug-in.
 __attribute__((visibility("default"))) size_t emulator_waits(void);
 #ifdef __cplusplus

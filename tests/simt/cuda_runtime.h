@@ -1,6 +1,6 @@
 // SIMT: stands in for CUDA's header where there is no GPU. Kernels compiled with g++ run on the CPU: one fiber per
 // CUDA thread, the blocks of a grid one after another. Threads that wait at a barrier which others never reach,
-// and lanes that meet with different masks, abort with a message; so does shared memory beyond what sm_80 has.
+// and lanes that meet with different masks, abort with a message; so does shared memory beyond what the card has.
 // Shared memory is poisoned. A block runs to its end and a warp as far as it can before the next one, from the
 // first to the last or, with `simt::descending`, from the last to the first: a kernel whose bits depend on that
 // lacks a barrier. A launch happens at once or, linked with tests/emulator, in the order of its stream.
@@ -30,6 +30,7 @@ extern "C" { // tests/emulator/stream.h
 __attribute__((weak)) void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
 __attribute__((weak)) size_t emulator_room(const void *pointer);
 __attribute__((weak)) void emulator_count(size_t bytes);
+__attribute__((weak)) size_t emulator_shared_bytes(void);
 }
 
 struct dim3 {
@@ -41,7 +42,7 @@ inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 namespace simt
 {
 
-enum { WARP = 32, MAX_THREADS = 1024, STACK_BYTES = 256 << 10, MAX_SHARED_BYTES = 163 << 10 };
+enum { WARP = 32, MAX_THREADS = 1024, STACK_BYTES = 256 << 10 };
 enum state { READY, AT_BARRIER, AT_WARP, DONE };
 
 struct fiber {
@@ -64,7 +65,8 @@ inline void (*body)(const void *);
 inline const void *body_data;
 inline std::vector<unsigned char> *dynamic_shared;
 inline bool descending;
-inline size_t launches; // in streams
+inline size_t card_shared_bytes = 227 << 10; // that a block may take; linked with tests/emulator, its card's
+inline size_t launches;                      // in streams
 
 // Saves the callee's registers on this stack, and goes on from where the other one was left.
 __attribute__((naked, noinline)) inline void swap(void ** /* save */, void * /* load */)
@@ -180,7 +182,7 @@ inline void run_block()
 template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, const Body &kernel)
 {
     threads = block.x * block.y * block.z;
-    if (threads == 0 || threads > MAX_THREADS || threads % WARP || shared_bytes > MAX_SHARED_BYTES ||
+    if (threads == 0 || threads > MAX_THREADS || threads % WARP || shared_bytes > card_shared_bytes ||
         (size_t)grid.x * grid.y * grid.z == 0 || grid.x > INT32_MAX || grid.y > UINT16_MAX || grid.z > UINT16_MAX)
         fail("a grid, block or shared memory that CUDA refuses, or a broken warp");
     gridDim = grid;
@@ -233,6 +235,7 @@ template <class Body> void ask(cudaStream_t stream, dim3 grid, dim3 block, size_
 {
     if (!emulator_ask)
         return launch(grid, block, shared_bytes, kernel);
+    card_shared_bytes = emulator_shared_bytes();
     emulator_ask(
         stream,
         [](void *data) {
