@@ -299,10 +299,16 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
         return status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use its GPU: %s (error %d)",
                           cudaGetErrorString(error), (int)error);
     }
-    if (card->major < 8) {
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "device cuda is built for compute capability 8.0 and above; this GPU, %s, has %d.%d",
-                          card->name, card->major, card->minor);
+    struct cudaFuncAttributes attributes;
+    error = cudaFuncGetAttributes(&attributes, cuda_probe());
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); // it is dealt with
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "device cuda has no code for this GPU, %s: %s (error %d); it has compute capability %d.%d, "
+            "the plug-in is built for " CUDA_BUILT_FOR "; `make cuda CUDA_ARCHS=80` builds it for 8.0 "
+            "and all above",
+            card->name, cudaGetErrorString(error), (int)error, card->major, card->minor);
     }
     CUDA_CHECK(cudaDriverGetVersion(&driver));
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));

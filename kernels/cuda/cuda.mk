@@ -1,8 +1,15 @@
 # The CUDA device's plug-in, and what tests and measures it. Without nvcc all of this is left out.
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA      ?= $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
-CUDA_CODE ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90
-NVFLAGS   := -std=c++17 -O3 -lineinfo $(CUDA_CODE) -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+# Oldest first: kernels are compiled to the PTX of that one, for they use nothing newer, and from it assembled for each.
+# The PTX goes along: a driver assembles it for whatever card is not in the list and is no older.
+CUDA_ARCHS ?= 80 86 89 90 100 120
+CUDA_CODE := $(CUDA_ARCHS:%=sm_%) compute_$(firstword $(CUDA_ARCHS))
+CUDA_BUILT_FOR := -DCUDA_BUILT_FOR='"$(CUDA_CODE)"'
+comma     := ,
+empty     :=
+NVFLAGS   := '-gencode=arch=$(lastword $(CUDA_CODE)),code=[$(subst $(empty) ,$(comma),$(CUDA_CODE))]' --threads 0 \
+             -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
              -Werror=all-warnings --expt-relaxed-constexpr
 # The base is linked into both sides: it has no state.
 CUDA_BASE := $(filter-out kernels/base/ops.c kernels/base/random.c,$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
@@ -12,8 +19,8 @@ CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) -I. -MMD -MP -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
-	  -c -o $@ $<
+	$(Q)$(CC) -I. -MMD -MP $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden \
+	  -Wall -Wextra -Werror -c -o $@ $<
 $(BUILD)/pic/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$@)
@@ -24,7 +31,7 @@ $(BUILD)/longbp-cuda.so: $(CUDA_PIC)
 	$(Q)$(CXX) -shared -Wl,-z,defs -Wl,--as-needed -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn \
 	  -lcudart_static -lpthread -ldl -lrt
 
-cuda: $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the CUDA device, a plug-in for sm_80 and sm_90 (needs nvcc, cuBLASLt and cuDNN)
+cuda: $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the CUDA device, a plug-in for CUDA_ARCHS="80 86 89 90 100 120" (needs nvcc, cuBLASLt and cuDNN)
 	@test -n "$(NVCC)" || { echo "make cuda: no nvcc on PATH or in /usr/local/cuda; NVCC= names another" >&2; exit 1; }
 
 # Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
@@ -77,7 +84,7 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 
 lint: lint-cuda
 lint-cuda:
-	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
+	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
 test-programs: $(if $(SANITIZE),,$(GRAPHS))
 .PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda bench-cuda

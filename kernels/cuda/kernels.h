@@ -18,6 +18,9 @@ extern "C" {
 // The longest head that attention's own kernels hold.
 #define CUDA_ATTENTION_HEAD_DIM 256
 
+// A kernel, for cudaFuncGetAttributes: whether this library has code for a card.
+const void *cuda_probe(void);
+
 // dst and src: f64, f32 or bf16 each.
 void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream);
 // t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype.

@@ -4,7 +4,7 @@ EMULATED  := $(BUILD)/emulated
 # What it needs of a toolkit: headers.
 CAN_EMULATE := $(wildcard $(CUDA)/include/cudnn.h)
 HEADERS   := $(if $(filter-out /usr,$(CUDA)),-isystem $(CUDA)/include)
-$(EMULATED)/%.o: CPPFLAGS += -fPIC -fvisibility=hidden \
+$(EMULATED)/%.o: CPPFLAGS += $(CUDA_BUILT_FOR) -fPIC -fvisibility=hidden \
   -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8
 $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
