@@ -23,6 +23,7 @@ struct backend {
     cudaMemPool_t pool;
     struct gemm *gemm;
     struct attention_cudnn *attention; // NULL: not bf16
+    size_t shared_bytes;               // shared memory that a block may take
     struct ranges *ranges;             // NULL: no profiler is attached
 };
 
@@ -189,14 +190,24 @@ static bool own_attention_holds(struct device *device, struct attention_shape sh
                       CUDA_ATTENTION_HEAD_DIM, shape.head_dim);
 }
 
+static void no_tile(struct device *device, struct attention_shape shape, const char *direction)
+{
+    status_set(&device->status, STATUS_UNSUPPORTED,
+               "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card has "
+               "%zu KiB of shared memory",
+               direction, shape.head_dim, dtype_name(device->ops->dtype), backend(device)->shared_bytes >> 10);
+}
+
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     if (backend(device)->attention && cuda_attention_by_cudnn(shape) && !device->reverse_sums) {
         attention_cudnn_forward(backend(device)->attention, shape, o, logsumexp, q, k, v, device->workspace.data,
                                 &device->status);
-    } else if (own_attention_holds(device, shape)) {
-        cuda_attention_forward(o, logsumexp, q, k, v, shape, device->reverse_sums, stream(device));
+    } else if (own_attention_holds(device, shape) &&
+               !cuda_attention_forward(o, logsumexp, q, k, v, shape, device->reverse_sums,
+                                       backend(device)->shared_bytes, stream(device))) {
+        no_tile(device, shape, "forward");
     }
 }
 
@@ -212,9 +223,10 @@ static void attention_backward(struct device *device, struct attention_shape sha
         attention_cudnn_backward(backend(device)->attention, shape, device->whole_attention, grad_q, segments,
                                  segment_count, grad_o, o, logsumexp, q, k, v, workspace, &device->status);
         range_pop(device);
-    } else if (own_attention_holds(device, shape)) {
-        cuda_attention_backward(grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, shape,
-                                device->reverse_sums, stream(device));
+    } else if (own_attention_holds(device, shape) &&
+               !cuda_attention_backward(grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, shape,
+                                        device->reverse_sums, backend(device)->shared_bytes, stream(device))) {
+        no_tile(device, shape, "backward");
     }
 }
 
@@ -331,6 +343,7 @@ static bool open(struct device *device, struct status *status)
     CHECK(b);
     device->backend = b;
     device->multiprocessors = (size_t)card.multiProcessorCount;
+    b->shared_bytes = card.sharedMemPerBlockOptin;
     CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
                                     .location = {.type = cudaMemLocationTypeDevice, .id = 0}};

@@ -1,8 +1,8 @@
 // Kernels: the CUDA device's own kernels, one launcher per operation of kernels/base/device.h, whose formulas and
 // gradient contracts hold here: outputs, inputs, sizes, stream last. Activations and weights are f64, f32 or bf16
 // (one dtype per call), sums f64 in f64 and f32 otherwise; rstd and logsumexp have the sums' dtype, and gradients
-// of weights, keys and values may have it too. Every sum has one order, fixed by the shape alone. A launcher
-// returns at once and aborts if the launch is refused.
+// of weights, keys and values may have it too. Every sum has one order, fixed by the shape and, in attention, the
+// card. A launcher returns at once and aborts if the launch is refused.
 #pragma once
 #include <cuda_runtime.h>
 #ifdef __cplusplus
@@ -42,14 +42,17 @@ void cuda_rope(struct tensor x, struct tensor frequencies, size_t start, size_t 
                cudaStream_t stream);
 
 // head_dim <= CUDA_ATTENTION_HEAD_DIM. reverse: tiles of keys and queries are added from the last to the first.
-void cuda_attention_forward(struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                            struct tensor v, struct attention_shape shape, bool reverse, cudaStream_t stream);
+// shared_bytes: the shared memory that a block may take on this card, which gives the size of the tiles. False, and
+// nothing is launched, if heads are too long for the smallest tile.
+bool cuda_attention_forward(struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                            struct tensor v, struct attention_shape shape, bool reverse, size_t shared_bytes,
+                            cudaStream_t stream);
 // Needs no workspace. Keys outside the segments cost nothing but their part of grad_q. The segments' gradients
 // share one dtype. The list is read before the launcher returns.
-void cuda_attention_backward(struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
+bool cuda_attention_backward(struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                              struct tensor k, struct tensor v, struct attention_shape shape, bool reverse,
-                             cudaStream_t stream);
+                             size_t shared_bytes, cudaStream_t stream);
 
 void cuda_swiglu_forward(struct tensor y, struct tensor gate, struct tensor up, cudaStream_t stream);
 void cuda_swiglu_backward(struct tensor gate, struct tensor up, struct tensor grad_y, cudaStream_t stream);

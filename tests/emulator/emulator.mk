@@ -41,6 +41,7 @@ test-cuda-emulated: $(EMULATION) ## every operation and method of the CUDA devic
 	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_traps && \
 	  $(EMULATED)/tests/emulator/test_device && $(EMULATED)/tests/emulator/test_attention && $(EMULATED)/tests/emulator/test_ranges && \
 	  NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges && \
+	  EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 2e4 && \
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
 	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
 

@@ -1,0 +1,257 @@
+// Attention's backward by our own kernels, tile by tile (Dao 2023, arXiv 2307.08691), for f64, f32 and, in a fixed
+// order, bf16:
+//
+//   P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
+//   grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
+//
+// Two kernels, each of which rebuilds P: one block per tile of keys walks the queries that see it and holds grad_k,
+// grad_v in registers; then one block per tile of queries walks its keys and holds grad_q. No block waits for
+// another, no sum depends on their order, and nothing of queries x keys stands in memory. Keys first: grad_q may be
+// grad_o, and a block of queries reads no rows of grad_o but those it replaces.
+#include "kernels/cuda/attention_tile.cuh"
+
+namespace
+{
+
+using namespace attention;
+
+// delta and logsumexp of the rows of a tile of queries; 0 from row `count` on, where grad_o's tile is 0 too.
+template <int DIM, int R, class T, class A>
+__device__ void row_statistics(A *delta, A *row_logsumexp, const A *grad_o_tile, head<const T> o,
+                               head<const A> logsumexp, size_t first, int count, int dim)
+{
+    using tile = struct tile<A, DIM, R>;
+    int lane = threadIdx.x % 32;
+    for (int row = threadIdx.x / 32; row < tile::ROWS; row += THREADS / 32) {
+        A sum = 0;
+        if (row < count)
+            for (int d = lane; d < dim; d += 32)
+                sum += grad_o_tile[row * tile::STRIDE + d] * widen<A>(o.token(first + row)[d]);
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            delta[row] = sum;
+            row_logsumexp[row] = row < count ? *logsumexp.token(first + row) : A(0);
+        }
+    }
+}
+
+// Some of the key segments, as many as one launch takes; a block of keys belongs to one of them.
+constexpr int SEGMENTS = 32;
+template <class G> struct segment_list {
+    int count;
+    struct {
+        size_t start, count;
+        G *grad_k, *grad_v;
+        unsigned end; // of its blocks
+    } at[SEGMENTS];
+};
+
+// Block (x, y, z): key tile x of the segments, key head y, sequence z. G: of grad_k and grad_v.
+template <int DIM, int R, class G, class T, class A = wide_t<T>>
+__global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
+    backward_keys(segment_list<G> segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
+                  const T *v, struct attention_shape s, A scale, bool words, bool reverse)
+{
+    using tile = struct tile<A, DIM, R>;
+    DYNAMIC_SHARED(shared);
+    A *k_tile = (A *)shared, *v_tile = k_tile + tile::SIZE, *q_tile = v_tile + tile::SIZE;
+    A *grad_o_tile = q_tile + tile::SIZE, *p_tile = grad_o_tile + tile::SIZE; // P^T, then dS^T: [keys, queries]
+    A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
+    unsigned index = 0;
+    while (blockIdx.x >= segments.at[index].end)
+        index++;
+    auto &segment = segments.at[index];
+    size_t begin = (blockIdx.x - (index ? segments.at[index - 1].end : 0)) * (size_t)tile::ROWS; // in the segment
+    int count = rows_of<tile::ROWS>(segment.count, begin);
+    size_t key = segment.start + begin;
+    unsigned key_head = blockIdx.y, sequence = blockIdx.z, group = s.heads / s.kv_heads;
+    int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    load_tile<DIM, R>(k_tile, head<const T>(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key, count,
+                      dim, A(1), words);
+    load_tile<DIM, R>(v_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key, count,
+                      dim, A(1), words);
+
+    A grad_k[R][tile::COLUMNS] = {}, grad_v[R][tile::COLUMNS] = {};
+    unsigned seeing = key > s.start ? (key - s.start) / tile::ROWS : 0; // first tile of queries that sees a key
+    unsigned tiles = (s.queries + tile::ROWS - 1) / tile::ROWS - seeing, steps = group * tiles;
+    for (unsigned n = 0; n < steps; n++) {
+        unsigned step = reverse ? steps - 1 - n : n, h = key_head * group + step / tiles;
+        size_t first = (seeing + step % tiles) * (size_t)tile::ROWS; // query
+        int rows = rows_of<tile::ROWS>(s.queries, first);
+        head<const T> o_head(o, sequence, s.batch, h, s.heads, s.head_dim);
+        head<const A> logsumexp_head(logsumexp, sequence, s.batch, h, s.heads, 1);
+        int reach = reach_of<tile::ROWS>(s.start + first, key);
+        A scores[R][R];
+        __syncthreads(); // the tiles before are spent
+        load_tile<DIM, R>(q_tile, head<const T>(q, sequence, s.batch, h, s.heads, s.head_dim), first, rows, dim,
+                          scale, words);
+        load_tile<DIM, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.head_dim), first,
+                          rows, dim, A(1), words);
+        __syncthreads();
+        row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile, o_head, logsumexp_head, first, rows, dim);
+        __syncthreads();
+        multiply_rows<DIM, R>(scores, k_tile, q_tile, dim);
+#pragma unroll
+        for (int i = 0; i < R; i++)
+#pragma unroll
+            for (int j = 0; j < R; j++) {
+                bool seen = y + i * SIDE <= x + j * SIDE + reach;
+                score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[x + j * SIDE]) : A(0);
+            }
+        __syncthreads();
+        multiply_add<DIM, R>(grad_v, p_tile, grad_o_tile);
+        multiply_rows<DIM, R>(scores, v_tile, grad_o_tile, dim);
+        __syncthreads(); // P is spent
+#pragma unroll
+        for (int i = 0; i < R; i++)
+#pragma unroll
+            for (int j = 0; j < R; j++) // P waits there: registers are few
+                score_at<DIM, R>(p_tile, i, j) *= scores[i][j] - delta[x + j * SIDE];
+        __syncthreads();
+        multiply_add<DIM, R>(grad_k, p_tile, q_tile); // q times scale
+    }
+    head<G> to_k(segment.grad_k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+    head<G> to_v(segment.grad_v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        int row = y + i * SIDE;
+        size_t token = key - segment.start + row;
+        if (row >= count)
+            continue;
+#pragma unroll
+        for (int c = 0; c < tile::COLUMNS; c++) {
+            int d = column_of<A>(c);
+            if (d < dim) {
+                G &gk = to_k.token(token)[d], &gv = to_v.token(token)[d];
+                narrow(gk, widen<A>(gk) + grad_k[i][c]);
+                narrow(gv, widen<A>(gv) + grad_v[i][c]);
+            }
+        }
+    }
+}
+
+// Block (x, y, z): query tile x from the last, head y, sequence z. grad_q may be grad_o.
+template <int DIM, int R, class T, class A = wide_t<T>>
+__global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
+    backward_queries(T *grad_q, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,
+                     struct attention_shape s, A scale, bool words, bool reverse)
+{
+    using tile = struct tile<A, DIM, R>;
+    DYNAMIC_SHARED(shared);
+    A *q_tile = (A *)shared, *grad_o_tile = q_tile + tile::SIZE, *k_tile = grad_o_tile + tile::SIZE;
+    A *v_tile = k_tile + tile::SIZE, *p_tile = v_tile + tile::SIZE; // P, then dS: [queries, keys]
+    A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
+    unsigned h = blockIdx.y, sequence = blockIdx.z, key_head = h / (s.heads / s.kv_heads);
+    size_t first = (gridDim.x - 1 - blockIdx.x) * (size_t)tile::ROWS; // query
+    int count = rows_of<tile::ROWS>(s.queries, first);
+    size_t keys = s.start + first + count;
+    head<const T> k_head(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+    head<const T> v_head(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+    int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    load_tile<DIM, R>(q_tile, head<const T>(q, sequence, s.batch, h, s.heads, s.head_dim), first, count, dim, scale,
+                      words);
+    load_tile<DIM, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.head_dim), first, count,
+                      dim, A(1), words);
+    __syncthreads();
+    row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile,
+                           head<const T>(o, sequence, s.batch, h, s.heads, s.head_dim),
+                           head<const A>(logsumexp, sequence, s.batch, h, s.heads, 1), first, count, dim);
+
+    A sum[R][tile::COLUMNS] = {};
+    size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS;
+    for (size_t n = 0; n < tiles; n++) {
+        size_t key = (reverse ? tiles - 1 - n : n) * tile::ROWS;
+        int reach = reach_of<tile::ROWS>(s.start + first, key);
+        A scores[R][R];
+        __syncthreads(); // the tiles before are spent, the statistics there
+        load_tile<DIM, R>(k_tile, k_head, key, rows_of<tile::ROWS>(keys, key), dim, A(1), words);
+        load_tile<DIM, R>(v_tile, v_head, key, rows_of<tile::ROWS>(keys, key), dim, A(1), words);
+        __syncthreads();
+        multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
+#pragma unroll
+        for (int i = 0; i < R; i++)
+#pragma unroll
+            for (int j = 0; j < R; j++) {
+                bool seen = x + j * SIDE <= y + i * SIDE + reach;
+                score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[y + i * SIDE]) : A(0);
+            }
+        multiply_rows<DIM, R>(scores, grad_o_tile, v_tile, dim);
+#pragma unroll
+        for (int i = 0; i < R; i++)
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                score_at<DIM, R>(p_tile, i, j) *= scores[i][j] - delta[y + i * SIDE];
+        __syncthreads();
+        multiply_add<DIM, R>(sum, p_tile, k_tile);
+    }
+    head<T> to(grad_q, sequence, s.batch, h, s.heads, s.head_dim);
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        int row = y + i * SIDE;
+        if (row >= count)
+            continue;
+#pragma unroll
+        for (int c = 0; c < tile::COLUMNS; c++)
+            if (column_of<A>(c) < dim)
+                narrow(to.token(first + row)[column_of<A>(c)], scale * sum[i][c]);
+    }
+}
+
+// ---- launchers
+
+// Over all segments, SEGMENTS at a time.
+template <int DIM, int R, class G, class T, class A = wide_t<T>>
+void launch_keys(const struct key_segment *segments, size_t segment_count, const T *grad_o, const T *o,
+                 const A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, A scale,
+                 bool words, bool reverse, cudaStream_t stream)
+{
+    using tile = struct tile<A, DIM, R>;
+    for (size_t done = 0; done < segment_count;) {
+        segment_list<G> list = {};
+        unsigned blocks = 0;
+        for (; done < segment_count && list.count < SEGMENTS; done++) {
+            const struct key_segment &from = segments[done];
+            blocks += (unsigned)ceil_div(from.count, tile::ROWS);
+            list.at[list.count++] = {from.start, from.count, (G *)from.grad_k.data, (G *)from.grad_v.data, blocks};
+        }
+        launch(backward_keys<DIM, R, G, T>, dim3(blocks, s.kv_heads, s.batch), THREADS, tile::bytes(4), stream,
+               list, grad_o, o, logsumexp, q, k, v, s, scale, words, reverse);
+    }
+}
+
+} // namespace
+
+bool cuda_attention_backward(struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
+                             struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                             struct tensor k, struct tensor v, struct attention_shape shape, bool reverse,
+                             size_t shared_bytes, cudaStream_t stream)
+{
+    enum dtype gradient_dtype = segment_count ? segments[0].grad_k.dtype : q.dtype;
+    for (size_t i = 0; i < segment_count; i++)
+        CHECK(segments[i].grad_k.dtype == gradient_dtype && segments[i].grad_v.dtype == gradient_dtype);
+    bool served = false;
+    with_type(q.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        using A = wide_t<T>;
+        const T *pgo = (const T *)grad_o.data, *po = (const T *)o.data, *pq = (const T *)q.data;
+        const T *pk = (const T *)k.data, *pv = (const T *)v.data;
+        const A *pl = (const A *)logsumexp.data;
+        A scale = (A)(1 / sqrt((double)shape.head_dim));
+        bool words = aligned(LANES<T>, shape.head_dim, grad_o, q, k, v);
+        served = with_dim(shape.head_dim, [&](auto dim) {
+            return with_rows<A, dim.value, 4>(shared_bytes, [&](auto rows) {
+                constexpr int DIM = dim.value, R = rows.value;
+                using tile = struct tile<A, DIM, R>;
+                with_accumulator<T>(gradient_dtype, q.dtype, [&](auto gradient_type) {
+                    using G = typename decltype(gradient_type)::type;
+                    launch_keys<DIM, R, G, T>(segments, segment_count, pgo, po, pl, pq, pk, pv, shape, scale, words,
+                                              reverse, stream);
+                });
+                launch(backward_queries<DIM, R, T>,
+                       dim3(ceil_div(shape.queries, tile::ROWS), shape.heads, shape.batch), THREADS, tile::bytes(4),
+                       stream, (T *)grad_q.data, pgo, po, pl, pq, pk, pv, shape, scale, words, reverse);
+            });
+        });
+    });
+    return served;
+}
