@@ -233,6 +233,86 @@ static void test_record(void **state)
     assert_int_equal(unlink(spec) || unlink(out) || rmdir(folder), 0);
 }
 
+// Opening must fail as unsupported, for a reason that says both parts.
+static void refused(enum dtype dtype, const char *part, const char *other)
+{
+    struct status status = {0};
+    assert_null(device_open("cuda", dtype, 0, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+    if (!strstr(status.message, part) || !strstr(status.message, other)) {
+        fail_msg("\"%s\" does not say \"%s\" and \"%s\"", status.message, part, other);
+    }
+}
+
+static struct device *opened(enum dtype dtype)
+{
+    struct status status = {0};
+    struct device *device = device_open("cuda", dtype, 0, &status);
+    if (!device) {
+        fail_msg("%s", status.message);
+    }
+    return device;
+}
+
+static void test_a_card_without_code_is_refused(void **state)
+{
+    (void)state;
+    setenv("EMULATED_CARD", "7.5", 1);
+    refused(DTYPE_F64, "7.5", CUDA_BUILT_FOR);
+    refused(DTYPE_BF16, "7.5", CUDA_BUILT_FOR);
+    unsetenv("EMULATED_CARD");
+    device_close(opened(DTYPE_F64)); // and nothing of it is left
+}
+
+static void test_an_old_cudnn_is_refused(void **state)
+{
+    (void)state;
+    setenv("EMULATED_CUDNN", "91500", 1);
+    refused(DTYPE_BF16, "9.15.1", "9.15.0");
+    device_close(opened(DTYPE_F32)); // which needs none
+    setenv("EMULATED_CUDNN", "91501", 1);
+    device_close(opened(DTYPE_BF16));
+    unsetenv("EMULATED_CUDNN");
+}
+
+// Heads that no tile of the card serves are refused, and no others.
+static void test_longest_heads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *card, *refused_by; // KiB; NULL: it is served
+        enum dtype dtype;
+        size_t head_dim;
+    } cases[] = {{"9.0", NULL, DTYPE_F64, 256},   {"8.0", NULL, DTYPE_F64, 256}, {"8.6", NULL, DTYPE_F64, 128},
+                 {"8.6", " 99 ", DTYPE_F64, 256}, {"8.6", NULL, DTYPE_F32, 256}, {"8.6", NULL, DTYPE_BF16, 256}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("EMULATED_CARD", cases[i].card, 1);
+        struct device *device = opened(cases[i].dtype);
+        enum dtype sums = cases[i].dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+        struct attention_shape shape = {3, 0, 1, 1, 1, cases[i].head_dim};
+        struct tensor rows[5], logsumexp = tensor_new(device, 3, 1, sums, CATEGORY_ACTIVATIONS);
+        for (size_t t = 0; t < 5; t++) {
+            rows[t] = tensor_new(device, 3, shape.head_dim, cases[i].dtype, CATEGORY_ACTIVATIONS);
+            op_zero(device, rows[t]);
+        }
+        op_attention_forward(device, shape, rows[3], logsumexp, rows[0], rows[1], rows[2]);
+        assert_int_equal(device->status.code, STATUS_OK);
+        op_attention_backward(device, shape, rows[4], NULL, 0, rows[4], rows[3], logsumexp, rows[0], rows[1],
+                              rows[2]);
+        assert_int_equal(device->status.code, cases[i].refused_by ? STATUS_UNSUPPORTED : STATUS_OK);
+        if (cases[i].refused_by) {
+            assert_non_null(strstr(device->status.message, "256"));
+            assert_non_null(strstr(device->status.message, cases[i].refused_by));
+        }
+        for (size_t t = 0; t < 5; t++) {
+            tensor_free(device, &rows[t]);
+        }
+        tensor_free(device, &logsumexp);
+        device_close(device);
+    }
+    unsetenv("EMULATED_CARD");
+}
+
 int main(void)
 {
     const char *path = getenv("LONGBP_CUDA");
@@ -253,6 +333,9 @@ int main(void)
         cmocka_unit_test(test_blocks_are_the_cards),
         cmocka_unit_test(test_tf32_rounds),
         cmocka_unit_test(test_record),
+        cmocka_unit_test(test_a_card_without_code_is_refused),
+        cmocka_unit_test(test_an_old_cudnn_is_refused),
+        cmocka_unit_test(test_longest_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
