@@ -119,7 +119,7 @@ test: ## install what is missing, build, run every test; under ten minutes
 	@failed=; for test in $(wildcard tests/check_*) $(TESTS); do \
 	  BUILD=$(BUILD) LONGBP=$(BUILD)/longbp $$test || failed="$$failed $$test"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
-	@$(if $(SANITIZE),,$(MAKE) --no-print-directory test-cuda-graphs)
+	@$(if $(SANITIZE),,$(MAKE) --no-print-directory test-cuda-graphs test-cuda-code)
 	@$(MAKE) --no-print-directory test-cuda-emulated
 test-programs: all $(TESTS)
 

@@ -51,6 +51,12 @@ GRAPHS    := $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/l
 test-cuda-graphs: $(GRAPHS)
 	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,echo "CUDA's graphs: left out, there is no nvcc")
 
+# What the plug-in holds. Some toolkits have no cuobjdump: tools/dependencies brings it.
+CUOBJDUMP ?= $(firstword $(shell command -v cuobjdump 2>/dev/null) \
+             $(wildcard $(CUDA)/bin/cuobjdump build/python/nvidia/*/bin/cuobjdump))
+test-cuda-code: $(if $(NVCC),cuda)
+	@$(if $(and $(NVCC),$(CUOBJDUMP)),tests/cuda/check_code $(CUOBJDUMP) $(BUILD)/longbp-cuda.so $(CUDA_CODE),echo "CUDA's code: left out, there is no nvcc or no cuobjdump")
+
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/test_*.c))
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o $(OBJECTS)
@@ -87,4 +93,4 @@ lint-cuda:
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
 test-programs: $(if $(SANITIZE),,$(GRAPHS))
-.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda bench-cuda
+.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda bench-cuda
