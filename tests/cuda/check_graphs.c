@@ -1,7 +1,7 @@
 // Every graph of attention that the presets need, built by cuDNN for cards that are not here, from a description of
 // their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
-// And of one preset compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c stands in for the
-// driver.
+// And on the first two, of one preset, compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c
+// stands in for the driver.
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/workspace.h"
@@ -15,7 +15,9 @@ struct card {
     int version, shared_memory, multiprocessors;
 };
 
-static const struct card cards[] = {{"sm_80", 800, 166912, 108}, {"sm_90", 900, 232448, 132}};
+static const struct card cards[] = {{"sm_80", 800, 166912, 108},   {"sm_90", 900, 232448, 132},
+                                    {"sm_86", 860, 101376, 82},    {"sm_89", 890, 101376, 128},
+                                    {"sm_100", 1000, 232448, 148}, {"sm_120", 1200, 101376, 170}};
 
 // What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk.
 static const struct {
