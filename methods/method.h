@@ -32,6 +32,9 @@ struct method {
     bool (*check)(const struct method_options *options, size_t context, struct status *status);
     // Adds the gradient of the batch's mean loss to the parameters' gradients.
     void (*walk)(struct step *step);
+    // Options that leave the columns to chance become those of draw `index` of a trial: a function of them and of
+    // the index; draw 0 is the one that they ask for as they are. False: nothing is left to chance. NULL: never.
+    bool (*draw)(struct method_options *options, size_t index);
     // Options that leave the columns to chance become those of the draw that takes the most memory among the draws
     // of as many columns as are to be expected; context: a multiple of the chunk. NULL: nothing is drawn.
     void (*largest_draw)(struct method_options *options, size_t context);

@@ -41,6 +41,12 @@ static double kv_factor(const struct method_options *options, double factor)
     }
 }
 
+size_t sampler_seed_of(size_t sampler_seed, size_t index)
+{
+    struct random random = random_named(sampler_seed, "spaco draws");
+    return index == 0 ? sampler_seed : (size_t)(random_bits(&random, index) >> 11);
+}
+
 void sampler_draw(const struct method_options *options, size_t count, struct draw *draw)
 {
     struct random random = random_named(options->sampler_seed, "spaco columns");

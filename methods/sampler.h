@@ -17,6 +17,9 @@ struct draw {
     double kv_factor[COLUMNS_MAX];   // s': of the gradient that comes in through its keys and values
 };
 
+// The seed of draw `index` of a trial whose steps each walk a draw of their own: of draw 0 sampler_seed itself, of
+// the others a number made of both, at most 2^53, so that it may be given as sampler_seed to repeat the draw.
+size_t sampler_seed_of(size_t sampler_seed, size_t index);
 // count columns in all. The draw depends on options->sampler_seed alone.
 void sampler_draw(const struct method_options *options, size_t count, struct draw *draw);
 // Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.

@@ -134,6 +134,12 @@ static bool check(const struct method_options *options, size_t context, struct s
     return true;
 }
 
+static bool redraw(struct method_options *options, size_t index)
+{
+    options->sampler_seed = sampler_seed_of(options->sampler_seed, index);
+    return options->sampler != SAMPLER_FIXED;
+}
+
 // The last columns: the cache then reaches to the end, and no column attends to more keys than the last one.
 static void largest_draw(struct method_options *options, size_t context)
 {
@@ -163,6 +169,7 @@ const struct method method_spaco = {
                                      "sampler_seed", "columns", "head_chunk", "keep", "inner", NULL},
     .check = check,
     .walk = walk,
+    .draw = redraw,
     .largest_draw = largest_draw,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -8,6 +8,7 @@
 #include "harness/run/max_context.h"
 #include "harness/spec/method_decode.h"
 #include "kernels/base/ops.h"
+#include "methods/sampler.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <math.h>
@@ -96,6 +97,11 @@ static void a_planned_record_is_the_measured_one(void **state)
         "'method': 'full', 'optimizer': 'adamw'",
         "'method': {'name': 'seco', 'chunk': 30}, 'lora': {'rank': 2}, 'batch': 2",
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2}, 'dtype': 'f64'",
+        // Draws of 1 and 3, of no and 3, of 4 and no columns: the figures are the first one's, whatever comes
+        // later.
+        "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 1}",
+        "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 2}",
+        "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 3}",
         "'method': {'name': 'streambp', 'chunk': 33}, 'data': {'text': 'Makefile'}, 'optimizer': 'adamw'",
     };
     static const char *const equal[] = {
@@ -250,6 +256,45 @@ static void an_estimate_says_that_it_is_one(void **state)
     assert_true(json_is_false(json_object_get(slow, "fits"))); // weights and gradients alone are 45 GiB
     json_decref(fast);
     json_decref(slow);
+}
+
+// The estimate of a method that draws its columns is the mean over draws, each the estimate of its own set.
+static void an_estimate_over_draws_is_their_mean(void **state)
+{
+    (void)state;
+    static const char head[] =
+        "{'model': 'tiny', 'context': 128, 'device': 'plan', 'profile': 'rtx-3090', 'dtype': "
+        "'bf16', 'method': {'name': 'spaco', 'chunk': 16, ";
+    struct draw *draw = malloc(sizeof *draw);
+    char *json;
+    assert_true(asprintf(&json, "%s'budget': 2, 'sampler': 'bernoulli'}}", head) > 0);
+    json_t *record = record_of(json);
+    const json_t *counts = json_object_get(record, "sample_columns");
+    size_t draws = json_array_size(counts);
+    struct cell cell = cell_of(json);
+    free(json);
+    assert_in_range(draws, 8, 64);
+    double mean = 0;
+    for (size_t i = 0; i < draws; i++) {
+        struct method_options options = cell.options;
+        char columns[64] = "";
+        assert_true(cell.method->draw(&options, i));
+        sampler_draw(&options, 8, draw);
+        assert_int_equal(draw->count, json_integer_value(json_array_get(counts, i)));
+        for (size_t j = 0; j < draw->count; j++)
+            snprintf(columns + strlen(columns), sizeof columns - strlen(columns), "%s%u", j ? ", " : "",
+                     draw->columns[j]);
+        assert_true(asprintf(&json, "%s'sampler': 'fixed', 'columns': [%s]}}", head, columns) > 0);
+        json_t *one = record_of(json);
+        assert_null(json_object_get(one, "sample_columns"));
+        mean += number(one, "estimate_ms") / (double)draws;
+        json_decref(one);
+        free(json);
+    }
+    assert_true(fabs(number(record, "estimate_ms") / mean - 1) < 1e-12);
+    json_decref(record);
+    cell_free(&cell);
+    free(draw);
 }
 
 static void a_time_line_is_a_result_file(void **state)
@@ -568,6 +613,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test(where_the_time_goes_adds_up),
+        cmocka_unit_test(an_estimate_over_draws_is_their_mean),
         cmocka_unit_test(an_estimate_says_that_it_is_one),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),
         cmocka_unit_test(max_context_and_plan_agree),

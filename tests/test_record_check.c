@@ -58,6 +58,19 @@ static void a_record_may_be_short_or_null(void **state)
                                 "'gradient': {'cosine': -1, 'decimals': -2.5, 'tensors': {'w': {'max_abs': 0}}}"));
 }
 
+static void samples_have_their_columns(void **state)
+{
+    (void)state;
+    expect_good(RECORD(CELL("") ", 'samples_ms': [0.5, 3], 'sample_columns': [0, 2], 'mean_ms': 1.75, "
+                                "'mean_error_ms': null"));
+    expect_good(RECORD(CELL("") ", 'samples_ms': [], 'sample_columns': [1, 2, 3], 'estimate_ms': 7")); // a plan's
+    expect_bad(RECORD(CELL("") ", 'sample_columns': [1, -1]"), "'sample_columns' is not an array of whole numbers");
+    expect_bad(RECORD(CELL("") ", 'sample_columns': [1.5]"), "'sample_columns' is not an array of whole numbers");
+    expect_bad(RECORD(CELL("") ", 'sample_columns': 1"), "'sample_columns' is not an array of whole numbers");
+    expect_bad(RECORD(CELL("") ", 'samples_ms': [1, 2], 'sample_columns': [3]"),
+               "'sample_columns' are 1, but 'samples_ms' 2");
+}
+
 static void unknown_keys_are_named_wherever_they_are(void **state)
 {
     (void)state;
@@ -111,6 +124,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_may_be_short_or_null),
+        cmocka_unit_test(samples_have_their_columns),
         cmocka_unit_test(unknown_keys_are_named_wherever_they_are),
         cmocka_unit_test(sizes_are_not_below_zero),
         cmocka_unit_test(types_are_checked),

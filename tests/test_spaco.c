@@ -287,6 +287,47 @@ static void test_draws_follow_probabilities(void **state)
     free(draw);
 }
 
+// A trial's draws: the first is that of its own seed, all are the same whenever they are made, their seeds can be
+// given as options, and together they follow the sampler: t columns are the mean of bernoulli's.
+static void test_draws_of_a_trial(void **state)
+{
+    (void)state;
+    const struct method *spaco = method_find("spaco");
+    const size_t draws = 4000;
+    struct draw *draw = malloc(sizeof *draw), *again = malloc(sizeof *again);
+    for (size_t budget = 1; budget <= COLUMNS; budget++) {
+        struct method_options asked = spaco_options(SAMPLER_BERNOULLI, budget, COMPENSATION_PAPER), options;
+        size_t columns = 0, seeds = 0, last = 0;
+        asked.sampler_seed = budget;
+        for (size_t i = 0; i < draws; i++) {
+            options = asked;
+            assert_true(spaco->draw(&options, i));
+            assert_int_equal(options.sampler_seed, sampler_seed_of(budget, i));
+            assert_true(options.sampler_seed <= (size_t)option_find("sampler_seed")->maximum);
+            assert_true(i > 0 || options.sampler_seed == budget);
+            seeds += options.sampler_seed != last;
+            last = options.sampler_seed;
+            sampler_draw(&options, COLUMNS, draw);
+            columns += draw->count;
+        }
+        assert_int_equal(seeds, draws);
+        double p = (double)budget / COLUMNS, deviation = sqrt(COLUMNS * p * (1 - p) / draws);
+        assert_true(fabs((double)columns / draws - budget) <= 5 * deviation);
+        options = asked;
+        spaco->draw(&options, draws - 1);
+        sampler_draw(&options, COLUMNS, again);
+        assert_int_equal(again->count, draw->count);
+        assert_memory_equal(again->columns, draw->columns, draw->count * sizeof *draw->columns);
+    }
+    struct method_options fixed = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_PAPER);
+    assert_false(spaco->draw(&fixed, 1));
+    for (size_t i = 0; methods[i]; i++) {
+        assert_true(!methods[i]->draw == !methods[i]->largest_draw); // who draws is asked for both
+    }
+    free(again);
+    free(draw);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -297,6 +338,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_uniform_bias_is_chain_survival),
         cmocka_unit_test(test_fixed_repeats_any_draw),
         cmocka_unit_test(test_draws_follow_probabilities),
+        cmocka_unit_test(test_draws_of_a_trial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

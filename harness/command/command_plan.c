@@ -166,9 +166,11 @@ static void print_table(const struct plan *plan)
         printf("  %-20s %12.4g  bytes besides, between the blocks of attention's backward\n", "attention's glue",
                glue);
     printf("  %-20s %12zu\n", "launches", bytes_of(record, "launches"));
+    size_t draws = json_array_size(json_object_get(record, "sample_columns"));
+    snprintf(text, sizeof text, draws > 1 ? ", mean of %zu draws" : "", draws);
     if (plan->cell.profile)
-        printf("  %-20s %12.4g s  estimate (roofline, profile %s)\n", "time",
-               json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->cell.profile->name);
+        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time",
+               json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->cell.profile->name, text);
     if (plan->cell.measure.categories) {
         putchar('\n');
         category_report_table(&(struct category_report){.operations = true}, record, stdout);
@@ -211,7 +213,9 @@ int command_plan(int argc, char **argv)
             "Walks through one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
             "any "
             "machine and for any card.\vA time is only an estimate: each operation takes as long as its FLOPs or "
-            "its bytes do at the profile's peak rates, whichever is longer, and a launch. A step that does not fit "
+            "its bytes do at the profile's peak rates, whichever is longer, and a launch. Where columns are drawn "
+            "all but the time is of the draw of "
+            "--sampler-seed, and the time a mean over draws. A step that does not fit "
             "is a result, so the exit code is 0."};
     struct status status = {0};
     struct plan plan = {0};

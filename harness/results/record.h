@@ -13,13 +13,18 @@
 //           "limits": {"memory": null | BYTES},
 //           "profile": NAME | PATH                      (of a device profile; left out if there is none)
 //           "deterministic": true, "tf32": true, "whole_attention": true  (left out if false)},
-//  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns drawn),
+//  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns of draw 0),
 //  "samples_ms": [..], "median_ms": 1.0,
-//  "asked_ms": null | X                (median of the host's time until it had asked for all of a step: near
-//                                      median_ms the host is what limits; null on the CPU)
+//  "sample_columns": [2, 0, ..]        (of a method that draws its columns, else left out: how many each sample had
+//                                      drawn. Sample i walks draw i (methods/method.h); of a plan, what the
+//                                      estimate is the mean of)
+//  "mean_ms": null | X, "mean_error_ms": null | X      (of draws: the estimate of the expectation, and its standard
+//                                      error)
+//  "asked_ms": null | X                (the host's time until it had asked for all of a step, median or mean as
+//                                      above: near it the host is what limits; null on the CPU)
 //  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
 //  "gemm_flops_per_s": null | X        (of a large GEMM on the same device right after the samples),
-//  "model_flops_share": null | X       (model_flops / median over it)
+//  "model_flops_share": null | X       (model_flops / the median, of draws the mean, over it)
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
 //  "device_used_bytes": null | N      (of the card's memory, as its driver counts them after the steps),
 //  "device_reserved_bytes": null | N  (the most of it that this process's allocator held; both null on the CPU),
@@ -45,9 +50,10 @@
 //                 8601), "version"},
 //  "wall_s": X, "command": "longbp run SPEC --cell ID"}
 //
-// A number that is not finite is null (decimals of an exact gradient too). What a cell did not come to is null. A
-// planned cell ("device": "plan-cpu" or "plan-cuda") has no loss, no samples and no gradient; its bytes and counts
-// are those of a step on the device that it is like.
+// Where columns are drawn all but the times is of draw 0, the one that sampler_seed names: a plan's bytes and
+// counts are then those of the run, and two runs' are equal. A number that is not finite is null (decimals of an
+// exact gradient too). What a cell did not come to is null. A planned cell ("device": "plan-cpu" or "plan-cuda")
+// has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
 #pragma once
 #include <jansson.h>
 

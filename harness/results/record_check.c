@@ -12,7 +12,8 @@ enum field_type {
     FIELD_SIZE,   // a number >= 0
     FIELD_NUMBER, // of any sign
     FIELD_ARRAY,
-    FIELD_TIMES, // an array of numbers > 0
+    FIELD_TIMES,  // an array of numbers > 0
+    FIELD_COUNTS, // an array of whole numbers >= 0
     FIELD_OBJECT
 };
 
@@ -113,7 +114,10 @@ static const struct field record_fields[] = {{"schema", FIELD_COUNT, true, NULL}
                                              {"loss", FIELD_NUMBER, false, NULL},
                                              {"columns", FIELD_ARRAY, false, NULL},
                                              {"samples_ms", FIELD_TIMES, false, NULL},
+                                             {"sample_columns", FIELD_COUNTS, false, NULL},
                                              {"median_ms", FIELD_SIZE, false, NULL},
+                                             {"mean_ms", FIELD_SIZE, false, NULL},
+                                             {"mean_error_ms", FIELD_SIZE, false, NULL},
                                              {"asked_ms", FIELD_SIZE, false, NULL},
                                              {"estimate_ms", FIELD_SIZE, false, NULL},
                                              {"profile", FIELD_STRING, false, NULL},
@@ -149,6 +153,19 @@ static bool are_times(const json_t *list)
     return fine;
 }
 
+static bool is_count(const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+static bool are_counts(const json_t *list)
+{
+    bool fine = json_is_array(list);
+    for (size_t i = 0; fine && i < json_array_size(list); i++)
+        fine = is_count(json_array_get(list, i));
+    return fine;
+}
+
 static bool has_type(const json_t *value, enum field_type type)
 {
     switch (type) {
@@ -159,7 +176,7 @@ static bool has_type(const json_t *value, enum field_type type)
     case FIELD_STRING:
         return json_is_string(value);
     case FIELD_COUNT:
-        return json_is_integer(value) && json_integer_value(value) >= 0;
+        return is_count(value);
     case FIELD_SIZE:
         return json_is_number(value) && json_number_value(value) >= 0;
     case FIELD_NUMBER:
@@ -168,6 +185,8 @@ static bool has_type(const json_t *value, enum field_type type)
         return json_is_array(value);
     case FIELD_TIMES:
         return are_times(value);
+    case FIELD_COUNTS:
+        return are_counts(value);
     case FIELD_OBJECT:
         return json_is_object(value);
     }
@@ -177,10 +196,15 @@ static bool has_type(const json_t *value, enum field_type type)
 static const char *type_name(enum field_type type)
 {
     static const char *const names[] = {
-        [FIELD_ANY] = "a value",        [FIELD_BOOL] = "true or false",
-        [FIELD_STRING] = "a string",    [FIELD_COUNT] = "a whole number >= 0",
-        [FIELD_SIZE] = "a number >= 0", [FIELD_NUMBER] = "a number",
-        [FIELD_ARRAY] = "an array",     [FIELD_TIMES] = "an array of numbers > 0",
+        [FIELD_ANY] = "a value",
+        [FIELD_BOOL] = "true or false",
+        [FIELD_STRING] = "a string",
+        [FIELD_COUNT] = "a whole number >= 0",
+        [FIELD_SIZE] = "a number >= 0",
+        [FIELD_NUMBER] = "a number",
+        [FIELD_ARRAY] = "an array",
+        [FIELD_TIMES] = "an array of numbers > 0",
+        [FIELD_COUNTS] = "an array of whole numbers >= 0",
         [FIELD_OBJECT] = "an object",
     };
     return names[type];
@@ -234,6 +258,17 @@ static bool check_categories(const json_t *categories, const char *where, struct
     return !json_is_object(categories) || check_object(categories, fields, where, "peak_by_category.", status);
 }
 
+// Each sample has its number of columns; a plan has the columns alone.
+static bool check_samples(const json_t *record, const char *where, struct status *status)
+{
+    const json_t *columns = json_object_get(record, "sample_columns");
+    size_t times = json_array_size(json_object_get(record, "samples_ms"));
+    if (!times || !json_is_array(columns) || json_array_size(columns) == times)
+        return true;
+    return status_set(status, STATUS_BAD_INPUT, "%s: \"sample_columns\" are %zu, but \"samples_ms\" %zu", where,
+                      json_array_size(columns), times);
+}
+
 bool record_check(const json_t *record, const char *where, struct status *status)
 {
     if (!json_is_object(record))
@@ -246,7 +281,8 @@ bool record_check(const json_t *record, const char *where, struct status *status
         return status_set(status, STATUS_BAD_INPUT, "%s: schema %lld, but this program reads schema %d", where,
                           (long long)json_integer_value(schema), RECORD_SCHEMA);
     if (!check_object(record, record_fields, where, "", status) ||
-        !check_categories(json_object_get(record, "peak_by_category"), where, status))
+        !check_categories(json_object_get(record, "peak_by_category"), where, status) ||
+        !check_samples(record, where, status))
         return false;
     const json_t *method = json_object_get(json_object_get(record, "cell"), "method");
     if (!json_is_string(json_object_get(method, "name")))

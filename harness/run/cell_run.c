@@ -1,14 +1,25 @@
 // Cell: its execution in this process: set-up, gradient check, bias, warm-up, samples, time line; in that order,
 // for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on. A
 // planned cell has been decoded to one sample without the rest.
+//
+// Where the method draws its columns, sample i walks draw i, and so does step i of the warm-up: their times are
+// those of independent draws, the same ones whenever the cell is run. All else that is recorded is of draw 0:
+// gradient check, loss, columns, peak, counts, the step that is taken apart and the time line. A later draw that
+// takes more memory than there is ends the cell as oom.
 #include "harness/run/calibrate.h"
 #include "harness/run/provenance.h"
 #include "harness/run/record_line.h"
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
 #include "kernels/base/timer.h"
+#include <math.h>
 #include <string.h>
 #include <time.h>
+
+// A plan's estimate is the mean over this many draws, or fewer once its standard error is this share of it.
+#define PLANNED_DRAWS_MAX 64
+#define PLANNED_DRAWS_MIN 8
+#define PLANNED_ERROR     0.01
 
 struct run {
     const struct cell *cell;
@@ -20,7 +31,11 @@ struct run {
     struct bias bias;
     struct breakdown breakdown;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
+    struct method_options options;  // of the current draw
+    bool draws;
     double *samples_ms, *asked_ms;
+    size_t *sample_columns;
+    double estimate_squares; // sum of squares of the estimates about their mean
     int64_t start_ns;
     size_t updates; // of the optimizer
 };
@@ -56,17 +71,34 @@ static void update_weights(struct run *run)
     run->step.ms += device_timer_stop_ms(device);
 }
 
-// One step, timed from its first operation until the device is idle; reading the loss is no part of it.
-static bool step(struct run *run, bool update, double *ms)
+static void set_draw(struct run *run, size_t index)
+{
+    const struct method *method = run->cell->method;
+    run->options = run->cell->options;
+    run->draws = method->draw && method->draw(&run->options, index);
+}
+
+// The failure of a step is its device's; of a draw that the record's other figures are not of, it says which.
+static bool fine_after(struct run *run, size_t draw)
+{
+    const struct status *status = &run->setup.device->status;
+    if (status->code != STATUS_OK && run->draws && draw > 0)
+        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.column_count,
+                   status->message);
+    return fine(run);
+}
+
+// One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
+static bool step(struct run *run, size_t draw, bool update)
 {
     const struct cell *cell = run->cell;
     struct setup *setup = &run->setup;
     setup->device->counters = (struct counters){0};
-    method_step(cell->method, &setup->model, &setup->batch, &cell->options, &run->step);
+    set_draw(run, draw);
+    method_step(cell->method, &setup->model, &setup->batch, &run->options, &run->step);
     if (update)
         update_weights(run);
-    *ms = run->step.ms;
-    if (!fine(run))
+    if (!fine_after(run, draw))
         return false;
     if (!run->record.step) {
         run->first = run->step;
@@ -78,8 +110,7 @@ static bool step(struct run *run, bool update, double *ms)
 static bool check_gradient(struct run *run)
 {
     const struct cell *cell = run->cell;
-    double ms;
-    if (!reference_take(&run->reference, cell, &run->status) || !step(run, false, &ms))
+    if (!reference_take(&run->reference, cell, &run->status) || !step(run, 0, false))
         return false;
     struct gradient_set set;
     gradient_set_take(&set, &run->setup.model);
@@ -102,32 +133,78 @@ static bool measure_bias(struct run *run)
     return true;
 }
 
-// Whether another sample like the longest so far would end before the cell's time is over.
+// Whether another sample like the longest so far would end before the cell's time is over; a draw may have more
+// columns than any before it.
 static bool time_left(const struct run *run, double longest_ms)
 {
-    double limit_s = run->cell->measure.max_seconds;
-    return limit_s == 0 || seconds_since(run->start_ns) + 1.25e-3 * longest_ms < limit_s;
+    double limit_s = run->cell->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
+    return limit_s == 0 || seconds_since(run->start_ns) + 1e-3 * reserve * longest_ms < limit_s;
+}
+
+static void note_peak(struct run *run)
+{
+    const struct arena *arena = &run->setup.device->arena;
+    run->record.peak_bytes = arena->peak_bytes;
+    memcpy(run->record.peak_by_category, arena->peak_by_category, sizeof run->record.peak_by_category);
+}
+
+static bool same_columns(const struct step_report *a, const struct step_report *b)
+{
+    return a->column_count == b->column_count &&
+           memcmp(a->columns, b->columns, a->column_count * sizeof *a->columns) == 0;
+}
+
+// The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
+static void note_estimate(struct run *run, double ms, size_t count)
+{
+    double before = ms - run->record.estimate_ms;
+    run->record.estimate_ms += before / (double)count;
+    run->estimate_squares += before * (ms - run->record.estimate_ms);
+}
+
+// Peak and counts are those of the first sample. A sample that walks the same columns must ask for the same work.
+static bool note_sample(struct run *run, size_t i)
+{
+    struct record *record = &run->record;
+    const struct counters *counters = &run->setup.device->counters;
+    if (i == 0) {
+        record->counters = *counters;
+        note_peak(run);
+    } else if (same_columns(&run->step, &run->first) &&
+               memcmp(&record->counters, counters, sizeof *counters) != 0) {
+        return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
+                          i + 1);
+    }
+    run->samples_ms[i] = run->step.ms;
+    run->asked_ms[i] = run->step.asked_ms;
+    run->sample_columns[i] = run->step.column_count;
+    record->sample_count = i + 1;
+    note_estimate(run, 1e3 * counters->estimate_s, i + 1);
+    return true;
+}
+
+// A plan walks one draw, or where it makes an estimate as many as that needs.
+static bool plan_wants_draw(const struct run *run, size_t taken)
+{
+    double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
+    return run->draws && run->cell->profile && taken < PLANNED_DRAWS_MAX &&
+           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->record.estimate_ms);
+}
+
+static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
+{
+    const struct cell *cell = run->cell;
+    bool wanted = cell->planned ? plan_wants_draw(run, taken) : taken < cell->measure.samples;
+    return taken == 0 || (wanted && time_left(run, longest_ms));
 }
 
 static bool sample(struct run *run)
 {
-    const struct cell *cell = run->cell;
-    const struct device *device = run->setup.device;
-    struct record *record = &run->record;
     double longest_ms = 0;
-    for (size_t i = 0; i < cell->measure.samples; i++) {
-        double *ms = &run->samples_ms[i];
-        if (i > 0 && !time_left(run, longest_ms))
-            break;
-        if (!step(run, cell->optimizer, ms))
+    for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
+        if (!step(run, i, run->cell->optimizer) || !note_sample(run, i))
             return false;
-        run->asked_ms[i] = run->step.asked_ms;
-        longest_ms = *ms > longest_ms ? *ms : longest_ms;
-        if (i > 0 && memcmp(&record->counters, &device->counters, sizeof record->counters) != 0)
-            return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
-                              i + 1);
-        record->counters = device->counters;
-        record->sample_count = i + 1;
+        longest_ms = fmax(longest_ms, run->step.ms);
     }
     return true;
 }
@@ -135,9 +212,8 @@ static bool sample(struct run *run)
 static bool record_timeline(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
-    double ms;
     arena_timeline_start(arena);
-    bool done = step(run, false, &ms);
+    bool done = step(run, 0, false);
     arena_timeline_stop(arena);
     run->record.timeline = done ? arena : NULL;
     return done;
@@ -166,30 +242,26 @@ static bool take_breakdown(struct run *run)
     struct device *device = run->setup.device;
     take_roofline(run);
     breakdown_start(&run->breakdown, device);
-    bool done = step(run, run->cell->optimizer, &run->record.breakdown_ms);
+    bool done = step(run, 0, run->cell->optimizer);
     breakdown_stop(&run->breakdown, device);
+    run->record.breakdown_ms = run->step.ms;
     run->record.breakdown = done ? &run->breakdown : NULL;
     return done;
 }
 
-static void note_memory(struct run *run)
+static void note_device_memory(struct run *run)
 {
-    const struct device *device = run->setup.device;
-    if (!device)
-        return;
-    run->record.peak_bytes = device->arena.peak_bytes;
-    memcpy(run->record.peak_by_category, device->arena.peak_by_category, sizeof run->record.peak_by_category);
+    struct device *device = run->setup.device;
     if (device->ops->used_bytes)
-        run->record.device_used_bytes = device->ops->used_bytes(run->setup.device);
+        run->record.device_used_bytes = device->ops->used_bytes(device);
     if (device->ops->reserved_bytes)
-        run->record.device_reserved_bytes = device->ops->reserved_bytes(run->setup.device);
+        run->record.device_reserved_bytes = device->ops->reserved_bytes(device);
 }
 
 static bool measure(struct run *run)
 {
     const struct cell *cell = run->cell;
     struct setup_options options = setup_options_of(cell);
-    double ms;
     if (!setup_open(&run->setup, cell, &options, &run->status))
         return false;
     struct arena *arena = &run->setup.device->arena;
@@ -207,16 +279,19 @@ static bool measure(struct run *run)
     if (cell->measure.bias && !measure_bias(run))
         return false;
     for (size_t i = 0; i < cell->measure.warmup; i++)
-        if (!step(run, cell->optimizer, &ms))
+        if (!step(run, i, cell->optimizer))
             return false;
     arena_reset_peak(arena);
+    set_draw(run, 0);
     if (!sample(run))
         return false;
-    if (cell->planned) // its clock measured this program
-        run->record.sample_count = 0;
+    if (!cell->planned) // whose clock measured this program
+        run->record.samples_ms = run->samples_ms;
+    if (run->draws)
+        run->record.sample_columns = run->sample_columns;
     if (run->setup.device->ops->mark) // else it is the step's time once more
         run->record.asked_ms = run->asked_ms;
-    note_memory(run); // the time line's own step is not the measured one
+    note_device_memory(run);
     if (cell->measure.gemm) {
         run->record.gemm_flops_per_s = calibrate_gemm(cell->device, cell->dtype, &run->status);
         if (!fine(run))
@@ -239,12 +314,13 @@ char *cell_run(const struct cell *cell)
     CHECK(run);
     run->cell = cell;
     run->start_ns = now_ns();
-    run->samples_ms = calloc(cell->measure.samples + 1, sizeof(double));
-    run->asked_ms = calloc(cell->measure.samples + 1, sizeof(double));
-    CHECK(run->samples_ms && run->asked_ms);
+    size_t samples = cell->planned ? PLANNED_DRAWS_MAX : cell->measure.samples;
+    run->samples_ms = calloc(samples, sizeof *run->samples_ms);
+    run->asked_ms = calloc(samples, sizeof *run->asked_ms);
+    run->sample_columns = calloc(samples, sizeof *run->sample_columns);
+    CHECK(run->samples_ms && run->asked_ms && run->sample_columns);
     struct record *record = &run->record;
     record->cell = cell;
-    record->samples_ms = run->samples_ms;
     provenance_take(&record->provenance);
 
     if (!measure(run)) {
@@ -255,7 +331,10 @@ char *cell_run(const struct cell *cell)
         record->counters = (struct counters){0};
         if (record->status == RECORD_OOM)
             record->step = NULL;
-        note_memory(run);
+        if (run->setup.device) {
+            note_peak(run);
+            note_device_memory(run);
+        }
     }
     record->provenance.clock_mhz_after = provenance_clock_mhz();
     record->wall_s = seconds_since(run->start_ns);
@@ -267,6 +346,7 @@ char *cell_run(const struct cell *cell)
     breakdown_free(&run->breakdown);
     free(run->samples_ms);
     free(run->asked_ms);
+    free(run->sample_columns);
     free(run);
     return line;
 }

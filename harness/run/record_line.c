@@ -54,6 +54,23 @@ static double median(const double *values, size_t count)
     return result;
 }
 
+static double mean(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum / (double)count;
+}
+
+// The standard error of the mean; not known (not finite) of one value.
+static double mean_error(const double *values, size_t count)
+{
+    double centre = mean(values, count), squares = 0;
+    for (size_t i = 0; i < count; i++)
+        squares += (values[i] - centre) * (values[i] - centre);
+    return sqrt(squares / ((double)count - 1) / (double)count);
+}
+
 static void set_step(json_t *object, const struct record *record)
 {
     const struct step_report *step = record->step;
@@ -66,26 +83,42 @@ static void set_step(json_t *object, const struct record *record)
     set(object, "columns", columns);
 }
 
+static void set_sample_columns(json_t *object, const struct record *record)
+{
+    json_t *counts = json_array();
+    for (size_t i = 0; i < record->sample_count; i++)
+        json_array_append_new(counts, json_integer((json_int_t)record->sample_columns[i]));
+    set(object, "sample_columns", counts);
+}
+
+// The middle of the samples of one and the same step, and the mean of those of different draws.
+static double middle(const struct record *record, const double *values)
+{
+    return record->sample_columns ? mean(values, record->sample_count) : median(values, record->sample_count);
+}
+
 static void set_times(json_t *object, const struct record *record)
 {
+    bool timed = record->samples_ms && record->sample_count, drawn = record->sample_columns && timed;
     json_t *samples = json_array();
-    for (size_t i = 0; i < record->sample_count; i++)
+    for (size_t i = 0; timed && i < record->sample_count; i++)
         json_array_append_new(samples, number(record->samples_ms[i]));
     set(object, "samples_ms", samples);
-    set(object, "median_ms",
-        record->sample_count ? number(median(record->samples_ms, record->sample_count)) : json_null());
-    set(object, "asked_ms",
-        record->asked_ms && record->sample_count ? number(median(record->asked_ms, record->sample_count))
-                                                 : json_null());
+    if (record->sample_columns)
+        set_sample_columns(object, record);
+    set(object, "median_ms", timed ? number(median(record->samples_ms, record->sample_count)) : json_null());
+    set(object, "mean_ms", drawn ? number(mean(record->samples_ms, record->sample_count)) : json_null());
+    set(object, "mean_error_ms",
+        drawn ? number(mean_error(record->samples_ms, record->sample_count)) : json_null());
+    set(object, "asked_ms", timed && record->asked_ms ? number(middle(record, record->asked_ms)) : json_null());
     double gemm = record->gemm_flops_per_s;
     set(object, "gemm_flops_per_s", gemm > 0 ? number(gemm) : json_null());
     set(object, "model_flops_share",
-        gemm > 0 && record->sample_count
-            ? number(record->model_flops / (1e-3 * median(record->samples_ms, record->sample_count)) / gemm)
-            : json_null());
+        gemm > 0 && timed ? number(record->model_flops / (1e-3 * middle(record, record->samples_ms)) / gemm)
+                          : json_null());
     const struct profile *profile = record->cell->profile;
     bool estimated = profile && record->counters.launches > 0;
-    set(object, "estimate_ms", estimated ? number(1e3 * record->counters.estimate_s) : json_null());
+    set(object, "estimate_ms", estimated ? number(record->estimate_ms) : json_null());
     set(object, "profile", profile ? record_text(profile->name) : json_null());
 }
 

@@ -13,9 +13,11 @@ struct record {
     enum record_status status;
     char reason[1280];
     const struct step_report *step;
-    const double *samples_ms;
-    const double *asked_ms; // NULL: not known
     size_t sample_count;
+    const double *samples_ms;     // NULL: of a plan, not known
+    const double *asked_ms;       // NULL: not known
+    const size_t *sample_columns; // NULL: none are drawn
+    double estimate_ms;           // mean over the samples
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
     double floor_bytes_per_token, model_flops;

@@ -8,8 +8,8 @@
 enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
 
 struct measure {
-    size_t warmup, samples;
-    double max_seconds; // of the cell's process; 0: no limit
+    size_t warmup, samples; // steps; where columns are drawn, of a draw each
+    double max_seconds;     // of the cell's process; 0: no limit
     enum gradient_check gradient;
     bool timeline;   // record the live bytes over one step
     bool gemm;       // record the device's GEMM rate beside the samples

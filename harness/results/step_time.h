@@ -1,0 +1,20 @@
+// Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
+// columns of its own, their mean, which estimates the expectation over draws without bias; the median would not.
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+// ms; what is not known is NaN.
+struct step_time {
+    double ms;
+    double low, high; // the fastest and the slowest sample; of a mean over draws two standard errors either way
+    double columns;   // drawn, mean over the draws
+};
+
+// Not known: without samples, and of a method that draws its columns whose samples all walked one draw (a record
+// without sample_columns), which is luck.
+struct step_time step_time_of(const json_t *record);
+// The same of a record's estimate_ms, which has no samples.
+struct step_time step_time_estimate(const json_t *record);
+// The mean of the samples, for ratios of means; the median if there are none.
+double step_time_mean(const json_t *record);

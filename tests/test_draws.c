@@ -1,0 +1,225 @@
+// Tests of cells whose method draws its columns: every sample walks a draw of its own, the same ones in every run;
+// all but the times is of draw 0; a later draw that does not fit is an end like any other. And of
+// harness/results/step_time, which reads such records. JSON is written with ' for ".
+#define _GNU_SOURCE // asprintf
+#include "harness/results/record_check.h"
+#include "harness/results/step_time.h"
+#include "harness/run/environment.h"
+#include "harness/spec/cell_decode.h"
+#include "methods/sampler.h"
+#include "tests/quoted.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define SAMPLES      40
+
+// 24 tokens in 6 columns of a small model, timed as often as said after one step of warm-up: the method with its
+// options, and other keys of the cell.
+static json_t *run_samples(size_t samples, const char *method, const char *more)
+{
+    struct cell cell;
+    struct status status = {0};
+    char *text, *json;
+    assert_true(asprintf(&text,
+                         "{'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, 'vocab': 11}, 'dtype': 'f64', "
+                         "'context': 24, 'measure': {'warmup': 1, 'samples': %zu}, 'method': {%s}%s}",
+                         samples, method, more) > 0);
+    json = quoted(text);
+    if (!cell_decode(&cell, json, "cell", &status))
+        fail_msg("%s: %s", json, status.message);
+    char *line = cell_run(&cell);
+    json_t *record = json_loads(line, 0, NULL);
+    assert_non_null(record);
+    json_object_set_new(record, "experiment", json_string("e"));
+    if (!record_check(record, "record", &status))
+        fail_msg("%s: %s", line, status.message);
+    free(line);
+    cell_free(&cell);
+    free(json);
+    free(text);
+    return record;
+}
+
+static json_t *run(const char *method, const char *more)
+{
+    return run_samples(SAMPLES, method, more);
+}
+
+#define SPACO(sampler, budget, seed)                                                                               \
+    "'name': 'spaco', 'chunk': 4, 'sampler': '" sampler "', 'budget': " #budget ", 'sampler_seed': " #seed
+
+static const char *status_of(const json_t *record)
+{
+    return json_string_value(json_object_get(record, "status"));
+}
+
+static double number(const json_t *record, const char *key)
+{
+    const json_t *value = json_object_get(record, key);
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+// How many of the samples drew so many columns.
+static void count_samples(const json_t *record, size_t of_count[7])
+{
+    const json_t *columns = json_object_get(record, "sample_columns"), *count;
+    size_t i;
+    assert_int_equal(json_array_size(columns), SAMPLES);
+    assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), SAMPLES);
+    memset(of_count, 0, 7 * sizeof *of_count);
+    json_array_foreach(columns, i, count) of_count[json_integer_value(count)]++;
+}
+
+// Of 40 draws of t columns among 6 bernoulli's are sometimes empty, and on average they have t columns, or nearly.
+static void every_sample_walks_a_draw_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {SPACO("bernoulli", 1, 1), SPACO("bernoulli", 2, 1),
+                                          SPACO("sequential", 2, 1)};
+    for (size_t i = 0; i < COUNT(methods); i++) {
+        json_t *record = run(methods[i], ""), *again = run(methods[i], "");
+        size_t of_count[7];
+        assert_string_equal(status_of(record), "ok");
+        count_samples(record, of_count);
+        struct step_time time = step_time_of(record);
+        double deviation = sqrt(6 * (1 / 3.) * (2 / 3.) / SAMPLES);
+        assert_true(fabs(time.columns - (i == 0 ? 1 : 2)) < 3 * deviation);
+        assert_true(of_count[2] > 0 && of_count[2] < SAMPLES);
+        assert_true(i == 2 || (of_count[0] > 0 && of_count[1] > 0));
+        // The same draws in every run, of one build or of two.
+        assert_true(
+            json_equal(json_object_get(record, "sample_columns"), json_object_get(again, "sample_columns")));
+        json_decref(again);
+        json_decref(record);
+    }
+}
+
+// uniform draws t columns each time, but not the same: the counts of its steps tell.
+static void what_is_recorded_is_of_draw_0(void **state)
+{
+    (void)state;
+    static const char *const of_draw[] = {"loss",     "columns",     "peak_bytes", "peak_by_category",     "flops",
+                                          "launches", "bytes_moved", "gradient",   "floor_bytes_per_token"};
+    static const char *const samplers[] = {"uniform", "bernoulli", "sequential"};
+    struct draw *draw = malloc(sizeof *draw);
+    size_t moved = 0;
+    for (size_t i = 0; i < COUNT(samplers); i++) {
+        for (int optimizer = 0; optimizer < 2; optimizer++) {
+            char method[160];
+            const char *more = optimizer ? ", 'optimizer': 'adamw'" : "";
+            snprintf(method, sizeof method, "'name': 'spaco', 'chunk': 4, 'sampler': '%s', 'budget': 2",
+                     samplers[i]);
+            struct method_options options;
+            options_init(&options);
+            options.budget = 2;
+            options.sampler = (enum sampler)i;
+            sampler_draw(&options, 6, draw);
+            json_t *record = run(method, more), *columns = json_object_get(record, "columns");
+            assert_int_equal(json_array_size(columns), draw->count);
+            for (size_t j = 0; j < draw->count; j++)
+                assert_int_equal(json_integer_value(json_array_get(columns, j)), draw->columns[j]);
+            // A cell that walks that draw alone, in a single sample.
+            json_t *first = run_samples(1, method, more);
+            for (size_t j = 0; j < COUNT(of_draw); j++)
+                if (!json_equal(json_object_get(record, of_draw[j]), json_object_get(first, of_draw[j])))
+                    fail_msg("%s%s: %s is not of draw 0", samplers[i], more, of_draw[j]);
+            options.sampler_seed = sampler_seed_of(options.sampler_seed, SAMPLES - 1);
+            uint32_t before = draw->columns[0];
+            sampler_draw(&options, 6, draw);
+            moved += draw->columns[0] != before;
+            json_decref(first);
+            json_decref(record);
+        }
+    }
+    assert_true(moved > 0);
+    free(draw);
+}
+
+// The first two draws of seed 33 are of no column, the third of three.
+static void a_later_draw_that_does_not_fit_is_oom(void **state)
+{
+    (void)state;
+    json_t *record = run(SPACO("bernoulli", 2, 33), "");
+    assert_string_equal(status_of(record), "ok");
+    assert_null(json_object_get(record, "columns"));
+    char limit[80];
+    snprintf(limit, sizeof limit, ", 'limits': {'memory': %.0f}", number(record, "peak_bytes"));
+    json_decref(record);
+    record = run(SPACO("bernoulli", 2, 33), limit);
+    const char *reason = json_string_value(json_object_get(record, "reason"));
+    assert_string_equal(status_of(record), "oom");
+    if (strstr(reason, "draw 2, of 3 columns: ") != reason || !strstr(reason, "limit"))
+        fail_msg("%s", reason);
+    assert_true(json_is_null(json_object_get(record, "flops")) && json_is_null(json_object_get(record, "mean_ms")));
+    assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), 0);
+    json_decref(record);
+}
+
+static void what_does_not_draw_has_a_median(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"'name': 'seco', 'chunk': 4",
+                                          "'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'columns': [1, 3]"};
+    for (size_t i = 0; i < COUNT(methods); i++) {
+        json_t *record = run(methods[i], "");
+        assert_null(json_object_get(record, "sample_columns"));
+        assert_true(json_is_null(json_object_get(record, "mean_ms")));
+        struct step_time time = step_time_of(record);
+        assert_true(time.ms > 0 && time.ms == number(record, "median_ms"));
+        assert_true(isnan(time.columns));
+        json_decref(record);
+    }
+}
+
+static struct step_time time_of(const char *text, bool estimate)
+{
+    char *json = quoted(text);
+    json_t *record = json_loads(json, 0, NULL);
+    assert_non_null(record);
+    struct step_time time = estimate ? step_time_estimate(record) : step_time_of(record);
+    json_decref(record);
+    free(json);
+    return time;
+}
+
+static void step_times_by_hand(void **state)
+{
+    (void)state;
+#define METHOD(sampler) "{'cell': {'method': {'name': 'spaco', 'sampler': '" sampler "'}}, "
+#define TIMES           "'samples_ms': [1, 2, 9], 'median_ms': 2, 'estimate_ms': 7"
+    struct step_time time = time_of("{'cell': {'method': {'name': 'seco'}}, " TIMES "}", false);
+    assert_true(time.ms == 2 && time.low == 1 && time.high == 9 && isnan(time.columns));
+    time = time_of(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}",
+                   false);
+    assert_true(time.ms == 4 && time.low == 3 && time.high == 5);
+    assert_true(fabs(time.columns - 5 / 3.) < 1e-15);
+    time = time_of(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4]}", true);
+    assert_true(time.ms == 7 && fabs(time.columns - 5 / 3.) < 1e-15);
+    // Samples of one draw say nothing of the others.
+    assert_true(isnan(time_of(METHOD("uniform") TIMES "}", false).ms));
+    assert_true(isnan(time_of(METHOD("uniform") TIMES "}", true).ms));
+    assert_true(time_of(METHOD("fixed") TIMES "}", false).ms == 2);
+    assert_true(time_of(METHOD("fixed") TIMES "}", true).ms == 7);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv); // the BLAS kernels that the program itself uses
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_sample_walks_a_draw_of_its_own),
+        cmocka_unit_test(what_is_recorded_is_of_draw_0),
+        cmocka_unit_test(a_later_draw_that_does_not_fit_is_oom),
+        cmocka_unit_test(what_does_not_draw_has_a_median),
+        cmocka_unit_test(step_times_by_hand),
+    };
+    return cmocka_run_group_tests_name("draws", tests, NULL, NULL);
+}
