@@ -309,6 +309,33 @@ static void samples_of_several_records_are_pooled(void **state)
     expect(*state, "--deterministic base new", 0, "verdict: same");
 }
 
+// Eight draws whose times differ fourfold, one of them of no column; only the same draw is held against a draw.
+static void draws_are_held_against_the_same_draws(void **state)
+{
+#define DRAWS "1, 1, 2, 0, 2, 3, 3"
+#define DRAWN(time, count, columns)                                                                                \
+    {.ms = (time), .samples = (count), .step = 0.5, .more = ", 'columns': [0], 'sample_columns': [" columns "]"}
+    BASE(*state, DRAWN(10, 8, DRAWS ", 4"));
+    expect(*state, "base base", 0, "verdict: same");
+    expect(*state, "--all base base", 0, "time 27.86 ms -> 27.86 ms, mean of 7 draws, x1.000");
+    NEW(*state, DRAWN(11.5, 8, DRAWS ", 4"));
+    expect(*state, "base new", 1,
+           "slower      00000000  full, context 512, f32 cpu: time 27.86 ms -> 32.04 ms, mean");
+    expect(*state, "--json base new", 1, "'draws': 7");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+    NEW(*state, DRAWN(10, 8, DRAWS ", 2"));
+    expect(*state, "base new", 3, "the same seeds drew other columns");
+    NEW(*state, DRAWN(10, 7, DRAWS)); // cut short
+    expect(*state, "base new", 0, "verdict: same");
+    NEW(*state, {.samples = 8, .step = 0.5, .more = ", 'columns': [0]"});
+    expect(*state, "base new", 3, "the samples of one file walked a draw of columns each");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+    BASE(*state, DRAWN(10, 7, DRAWS), DRAWN(10.1, 7, DRAWS), DRAWN(10.2, 7, DRAWS));
+    NEW(*state, DRAWN(11.5, 7, DRAWS), DRAWN(11.6, 7, DRAWS), DRAWN(11.7, 7, DRAWS));
+    expect(*state, "base new", 1, "mean of 6 draws, x1.1");
+    expect(*state, "--json base new", 1, "'base_samples': 18");
+}
+
 static void cells_of_one_file_alone(void **state)
 {
     BASE(*state, {.cell = 0}, {.cell = 1});
@@ -425,7 +452,7 @@ static void real_records(void **state)
     static const char spec[] = "{'experiment': 't', 'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, "
                                "'vocab': 11}, 'dtype': 'f64', "
                                "'axes': {'context': [8, 16], 'method': ['full', {'name': 'seco', 'chunk': [3, 4]}, "
-                               "{'name': 'spaco', 'chunk': 4, 'budget': 1}]}, "
+                               "{'name': 'spaco', 'chunk': 4, 'budget': 1, 'sampler': ['uniform', 'bernoulli']}]}, "
                                "'measure': {'warmup': 0, 'samples': 4, 'timeline': true, 'bias': true}}";
     char *json = quoted(spec), *command;
     scratch_file(scratch, "spec.json", json, strlen(json));
@@ -439,7 +466,7 @@ static void real_records(void **state)
     assert_int_equal(system(command), 0);
     free(command);
     free(absolute);
-    expect(scratch, "--deterministic base new", 0, "8 cells in both");
+    expect(scratch, "--deterministic base new", 0, "10 cells in both");
     expect(scratch, "--deterministic base new", 0, "verdict: same");
 }
 
@@ -456,6 +483,7 @@ int main(void)
         TEST(times),
         TEST(times_of_two_machines_are_not_compared),
         TEST(samples_of_several_records_are_pooled),
+        TEST(draws_are_held_against_the_same_draws),
         TEST(cells_of_one_file_alone),
         TEST(json_says_the_same),
         TEST(bad_files_are_refused),

@@ -23,7 +23,7 @@ static void expect_near(double found, double expected, double tolerance)
 static struct rank_test tested(const double *a, size_t a_count, const double *b, size_t b_count)
 {
     struct rank_test test;
-    rank_test(&test, a, a_count, b, b_count);
+    rank_test(&test, a, a_count, b, b_count, 1);
     return test;
 }
 
@@ -66,10 +66,10 @@ static void p_is_that_of_the_published_tables(void **state)
     // The critical values of the usual table, two-sided 0.05: u 23 at 10 and 10, 127 at 20 and 20.
     assert_true(with_u(10, 10, 23).p <= 0.05 && with_u(10, 10, 24).p > 0.05);
     assert_true(with_u(20, 20, 127).p <= 0.05 && with_u(20, 20, 128).p > 0.05);
-    expect_near(rank_test_least_p(5, 5), 2.0 / 252, 1e-12);
-    expect_near(rank_test_least_p(4, 4), 2.0 / 70, 1e-12);
-    expect_near(rank_test_least_p(3, 3), 0.1, 1e-12);
-    expect_near(rank_test_least_p(1, 1), 1, 1e-12);
+    expect_near(rank_test_least_p(5, 5, 1), 2.0 / 252, 1e-12);
+    expect_near(rank_test_least_p(4, 4, 1), 2.0 / 70, 1e-12);
+    expect_near(rank_test_least_p(3, 3, 1), 0.1, 1e-12);
+    expect_near(rank_test_least_p(1, 1, 1), 1, 1e-12);
 }
 
 // p by going through every choice of which values are b's.
@@ -213,6 +213,137 @@ static void interval_covers_the_true_shift(void **state)
     expect_near((double)covered / (double)tries, 0.9501, 0.015);
 }
 
+// Makes blocks comparable: less the mean of all values of each.
+static void align(double *a, size_t a_count, double *b, size_t b_count, size_t blocks)
+{
+    size_t m = a_count / blocks, n = b_count / blocks;
+    for (size_t block = 0; block < blocks; block++) {
+        double sum = 0;
+        for (size_t i = 0; i < m; i++)
+            sum += a[block * m + i];
+        for (size_t j = 0; j < n; j++)
+            sum += b[block * n + j];
+        for (size_t i = 0; i < m; i++)
+            a[block * m + i] -= sum / (double)(m + n);
+        for (size_t j = 0; j < n; j++)
+            b[block * n + j] -= sum / (double)(m + n);
+    }
+}
+
+// p by going through every choice, in every block, of which of its values are b's. a and b: [blocks][m],
+// [blocks][n]
+static double enumerated_block_p(const double *a, size_t m, const double *b, size_t n, size_t blocks)
+{
+    size_t size = m + n, count = size * blocks;
+    double values[16], twice[16], far = 0, all = 0, expected = (double)(n * blocks) * (double)(count + 1),
+                                  observed = 0;
+    for (size_t k = 0; k < count; k++)
+        values[k] = k % size < m ? a[k / size * m + k % size] : b[k / size * n + k % size - m];
+    for (size_t i = 0; i < count; i++) {
+        twice[i] = 1;
+        for (size_t j = 0; j < count; j++)
+            twice[i] += values[j] < values[i] ? 2 : values[j] == values[i] ? 1 : 0;
+        observed += i % size < m ? 0 : twice[i];
+    }
+    for (unsigned choice = 0; choice < 1u << count; choice++) {
+        bool allowed = true;
+        double sum = 0;
+        for (size_t block = 0; block < blocks; block++)
+            allowed &= (size_t)__builtin_popcount(choice >> (block * size) & ((1u << size) - 1)) == n;
+        for (size_t i = 0; i < count && allowed; i++)
+            sum += choice >> i & 1 ? twice[i] : 0;
+        all += allowed;
+        far += allowed && fabs(sum - expected) >= fabs(observed - expected);
+    }
+    return far / all;
+}
+
+static void p_of_blocks_is_that_of_every_exchange_within_them(void **state)
+{
+    (void)state;
+    static const size_t sizes[][3] = {{1, 1, 8}, {1, 2, 5}, {2, 2, 4}, {3, 1, 3}, {5, 6, 1}};
+    struct random random = random_named(5, "blocks");
+    for (uint64_t try = 0; try < 50; try++) {
+        const size_t *size = sizes[try % COUNT(sizes)], m = size[0], n = size[1], blocks = size[2];
+        double a[16], b[16];
+        for (size_t i = 0; i < 16; i++) {
+            a[i] = (double)random_below(&random, 100 * try + i, 9) + 10 * (double)(i / m);
+            b[i] = (double)random_below(&random, 100 * try + 50 + i, 9 + try % 4) + 10 * (double)(i / n);
+        }
+        align(a, m * blocks, b, n * blocks, blocks);
+        struct rank_test test;
+        rank_test(&test, a, m * blocks, b, n * blocks, blocks);
+        expect_near(test.p, enumerated_block_p(a, m, b, n, blocks), 1e-12);
+    }
+    expect_near(rank_test_least_p(5, 5, 5), 2.0 / 32, 1e-12);
+    expect_near(rank_test_least_p(6, 6, 6), 2.0 / 64, 1e-12);
+    expect_near(rank_test_least_p(10, 10, 5), 2.0 / 7776, 1e-12);
+}
+
+// Pairs whose conditions differ a thousandfold: the difference within pairs is found to the noise, and its interval
+// holds what the test does not reject. Without blocks nothing can be told.
+static void blocks_take_out_what_both_samples_share(void **state)
+{
+    (void)state;
+    static const size_t sizes[][2] = {{1, 6}, {1, 12}, {1, 24}, {2, 6}, {1, 60}};
+    struct random random = random_named(6, "pairs");
+    for (size_t k = 0; k < COUNT(sizes); k++) {
+        size_t m = sizes[k][0], blocks = sizes[k][1], count = m * blocks;
+        double a[64], b[64], moved[64], kept[64];
+        for (size_t i = 0; i < count; i++) {
+            double level = 7 * random_normal(&random, 1000 * k + i / m);
+            a[i] = level + 0.05 * random_normal(&random, 1000 * k + 300 + i);
+            b[i] = level + 1 + 0.05 * random_normal(&random, 1000 * k + 600 + i);
+        }
+        struct shift without = tested(a, count, b, count).shift;
+        memcpy(kept, a, sizeof a);
+        memcpy(moved, b, sizeof b);
+        align(kept, count, moved, count, blocks);
+        struct rank_test test;
+        rank_test(&test, kept, count, moved, count, blocks);
+        assert_true(test.p <= RANK_TEST_LEVEL);
+        expect_near(test.shift.estimate, 1, 0.06);
+        assert_true(test.shift.low > 0.85 && test.shift.low < test.shift.estimate);
+        assert_true(test.shift.high < 1.15 && test.shift.high > test.shift.estimate);
+        assert_true(without.high - without.low > 2 || isinf(without.low));
+        const double edges[] = {test.shift.low - 1e-9, test.shift.low + 1e-9, test.shift.high - 1e-9,
+                                test.shift.high + 1e-9};
+        for (size_t e = 0; e < 4 && m == 1 && k + 1 < COUNT(sizes); e++) {
+            memcpy(kept, a, sizeof a);
+            for (size_t i = 0; i < count; i++)
+                moved[i] = b[i] - edges[e];
+            align(kept, count, moved, count, blocks);
+            struct rank_test at_edge;
+            rank_test(&at_edge, kept, count, moved, count, blocks);
+            assert_int_equal(at_edge.p <= RANK_TEST_LEVEL, e == 0 || e == 3);
+        }
+    }
+}
+
+static void intervals_of_blocks_cover_the_true_shift(void **state)
+{
+    (void)state;
+    static const size_t sizes[][3] = {{1, 1, 10}, {2, 2, 5}, {1, 2, 6}, {2, 2, 20}};
+    struct random random = random_named(7, "block coverage");
+    uint64_t next = 0;
+    for (size_t k = 0; k < COUNT(sizes); k++) {
+        size_t m = sizes[k][0], n = sizes[k][1], blocks = sizes[k][2], covered = 0, tries = 1000;
+        for (size_t try = 0; try < tries; try++) {
+            double a[64], b[64];
+            for (size_t i = 0; i < m * blocks; i++)
+                a[i] = 3 * (double)(i / m) + random_normal(&random, next++);
+            for (size_t j = 0; j < n * blocks; j++)
+                b[j] = 3 * (double)(j / n) + random_normal(&random, next++) + 2;
+            align(a, m * blocks, b, n * blocks, blocks);
+            struct rank_test test;
+            rank_test(&test, a, m * blocks, b, n * blocks, blocks);
+            covered += test.shift.low <= 2 && 2 <= test.shift.high;
+        }
+        print_message("%zu and %zu in %zu blocks: %zu of %zu intervals cover\n", m, n, blocks, covered, tries);
+        assert_true(covered >= 930); // 950 less three standard deviations
+    }
+}
+
 static void holm_by_hand(void **state)
 {
     (void)state;
@@ -261,6 +392,9 @@ int main(void)
         cmocka_unit_test(shift_by_hand),
         cmocka_unit_test(interval_holds_what_the_test_does_not_reject),
         cmocka_unit_test(interval_covers_the_true_shift),
+        cmocka_unit_test(p_of_blocks_is_that_of_every_exchange_within_them),
+        cmocka_unit_test(blocks_take_out_what_both_samples_share),
+        cmocka_unit_test(intervals_of_blocks_cover_the_true_shift),
         cmocka_unit_test(holm_by_hand),
         cmocka_unit_test(sign_test_interval_by_hand),
         cmocka_unit_test(quantiles_by_hand),

@@ -80,7 +80,7 @@ static struct time_samples take_samples(struct stream *stream, const struct mach
             *samples++ = ms * exp(drift + noise);
         }
     }
-    return time_samples_pool(runs, sweep->samples ? sweep->runs : 0);
+    return time_samples_pool(runs, sweep->samples ? sweep->runs : 0, false);
 }
 
 static void measure(struct trial *trial, struct stream *stream, const struct machine *machine,
@@ -202,17 +202,115 @@ static void faster_half_of_several_runs_counts(void **state)
     double ms[] = {5, 1, 2, 9, 3, 4, 8, 7, 6};
     struct time_run one[] = {{ms, 9}}, three[] = {{ms, 3}, {ms + 3, 3}, {ms + 6, 3}},
                     two[] = {{ms, 1}, {ms + 1, 2}};
-    struct time_samples samples = time_samples_pool(one, 1);
+    struct time_samples samples = time_samples_pool(one, 1, false);
     assert_true(samples.count == 9 && samples.taken == 9 && samples.runs == 1 && samples.disturbed == 0);
-    assert_true(samples.ms == ms && ms[0] == 5); // as they were taken
-    samples = time_samples_pool(three, 3);       // medians 2, 4 and 7
+    assert_true(samples.ms == ms && ms[0] == 5);  // as they were taken
+    samples = time_samples_pool(three, 3, false); // medians 2, 4 and 7
     assert_true(samples.count == 5 && samples.taken == 9 && samples.runs == 3 && samples.disturbed == 2);
     for (size_t i = 0; i < samples.count; i++)
         assert_true(samples.ms[i] == (double)i + 1);
-    samples = time_samples_pool(two, 2); // too few to leave any out
+    samples = time_samples_pool(two, 2, false); // too few to leave any out
     assert_true(samples.count == 3 && samples.taken == 3 && samples.disturbed == 1);
-    samples = time_samples_pool(NULL, 0);
+    samples = time_samples_pool(NULL, 0, false);
     assert_true(samples.count == 0 && samples.runs == 0 && samples.disturbed == 0);
+}
+
+// Five draws of 1, 8, 0.1, 4 and 6 ms in three runs, of which the second was slowed and the third is cut short.
+static void faster_half_of_each_draw_counts(void **state)
+{
+    (void)state;
+    double ms[] = {1, 8, 0.1, 4, 6, 1.2, 9.6, 0.12, 4.8, 7.2, 1.1, 8.1, 0.09, 4.1}, alone[] = {1, 8, 0.1, 4, 6};
+    static const double kept[] = {1, 1.1, 8, 8.1, 0.09, 0.1, 4, 4.1};
+    struct time_run three[] = {{ms, 5}, {ms + 5, 5}, {ms + 10, 4}}, one[] = {{alone, 5}};
+    struct time_samples samples = time_samples_pool(three, 3, true);
+    assert_true(samples.count == 8 && samples.draws == 4 && samples.taken == 14 && samples.runs == 3);
+    assert_int_equal(samples.disturbed, 1);
+    for (size_t i = 0; i < COUNT(kept); i++)
+        assert_true(samples.ms[i] == kept[i]);
+    assert_true(fabs(time_samples_middle(samples) - 26.49 / 8) < 1e-12); // the mean, not the median
+    struct time_samples single = time_samples_pool(one, 1, true);
+    assert_true(single.count == 5 && single.draws == 5 && single.ms == alone && single.disturbed == 0);
+    time_samples_match(&samples, &single);
+    assert_true(single.count == 4 && single.draws == 4 && samples.count == 8);
+    assert_true(fabs(time_samples_middle(single) - 13.1 / 4) < 1e-12);
+    struct time_samples plain = time_samples_pool(one, 1, false);
+    time_samples_match(&samples, &plain);
+    assert_true(samples.draws == 4 && plain.count == 5 && time_samples_middle(plain) == 4);
+}
+
+// --- cells that draw
+
+// A cell of which sample i takes the time of draw i: `runs` runs of so many draws of one to eight columns. What a
+// column costs may differ from base to new; what is paid without one does not.
+static struct time_cell draw_cell(struct stream *stream, size_t draws, size_t runs, double noise, double factor,
+                                  double *base, double *new)
+{
+    struct time_run base_runs[RUNS_MAX], new_runs[RUNS_MAX];
+    uint64_t first = stream->next;
+    for (size_t run = 0; run < runs; run++) {
+        base_runs[run] = (struct time_run){base + run * draws, draws};
+        new_runs[run] = (struct time_run){new + run *draws, draws};
+        for (size_t i = 0; i < draws; i++) {
+            double columns = 1 + (double)random_below(&stream->random, first + i, 8);
+            base_runs[run].ms[i] = (0.1 + 2 * columns) * exp(noise * normal(stream));
+            new_runs[run].ms[i] = (0.1 + 2 * columns * factor) * exp(noise * normal(stream));
+        }
+    }
+    stream->next += draws;
+    return (struct time_cell){.base = time_samples_pool(base_runs, runs, true),
+                              .new = time_samples_pool(new_runs, runs, true),
+                              .groups = {"spaco", "1024", "f32"}};
+}
+
+// Draws that differ eightfold scatter, but not their ratios: a build is called the same, and one of which every
+// column takes 15 % more is found, from 12 draws of one run and from 5 of three, each time with 8 % of noise.
+static void draws_are_compared_one_by_one(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t draws, runs;
+    } sizes[] = {{12, 1}, {5, 3}, {40, 2}};
+    struct stream stream = {.random = random_named(11, "draws")};
+    for (size_t k = 0; k < COUNT(sizes); k++) {
+        size_t good = 0, slower = 0, tries = 200;
+        for (size_t try = 0; try < 2 * tries; try++) {
+            double base[RUNS_MAX * SAMPLES_MAX], new[RUNS_MAX * SAMPLES_MAX];
+            struct time_cell cell =
+                draw_cell(&stream, sizes[k].draws, sizes[k].runs, 0.08, try < tries ? 1 : 1.15, base, new);
+            struct time_change change;
+            time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
+            good += try < tries && change.verdict == TIME_SAME;
+            slower += try >= tries && change.verdict == TIME_SLOWER;
+            time_change_free(&change);
+        }
+        print_message("%zu draws, %zu runs: same %zu, slower %zu of %zu\n", sizes[k].draws, sizes[k].runs, good,
+                      slower, tries);
+        assert_true(good >= 180 && slower >= 180);
+    }
+}
+
+static void draws_that_cannot_be_compared(void **state)
+{
+    (void)state;
+    struct stream stream = {.random = random_named(12, "few draws")};
+    double base[SAMPLES_MAX], new[SAMPLES_MAX];
+    struct time_change change;
+    for (size_t draws = 5; draws <= 6; draws++) { // 2 / 2^5 > 0.05
+        struct time_cell cell = draw_cell(&stream, draws, 1, 0.01, 1.5, base, new);
+        time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
+        assert_int_equal(cell.judged, draws == 6);
+        assert_int_equal(strstr(change.reason, "too few draws") != NULL, draws == 5);
+        time_change_free(&change);
+    }
+    struct time_cell cell = draw_cell(&stream, 10, 1, 0.01, 1, base, new);
+    cell.base.draws = 0; // of a build whose samples all walked the first draw
+    time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
+    assert_non_null(strstr(change.reason, "walked a draw of columns each"));
+    time_change_free(&change);
+    cell = draw_cell(&stream, 20, 1, 0.5, 1, base, new); // the same draws, which scatter
+    time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
+    assert_non_null(strstr(cell.reason, "the machine was busy"));
+    time_change_free(&change);
 }
 
 // --- one rule at a time, on a machine without noise but for a last digit that keeps samples apart
@@ -465,6 +563,9 @@ int main(void)
         cmocka_unit_test(slow_build_is_found),
         cmocka_unit_test(single_cell_is_found_in_several_runs),
         cmocka_unit_test(faster_half_of_several_runs_counts),
+        cmocka_unit_test(faster_half_of_each_draw_counts),
+        cmocka_unit_test(draws_are_compared_one_by_one),
+        cmocka_unit_test(draws_that_cannot_be_compared),
         cmocka_unit_test(ratio_decides_within_and_beyond_the_threshold),
         cmocka_unit_test(few_samples_cannot_tell),
         cmocka_unit_test(few_cells_go_by_corrected_p),

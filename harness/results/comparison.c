@@ -56,11 +56,35 @@ static bool same_machine(const json_t *a, const json_t *b)
     return strcmp(left_card, right_card) == 0;
 }
 
+// Whether sample i of both walked the same columns, as far as records tell; also if no columns were drawn.
+static bool same_draws(const json_t *a, const json_t *b)
+{
+    const json_t *left = json_object_get(a, "sample_columns"), *right = json_object_get(b, "sample_columns");
+    bool same = !left == !right;
+    for (size_t i = 0; same && i < json_array_size(left) && i < json_array_size(right); i++)
+        same = json_equal(json_array_get(left, i), json_array_get(right, i));
+    left = json_object_get(a, "columns");
+    right = json_object_get(b, "columns");
+    return same && (left == right || (left && right && json_equal(left, right)));
+}
+
+static bool is_drawn(const json_t *record)
+{
+    return json_is_array(json_object_get(record, "sample_columns"));
+}
+
 static bool is_pooled(const json_t *record, const json_t *last)
 {
     return status_of(record) == RECORD_OK && json_array_size(json_object_get(record, "samples_ms")) > 0 &&
-           same_machine(record, last) &&
+           same_machine(record, last) && same_draws(record, last) &&
            strcmp(text_of(record, "provenance", "revision"), text_of(last, "provenance", "revision")) == 0;
+}
+
+// A draw of no column takes next to no time: held against the same one, it would only hide what the others show.
+static bool is_empty_draw(const json_t *record, size_t sample)
+{
+    const json_t *columns = json_array_get(json_object_get(record, "sample_columns"), sample);
+    return columns && json_integer_value(columns) == 0;
 }
 
 // The samples of a cell in one file, written to *end, which moves on.
@@ -73,11 +97,15 @@ static struct time_samples pool(const json_t *list, double **end)
         const json_t *record = json_array_get(list, i), *ms = json_object_get(record, "samples_ms");
         if (!is_pooled(record, last_of(list)))
             continue;
-        runs[run_count++] = (struct time_run){*end, json_array_size(ms)};
+        struct time_run run = {.ms = *end};
         for (size_t j = 0; j < json_array_size(ms); j++)
-            *(*end)++ = json_number_value(json_array_get(ms, j));
+            if (!is_empty_draw(record, j))
+                run.ms[run.count++] = json_number_value(json_array_get(ms, j));
+        *end += run.count;
+        if (run.count)
+            runs[run_count++] = run;
     }
-    struct time_samples samples = time_samples_pool(runs, run_count);
+    struct time_samples samples = time_samples_pool(runs, run_count, is_drawn(last_of(list)));
     free(runs);
     return samples;
 }
@@ -113,6 +141,8 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
             cell->time.new = pool(match, &end);
             if (!same_machine(cell->base, cell->new))
                 cell->time.unusable = "measured on another processor or card, or with another number of threads";
+            else if (is_drawn(cell->base) && is_drawn(cell->new) && !same_draws(cell->base, cell->new))
+                cell->time.unusable = "the same seeds drew other columns";
         }
     }
     comparison->base_only = comparison->count - comparison->both;

@@ -1,7 +1,9 @@
 // Comparison: two result files, cell by cell: did anything become worse?
 //
 // Cells are the same if their ids are. Where a file has several records of a cell, the last one counts; the samples
-// of all that were taken by the same revision on the same machine, and ended ok, are pooled (time_samples.h).
+// of all that were taken by the same revision on the same machine, and ended ok, are pooled (time_samples.h). Of a
+// method that draws its columns sample i walks the same columns in both files, and is held against that sample;
+// what drew no column is left out.
 #pragma once
 #include "harness/results/quantity.h"
 #include "harness/results/result_file.h"

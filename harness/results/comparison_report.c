@@ -78,8 +78,9 @@ static void print_time(const struct cell_comparison *cell)
     const struct time_cell *time = &cell->time;
     print_head(cell, time_word(time->verdict, time->open));
     if (time->judged) {
-        printf("time %.4g ms -> %.4g ms, ", sample_quantile(time->base.ms, time->base.count, 0.5),
-               sample_quantile(time->new.ms, time->new.count, 0.5));
+        printf("time %.4g ms -> %.4g ms, ", time_samples_middle(time->base), time_samples_middle(time->new));
+        if (time->base.draws)
+            printf("mean of %zu draws, ", time->base.draws);
         print_ratio(time->ratio);
         printf(", p %.2g, for so many cells %.2g", time->p, time->p_holm);
     } else {
@@ -201,9 +202,9 @@ static json_t *times_json(const struct comparison *comparison)
     return object;
 }
 
-static json_t *median_json(struct time_samples samples)
+static json_t *middle_json(struct time_samples samples)
 {
-    return samples.count ? number(sample_quantile(samples.ms, samples.count, 0.5)) : json_null();
+    return samples.count ? number(time_samples_middle(samples)) : json_null();
 }
 
 static json_t *time_json(const struct time_cell *time)
@@ -220,8 +221,9 @@ static json_t *time_json(const struct time_cell *time)
     set(object, "open", json_boolean(time->open));
     set(object, "base_samples", json_integer((json_int_t)time->base.taken));
     set(object, "new_samples", json_integer((json_int_t)time->new.taken));
-    set(object, "base_median_ms", median_json(time->base));
-    set(object, "new_median_ms", median_json(time->new));
+    set(object, "draws", json_integer((json_int_t)time->base.draws));
+    set(object, "base_ms", middle_json(time->base));
+    set(object, "new_ms", middle_json(time->new));
     return object;
 }
 

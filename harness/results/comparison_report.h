@@ -10,6 +10,7 @@ void comparison_print(const struct comparison *comparison, bool all);
 //  "changed": [{"id", "what", "command", "change", "status": {"base", "new", "change"},
 //               "quantities": [{"name", "base", "new", "change"}...],
 //               "time": null | {"verdict", "reason", "ratio", "low", "high", "p", "p_holm", "regression", "open",
-//                               "base_samples", "new_samples", "base_median_ms", "new_median_ms"}}...]}
+//                               "base_samples", "new_samples", "draws", "base_ms", "new_ms"}}...]}
+// base_ms and new_ms are medians, of draws means. draws: 0 of a method that draws nothing.
 // GROUP is {"axis", "name", "cells", "verdict", "ratio", "low", "high", "regression", "open"}. New reference.
 json_t *comparison_json(const struct comparison *comparison, bool all);

@@ -20,10 +20,16 @@ struct rank_test {
 
 // Both counts > 0, all values finite. p is exact, also with ties, for up to RANK_TEST_EXACT values in all; above
 // that it is the normal approximation with continuity and ties corrected. With ties the interval is conservative.
+//
+// blocks: 1, or both samples consist of so many blocks of equal size, one after the other, and only values of one
+// block are measured under one condition. They are to be aligned first: less the mean of their block, of a and b
+// together. Ranks are then of all values, and p is that of exchanging values within blocks (Hodges & Lehmann 1962);
+// of one value of each sample in a block that is the signed rank test, of which the interval is exact, too.
 #define RANK_TEST_EXACT 50
-void rank_test(struct rank_test *test, const double *a, size_t a_count, const double *b, size_t b_count);
+void rank_test(struct rank_test *test, const double *a, size_t a_count, const double *b, size_t b_count,
+               size_t blocks);
 // The smallest that p can be for two samples of these sizes without ties.
-double rank_test_least_p(size_t a_count, size_t b_count);
+double rank_test_least_p(size_t a_count, size_t b_count, size_t blocks);
 // Adjusts p-values of several tests such that the chance of one false alarm in all is the level (Holm 1979).
 void rank_test_holm(double *p, size_t count);
 // The median and the interval that the sign test gives for it (Thompson 1936); it needs 6 values to have one.

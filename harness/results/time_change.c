@@ -43,12 +43,6 @@ static enum time_verdict verdict_of(struct shift ratio, double threshold)
 
 // --- cells
 
-static bool steady(struct time_samples samples)
-{
-    return samples.runs > 1 || sample_quantile(samples.ms, samples.count, 0.75) <=
-                                   STEADY_QUARTILES * sample_quantile(samples.ms, samples.count, 0.25);
-}
-
 static double *logarithms(struct time_samples samples)
 {
     double *logs = malloc(samples.count * sizeof *logs);
@@ -58,6 +52,61 @@ static double *logarithms(struct time_samples samples)
     return logs;
 }
 
+static double mean_of(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum / (double)count;
+}
+
+// The samples of a cell as logarithms.
+struct cell_logs {
+    double *base, *new;
+    size_t base_count, new_count, draws;
+};
+
+// Of every draw the ratio of its means: the times of draws differ, but for both sides alike.
+static double *draw_ratios(const struct cell_logs *logs)
+{
+    size_t m = logs->base_count / logs->draws, n = logs->new_count / logs->draws;
+    double *ratios = malloc(logs->draws * sizeof *ratios);
+    CHECK(ratios);
+    for (size_t d = 0; d < logs->draws; d++)
+        ratios[d] = exp(mean_of(logs->new + d *n, n) - mean_of(logs->base + d * m, m));
+    return ratios;
+}
+
+// What is left of each draw's samples without the mean of all of them.
+static void align_draws(struct cell_logs *logs)
+{
+    for (size_t d = 0; d < logs->draws; d++) {
+        size_t m = logs->base_count / logs->draws, n = logs->new_count / logs->draws;
+        double *base = logs->base + d * m, *new = logs->new + d *n;
+        double mean = (mean_of(base, m) * (double)m + mean_of(new, n) * (double)n) / (double)(m + n);
+        for (size_t i = 0; i < m; i++)
+            base[i] -= mean;
+        for (size_t j = 0; j < n; j++)
+            new[j] -= mean;
+    }
+}
+
+static bool narrow(const double *values, size_t count)
+{
+    return sample_quantile(values, count, 0.75) <= STEADY_QUARTILES * sample_quantile(values, count, 0.25);
+}
+
+static bool steady(const struct time_cell *cell, const struct cell_logs *logs)
+{
+    if (!logs->draws)
+        return (cell->base.runs > 1 || narrow(cell->base.ms, cell->base.count)) &&
+               (cell->new.runs > 1 || narrow(cell->new.ms, cell->new.count));
+    double *ratios = draw_ratios(logs);
+    bool result = (cell->base.runs > 1 && cell->new.runs > 1) || narrow(ratios, logs->draws);
+    free(ratios);
+    return result;
+}
+
 // Why the samples of a cell allow for no ratio, or NULL.
 static const char *unfit(const struct time_cell *cell)
 {
@@ -65,9 +114,31 @@ static const char *unfit(const struct time_cell *cell)
         return cell->unusable;
     if (cell->base.count == 0 || cell->new.count == 0)
         return "only one of the two files has samples";
-    if (rank_test_least_p(cell->base.count, cell->new.count) > RANK_TEST_LEVEL)
-        return "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
+    if (!cell->base.draws != !cell->new.draws)
+        return "the samples of one file walked a draw of columns each, those of the other all the same";
+    size_t blocks = cell->base.draws ? cell->base.draws : 1;
+    if (rank_test_least_p(cell->base.count, cell->new.count, blocks) > RANK_TEST_LEVEL)
+        return cell->base.draws ? "too few draws for any conclusion; 6 in one round or 5 in three are the least"
+                                : "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
     return NULL;
+}
+
+static void judge_samples(struct time_change *change, struct time_cell *cell, struct cell_logs *logs)
+{
+    if (!steady(cell, logs)) {
+        cell->reason = "the samples scatter: the machine was busy";
+        change->unsteady++;
+        return;
+    }
+    struct rank_test test;
+    align_draws(logs);
+    rank_test(&test, logs->base, logs->base_count, logs->new, logs->new_count, logs->draws ? logs->draws : 1);
+    cell->judged = true;
+    change->judged++;
+    cell->ratio = exponential(test.shift);
+    cell->p = test.p;
+    cell->verdict = verdict_of(cell->ratio, change->threshold);
+    cell->reason = cell->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
 }
 
 static void judge_cell(struct time_change *change, struct time_cell *cell)
@@ -78,27 +149,18 @@ static void judge_cell(struct time_change *change, struct time_cell *cell)
     if (cell->base.count == 0 && cell->new.count == 0)
         return;
     change->measured++;
+    time_samples_match(&cell->base, &cell->new);
+    cell->verdict = TIME_CANNOT_TELL;
     const char *reason = unfit(cell);
-    if (!reason && !(steady(cell->base) && steady(cell->new))) {
-        reason = "the samples scatter: the machine was busy";
-        change->unsteady++;
-    }
     if (reason) {
         cell->reason = reason;
-        cell->verdict = TIME_CANNOT_TELL;
         return;
     }
-    double *base = logarithms(cell->base), *new = logarithms(cell->new);
-    struct rank_test test;
-    rank_test(&test, base, cell->base.count, new, cell->new.count);
-    free(base);
-    free(new);
-    cell->judged = true;
-    change->judged++;
-    cell->ratio = exponential(test.shift);
-    cell->p = test.p;
-    cell->verdict = verdict_of(cell->ratio, change->threshold);
-    cell->reason = cell->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
+    struct cell_logs logs = {logarithms(cell->base), logarithms(cell->new), cell->base.count, cell->new.count,
+                             cell->base.draws};
+    judge_samples(change, cell, &logs);
+    free(logs.base);
+    free(logs.new);
 }
 
 static void correct_for_count(struct time_cell *cells, size_t count)

@@ -1,6 +1,8 @@
 // Time change: whether a build became slower, from the samples of many cells that two runs took on a noisy machine.
 //
-// A cell's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval. It
+// A cell's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval;
+// where sample i of either side walked draw i, of the samples over their draw's geometric mean, exchanged within
+// draws (rank_test.h): times of different draws are not compared. It
 // carries three errors: the noise of the samples, which the interval shows; the machine's drift from cell to cell,
 // which shows as `spread` among cells that share a method, a context or a dtype; and its drift from one run to the
 // other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the slow-down
