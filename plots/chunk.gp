@@ -1,5 +1,6 @@
-# Time and memory against chunk size, at one context; memory alone if nothing was timed. Methods without chunks are
-# horizontal lines; crosses are cells that ran out of memory.
+# Time and memory against chunk size, at one context; memory alone if nothing was timed. Times are medians of the samples,
+# of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses are cells
+# that ran out of memory.
 load scripts.'/style.gp'
 
 stats data using 'chunk' nooutput
@@ -19,22 +20,24 @@ known = 0
 stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
 known = 0
-stats data using (count(column('max_ms'))) nooutput
+stats data using (count(column('step_ms'))) nooutput
 timed = known
 time_unit = 1.0
-if (known) { stats data using 'max_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
+if (known) { stats data using 'step_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
 
 # A method without chunks has one row: its value from one end of the axis to the other, without marks.
 array flat_ms[series_count]
 array flat_peak[series_count]
 do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN }
-flat(i) = (flat_ms[i] = column('median_ms'), flat_peak[i] = column('peak_bytes'), i)
+flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), i)
 stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
 lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
 
 width = 900
 bottom = 370
-legend_extra = (timed ? 'whiskers' : '').(ooms ? ' cross' : '')
+known = 0
+stats data using (count(column('drawn'))) nooutput
+legend_extra = (timed ? 'whiskers' : '').(timed && known ? ' errors' : '').(ooms ? ' cross' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'
@@ -44,9 +47,9 @@ set multiplot
 if (timed) {
 call scripts.'/panel.gp' 70 430 (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
 plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
-     for [i=1:series_count] data using (of(i, 'chunk')):(column('min_ms') / time_unit):(0):((column('max_ms') - column('min_ms')) / time_unit) \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('low_ms') / time_unit):(0):((column('high_ms') - column('low_ms')) / time_unit) \
          with vectors @whisker lc rgb tint(i), \
-     for [i=1:series_count] data using (of(i, 'chunk')):(column('median_ms') / time_unit) \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('step_ms') / time_unit) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 unset for [l=101:104] label l
 }

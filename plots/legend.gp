@@ -1,4 +1,4 @@
-# The legend: one entry per series, then those named in legend_extra (limit cross bound whiskers). It is made of labels and
+# The legend: one entry per series, then those named in legend_extra (limit cross bound whiskers errors). It is made of labels and
 # arrows, for gnuplot holds a key to the width of one panel. (The svg terminal joins arrows of one colour and width to one
 # path with one kind of dashes, so each width is a little different.) call 'legend.gp' LEFT TOP, in pixels, before the last plot.
 legend_x(e) = ARG1 + (e / legend_rows) * legend_step
@@ -18,10 +18,10 @@ do for [e=0:legend_entries-1] {
             set label 200+e '' at screen across(legend_x(e) + 17),down(legend_y(e)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
             legend_text = 'out of memory'
         }
-        if (extra eq 'whiskers') {
+        if (extra eq 'whiskers' || extra eq 'errors') {
             set arrow 200+e from screen across(legend_x(e) + 17),down(legend_y(e) - 7) to screen across(legend_x(e) + 17),down(legend_y(e) + 7) \
                 @whisker lc rgb pale front
-            legend_text = 'fastest to slowest sample'
+            legend_text = extra eq 'errors' ? 'mean over draws, ± 2 standard errors' : 'fastest to slowest sample'
         }
         if (extra eq 'limit') {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \

@@ -1,5 +1,6 @@
-# What a budget of columns costs and buys, at one context: time against the walk over all columns, bias of the estimate's
-# expectation, and root mean square error of one estimate. A panel without records is left out.
+# What a budget of columns costs and buys, at one context: mean time over draws against the mean time of the walk over all
+# columns, bias of the estimate's expectation, and root mean square error of one estimate. A panel without records is left
+# out.
 load scripts.'/style.gp'
 
 stats data using (tick(column('budget')), column('budget')) nooutput
@@ -31,7 +32,7 @@ width = 900
 bottom = 350
 known = 0
 stats data using (count(column('time_ratio'))) nooutput
-legend_extra = known ? 'whiskers' : ''
+legend_extra = known ? 'errors' : ''
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'What a budget of columns costs and buys'
@@ -48,7 +49,7 @@ do for [q=1:panels] {
     call scripts.'/panel.gp' (65 + (q - 1) * step) (20 + q * step) word(titles, p) budget_axis
     if (p == 1) {
         plot 1 with lines lw 1 dt 2 lc rgb pale, \
-             for [i=1:series_count] data using (of(i, 'budget')):'time_ratio_min':(0):(column('time_ratio_max') - column('time_ratio_min')) \
+             for [i=1:series_count] data using (of(i, 'budget')):'time_ratio_low':(0):(column('time_ratio_high') - column('time_ratio_low')) \
                  with vectors @whisker lc rgb tint(i), \
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio' \
                  with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)

@@ -1,9 +1,10 @@
-# Time of one step against context: the median of the samples, whiskers from the fastest to the slowest. On the left the
-# whole range; on the right per token, where the methods' differences can be read at every context.
+# Time of one step against context: the median of the samples, whiskers from the fastest to the slowest; of a method that
+# draws its columns the mean over draws, whiskers of two standard errors. On the left the whole range; on the right per
+# token, where the methods' differences can be read at every context.
 load scripts.'/style.gp'
 load scripts.'/context.gp'
 
-stats data using 'max_ms' nooutput
+stats data using 'step_ms' nooutput
 unit = STATS_max >= 20000 ? 1000.0 : 1.0
 set logscale x 2
 set xrange [least / 1.2 : most * 1.2]
@@ -11,7 +12,9 @@ eval 'set xtics ('.ticks.')'
 
 width = 900
 bottom = 370
-legend_extra = 'whiskers'
+known = 0
+stats data using (count(column('drawn'))) nooutput
+legend_extra = 'whiskers'.(known ? ' errors' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'Step time against context'
@@ -20,9 +23,9 @@ load scripts.'/page.gp'
 set multiplot
 call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 set logscale y
-plot for [i=1:series_count] data using (of(i, 'context')):(column('min_ms') / unit):(0):((column('max_ms') - column('min_ms')) / unit) \
+plot for [i=1:series_count] data using (of(i, 'context')):(column('low_ms') / unit):(0):((column('high_ms') - column('low_ms')) / unit) \
          with vectors @whisker lc rgb tint(i), \
-     for [i=1:series_count] data using (of(i, 'context')):(column('median_ms') / unit) \
+     for [i=1:series_count] data using (of(i, 'context')):(column('step_ms') / unit) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 
 unset for [l=101:104] label l
@@ -31,8 +34,8 @@ call scripts.'/panel.gp' 520 880 'time per token (µs)' 'context (tokens)'
 unset logscale y
 set yrange [0 : *]
 per_token(name) = 1000.0 * column(name) / column('context')
-plot for [i=1:series_count] data using (of(i, 'context')):(per_token('min_ms')):(0):(per_token('max_ms') - per_token('min_ms')) \
+plot for [i=1:series_count] data using (of(i, 'context')):(per_token('low_ms')):(0):(per_token('high_ms') - per_token('low_ms')) \
          with vectors @whisker lc rgb tint(i), \
-     for [i=1:series_count] data using (of(i, 'context')):(per_token('median_ms')) \
+     for [i=1:series_count] data using (of(i, 'context')):(per_token('step_ms')) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 unset multiplot

@@ -33,6 +33,15 @@ static const char full[] = "{'name': 'full'}";
 static const char seco_64[] = "{'name': 'seco', 'chunk': 64, 'inner': 'none'}";
 static const char seco_128[] = "{'name': 'seco', 'chunk': 128, 'inner': 'none'}";
 
+#define SPACO(budget, sampler, compensation)                                                                       \
+    "{'budget': " #budget ", 'chunk': 64, 'compensation': '" compensation                                          \
+    "', 'name': 'spaco', 'sampler': '" sampler "'}"
+
+// Samples that each walked a draw, how many columns those had, their mean and its standard error.
+#define DRAWN(samples, columns, mean, error)                                                                       \
+    ", 'median_ms': 9, 'samples_ms': " samples ", 'sample_columns': " columns ", 'mean_ms': " mean                 \
+    ", 'mean_error_ms': " error
+
 static const struct figure *figure_named(const char *name)
 {
     for (size_t i = 0; figures[i]; i++) {
@@ -111,12 +120,18 @@ static void test_time_table(void **state)
         record(2, "e", "ok", "f32", 128, full, ", 'median_ms': 2, 'samples_ms': []"),
         record(3, "e", "ok", "f32", 64, full, ", 'median_ms': null, 'samples_ms': []"),
         record(4, "e", "oom", "f32", 512, full, ""),
+        // Of draws the mean; of one draw alone nothing is known of the others.
+        record(5, "e", "ok", "f32", 128, SPACO(2, "bernoulli", "paper"),
+               DRAWN("[1, 1, 7]", "[0, 1, 5]", "3", "0.5")),
+        record(6, "e", "ok", "f32", 256, SPACO(2, "bernoulli", "paper"),
+               ", 'median_ms': 4, 'samples_ms': [4, 4, 4]"),
         NULL,
     };
     expect_table("time", lines,
-                 "series\tmethod\tlabel\trank\tcontext\tmedian_ms\tmin_ms\tmax_ms\n"
-                 "1\tfull\tfull\t0\t128\t2\t2\t2\n"
-                 "1\tfull\tfull\t0\t256\t4\t3.5\t9\n");
+                 "series\tmethod\tlabel\trank\tcontext\tstep_ms\tlow_ms\thigh_ms\tdrawn\n"
+                 "1\tfull\tfull\t0\t128\t2\t2\t2\tNaN\n"
+                 "1\tfull\tfull\t0\t256\t4\t3.5\t9\tNaN\n"
+                 "2\tspaco\tspaco, chunk 64, budget 2\t0\t128\t3\t2\t4\t2\n");
 }
 
 static void test_chunk_table(void **state)
@@ -133,39 +148,43 @@ static void test_chunk_table(void **state)
     };
     // A method without chunks has none; a chunk above the context is the whole context.
     expect_table("chunk", lines,
-                 "series\tmethod\tlabel\trank\tchunk\tmedian_ms\tmin_ms\tmax_ms\tpeak_bytes\toom\n"
-                 "1\tfull\tfull\t0\tNaN\t1\t1\t1\t90\t0\n"
-                 "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\t20\t0\n"
-                 "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\t1\n"
-                 "2\tstreambp\tstreambp\t0\t256\t3\t3\t3\t30\t0\n");
+                 "series\tmethod\tlabel\trank\tchunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom\n"
+                 "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t0\n"
+                 "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t0\n"
+                 "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1\n"
+                 "2\tstreambp\tstreambp\t0\t256\t3\t3\t3\tNaN\t30\t0\n");
 }
 
-#define SPACO(budget, sampler, compensation)                                                                       \
-    "{'budget': " #budget ", 'chunk': 64, 'compensation': '" compensation                                          \
-    "', 'name': 'spaco', 'sampler': '" sampler "'}"
-
+// Times are means over draws, held against the mean of the walk over all columns: budgets 1 and 2 differ also where
+// the first draws of both are alike, and a record of one draw alone has no time.
 static void test_sparsity_table(void **state)
 {
     (void)state;
     char *lines[] = {
-        record(1, "e", "ok", "f64", 250, seco_64, ", 'median_ms': 10, 'samples_ms': [10, 12]"),
+        record(1, "e", "ok", "f64", 250, seco_64, ", 'median_ms': 9, 'samples_ms': [8, 9, 13]"),
         record(2, "e", "ok", "f64", 250, SPACO(2, "uniform", "paper"),
-               ", 'median_ms': 6, 'samples_ms': [5, 6, 7], 'bias': {'relative_l2': 0.25, 'rms_error': 0.5}"),
+               DRAWN("[5, 6, 7]", "[2, 2, 2]", "6", "0.5") ", 'bias': {'relative_l2': 0.25, 'rms_error': 0.5}"),
         record(3, "e", "ok", "f64", 250, SPACO(1, "uniform", "paper"),
-               ", 'median_ms': 4, 'samples_ms': [4], 'bias': null"),
-        record(4, "e", "ok", "f64", 250, SPACO(1, "uniform", "none"), ", 'median_ms': 4, 'samples_ms': [4]"),
-        record(5, "e", "ok", "f64", 250, SPACO(1, "bernoulli", "paper"), ", 'median_ms': 3, 'samples_ms': [3]"),
-        record(6, "e", "failed", "f64", 250, SPACO(3, "bernoulli", "paper"), ""),
+               DRAWN("[4]", "[1]", "4", "null") ", 'bias': null"),
+        record(4, "e", "ok", "f64", 250, SPACO(1, "uniform", "none"),
+               ", 'median_ms': 4, 'samples_ms': [4], 'bias': {'relative_l2': 0.75, 'rms_error': 2}"),
+        record(5, "e", "ok", "f64", 250, SPACO(1, "bernoulli", "paper"),
+               DRAWN("[0.1, 0.1, 5.8]", "[0, 0, 2]", "2", "1.5")),
+        record(6, "e", "ok", "f64", 250, SPACO(2, "bernoulli", "paper"),
+               DRAWN("[0.1, 5.9, 9]", "[0, 2, 3]", "5", "2.5")),
+        record(7, "e", "failed", "f64", 250, SPACO(3, "bernoulli", "paper"), ""),
         NULL,
     };
     // Compensation is named only where the sampler alone does not tell.
-    expect_table("sparsity", lines,
-                 "series\tmethod\tlabel\trank\tbudget\tcolumns\ttime_ratio\ttime_ratio_min\ttime_ratio_max\tbias\t"
-                 "rms_error\n"
-                 "1\tspaco\tbernoulli\t0\t1\t4\t0.3\t0.3\t0.3\tNaN\tNaN\n"
-                 "2\tspaco\tuniform, no compensation\t1\t1\t4\t0.4\t0.4\t0.4\tNaN\tNaN\n"
-                 "3\tspaco\tuniform, paper\t2\t1\t4\t0.4\t0.4\t0.4\tNaN\tNaN\n"
-                 "3\tspaco\tuniform, paper\t2\t2\t4\t0.6\t0.5\t0.7\t0.25\t0.5\n");
+    expect_table(
+        "sparsity", lines,
+        "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\t"
+        "rms_error\n"
+        "1\tspaco\tbernoulli\t0\t1\t4\t0.666666666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
+        "1\tspaco\tbernoulli\t0\t2\t4\t1.66666666666667\t0.5\t0\t1\tNaN\tNaN\n"
+        "2\tspaco\tuniform, no compensation\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0.75\t2\n"
+        "3\tspaco\tuniform, paper\t2\t1\t4\t1\t0.4\tNaN\tNaN\tNaN\tNaN\n"
+        "3\tspaco\tuniform, paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");
 }
 
 static void test_gradient_error_table(void **state)
@@ -363,8 +382,10 @@ static void test_every_script_runs(void **state)
                "'hidden_checkpoints', 'kv_cache', 'kv_gradients', 'logits', 'workspace', 'host'], 'events': "
                "[[0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [1, 8, 9, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0]]}"),
         record(6, "all", "ok", "f32", 128, SPACO(1, "uniform", "paper"),
-               ", 'bias': {'relative_l2': 0.1}" CATEGORIES("2", ROW("GEMM", "gemm", "[1, 2, 3]", "2", "1"))),
+               DRAWN("[4, 5]", "[1, 1]", "4.5", "0.5") ", 'bias': {'relative_l2': 0.1}" CATEGORIES(
+                   "2", ROW("GEMM", "gemm", "[1, 2, 3]", "2", "1"))),
         record(7, "all", "ok", "f32", 128, SPACO(2, "uniform", "paper"), ", 'bias': {'relative_l2': 0}"),
+        record(8, "all", "ok", "f32", 128, seco_64, ", 'median_ms': 9, 'samples_ms': [9]"),
         NULL,
     };
     const char *name = "it's {x_2} `ls` @x \"q\" \\n %d.jsonl";
@@ -372,12 +393,16 @@ static void test_every_script_runs(void **state)
     must_draw(scratch, (struct request_files){{name}}, "svg,png");
     const char *const pictures[] = {"all-memory",         "all-time",     "all-chunk",     "all-sparsity",
                                     "all-gradient-error", "all-timeline", "all-categories"};
+    const char *const legends[7] = {[1] = "mean over draws, ± 2 standard errors",
+                                    [2] = "mean over draws, ± 2 standard errors",
+                                    [3] = "mean over draws, ± 2 standard errors"};
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         char path[80];
         snprintf(path, sizeof path, "out/deep/%s.svg", pictures[i]);
         char *svg = read_text(scratch, path);
         assert_non_null(strstr(svg, "</svg>"));
         assert_non_null(strstr(svg, "{x_2} `ls` @x"));
+        assert_true(!legends[i] || strstr(svg, legends[i]));
         free(svg);
     }
 }

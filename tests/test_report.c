@@ -147,6 +147,31 @@ static void times_of_plans_are_called_estimates(void **state)
     free(records);
 }
 
+// Of a method that draws its columns the mean over draws is ours, with how many they had; one draw is none.
+static void times_of_draws_say_how_many_columns(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *line = record(1, "'spaco', 'chunk': 64, 'budget': 2, 'sampler': 'bernoulli'", "f32", 1024, 50),
+         *end = strrchr(line, '}'), *lines, *text;
+    assert_true(asprintf(&lines, "%.*s, \"sample_columns\": [1, 2, 2]}\n", (int)(end - line), line) > 0);
+    write_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nspaco,64,1024,2.048\nseco,64,1024,1\n");
+    write_text(scratch, "r.jsonl", lines);
+    struct status status = {0};
+    assert_true(report(scratch, false, &text, &status));
+    static const char *const words[] = {"where columns are drawn ours is the mean over draws\n",
+                                        "published s ours s ratio columns drawn\n",
+                                        "spaco, chunk 64 1024 2.048 1.024 0.500 1.67\n", NULL};
+    expect_words(squeezed(text), words);
+    free(text);
+    write_text(scratch, "r.jsonl", line);
+    assert_true(report(scratch, false, &text, &status));
+    static const char *const one_draw[] = {"published s ours s ratio\n", "spaco, chunk 64 1024 2.048 - -\n", NULL};
+    expect_words(squeezed(text), one_draw);
+    free(text);
+    free(lines);
+    free(line);
+}
+
 static void the_figures_table_has_both(void **state)
 {
     const struct scratch *scratch = *state;
@@ -388,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(points_are_held_against_their_records),
         TEST(times_of_plans_are_called_estimates),
+        TEST(times_of_draws_say_how_many_columns),
         TEST(the_figures_table_has_both),
         TEST(the_pictures_are_drawn),
         TEST(where_a_steps_time_goes),

@@ -1,5 +1,6 @@
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
+#include "harness/results/step_time.h"
 #include "harness/spec/cell.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
@@ -43,23 +44,6 @@ static double chunk_of(const json_t *record)
 static double budget_of(const json_t *record)
 {
     return number(method_of(record), "budget");
-}
-
-struct times {
-    double median, least, most;
-};
-
-static struct times times_of(const json_t *record)
-{
-    double median = number(record, "median_ms");
-    struct times times = {median, median, median};
-    const json_t *samples = json_object_get(record, "samples_ms");
-    for (size_t i = 0; i < json_array_size(samples); i++) {
-        double ms = json_number_value(json_array_get(samples, i));
-        times.least = fmin(times.least, ms);
-        times.most = fmax(times.most, ms);
-    }
-    return times;
 }
 
 // Numbers behind a tab each.
@@ -148,7 +132,7 @@ static bool has_memory(const json_t *record)
 }
 static bool has_time(const json_t *record)
 {
-    return has_status(record, "ok") && isfinite(number(record, "median_ms"));
+    return has_status(record, "ok") && isfinite(step_time_of(record).ms);
 }
 
 static const char *const along_context[] = {"context", NULL};
@@ -198,18 +182,18 @@ static const struct figure memory = {
 
 static void time_row(FILE *table, const json_t *record)
 {
-    struct times times = times_of(record);
-    ROW(table, context_of(record), times.median, times.least, times.most);
+    struct step_time time = step_time_of(record);
+    ROW(table, context_of(record), time.ms, time.low, time.high, time.columns);
 }
 
 static bool tabulate_time(const json_t *const *records, size_t count, FILE *table)
 {
-    return against_context(records, count, table, "context\tmedian_ms\tmin_ms\tmax_ms", has_time, time_row);
+    return against_context(records, count, table, "context\tstep_ms\tlow_ms\thigh_ms\tdrawn", has_time, time_row);
 }
 
 static const struct figure step_time = {
     .name = "time",
-    .needs = "median_ms at two contexts or more, for one method at least",
+    .needs = "times at two contexts or more, for one method at least",
     .within = along_context,
     .tabulate = tabulate_time,
 };
@@ -224,7 +208,7 @@ static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *tab
     static const char *const omit[] = {"chunk", NULL};
     struct series_table all;
     wanted_series(&all, records, count, has_time_or_memory, omit, true);
-    header(table, "chunk\tmedian_ms\tmin_ms\tmax_ms\tpeak_bytes\toom");
+    header(table, "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -233,9 +217,9 @@ static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *tab
         for (size_t i = 0; i < series->record_count; i++) {
             const json_t *record = series->records[i];
             bool oom = has_status(record, "oom");
-            struct times times = oom ? (struct times){NAN, NAN, NAN} : times_of(record);
+            struct step_time time = step_time_of(record);
             row_start(table, &all, series);
-            ROW(table, chunk_of(record), times.median, times.least, times.most,
+            ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
                 oom ? NAN : number(record, "peak_bytes"), oom);
         }
     }
@@ -259,7 +243,7 @@ static double whole_walk_ms(const json_t *const *records, size_t count, double c
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_object_get(method_of(records[i]), "name"));
         if (strcmp(name, whole_walk) == 0 && has_time(records[i]) && chunk_of(records[i]) == chunk) {
-            return number(records[i], "median_ms");
+            return step_time_mean(records[i]);
         }
     }
     return NAN;
@@ -275,7 +259,7 @@ static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *
     static const char *const omit[] = {"budget", NULL};
     struct series_table all;
     wanted_series(&all, records, count, has_budget, omit, false);
-    header(table, "budget\tcolumns\ttime_ratio\ttime_ratio_min\ttime_ratio_max\tbias\trms_error");
+    header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\trms_error");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -283,11 +267,12 @@ static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *
         enough |= distinct(series, budget_of, any) >= 2;
         for (size_t i = 0; i < series->record_count; i++) {
             const json_t *record = series->records[i], *bias = json_object_get(record, "bias");
-            struct times times = times_of(record);
+            struct step_time time = step_time_of(record);
             double whole = whole_walk_ms(records, count, chunk_of(record));
             row_start(table, &all, series);
-            ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), times.median / whole,
-                times.least / whole, times.most / whole, number(bias, "relative_l2"), number(bias, "rms_error"));
+            ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
+                time.ms / whole, time.low / whole, time.high / whole, number(bias, "relative_l2"),
+                number(bias, "rms_error"));
         }
     }
     series_free(&all);
@@ -298,7 +283,7 @@ static const struct figure sparsity = {
     .name = "sparsity",
     .needs =
         "two budgets or more of a sampling method at one context (and a seco record with the same chunk for the "
-        "time panel, \"bias\": true for the error panels)",
+        "time panel, of samples that each walked a draw of their own; \"bias\": true for the error panels)",
     .one_context = true,
     .within = nothing,
     .tabulate = tabulate_sparsity,

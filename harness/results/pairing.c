@@ -1,4 +1,5 @@
 #include "harness/results/pairing.h"
+#include "harness/results/step_time.h"
 #include "methods/method.h"
 #include <math.h>
 #include <string.h>
@@ -76,17 +77,18 @@ static struct pair make_pair(const struct published_file *file, const json_t *re
 {
     const char *status = text(record, "status");
     bool ok = strcmp(status, "ok") == 0, memory = file->quantity == PUBLISHED_MEMORY;
-    double measured = number(record, "median_ms"), estimate = number(record, "estimate_ms");
+    struct step_time measured = step_time_of(record), estimate = step_time_estimate(record);
+    struct step_time time = isfinite(measured.ms) ? measured : estimate;
     struct pair pair = {.context = number(cell_of(record), "context"),
                         .record = record,
-                        .ours = !ok                  ? NAN
-                                : memory             ? number(record, "peak_bytes")
-                                : isfinite(measured) ? measured
-                                                     : estimate,
+                        .ours = !ok      ? NAN
+                                : memory ? number(record, "peak_bytes")
+                                         : time.ms,
+                        .columns = ok && !memory ? time.columns : NAN,
                         .floor = ok && memory ? number(record, "lower_bound_bytes") : NAN,
                         .limit = number(json_object_get(cell_of(record), "limits"), "memory"),
                         .oom = strcmp(status, "oom") == 0,
-                        .estimated = !isfinite(measured)};
+                        .estimated = !isfinite(measured.ms)};
     for (size_t i = 0; i < file->count; i++)
         if (matches(&file->points[i], record))
             pair.published = &file->points[i];

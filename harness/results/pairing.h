@@ -9,6 +9,7 @@ struct pair {
     const json_t *record;                    // NULL: not run
     const struct published_point *published; // NULL: not reported
     double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none
+    double columns;                          // drawn, mean over the draws of a time; NaN: not drawn
     bool oom, estimated;
 };
 

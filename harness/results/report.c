@@ -108,14 +108,25 @@ static bool is_memory(const struct printer *printer)
     return printer->pairing->file->quantity == PUBLISHED_MEMORY;
 }
 
+static bool any_drawn(const struct printer *printer)
+{
+    bool drawn = false;
+    for (size_t c = 0; c < printer->pairing->curve_count; c++)
+        for (size_t i = 0; i < printer->pairing->curves[c].count; i++)
+            drawn |= isfinite(printer->pairing->curves[c].pairs[i].columns);
+    return drawn;
+}
+
 static void print_points(const struct printer *printer)
 {
     struct text_table table = {0};
+    bool drawn = any_drawn(printer);
     bool memory = is_memory(printer);
     double unit = memory ? 0x1p20 : 1e3;
     int decimals = memory ? 1 : 3;
+    // The last word ends the row where nothing is drawn.
     ROW(&table, "series", "context", memory ? "published MiB" : "published s", memory ? "ours MiB" : "ours s",
-        "ratio");
+        "ratio", drawn ? "columns drawn" : NULL);
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
         for (size_t i = 0; i < curve->count; i++) {
@@ -126,7 +137,8 @@ static void print_points(const struct printer *printer)
             ROW(&table, label_word(curve, printer->models).text, text_table_number(pair->context, 0).text,
                 text_table_number(published / unit, decimals).text,
                 pair->oom ? "oom" : text_table_number(pair->ours / unit, decimals).text,
-                text_table_number(pair->ours / published, 3).text);
+                text_table_number(pair->ours / published, 3).text,
+                drawn ? text_table_number(pair->columns, 2).text : NULL);
         }
     }
     print_table(printer, "Points", &table);
@@ -198,6 +210,9 @@ static void print_head(const struct printer *printer)
         fprintf(printer->stream, "ours: an estimate (roofline, profile %s), not a measurement\n", profile);
     else
         fprintf(printer->stream, "ours: measured\n");
+    if (any_drawn(printer))
+        fprintf(printer->stream, "%swhere columns are drawn ours is the mean over draws\n",
+                printer->request->markdown ? "\n" : "");
     if (pairing->missing)
         fprintf(printer->stream, "%sno record of ours for %zu of %zu published points\n",
                 printer->request->markdown ? "\n" : "", pairing->missing, pairing->file->count);
