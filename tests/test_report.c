@@ -329,6 +329,18 @@ static void where_a_steps_time_goes(void **state)
                                            "| head | 2 | 20.000 | 20.0 % |", NULL};
     expect_words(squeezed(text), markdown);
     free(text);
+    // Of a method that draws its columns it is one draw that is taken apart.
+    char *end = strstr(records, "\"median_ms\""), *drawn;
+    assert_true(asprintf(&drawn, "%.*s\"columns\": [1, 3], \"sample_columns\": [2, 0], \"mean_ms\": 80, %s",
+                         (int)(end - records), records, end) > 0);
+    write_text(scratch, "r.jsonl", drawn);
+    assert_true(report(scratch, false, &text, &status));
+    static const char *const of_draw[] = {"a step of 100.000 ms over draw 0, of 2 columns, taken apart beside the "
+                                          "samples, whose mean over draws is 80.000 ms\n",
+                                          NULL};
+    expect_words(squeezed(text), of_draw);
+    free(text);
+    free(drawn);
     free(records);
 }
 

@@ -1,6 +1,8 @@
-// Where a step's time goes: milliseconds by category, a row for each series; of plans estimates.
+// Where a step's time goes: milliseconds by category, a row for each series; of plans estimates. Where columns are
+// drawn the step is that of draw 0, and the label says of how many.
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
+#include "harness/results/step_time.h"
 #include "kernels/base/observer.h"
 #include <math.h>
 #include <string.h>
@@ -65,7 +67,12 @@ static bool tabulate(const json_t *const *records, size_t count, FILE *table)
         const struct series *series = &all.series[s];
         const json_t *record = series->records[series->record_count - 1]; // the last one recorded
         times_of(record, ms);
-        fprintf(table, "%zu\t%s\t%s\t%zu\t%d", s + 1, series->method, series->label, series->rank,
+        char draw[40] = "";
+        if (step_time_is_drawn(record)) {
+            size_t columns = json_array_size(json_object_get(record, "columns"));
+            snprintf(draw, sizeof draw, ", a draw of %zu", columns);
+        }
+        fprintf(table, "%zu\t%s\t%s%s\t%zu\t%d", s + 1, series->method, series->label, draw, series->rank,
                 is_estimate(record));
         for (size_t work = 0; work < WORK_COUNT; work++) {
             fprintf(table, "\t%.15g", ms[work]);

@@ -1,6 +1,7 @@
 #include "harness/results/category_report.h"
 #include "harness/results/series.h"
 #include "harness/results/setting.h"
+#include "harness/results/step_time.h"
 #include "harness/results/text_table.h"
 #include "kernels/base/observer.h"
 #include "kernels/base/status.h"
@@ -150,11 +151,18 @@ static void print_rates(const struct printer *p, const json_t *record)
 {
     const json_t *categories = json_object_get(record, "categories");
     const json_t *roofline = json_object_get(categories, "roofline");
+    bool drawn = step_time_is_drawn(record);
+    char draw[80] = "";
+    if (drawn)
+        snprintf(draw, sizeof draw, " over draw 0, of %zu columns",
+                 json_array_size(json_object_get(record, "columns")));
     if (p->planned)
-        fputs("nothing was measured: ms are estimates (roofline)\n", p->stream);
+        fprintf(p->stream, "nothing was measured: ms are estimates (roofline)%s%s\n", drawn ? " of a step" : "",
+                draw);
     else
-        fprintf(p->stream, "a step of %.3f ms, taken apart beside the samples, whose median is %s ms\n",
-                number(categories, "step_ms"), text_table_number(number(record, "median_ms"), 3).text);
+        fprintf(p->stream, "a step of %.3f ms%s, taken apart beside the samples, whose %s is %s ms\n",
+                number(categories, "step_ms"), draw, drawn ? "mean over draws" : "median",
+                text_table_number(step_time_of(record).ms, 3).text);
     if (p->report->markdown)
         fputc('\n', p->stream);
     if (json_is_object(roofline))

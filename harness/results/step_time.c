@@ -22,11 +22,16 @@ static bool has_draws(const json_t *record)
     return json_is_array(json_object_get(record, "sample_columns"));
 }
 
-static bool is_one_draw(const json_t *record)
+bool step_time_is_drawn(const json_t *record)
 {
     const json_t *method = json_object_get(json_object_get(record, "cell"), "method");
     const char *sampler = json_string_value(json_object_get(method, "sampler"));
-    return sampler && strcmp(sampler, "fixed") != 0 && !has_draws(record);
+    return has_draws(record) || (sampler && strcmp(sampler, "fixed") != 0);
+}
+
+static bool is_one_draw(const json_t *record)
+{
+    return step_time_is_drawn(record) && !has_draws(record);
 }
 
 struct step_time step_time_of(const json_t *record)

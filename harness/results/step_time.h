@@ -11,6 +11,8 @@ struct step_time {
     double columns;   // drawn, mean over the draws
 };
 
+// Whether its method drew columns: a draw for each sample, or all the same.
+bool step_time_is_drawn(const json_t *record);
 // Not known: without samples, and of a method that draws its columns whose samples all walked one draw (a record
 // without sample_columns), which is luck.
 struct step_time step_time_of(const json_t *record);
