@@ -62,6 +62,15 @@ struct device_ops {
     size_t (*used_bytes)(struct device *device);
     // The most of it that this process's allocator has held at any time; NULL: no such figure.
     size_t (*reserved_bytes)(struct device *device);
+    // Pure functions of the shape and of what the device may do, or of its multiprocessors: the plan device asks
+    // them too. Bytes of attention_backward's workspace.
+    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape);
+    // Bytes that it moves besides its operands and results, where it is put together of other
+    // operations; NULL: none.
+    double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
+                                      const struct key_segment *segments, size_t segment_count);
+    // Rows of a block whose GEMMs with so many columns fill the device.
+    size_t (*block_rows)(const struct device *device, size_t cols);
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
@@ -112,15 +121,6 @@ struct device_ops {
                                const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                                struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                                struct tensor v, struct tensor workspace);
-    // A pure function of the shape and of what the device may do: the plan device asks it too.
-    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape);
-    // Likewise: bytes that the backward moves besides its operands and results, where it is put together of other
-    // operations; NULL: none.
-    double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
-                                      const struct key_segment *segments, size_t segment_count);
-    // Rows of a block whose GEMMs with so many columns fill the device. A pure function of them and of
-    // device->multiprocessors: the plan device asks it too.
-    size_t (*block_rows)(const struct device *device, size_t cols);
 
     // y = silu(gate) * up.  All [n, f].
     void (*swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up);

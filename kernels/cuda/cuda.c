@@ -335,7 +335,7 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
 
 static bool open(struct device *device, struct status *status)
 {
-    struct cudaDeviceProp card;
+    struct cudaDeviceProp card = {0};
     if (!find_card(device, &card, status)) {
         return false;
     }
