@@ -1,8 +1,8 @@
 // Speed of single operations of a device, through the same fronts the methods use: bench_ops [cpu|cuda]. Timed by
-// the device's own clock, where it has one, around a batch of calls. FLOPs and bytes are those the device counts
-// itself. `of_ceiling` is the share of what this machine reaches at best, measured when the program starts: the
-// rate of a large GEMM in the same dtype for what computes, that of a large copy for what moves. Filter with
-// --benchmark_filter=attention.
+// the device's own clock, where it has one, around a batch of calls. Rates are of the FLOPs and bytes that the
+// device counts itself (counted FLOPs: methods/methods.md). `of_ceiling` is the share of what this machine reaches
+// at best, measured when the program starts: the rate of a large GEMM in the same dtype for what computes, that of
+// a large copy for what moves. Filter with --benchmark_filter=attention.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {

@@ -123,11 +123,46 @@ static void a_planned_record_is_the_measured_one(void **state)
         assert_true(json_is_null(json_object_get(planned, "loss")));
         assert_true(json_is_null(json_object_get(planned, "gradient")));
         assert_true(json_is_null(json_object_get(planned, "median_ms")));
+        assert_true(json_is_null(json_object_get(planned, "flops_per_s")));
+        assert_true(json_is_null(json_object_get(planned, "model_flops_per_s")));
         assert_int_equal(json_array_size(json_object_get(planned, "samples_ms")), 0);
         assert_int_equal(json_array_size(json_object_get(measured, "samples_ms")), 2);
         assert_true(json_is_null(json_object_get(planned, "estimate_ms")));
         json_decref(measured);
         json_decref(planned);
+        free(json);
+    }
+}
+
+static bool near(double x, double y)
+{
+    return fabs(x - y) <= 1e-12 * fabs(y);
+}
+
+// A step's rate says which FLOPs it is of; one that leaves some of the model's out has no rate of those.
+static void a_rate_names_its_flops(void **state)
+{
+    (void)state;
+    static const char *const tried[] = {"{'name': 'seco', 'chunk': 30}",
+                                        "{'name': 'spaco', 'chunk': 30, 'budget': 2}"};
+    for (size_t i = 0; i < COUNT(tried); i++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'method': %s, "
+                             "'measure': {'samples': 1, 'warmup': 0, 'gemm': true}}",
+                             tried[i]) > 0);
+        json_t *record = record_of(json);
+        double seconds = 1e-3 * number(record, "median_ms"), model = number(record, "model_flops") / seconds;
+        assert_true(near(number(record, "flops_per_s"), number(record, "flops") / seconds));
+        if (i == 0) {
+            assert_true(number(record, "flops") > 1.1 * number(record, "model_flops"));
+            assert_true(near(number(record, "model_flops_per_s"), model));
+            assert_true(near(number(record, "model_flops_share"), model / number(record, "gemm_flops_per_s")));
+        } else {
+            assert_true(json_is_null(json_object_get(record, "model_flops_per_s")));
+            assert_true(json_is_null(json_object_get(record, "model_flops_share")));
+        }
+        json_decref(record);
         free(json);
     }
 }
@@ -611,6 +646,7 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_planned_record_is_the_measured_one),
+        cmocka_unit_test(a_rate_names_its_flops),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test(where_the_time_goes_adds_up),
         cmocka_unit_test(an_estimate_over_draws_is_their_mean),

@@ -316,7 +316,7 @@ static void where_a_steps_time_goes(void **state)
     static const char *const words[] = {
         "e, where a step's time goes: seco, chunk 4\nsmall, f32, cpu, batch 1, context 8\n",
         "a step of 100.000 ms, taken apart beside the samples, whose median is 90.000 ms\n",
-        "FLOPs at 1000 GFLOP/s and bytes at 1 GB/s",
+        "counted FLOPs at 1000 GFLOP/s and bytes at 1 GB/s",
         // The longest first, and below their category.
         "\nGEMM 3 60.000 60.0 % 21.000 - 350.0 - 35.0 %\n gemm 4 x 5 x 6 2 40.000 40.0 % 20.000 - 500.0 - 50.0 %\n "
         "gemm 7 x 8 x 9 1 20.000 20.0 % 1.000 - 50.0 - 5.0 %\nnorm 3 10.000 10.0 % - 0.010 - 1.0 100.0 %\n"

@@ -159,7 +159,7 @@ static void print_table(const struct plan *plan)
     }
     double flops = json_number_value(json_object_get(record, "flops"));
     double model_flops = json_number_value(json_object_get(record, "model_flops"));
-    printf("work\n  %-20s %12.4g  %.3f of the model's own\n", "FLOPs", flops, flops / model_flops);
+    printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", flops, flops / model_flops);
     printf("  %-20s %12.4g\n", "bytes moved", json_number_value(json_object_get(record, "bytes_moved")));
     double glue = json_number_value(json_object_get(record, "attention_glue_bytes"));
     if (glue > 0)

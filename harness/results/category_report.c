@@ -166,15 +166,15 @@ static void print_rates(const struct printer *p, const json_t *record)
     if (p->report->markdown)
         fputc('\n', p->stream);
     if (json_is_object(roofline))
-        fprintf(
-            p->stream,
-            "roofline: the longer of FLOPs at %.4g GFLOP/s and bytes at %.4g GB/s, and %.3g us a launch; rates: "
-            "%s%s\n",
-            number(roofline, "flops_per_s") / 1e9, number(roofline, "bytes_per_s") / 1e9,
-            1e6 * number(roofline, "launch_s"), strcmp(text(roofline, "source"), "measured") == 0 ? "" : "profile ",
-            text(roofline, "source"));
+        fprintf(p->stream,
+                "roofline: the longer of counted FLOPs at %.4g GFLOP/s and bytes at %.4g GB/s, and %.3g us a "
+                "launch; rates: "
+                "%s%s\n",
+                number(roofline, "flops_per_s") / 1e9, number(roofline, "bytes_per_s") / 1e9,
+                1e6 * number(roofline, "launch_s"),
+                strcmp(text(roofline, "source"), "measured") == 0 ? "" : "profile ", text(roofline, "source"));
     else
-        fputs("no roofline: a profile names a device's rates\n", p->stream);
+        fputs("FLOPs are counted FLOPs; no roofline: a profile names a device's rates\n", p->stream);
 }
 
 static void print_head(const struct category_report *report, const char *label, const json_t *record, FILE *stream)

@@ -23,8 +23,11 @@
 //  "asked_ms": null | X                (the host's time until it had asked for all of a step, median or mean as
 //                                      above: near it the host is what limits; null on the CPU)
 //  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
+//  "flops_per_s": null | X             (counted FLOPs over the median: methods/methods.md; of draws
+//                                      those of draw 0 over its sample),
+//  "model_flops_per_s": null | X       (model FLOPs over the median; null for a method that is not exact),
 //  "gemm_flops_per_s": null | X        (of a large GEMM on the same device right after the samples),
-//  "model_flops_share": null | X       (model_flops / the median, of draws the mean, over it)
+//  "model_flops_share": null | X       (model_flops_per_s over it),
 //  "peak_bytes": N, "peak_by_category": {"weights": N, ...}, "resident_bytes": N  (live before the step),
 //  "device_used_bytes": null | N      (of the card's memory, as its driver counts them after the steps),
 //  "device_reserved_bytes": null | N  (the most of it that this process's allocator held; both null on the CPU),

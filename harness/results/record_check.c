@@ -121,6 +121,8 @@ static const struct field record_fields[] = {{"schema", FIELD_COUNT, true, NULL}
                                              {"asked_ms", FIELD_SIZE, false, NULL},
                                              {"estimate_ms", FIELD_SIZE, false, NULL},
                                              {"profile", FIELD_STRING, false, NULL},
+                                             {"flops_per_s", FIELD_SIZE, false, NULL},
+                                             {"model_flops_per_s", FIELD_SIZE, false, NULL},
                                              {"gemm_flops_per_s", FIELD_SIZE, false, NULL},
                                              {"model_flops_share", FIELD_SIZE, false, NULL},
                                              {"peak_bytes", FIELD_COUNT, false, NULL},

@@ -111,11 +111,15 @@ static void set_times(json_t *object, const struct record *record)
     set(object, "mean_error_ms",
         drawn ? number(mean_error(record->samples_ms, record->sample_count)) : json_null());
     set(object, "asked_ms", timed && record->asked_ms ? number(middle(record, record->asked_ms)) : json_null());
-    double gemm = record->gemm_flops_per_s;
-    set(object, "gemm_flops_per_s", gemm > 0 ? number(gemm) : json_null());
-    set(object, "model_flops_share",
-        gemm > 0 && timed ? number(record->model_flops / (1e-3 * middle(record, record->samples_ms)) / gemm)
-                          : json_null());
+    // NaN where there is no such rate. Of draws the first is the one that is counted.
+    double seconds = timed ? 1e-3 * middle(record, record->samples_ms) : NAN;
+    double counted_seconds = drawn ? 1e-3 * record->samples_ms[0] : seconds;
+    double gemm = record->gemm_flops_per_s > 0 ? record->gemm_flops_per_s : NAN;
+    double model = record->cell->method->exact ? record->model_flops / seconds : NAN;
+    set(object, "flops_per_s", number(record->counters.flops / counted_seconds));
+    set(object, "model_flops_per_s", number(model));
+    set(object, "gemm_flops_per_s", number(gemm));
+    set(object, "model_flops_share", number(model / gemm));
     const struct profile *profile = record->cell->profile;
     bool estimated = profile && record->counters.launches > 0;
     set(object, "estimate_ms", estimated ? number(record->estimate_ms) : json_null());

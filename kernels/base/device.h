@@ -7,7 +7,7 @@
 
 // What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
 struct counters {
-    double flops;       // multiplications and additions of GEMM and attention, causal pairs counted exactly
+    double flops;       // counted FLOPs: of all GEMM and attention that was run (methods/methods.md)
     double bytes_moved; // each operation's operands read once and results written once
     double glue_bytes;  // what attention's backward moves besides those, where it runs in blocks
     uint64_t launches;  // operations

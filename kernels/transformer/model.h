@@ -68,6 +68,6 @@ void model_random_values(const struct parameter *parameter, uint64_t seed, enum 
 struct parameter *model_parameter(const struct model *model, const char *name);
 // grad = 0 for everything that trains.
 void model_zero_gradients(struct model *model);
-// FLOPs of one full backprop over B sequences of T tokens, counted over the model, not over what a method runs:
+// Model FLOPs (methods/methods.md): of one full backprop over B sequences of T tokens, not of what a method runs:
 // forward + gradients of all activations + gradients of what trains; causal pairs counted exactly.
 double model_flops(const struct config *config, const struct lora *lora, size_t context, size_t batch);
