@@ -174,6 +174,18 @@ static void pointwise(const struct descriptor *operation)
     finish(y);
 }
 
+// A sum as an engine holds it, of 15 bits and not f32's 24: then its order shows in bf16 after few terms, as there
+// after many.
+static double partial_sum(double x)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits = (bits + 0x100) & ~(uint32_t)0x1ff;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
 // Heads of b are shared by as many heads of a as there are for each. A result in f32 that is no intermediate is
 // cleared, as engines do since cuDNN 9.6 (cudnn-frontend does it before that), and added to in f32: from many
 // blocks at once, in an engine, and so in no fixed order; here the order changes from run to run.
@@ -198,7 +210,7 @@ static void matmul(const struct descriptor *operation)
                 int64_t k = reversed ? inner - 1 - step : step;
                 for (int64_t j = 0; j < cols; j++) {
                     double sum = pc[i * cols + j] + pa[i * inner + k] * pb[k * cols + j];
-                    pc[i * cols + j] = added ? (float)sum : sum;
+                    pc[i * cols + j] = added ? partial_sum(sum) : sum;
                 }
             }
     }
