@@ -16,13 +16,15 @@ static const struct {
     bool (*load)(struct status *status); // before all else; NULL: it is part of the program
     void (*start)(void);
     size_t (*available_bytes)(void); // NULL: no limit
+    bool has_cards;                  // that a name can number
 } devices[] = {
-    {"cpu", "f32 and f64", cpu_ops, NULL, cpu_start, cpu_available_bytes},
-    {"cuda", "bf16, f32 and f64", cuda_plugin_ops, cuda_plugin_load, NULL, NULL},
-    {"plan-cpu", "f32 and f64", plan_ops_like_cpu, NULL, NULL, NULL},
-    {"plan-cuda", "bf16, f32 and f64", plan_ops_like_cuda, NULL, NULL, NULL},
+    {"cpu", "f32 and f64", cpu_ops, NULL, cpu_start, cpu_available_bytes, false},
+    {"cuda", "bf16, f32 and f64", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, true},
+    {"plan-cpu", "f32 and f64", plan_ops_like_cpu, NULL, NULL, NULL, false},
+    {"plan-cuda", "bf16, f32 and f64", plan_ops_like_cuda, NULL, NULL, NULL, false},
 };
-#define DEVICES (sizeof devices / sizeof *devices)
+#define DEVICES     (sizeof devices / sizeof *devices)
+#define CARD_DIGITS 3
 
 const char *const *device_names(void)
 {
@@ -30,17 +32,44 @@ const char *const *device_names(void)
     return names;
 }
 
-struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status)
+static size_t find(const char *name, size_t length)
 {
     size_t i = 0;
-    while (i < DEVICES && strcmp(devices[i].name, name) != 0) {
+    while (i < DEVICES && (strlen(devices[i].name) != length || strncmp(devices[i].name, name, length) != 0)) {
         i++;
     }
+    return i;
+}
+
+bool device_name_parse(struct device_name *parsed, const char *name, struct status *status)
+{
+    const char *colon = strchr(name, ':'), *digits = colon ? colon + 1 : "0";
+    size_t length = colon ? (size_t)(colon - name) : strlen(name), count = strspn(digits, "0123456789");
+    size_t i = find(name, length);
     if (i == DEVICES) {
-        status_set(status, STATUS_UNSUPPORTED,
-                   "this program has no device \"%s\"; it has cpu, cuda, plan-cpu, plan-cuda", name);
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "this program has no device \"%.*s\"; it has cpu, cuda, plan-cpu, plan-cuda", (int)length,
+                          name);
+    }
+    if (colon && !devices[i].has_cards) {
+        return status_set(status, STATUS_UNSUPPORTED, "device %s has no cards to number: \"%s\"", devices[i].name,
+                          name);
+    }
+    if (digits[count] || count == 0 || count > CARD_DIGITS || (count > 1 && *digits == '0')) {
+        return status_set(status, STATUS_UNSUPPORTED, "\"%s\" numbers no card: the first is %s:0, the next %s:1",
+                          name, devices[i].name, devices[i].name);
+    }
+    *parsed = (struct device_name){devices[i].name, strtoul(digits, NULL, 10)};
+    return true;
+}
+
+struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status)
+{
+    struct device_name parsed = {.device = ""};
+    if (!device_name_parse(&parsed, name, status)) {
         return NULL;
     }
+    size_t i = find(parsed.device, strlen(parsed.device));
     if (devices[i].load && !devices[i].load(status)) {
         return NULL;
     }
@@ -59,6 +88,7 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
     struct device *device = calloc(1, sizeof *device);
     CHECK(device);
     device->ops = ops;
+    device->card = parsed.card;
     arena_open(&device->arena, ops->source, limit_bytes);
     if (ops->open && !ops->open(device, status)) {
         free(device);

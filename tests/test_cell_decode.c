@@ -105,6 +105,9 @@ static void ids_stay_what_they_were(void **state)
     assert_string_equal(cell.id, "e3ed39b1bf36943b3d5067f1887e07a1"); // xxhsum -H2 of that text
     free(canonical);
     cell_free(&cell);
+    cell = cell_of(WITH("'device': 'cuda'")); // from before cards had numbers
+    assert_string_equal(cell.id, "e540d574919ab4c6a8d6b7d99dc40458");
+    cell_free(&cell);
 }
 
 static void a_default_may_be_said(void **state)
@@ -137,6 +140,7 @@ static void a_default_may_be_said(void **state)
     expect_same(WITH("'device': 'plan'"), WITH("'device': 'plan-cpu'"));
     expect_same(WITH("'device': 'plan', 'dtype': 'f64'"), WITH("'device': 'plan-cpu', 'dtype': 'f64'"));
     expect_same(WITH("'device': 'plan', 'dtype': 'bf16'"), WITH("'device': 'plan-cuda', 'dtype': 'bf16'"));
+    expect_same(WITH("'device': 'cuda:0'"), WITH("'device': 'cuda'"));
     expect_same(MINIMAL, WITH("'profile': null"));
 }
 
@@ -155,6 +159,8 @@ static void another_meaning_is_another_id(void **state)
         WITH("'device': 'plan', 'profile': 'rtx-4090'"),
         WITH("'profile': 'rtx-3090'"),
         WITH("'device': 'cuda'"),
+        WITH("'device': 'cuda:1'"),
+        WITH("'device': 'cuda:2'"),
         WITH("'batch': 2"),
         WITH("'seed': 2"),
         WITH("'seed': 9007199254740992"),
@@ -304,6 +310,14 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'dtype': 32"), "unknown dtype 32; known names: f64"},
         {WITH("'dtype': null"), "unknown dtype null"},
         {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cpu'? known names: cpu, cuda, plan"},
+        {WITH("'device': 'gpu:1'"), "this program has no device 'gpu'; it has cpu, cuda"},
+        {WITH("'device': 'cpu:1'"), "device cpu has no cards to number: 'cpu:1'"},
+        {WITH("'device': 'plan-cuda:0'"), "device plan-cuda has no cards to number"},
+        {WITH("'device': 'cuda:'"), "'cuda:' numbers no card: the first is cuda:0, the next cuda:1"},
+        {WITH("'device': 'cuda:-1'"), "'cuda:-1' numbers no card"},
+        {WITH("'device': 'cuda:01'"), "'cuda:01' numbers no card"},
+        {WITH("'device': 'cuda:1.5'"), "'cuda:1.5' numbers no card"},
+        {WITH("'device': 'cuda:4294967297'"), "'cuda:4294967297' numbers no card"},
         {WITH("'profile': 'rtx-3900'"),
          "key 'profile': no profile 'rtx-3900' in experiments/devices; did you mean 'rtx-3090'? known profiles:"},
         {WITH("'profile': 'no/such.json'"), "key 'profile': no/such.json: "},

@@ -24,7 +24,7 @@ static const struct flag {
     {"model", "DIR|PRESET", "folder with config.json and *.safetensors, or a preset",
      json_string}, // may be called 7
     {"dtype", "DTYPE", "f64, f32 or bf16 (f32)", flag_value},
-    {"device", "DEVICE", "where to compute (cpu)", flag_value},
+    {"device", "DEVICE", "where to compute: cpu, cuda, cuda:1 for a second card (cpu)", flag_value},
     {"profile", "NAME|FILE", "device profile that a time estimate is made from, such as rtx-3090", json_string},
     {"context", "N", "tokens per sequence", flag_value},
     {"batch", "N", "sequences (1)", flag_value},

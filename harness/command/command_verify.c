@@ -162,7 +162,10 @@ int command_verify(int argc, char **argv)
     static const struct argp_option options[] = {
         {.name = "model", .key = 'm', .arg = "DIR|PRESET", .doc = "instead of small models of every kind"},
         {.name = "dtype", .key = 't', .arg = "DTYPE", .doc = "f64, f32 or bf16 (f64)"},
-        {.name = "device", .key = 'd', .arg = "DEVICE", .doc = "where to compute (cpu)"},
+        {.name = "device",
+         .key = 'd',
+         .arg = "DEVICE",
+         .doc = "where to compute: cpu, cuda, cuda:1 for a second card (cpu)"},
         {.name = "kv-gradient-dtype",
          .key = 'k',
          .arg = "DTYPE",

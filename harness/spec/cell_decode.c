@@ -64,6 +64,20 @@ static json_t *decode_dtype(struct cell *cell, struct json_field field, struct s
     return json_string(dtype_name(cell->dtype));
 }
 
+// "cuda:1"; "cuda:0" is "cuda". How many cards there are, only the machine that opens the device knows.
+static json_t *decode_numbered_device(struct cell *cell, struct json_field field, const char *name,
+                                      struct status *status)
+{
+    struct device_name parsed;
+    struct status why = {0};
+    if (!device_name_parse(&parsed, name, &why)) {
+        json_field_fail(field, status, "%s", why.message);
+        return NULL;
+    }
+    snprintf(cell->device, sizeof cell->device, "%s", parsed.card ? name : parsed.device);
+    return json_string(cell->device);
+}
+
 static json_t *decode_device(struct cell *cell, struct json_field field, struct status *status)
 {
     // A device this program was built without is still a device: its cells end as `unsupported`.
@@ -73,6 +87,9 @@ static json_t *decode_device(struct cell *cell, struct json_field field, struct 
             names_add(&names, device_names()[i]);
     }
     size_t index = 0;
+    const char *numbered = json_string_value(field.value);
+    if (numbered && strchr(numbered, ':'))
+        return decode_numbered_device(cell, field, numbered, status);
     if (!json_field_choice(field, &names, "device", &index, status))
         return NULL;
     const char *name = names.items[index];

@@ -147,6 +147,7 @@ struct device_ops {
 
 struct device {
     const struct device_ops *ops;
+    size_t card; // of several of this kind, counted from 0
     struct arena arena;
     struct counters counters;
     // Sticky: after the first failure the fronts do nothing, so a walk needs no error paths and ends at once.
@@ -168,12 +169,22 @@ struct device {
     int64_t marks_ns[DEVICE_MARKS];  // by the host's clock
     struct tensor workspace;         // of ops->workspace_bytes, for one operation at a time
     char description[512];           // the card, its driver and libraries; empty: nothing to say
+    char bus_id[32];                 // of the card, by which kernels/base/sensors.h finds it; empty: not a card
     void *backend;                   // the device's own
 };
 
-// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, or the
-// device no such dtype. limit_bytes 0: the memory that the machine has free; a plan has no limit. Release with
-// device_close.
+// What a device's name consists of: "cuda:1" is card 1 of device "cuda", which alone is its card 0.
+struct device_name {
+    const char *device;
+    size_t card;
+};
+// False and a status (unsupported) if there is no such device, the number is none, or the device has no cards to
+// number.
+bool device_name_parse(struct device_name *parsed, const char *name, struct status *status);
+
+// Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, the device
+// no such dtype, or the machine no such card. limit_bytes 0: the memory that the machine has free; a plan has no
+// limit. Release with device_close. A thread computes on the card that it opened last.
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
 void device_close(struct device *device);
 // Names of the devices this program has, ending in NULL.

@@ -28,7 +28,7 @@
 // Compiling an engine for a shape takes cuDNN a second. All forwards of the same heads share what was compiled for
 // one of them. Backwards cannot; of them few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE times a
 // power of two, and causal blocks are square where queries and their start are whole tiles. And all devices of a
-// process share them.
+// process on one card share them.
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/base/observer.h"
 #include "kernels/cuda/attention_blocks.h"
@@ -317,7 +317,7 @@ bool attention_cudnn_build(struct attention_engines *engines, struct attention_s
 
 struct attention_cudnn *attention_cudnn_open(struct device *device, cudaStream_t stream, struct status *status)
 {
-    struct attention_engines *engines = attention_engines_of_card(status);
+    struct attention_engines *engines = attention_engines_of_card(device->card, status);
     if (!engines) {
         return NULL;
     }

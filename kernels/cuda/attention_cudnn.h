@@ -4,8 +4,8 @@
 #include <cuda_runtime_api.h>
 
 struct attention_cudnn;
-// NULL and a status if there is no cuDNN, or no GPU that it can use. The device: whose observers are told of the
-// backward's parts. Release with attention_cudnn_close.
+// On the device's card, the current one. NULL and a status if there is no cuDNN, or no GPU that it can use. The
+// device's observers are told of the backward's parts. Release with attention_cudnn_close.
 struct attention_cudnn *attention_cudnn_open(struct device *device, cudaStream_t stream, struct status *status);
 void attention_cudnn_close(struct attention_cudnn *attention);
 

@@ -15,7 +15,7 @@ struct kernels {
     cudnnBackendDescriptor_t cache;
 };
 
-static struct attention_engines *card;
+static struct attention_engines *cards; // that were opened
 
 static int compare_graphs(const void *a, const void *b)
 {
@@ -110,7 +110,7 @@ void attention_engines_free(struct attention_engines *engines)
     free(engines);
 }
 
-struct attention_engines *attention_engines_of_card(struct status *status)
+struct attention_engines *attention_engines_of_card(size_t card, struct status *status)
 {
     size_t version = cudnnGetVersion();
     if (version < CUDNN_LEAST) {
@@ -121,7 +121,11 @@ struct attention_engines *attention_engines_of_card(struct status *status)
             version / 10000, version / 100 % 100, version % 100);
         return NULL;
     }
-    if (!card) {
+    struct attention_engines *engines = cards;
+    while (engines && engines->card != card) {
+        engines = engines->next;
+    }
+    if (!engines) {
         struct attention_engines *made = engines_new();
         cudnnStatus_t created = cudnnCreate(&made->target.handle);
         if (created != CUDNN_STATUS_SUCCESS) {
@@ -130,10 +134,12 @@ struct attention_engines *attention_engines_of_card(struct status *status)
             attention_engines_free(made);
             return NULL;
         }
-        card = made;
+        made->card = card;
+        made->next = cards;
+        cards = engines = made;
     }
-    card->stream = NULL; // a new stream may lie where an old one lay
-    return card;
+    engines->stream = NULL; // a new stream may lie where an old one lay
+    return engines;
 }
 
 struct attention_engines *attention_engines_described(const char *properties, bool planned, struct status *status)

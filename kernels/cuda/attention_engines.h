@@ -3,6 +3,8 @@
 #include "kernels/cuda/attention_graph.h"
 
 struct attention_engines {
+    size_t card;
+    struct attention_engines *next; // of another card
     struct attention_graph_target target;
     cudaStream_t stream; // the handle's
     void *graphs;        // a tree (tsearch) of struct attention_graph
@@ -12,9 +14,9 @@ struct attention_engines {
     size_t engine_bytes;   // the most workspace that one of them takes
 };
 
-// Of the one card that a process uses; kept until it ends, for building them takes seconds. NULL and a status if
-// there is no cuDNN, or no GPU that it can use.
-struct attention_engines *attention_engines_of_card(struct status *status);
+// Of a card of this machine, the current one; kept until the process ends, for building them takes seconds. NULL
+// and a status if there is no cuDNN, or no GPU that it can use.
+struct attention_engines *attention_engines_of_card(size_t card, struct status *status);
 // Of a card that is not there, described as cuDNN's own JSON: nothing can run. planned: kernels are compiled, too,
 // which needs a driver, or what stands in for one. Release with attention_engines_free.
 struct attention_engines *attention_engines_described(const char *properties, bool planned, struct status *status);
@@ -25,5 +27,5 @@ void attention_engines_free(struct attention_engines *engines);
 struct attention_graph *attention_engines_graph(struct attention_engines *engines,
                                                 struct attention_graph_shape shape, size_t most,
                                                 struct status *status);
-// cuDNN's handle, in that stream: all devices of a process share it. NULL: it does not take the stream.
+// cuDNN's handle, in that stream: all devices on a card share it. NULL: it does not take the stream.
 cudnnHandle_t attention_engines_handle(struct attention_engines *engines, cudaStream_t stream);

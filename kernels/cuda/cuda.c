@@ -290,7 +290,7 @@ static void close(struct device *device)
     device->backend = NULL;
 }
 
-// Card 0: CUDA_VISIBLE_DEVICES chooses another.
+// The card's place among those that CUDA_VISIBLE_DEVICES leaves.
 static bool find_card(struct device *device, struct cudaDeviceProp *card, struct status *status)
 {
     int count = 0, driver = 0, runtime = 0;
@@ -300,9 +300,18 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
                           "device cuda needs an NVIDIA GPU and its driver: %s (error %d)",
                           error == cudaSuccess ? "there is no GPU" : cudaGetErrorString(error), (int)error);
     }
-    error = cudaSetDevice(0);
+    if (device->card >= (size_t)count) {
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "there is no device cuda:%zu: this machine has %d GPU%s, %s%d", device->card, count,
+                          count == 1 ? "" : "s", count == 1 ? "cuda:" : "cuda:0 to cuda:", count - 1);
+    }
+    int number = (int)device->card;
+    error = cudaSetDevice(number);
     if (error == cudaSuccess) {
-        error = cudaGetDeviceProperties(card, 0);
+        error = cudaGetDeviceProperties(card, number);
+    }
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, number);
     }
     if (error == cudaSuccess) {
         error = cudaFree(NULL); // makes the context
@@ -326,10 +335,11 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     snprintf(
         device->description, sizeof device->description,
-        "%.200s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, runtime %d.%d, cuBLASLt %zu, "
-        "cuDNN %zu",
-        card->name, card->multiProcessorCount, card->major, card->minor, driver / 1000, driver % 1000 / 10,
-        runtime / 1000, runtime % 1000 / 10, gemm_library_version(), attention_cudnn_library_version());
+        "%.200s, %s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, runtime %d.%d, cuBLASLt "
+        "%zu, cuDNN %zu",
+        card->name, device->bus_id, card->multiProcessorCount, card->major, card->minor, driver / 1000,
+        driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, gemm_library_version(),
+        attention_cudnn_library_version());
     return true;
 }
 
@@ -346,10 +356,10 @@ static bool open(struct device *device, struct status *status)
     b->shared_bytes = card.sharedMemPerBlockOptin;
     CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
-                                    .location = {.type = cudaMemLocationTypeDevice, .id = 0}};
+                                    .location = {.type = cudaMemLocationTypeDevice, .id = (int)device->card}};
     uint64_t keep = UINT64_MAX;
     int pools = 0;
-    CUDA_CHECK(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, 0));
+    CUDA_CHECK(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, (int)device->card));
     if (!pools) {
         status_set(status, STATUS_UNSUPPORTED, "device cuda needs a driver with memory pools, which %s has not",
                    card.name);

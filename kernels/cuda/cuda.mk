@@ -71,7 +71,7 @@ bench-cuda: cuda $(BUILD)/bench/bench_ops ## operations on the GPU: rates and sh
 
 # `make figures DEVICE=cuda`
 RUN += $(if $(DEVICE),--device $(DEVICE))
-figure-programs: $(if $(filter cuda,$(DEVICE)),cuda)
+figure-programs: $(if $(filter cuda cuda:%,$(DEVICE)),cuda)
 
 # For a machine that has neither compiler nor libraries but a driver, cuBLASLt and cuDNN: the program, the tests and the
 # benchmark with jansson, OpenBLAS and the compiler's own libraries linked in; Google Benchmark, which comes shared

@@ -1,5 +1,6 @@
-// The CUDA runtime on the CPU, as far as kernels/cuda calls it: one card, its memory pools, streams and events. The
-// card's memory is out of the host's reach but while a stream's work runs, and what is asked for may name no other;
+// The CUDA runtime on the CPU, as far as kernels/cuda calls it: a card, its memory pools, streams and events. With
+// LONGBP_EMULATED_CARDS=N there are N, which share one memory; what is asked for must be for the current one. The
+// memory is out of the host's reach but while a stream's work runs, and what is asked for may name no other;
 // it is NaN before its first use and, in stream order, when it has been freed; every allocation has a fence behind
 // it, which is looked at then. A call that CUDA would refuse aborts with a message. EMULATED_CARD, a compute
 // capability, gives the card another one's shared memory.
@@ -46,6 +47,13 @@ size_t reserved;                          // by all pools
 size_t used;                              // bytes from the first on that were ever given away
 size_t waits, moved;
 cudaError_t last_error;
+thread_local int current; // card
+
+int card_count()
+{
+    const char *count = getenv("LONGBP_EMULATED_CARDS");
+    return count ? atoi(count) : 1;
+}
 
 [[noreturn]] void fail(const char *what)
 {
@@ -82,6 +90,7 @@ bool on_card(const void *pointer)
 
 struct CUstream_st {
     std::deque<work> queue;
+    int card;
 };
 
 struct CUevent_st {
@@ -127,6 +136,7 @@ void ask(cudaStream_t stream, std::function<void()> run)
 void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
 {
     require(stream, "the default stream is not used here: it waits for all others");
+    require(stream->card == current, "work for another card than the current one");
     require(last_error == cudaSuccess, "an error was left for the next launch to find");
     stream->queue.push_back({run, data});
 }
@@ -166,13 +176,22 @@ size_t emulator_room(const void *pointer)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
+    *count = card_count();
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    if (device < 0 || device >= card_count())
+        return cudaErrorInvalidDevice;
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device)
+{
+    snprintf(id, (size_t)bytes, "0000:%02X:00.0", 0xe0 + device);
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *card, int)
@@ -255,8 +274,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties)
 {
     require(properties->allocType == cudaMemAllocationTypePinned &&
-                properties->location.type == cudaMemLocationTypeDevice && properties->location.id == 0,
-            "a pool of another kind");
+                properties->location.type == cudaMemLocationTypeDevice && properties->location.id == current,
+            "a pool of another kind or card");
     *pool = new CUmemPoolHandle_st{};
     return cudaSuccess;
 }
@@ -381,7 +400,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    *stream = new CUstream_st;
+    *stream = new CUstream_st{{}, current};
     return cudaSuccess;
 }
 

@@ -61,6 +61,12 @@ static void use_the_default_stream(void)
 {
     cudaMemsetAsync(data, 0, 8, NULL);
 }
+static void use_another_card(void)
+{
+    setenv("LONGBP_EMULATED_CARDS", "2", 1);
+    cudaSetDevice(1);
+    cudaMemsetAsync(data, 0, 8, stream);
+}
 static void lose_a_pool_in_use(void)
 {
     cudaMemPoolDestroy(pool);
@@ -92,6 +98,7 @@ static void test_mistakes(void **state)
                     {"freeing twice", free_twice, SIGABRT},
                     {"freeing in another stream", free_in_another_stream, SIGABRT},
                     {"the default stream", use_the_default_stream, SIGABRT},
+                    {"work for another card", use_another_card, SIGABRT},
                     {"destroying a pool in use", lose_a_pool_in_use, SIGABRT},
                     {"destroying a stream with work", lose_a_stream_with_work, SIGABRT},
                     {"leaving an error", leave_an_error, SIGABRT}};
