@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"plan", "what a step takes, without computing it", command_plan},
     {"max-context", "the longest context each method can hold", command_max_context},
     {"calibrate", "measure this machine for time estimates", command_calibrate},
+    {"sensors", "clocks, power and temperature of every card, again and again", command_sensors},
     {"compare", "whether anything became worse between two result files", command_compare},
     {"plot", "draw the figures of recorded results", command_plot},
     {"report", "set recorded results beside what papers published", command_report},

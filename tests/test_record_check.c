@@ -82,6 +82,7 @@ static void unknown_keys_are_named_wherever_they_are(void **state)
     expect_bad(RECORD(CELL("") ", 'peak_by_category': {'weight': 5}"), "unknown key 'peak_by_category.weight'");
     expect_bad(RECORD(CELL("") ", 'gradient': {'l2': 5}"), "unknown key 'gradient.l2'");
     expect_bad(RECORD(CELL("") ", 'bias': {'l2': 5}"), "unknown key 'bias.l2'");
+    expect_bad(RECORD(CELL("") ", 'sm_clock_mhz': {'mean': 1}"), "unknown key 'sm_clock_mhz.mean'");
     expect_bad(RECORD(CELL("") ", 'timeline': {'event': []}"), "unknown key 'timeline.event'");
     expect_bad(RECORD(CELL("") ", 'categories': {'row': []}"), "unknown key 'categories.row'");
     expect_bad(RECORD(CELL("") ", 'categories': {'roofline': {'rate': 1}}"),
@@ -96,6 +97,8 @@ static void sizes_are_not_below_zero(void **state)
     expect_bad(RECORD(CELL("") ", 'peak_by_category': {'logits': -1}"), "'peak_by_category.logits' is not a whole");
     expect_bad(RECORD(CELL("") ", 'flops': -1e9"), "'flops' is not a number >= 0");
     expect_bad(RECORD(CELL("") ", 'bytes_moved': -0.5"), "'bytes_moved' is not a number >= 0");
+    expect_bad(RECORD(CELL("") ", 'energy_j': -1"), "'energy_j' is not a number >= 0");
+    expect_bad(RECORD(CELL("") ", 'sm_clock_mhz': {'min': -1}"), "'sm_clock_mhz.min' is not a number >= 0");
     expect_bad(RECORD(CELL("") ", 'launches': -2"), "'launches' is not a whole number >= 0");
     expect_bad(RECORD(CELL("") ", 'gradient': {'relative_l2': -1e-9}"),
                "'gradient.relative_l2' is not a number >= 0");

@@ -10,6 +10,7 @@ int command_grad(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_max_context(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
+int command_sensors(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_compare(int argc, char **argv);
 int command_plot(int argc, char **argv);

@@ -22,6 +22,9 @@
 //                                      error)
 //  "asked_ms": null | X                (the host's time until it had asked for all of a step, median or mean as
 //                                      above: near it the host is what limits; null on the CPU)
+//  "energy_j": null | X                (of a step, by the card's sensors over all samples; null on the CPU, where
+//                                      there is no NVML, and of samples shorter than 500 ms together)
+//  "sm_clock_mhz": null | {"min": X, "median": X, "max": X}   (every 100 ms while the samples ran; likewise null)
 //  "estimate_ms": null | X, "profile": null | NAME     (what the profile's roofline makes of a step: an estimate)
 //  "flops_per_s": null | X             (counted FLOPs over the median: methods/methods.md; of draws
 //                                      those of draw 0 over its sample),

@@ -89,6 +89,11 @@ static const struct field categories_fields[] = {{"step_ms", FIELD_SIZE, false, 
                                                  {"rows", FIELD_ARRAY, false, NULL},
                                                  {NULL, FIELD_ANY, false, NULL}};
 
+static const struct field sm_clock_fields[] = {{"min", FIELD_SIZE, false, NULL},
+                                               {"median", FIELD_SIZE, false, NULL},
+                                               {"max", FIELD_SIZE, false, NULL},
+                                               {NULL, FIELD_ANY, false, NULL}};
+
 static const struct field provenance_fields[] = {{"revision", FIELD_STRING, false, NULL},
                                                  {"dirty", FIELD_BOOL, false, NULL},
                                                  {"compiler", FIELD_STRING, false, NULL},
@@ -119,6 +124,8 @@ static const struct field record_fields[] = {{"schema", FIELD_COUNT, true, NULL}
                                              {"mean_ms", FIELD_SIZE, false, NULL},
                                              {"mean_error_ms", FIELD_SIZE, false, NULL},
                                              {"asked_ms", FIELD_SIZE, false, NULL},
+                                             {"energy_j", FIELD_SIZE, false, NULL},
+                                             {"sm_clock_mhz", FIELD_OBJECT, false, sm_clock_fields},
                                              {"estimate_ms", FIELD_SIZE, false, NULL},
                                              {"profile", FIELD_STRING, false, NULL},
                                              {"flops_per_s", FIELD_SIZE, false, NULL},

@@ -11,6 +11,7 @@
 #include "harness/run/record_line.h"
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
+#include "harness/run/watch.h"
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <string.h>
@@ -36,6 +37,8 @@ struct run {
     double *samples_ms, *asked_ms;
     size_t *sample_columns;
     double estimate_squares; // sum of squares of the estimates about their mean
+    struct watch *watch;
+    struct watch_report watched; // over the samples
     int64_t start_ns;
     size_t updates; // of the optimizer
 };
@@ -278,12 +281,17 @@ static bool measure(struct run *run)
         return false;
     if (cell->measure.bias && !measure_bias(run))
         return false;
+    run->watch = watch_open(run->setup.device); // before the warm-up: what is loaded now does not let the card cool
     for (size_t i = 0; i < cell->measure.warmup; i++)
         if (!step(run, i, cell->optimizer))
             return false;
     arena_reset_peak(arena);
     set_draw(run, 0);
-    if (!sample(run))
+    watch_start(run->watch);
+    bool sampled = sample(run);
+    watch_stop(run->watch, &run->watched);
+    run->record.watched = run->watch ? &run->watched : NULL;
+    if (!sampled)
         return false;
     if (!cell->planned) // whose clock measured this program
         run->record.samples_ms = run->samples_ms;
@@ -340,6 +348,7 @@ char *cell_run(const struct cell *cell)
     record->wall_s = seconds_since(run->start_ns);
     char *line = record_line(record);
 
+    watch_close(run->watch);
     setup_close(&run->setup);
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);

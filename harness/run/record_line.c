@@ -126,6 +126,20 @@ static void set_times(json_t *object, const struct record *record)
     set(object, "profile", profile ? record_text(profile->name) : json_null());
 }
 
+static void set_sensors(json_t *object, const struct record *record)
+{
+    const struct watch_report *watched = record->sample_count ? record->watched : NULL;
+    json_t *clock = json_null();
+    if (watched && isfinite(watched->sm_clock_median_mhz)) {
+        clock = json_object();
+        set(clock, "min", number(watched->sm_clock_min_mhz));
+        set(clock, "median", number(watched->sm_clock_median_mhz));
+        set(clock, "max", number(watched->sm_clock_max_mhz));
+    }
+    set(object, "energy_j", watched ? number(watched->energy_j / (double)record->sample_count) : json_null());
+    set(object, "sm_clock_mhz", clock);
+}
+
 static void set_memory(json_t *object, const struct record *record)
 {
     bool known = record->peak_bytes > 0;
@@ -311,6 +325,7 @@ char *record_line(const struct record *record)
     set(object, "cell", cell);
     set_step(object, record);
     set_times(object, record);
+    set_sensors(object, record);
     set_memory(object, record);
     set_counts(object, record);
     set(object, "gradient", gradient_json(record));

@@ -4,6 +4,7 @@
 #include "harness/run/bias.h"
 #include "harness/run/gradient_error.h"
 #include "harness/run/provenance.h"
+#include "harness/run/watch.h"
 #include "harness/spec/cell.h"
 #include "kernels/base/breakdown.h"
 
@@ -18,6 +19,7 @@ struct record {
     const double *asked_ms;       // NULL: not known
     const size_t *sample_columns; // NULL: none are drawn
     double estimate_ms;           // mean over the samples
+    const struct watch_report *watched; // the card while the samples ran
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
     double floor_bytes_per_token, model_flops;

@@ -23,8 +23,9 @@ $(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
-  emulator/test_attention)
+  emulator/test_attention emulator/test_cards)
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
+NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
   $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
 	$(call say,LINK,$@)
@@ -35,12 +36,19 @@ $(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,t
 $(RANGES_TOOL): $(RANGES_TOOL:.so=.o)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $^
+$(EMULATED)/tests/emulator/nvml.o: CPPFLAGS += -fvisibility=default
+$(NVML): $(EMULATED)/tests/emulator/nvml.o
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $<
 # Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
-EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(RANGES_TOOL) $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp)
+EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(RANGES_TOOL) $(NVML) \
+  $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp)
 test-cuda-emulated: $(EMULATION) ## every operation and method of the CUDA device, run on the CPU
-	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(BUILD)/longbp; $(EMULATED)/tests/emulator/test_traps && \
+	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(abspath $(BUILD))/longbp; $(EMULATED)/tests/emulator/test_traps && \
 	  $(EMULATED)/tests/emulator/test_device && $(EMULATED)/tests/emulator/test_attention && $(EMULATED)/tests/emulator/test_ranges && \
 	  NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges && \
+	  NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards && \
 	  EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 2e4 && \
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
 	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")

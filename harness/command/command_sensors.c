@@ -1,0 +1,134 @@
+// Command: `longbp sensors`, what every card's sensors say, again and again, as CSV.
+#define _GNU_SOURCE // sigtimedwait
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "kernels/base/sensors.h"
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct arguments {
+    const char *out;
+    long every_ms, count;
+};
+
+static long positive(const char *text, const char *flag, struct argp_state *state)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || *end || value < 1 || value > 86400000)
+        argp_error(state, "--%s is a whole number >= 1, not \"%s\"", flag, text);
+    return value;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'o':
+        arguments->out = text;
+        return 0;
+    case 'e':
+        arguments->every_ms = positive(text, "every", state);
+        return 0;
+    case 'n':
+        arguments->count = positive(text, "count", state);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// Nothing where there is no number.
+static void print_number(FILE *file, const char *format, double value)
+{
+    fputc(',', file);
+    if (isfinite(value))
+        fprintf(file, format, value);
+}
+
+static bool print_readings(FILE *file, const struct sensors *sensors)
+{
+    for (size_t i = 0; i < sensors_count(sensors); i++) {
+        struct sensor_card card;
+        struct sensor_reading r;
+        struct timespec now;
+        struct tm utc;
+        char text[32];
+        if (!sensors_card_at(sensors, i, &card))
+            continue;
+        sensors_read(sensors, &card, &r);
+        clock_gettime(CLOCK_REALTIME, &now);
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+        fprintf(file, "%s.%03ldZ,%s,%s", text, now.tv_nsec / 1000000, card.bus_id, card.name);
+        print_number(file, "%.0f", r.sm_clock_mhz);
+        print_number(file, "%.0f", r.memory_clock_mhz);
+        print_number(file, "%.1f", r.power_w);
+        print_number(file, "%.0f", r.temperature_c);
+        print_number(file, "%.3f", r.energy_j);
+        fputc('\n', file);
+    }
+    return fflush(file) == 0; // whoever stops this has every line so far
+}
+
+// Until a signal comes, or `count` times.
+static bool watch(const struct arguments *arguments, const struct sensors *sensors, FILE *file)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    struct timespec pause = {arguments->every_ms / 1000, arguments->every_ms % 1000 * 1000000};
+    for (long i = 0; !arguments->count || i < arguments->count; i++) {
+        if (i > 0 && sigtimedwait(&stop, NULL, &pause) > 0)
+            break;
+        if (!print_readings(file, sensors))
+            return false;
+    }
+    return true;
+}
+
+static bool run(const struct arguments *arguments, struct status *status)
+{
+    struct sensors *sensors = sensors_open(status);
+    if (!sensors)
+        return false;
+    FILE *file = arguments->out ? fopen(arguments->out, "a") : stdout;
+    if (file && (!arguments->out || (fseek(file, 0, SEEK_END) == 0 && ftell(file) == 0)))
+        fputs("time,bus_id,card,sm_clock_mhz,memory_clock_mhz,power_w,temperature_c,energy_j\n", file);
+    bool written = file && watch(arguments, sensors, file);
+    if (arguments->out && file && fclose(file) != 0)
+        written = false;
+    sensors_close(sensors);
+    return written ||
+           status_set(status, STATUS_IO, "%s: %s", arguments->out ? arguments->out : "stdout", strerror(errno));
+}
+
+int command_sensors(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {.name = "out", .key = 'o', .arg = "FILE", .doc = "append to it (to stdout)"},
+        {.name = "every", .key = 'e', .arg = "MS", .doc = "milliseconds between two readings (500)"},
+        {.name = "count", .key = 'n', .arg = "N", .doc = "readings, then the end (until SIGINT or SIGTERM)"},
+        {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Reads every card's clocks, power, temperature and energy by NVIDIA's management library, a line of "
+               "CSV per card and reading. Opens no device, so it takes none of a card's memory."};
+    struct arguments arguments = {.every_ms = 500};
+    struct status status = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    bool done = run(&arguments, &status);
+    if (!done)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    return done ? EXIT_FINE : EXIT_BAD_INPUT;
+}

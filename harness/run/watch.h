@@ -1,0 +1,21 @@
+// Watch: the sensors of the card that steps run on, read by a thread of its own while they run.
+#pragma once
+#include "kernels/base/device.h"
+
+#define WATCH_PERIOD_MS 100
+// Of samples that were shorter together no energy is told: cards count it every 20 to 100 ms.
+#define WATCH_ENERGY_MS 500
+
+// NAN: not known.
+struct watch_report {
+    double energy_j; // by the card's counter where it has one, else its power, integrated by trapezoids
+    double sm_clock_min_mhz, sm_clock_median_mhz, sm_clock_max_mhz;
+};
+
+// NULL if the device is no card or has no sensors; then all else does nothing.
+struct watch;
+struct watch *watch_open(const struct device *device);
+void watch_close(struct watch *watch);
+// What the card did from start to stop; both wait for nothing that the device does.
+void watch_start(struct watch *watch);
+void watch_stop(struct watch *watch, struct watch_report *report);

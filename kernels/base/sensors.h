@@ -1,0 +1,26 @@
+// Sensors: what a card says of itself while it works, by NVIDIA's management library (NVML), which is opened at run
+// time: no device need be open, and none of the card's memory is taken. All calls may come from any thread.
+#pragma once
+#include "kernels/base/status.h"
+#include <stddef.h>
+
+// NAN: the card has no such sensor.
+struct sensor_reading {
+    double energy_j; // since its driver was loaded
+    double power_w, temperature_c, sm_clock_mhz, memory_clock_mhz;
+};
+
+struct sensors;
+// NULL and a status (unsupported) if the library is not there or finds no driver. Release with sensors_close.
+struct sensors *sensors_open(struct status *status);
+void sensors_close(struct sensors *sensors);
+
+size_t sensors_count(const struct sensors *sensors); // of cards
+struct sensor_card {
+    void *handle;
+    char name[96], bus_id[32]; // "NVIDIA H200", "0000:41:00.0"
+};
+// By place, or by bus id in any of its spellings. False if there is no such card.
+bool sensors_card_at(const struct sensors *sensors, size_t index, struct sensor_card *card);
+bool sensors_card_find(const struct sensors *sensors, const char *bus_id, struct sensor_card *card);
+void sensors_read(const struct sensors *sensors, const struct sensor_card *card, struct sensor_reading *reading);
