@@ -1,8 +1,10 @@
-// Speed of single operations of a device, through the same fronts the methods use: bench_ops [cpu|cuda]. Timed by
-// the device's own clock, where it has one, around a batch of calls. Rates are of the FLOPs and bytes that the
-// device counts itself (counted FLOPs: methods/methods.md). `of_ceiling` is the share of what this machine reaches
-// at best, measured when the program starts: the rate of a large GEMM in the same dtype for what computes, that of
-// a large copy for what moves. Filter with --benchmark_filter=attention.
+// Speed of single operations of a device, through the same fronts the methods use: bench_ops [DEVICE [small]].
+// Timed by the device's own clock, where it has one, around a batch of calls. Rates are of the FLOPs and bytes that
+// the device counts itself (counted FLOPs: methods/methods.md). `of_ceiling` is the share of what this machine
+// reaches at best, measured before a dtype's first operation: the rate of a large GEMM in the same dtype for what
+// computes, that of a large copy for what moves. Filter with --benchmark_filter=attention.
+// --benchmark_out=FILE is whole JSON after every benchmark, whenever this is stopped. small: shapes that show that
+// everything runs, and no rate.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
@@ -17,6 +19,7 @@ extern "C" {
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <omp.h>
 #include <string>
@@ -25,10 +28,12 @@ extern "C" {
 namespace
 {
 
-bool on_cuda;
+const char *chosen = "cpu"; // device
+bool on_cuda, small;
 struct ceilings {
     double flops_per_s, bytes_per_s;
 } ceilings[DTYPE_COUNT];
+constexpr size_t BLOCK = (size_t)1 << 22; // of random numbers, again and again: more take minutes to draw
 
 // A device with tensors of random values, which live as long as it does.
 class Bench
@@ -37,7 +42,7 @@ class Bench
     explicit Bench(enum dtype dtype) : dtype(dtype)
     {
         struct status status = {};
-        device = device_open(on_cuda ? "cuda" : "cpu", dtype, 0, &status);
+        device = device_open(chosen, dtype, 0, &status);
         if (!device) {
             fprintf(stderr, "%s\n", status.message);
             exit(2);
@@ -64,12 +69,14 @@ class Bench
         struct tensor t = tensor_new(device, rows, cols, of, CATEGORY_ACTIVATIONS);
         tensors.push_back(t);
         if (t.data) {
-            // A block of random values again and again: filling gigabytes one by one would take minutes.
-            size_t block = std::min<size_t>(rows * cols, (size_t)1 << 22);
-            std::vector<double> values(rows * cols);
-            for (size_t i = 0; i < values.size(); i++)
-                values[i] = i < block ? value() : values[i - block];
-            tensor_write(device, t, values.data());
+            size_t done = std::min(rows, std::max<size_t>(BLOCK / cols, 1));
+            std::vector<double> values(done * cols);
+            std::generate(values.begin(), values.end(), value);
+            tensor_write(device, tensor_rows(t, 0, done), values.data());
+            for (size_t count; done < rows; done += count) { // by the device itself, twice as much every time
+                count = std::min(done, rows - done);
+                op_copy(device, tensor_rows(t, done, count), tensor_rows(t, 0, count));
+            }
         }
         return t;
     }
@@ -131,7 +138,7 @@ struct ceilings measure_ceilings(enum dtype dtype)
 {
     Bench b(dtype);
     struct ceilings best = {};
-    size_t n = !on_cuda ? 2048 : dtype == DTYPE_BF16 ? 8192 : 4096;
+    size_t n = small ? 128 : !on_cuda ? 2048 : dtype == DTYPE_BF16 ? 8192 : 4096;
     {
         struct tensor x = b.random(n, n), w = b.random(n, n), y = b.random(n, n);
         for (int i = 0; i < 5; i++) {
@@ -140,7 +147,7 @@ struct ceilings measure_ceilings(enum dtype dtype)
             best.flops_per_s = std::max(best.flops_per_s, 2.0 * (double)(n * n * n) / ms * 1e3);
         }
     }
-    size_t bytes = (size_t)1 << (on_cuda ? 30 : 28); // far above any cache
+    size_t bytes = (size_t)1 << (small ? 20 : on_cuda ? 30 : 28); // far above any cache, unless small
     struct tensor from = b.random(bytes / dtype_bytes(dtype) / 1024, 1024);
     struct tensor to = tensor_new(b.device, from.rows, from.cols, dtype, CATEGORY_ACTIVATIONS);
     for (int i = 0; i < 5; i++) {
@@ -151,19 +158,30 @@ struct ceilings measure_ceilings(enum dtype dtype)
     return best;
 }
 
-std::vector<enum dtype> dtypes; // that benchmarks are added for
+// Measures the ceilings of a dtype when it is first asked for, and notes them and the device.
+void find_ceilings(enum dtype dtype)
+{
+    if (ceilings[dtype].flops_per_s > 0)
+        return;
+    ceilings[dtype] = measure_ceilings(dtype);
+    benchmark::AddCustomContext(std::string("ceiling_") + dtype_name(dtype),
+                                std::to_string(ceilings[dtype].flops_per_s * 1e-9) + " GFLOP/s, " +
+                                    std::to_string(ceilings[dtype].bytes_per_s * 1e-9) + " GB/s");
+}
+
+enum dtype added; // the dtype that benchmarks are added for
 
 void add(const std::string &name, const std::function<void(benchmark::State &, Bench &)> &body)
 {
-    for (enum dtype dtype : dtypes)
-        benchmark::RegisterBenchmark((name + "/" + dtype_name(dtype)).c_str(),
-                                     [body, dtype](benchmark::State &state) {
-                                         Bench bench(dtype);
-                                         body(state, bench);
-                                     })
-            ->UseManualTime()
-            ->Iterations(5) // of a batch of calls each; more would fill the tensors anew
-            ->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark((name + "/" + dtype_name(added)).c_str(),
+                                 [body, dtype = added](benchmark::State &state) {
+                                     find_ceilings(dtype);
+                                     Bench bench(dtype);
+                                     body(state, bench);
+                                 })
+        ->UseManualTime()
+        ->Iterations(5) // of a batch of calls each; more would fill the tensors anew
+        ->Unit(benchmark::kMillisecond);
 }
 
 // The three products of a linear layer: y = x W^T, grad_x = grad_y W, grad_W += grad_y^T x.  W: [out, in].
@@ -278,9 +296,17 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
     });
 }
 
+void add_small()
+{
+    add_gemm(64, 32, 48);
+    add_attention({32, 0, 1, 4, 2, 16}, true);
+    add_attention({16, 48, 1, 4, 2, 16}, false);
+    add_rows(32, 256);
+    add_head(16, 32, 100);
+}
+
 void add_cpu()
 {
-    dtypes = {DTYPE_F32, DTYPE_F64};
     add_gemm(2048, 512, 512); // a small model's projections and feed-forward
     add_gemm(2048, 512, 1408);
     add_gemm(512, 4096, 1024);                      // a chunk through Llama-3-8B's key projection
@@ -294,47 +320,84 @@ void add_cpu()
 // Llama-3-8B, chunks of 2048 tokens and of 512.
 void add_cuda()
 {
-    dtypes = {DTYPE_BF16, DTYPE_F32, DTYPE_F64};
     add_gemm(2048, 4096, 14336);
     add_gemm(2048, 4096, 1024);
     add_gemm(512, 4096, 4096);
     add_gemm(1024, 4096, 8); // LoRA
-    dtypes = {DTYPE_BF16};
-    add_attention({2048, 0, 1, 32, 8, 128}, true); // the first chunk of a context
-    add_attention({2048, 30720, 1, 32, 8, 128}, true);
-    add_attention({2048, 129024, 1, 32, 8, 128}, true); // the last one
-    add_attention({2048, 30720, 1, 32, 8, 128}, false); // spaco: gradients for its own keys alone
-    add_attention({512, 32256, 1, 32, 8, 128}, true);
-    add_attention({32768, 0, 1, 32, 8, 128}, true); // a context at once
-    dtypes = {DTYPE_F32, DTYPE_F64};
-    add_attention({1024, 3072, 1, 8, 2, 128}, true);
-    dtypes = {DTYPE_BF16, DTYPE_F32};
-    add_rows(8192, 4096);
-    add_head(1024, 4096, 128256);
+    if (added == DTYPE_BF16) {
+        add_attention({2048, 0, 1, 32, 8, 128}, true); // the first chunk of a context
+        add_attention({2048, 30720, 1, 32, 8, 128}, true);
+        add_attention({2048, 129024, 1, 32, 8, 128}, true); // the last one
+        add_attention({2048, 30720, 1, 32, 8, 128}, false); // spaco: gradients for its own keys alone
+        add_attention({512, 32256, 1, 32, 8, 128}, true);
+        add_attention({32768, 0, 1, 32, 8, 128}, true); // a context at once
+    } else {
+        add_attention({1024, 3072, 1, 8, 2, 128}, true);
+    }
+    if (added != DTYPE_F64) {
+        add_rows(8192, 4096);
+        add_head(1024, 4096, 128256);
+    }
 }
 
-// Of every dtype that the device computes in.
-void find_ceilings()
+void describe_machine()
 {
-    std::string description;
-    for (enum dtype dtype : {DTYPE_BF16, DTYPE_F32, DTYPE_F64}) {
-        if (dtype == DTYPE_BF16 && !on_cuda)
-            continue;
-        {
-            Bench bench(dtype);
-            description = bench.device->description;
-        }
-        ceilings[dtype] = measure_ceilings(dtype);
-        benchmark::AddCustomContext(std::string("ceiling_") + dtype_name(dtype),
-                                    std::to_string(ceilings[dtype].flops_per_s * 1e-9) + " GFLOP/s, " +
-                                        std::to_string(ceilings[dtype].bytes_per_s * 1e-9) + " GB/s");
-    }
     if (on_cuda) {
-        benchmark::AddCustomContext("device", description);
+        benchmark::AddCustomContext("device", Bench(DTYPE_F32).device->description);
     } else {
         benchmark::AddCustomContext("blas", openblas_get_config());
         benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));
     }
+}
+
+// The results so far, in a file that is replaced as a whole after every benchmark.
+class Written : public benchmark::ConsoleReporter
+{
+  public:
+    explicit Written(const std::string &path) : ConsoleReporter(OO_None), path(path) {}
+    bool ReportContext(const Context &of) override
+    {
+        context = &of; // lives as long as the benchmarks run
+        return ConsoleReporter::ReportContext(of);
+    }
+    void ReportRuns(const std::vector<Run> &report) override
+    {
+        ConsoleReporter::ReportRuns(report);
+        all.push_back(report);
+        std::ofstream file(path + ".new");
+        benchmark::JSONReporter json;
+        json.SetOutputStream(&file);
+        json.ReportContext(*context);
+        for (const std::vector<Run> &runs : all)
+            json.ReportRuns(runs);
+        json.Finalize();
+        file.close();
+        if (!file || rename((path + ".new").c_str(), path.c_str()) != 0) {
+            perror(path.c_str());
+            exit(2);
+        }
+    }
+
+  private:
+    const std::string path;
+    const Context *context = nullptr;
+    std::vector<std::vector<Run>> all;
+};
+
+// The value of --benchmark_out, which is taken out of the arguments: the library's own file ends when all does.
+std::string take_out(int *argc, char **argv)
+{
+    const std::string flag = "--benchmark_out=";
+    std::string path;
+    int kept = 0;
+    for (int i = 0; i < *argc; i++) {
+        if (strncmp(argv[i], flag.c_str(), flag.size()) == 0)
+            path = argv[i] + flag.size();
+        else
+            argv[kept++] = argv[i];
+    }
+    argv[ *argc = kept] = nullptr;
+    return path;
 }
 
 } // namespace
@@ -342,16 +405,28 @@ void find_ceilings()
 int main(int argc, char **argv)
 {
     environment_settle(argv);
+    std::string out = take_out(&argc, argv);
     benchmark::Initialize(&argc, argv);
-    const char *name = argc > 1 ? argv[1] : "cpu";
-    on_cuda = strcmp(name, "cuda") == 0;
-    if (argc > 2 || (!on_cuda && strcmp(name, "cpu") != 0)) {
-        fprintf(stderr, "usage: bench_ops [cpu|cuda] [--benchmark_filter=...]\n");
+    chosen = argc > 1 ? argv[1] : "cpu";
+    on_cuda = strncmp(chosen, "cuda", 4) == 0;
+    small = argc > 2 && strcmp(argv[2], "small") == 0;
+    if (argc > 3 || (argc > 2 && !small) || (!on_cuda && strcmp(chosen, "cpu") != 0)) {
+        fprintf(stderr,
+                "usage: bench_ops [cpu|cuda|cuda:1 [small]] [--benchmark_filter=...] [--benchmark_out=FILE]\n");
         return 2;
     }
-    find_ceilings();
-    on_cuda ? add_cuda() : add_cpu();
-    benchmark::RunSpecifiedBenchmarks();
+    describe_machine();
+    for (enum dtype dtype : {DTYPE_BF16, DTYPE_F32, DTYPE_F64}) { // in order of worth
+        added = dtype;
+        if (dtype != DTYPE_BF16 || on_cuda)
+            small ? add_small() : on_cuda ? add_cuda() : add_cpu();
+    }
+    if (out.empty()) {
+        benchmark::RunSpecifiedBenchmarks();
+    } else {
+        Written written(out);
+        benchmark::RunSpecifiedBenchmarks(&written);
+    }
     benchmark::Shutdown();
     return 0;
 }
