@@ -568,6 +568,7 @@ static void bad_input_is_refused(void **state)
         {"max-context --model tiny --memory-limit 1GiB --dtype f16", "unknown dtype \"f16\""},
         {"grad --model tiny --context 5 --device plan --out /dev/null", "--device plan-cpu computes no gradient"},
         {"verify --device plan-cpu", "--device plan-cpu computes no gradient"},
+        {"verify --shape square", "no shape has \"square\" in its name; the first is \"whole chunks\""},
         {"verify --kv-gradient-dtype bf16", "--kv-gradient-dtype of a model in f64 is f64, not \"bf16\""},
         {"calibrate --out /no/such/file", "/no/such/file: cannot write to its folder /no/such: No such file"},
     };

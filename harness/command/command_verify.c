@@ -11,7 +11,7 @@
 #define METHODS_MAX 64
 
 struct arguments {
-    const char *model, *dtype, *device, *kv_gradient_dtype, *gradient_dtype;
+    const char *model, *shape, *dtype, *device, *kv_gradient_dtype, *gradient_dtype;
     bool json;
 };
 
@@ -95,6 +95,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'm':
         arguments->model = text;
         return 0;
+    case 's':
+        arguments->shape = text;
+        return 0;
     case 't':
         arguments->dtype = text;
         return 0;
@@ -133,7 +136,7 @@ static bool read_accumulator(const char *flag, const char *name, enum dtype mode
 static bool run(const struct arguments *arguments, struct table *table, struct status *status)
 {
     struct config config;
-    struct verify_request request = {.device = arguments->device};
+    struct verify_request request = {.shape = arguments->shape, .device = arguments->device};
     if (!dtype_from_name(arguments->dtype, &request.dtype) || request.dtype > DTYPE_BF16)
         return status_set(status, STATUS_BAD_INPUT, "--dtype is f64, f32 or bf16, not \"%s\"", arguments->dtype);
     if (!read_accumulator("--kv-gradient-dtype", arguments->kv_gradient_dtype, request.dtype,
@@ -161,6 +164,7 @@ int command_verify(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {.name = "model", .key = 'm', .arg = "DIR|PRESET", .doc = "instead of small models of every kind"},
+        {.name = "shape", .key = 's', .arg = "TEXT", .doc = "only shapes whose name has this in it"},
         {.name = "dtype", .key = 't', .arg = "DTYPE", .doc = "f64, f32 or bf16 (f64)"},
         {.name = "device",
          .key = 'd',
@@ -185,6 +189,7 @@ int command_verify(int argc, char **argv)
     struct arguments arguments = {.dtype = "f64", .device = "cpu"};
     struct status status = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a run that is cut off has said what it found
     struct table *table = calloc(1, sizeof *table);
     CHECK(table);
     table->json = arguments.json;

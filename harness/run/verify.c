@@ -210,9 +210,15 @@ static bool verify_shape(const struct verify_request *request, const struct shap
 bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
             void *context, struct status *status)
 {
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (!(request->config && is_of_other_model(&shapes[i])) &&
-            !verify_shape(request, &shapes[i], found, context, status))
+    bool any = false;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if ((request->config && is_of_other_model(&shapes[i])) ||
+            (request->shape && !strstr(shapes[i].name, request->shape)))
+            continue;
+        any = true;
+        if (!verify_shape(request, &shapes[i], found, context, status))
             return false;
-    return true;
+    }
+    return any || status_set(status, STATUS_BAD_INPUT, "no shape has \"%s\" in its name; the first is \"%s\"",
+                             request->shape, shapes[0].name);
 }

@@ -6,6 +6,7 @@
 struct verify_request {
     const struct config *config; // NULL: small ones of every kind the decoder knows
     const char *folder;          // of the model's weights; NULL: random ones
+    const char *shape;           // NULL: all; else those whose name has this in it
     const char *device;
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
 };
@@ -24,7 +25,7 @@ struct verify_bounds {
     double relative_l2, max_abs;
 };
 struct verify_bounds verify_bounds(enum dtype dtype);
-// Calls `found` for every case. False and a status if a reference could not be computed. SpaCO takes part with a
+// Calls `found` for every case. False and a status if a reference could not be computed, or no shape has that name. SpaCO takes part with a
 // budget of all its columns, where it must give the exact gradient; what has no gradient to give (null) does not.
 bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
             void *context, struct status *status);

@@ -373,6 +373,7 @@ static void check_attentions(struct compare *c)
 int main(int argc, char **argv)
 {
     environment_settle(argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a run that is cut off has said what it found
     const char *name = argc > 1 ? argv[1] : "cuda";
     largest = argc > 2 ? strtod(argv[2], NULL) : INFINITY;
     static const struct {
@@ -382,7 +383,7 @@ int main(int argc, char **argv)
                   {"tf32", check_tf32},           {"rows", check_rows},     {"rope", check_rope},
                   {"swiglu", check_swiglu},       {"head", check_head},     {"adamw", check_adamw},
                   {"attention", check_attentions}};
-    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F32, DTYPE_F64}; // in order of worth
     size_t failures = 0, opened = 0;
     for (size_t d = 0; d < 3; d++) {
         struct compare compare;
