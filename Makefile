@@ -120,7 +120,7 @@ test: ## install what is missing, build, run every test; under ten minutes
 	  BUILD=$(BUILD) LONGBP=$(BUILD)/longbp $$test || failed="$$failed $$test"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 	@$(if $(SANITIZE),,$(MAKE) --no-print-directory test-cuda-graphs test-cuda-code)
-	@$(MAKE) --no-print-directory test-cuda-emulated
+	@$(MAKE) --no-print-directory test-cuda-emulated $(if $(SANITIZE),,test-rehearse)
 test-programs: all $(TESTS)
 
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -23,7 +23,7 @@ $(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
-  emulator/test_attention emulator/test_cards)
+  emulator/test_attention emulator/test_cards emulator/test_rehearse)
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
@@ -53,5 +53,10 @@ test-cuda-emulated: $(EMULATION) ## every operation and method of the CUDA devic
 	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
 	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
 
-test-programs: $(EMULATION)
-.PHONY: test-cuda-emulated
+# What a machine with a GPU is sent through, at sizes for this one.
+REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
+test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at ten random moments
+	@$(if $(CAN_EMULATE),BUILD=$(BUILD) $(EMULATED)/tests/emulator/test_rehearse,echo "rehearsal: left out, there are no headers of CUDA and cuDNN")
+
+test-programs: $(EMULATION) $(if $(SANITIZE),,$(REHEARSAL))
+.PHONY: test-cuda-emulated test-rehearse
