@@ -129,7 +129,8 @@ static void settings_at_home_do_not_count(void **state)
 {
     struct scratch *scratch = *state;
     write_records(scratch, "r.jsonl", "plain");
-    scratch_file(scratch, ".gnuplot", "system 'touch x'\nset print '-'\nprint 'not in the picture'\n", 60);
+    const char *settings = "system 'touch x'\nset print '-'\nprint 'not in the picture'\n";
+    scratch_file(scratch, ".gnuplot", settings, strlen(settings));
     expect_drawn(
         scratch, "",
         "HOME=$PWD $L plot --scripts \"$P\" --out drawn r.jsonl && ! grep 'not in' drawn/plain-memory.svg");
