@@ -15,7 +15,7 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"run", "measure every cell of an experiment", command_run},
+    {"run", "measure every trial of an experiment", command_run},
     {"verify", "hold every method's gradient against the reference", command_verify},
     {"grad", "compute one step's gradient and write it", command_grad},
     {"plan", "what a step takes, without computing it", command_plan},
@@ -27,7 +27,7 @@ static const struct command commands[] = {
     {"report", "set recorded results beside what papers published", command_report},
     {"list", "methods, models and devices", command_list},
     {"init", "make a folder of random weights", command_init},
-    {"cell", NULL, command_cell},
+    {"trial", NULL, command_trial},
     {NULL, NULL, NULL},
 };
 

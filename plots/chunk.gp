@@ -1,5 +1,5 @@
 # Time and memory against chunk size, at one context; memory alone if nothing was timed. Times are medians of the samples,
-# of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses are cells
+# of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses are trials
 # that ran out of memory.
 load scripts.'/style.gp'
 

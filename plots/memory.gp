@@ -1,4 +1,4 @@
-# Peak memory against context: one curve per series, its lower bound thin below it, cells that ran out of memory as
+# Peak memory against context: one curve per series, its lower bound thin below it, trials that ran out of memory as
 # crosses above the limit.
 load scripts.'/style.gp'
 load scripts.'/context.gp'

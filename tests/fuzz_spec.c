@@ -1,24 +1,25 @@
 // Fuzz target: any bytes as a spec, followed after each zero byte by an --axis, are refused with a reason or give
-// cells whose canonical text decodes to the same cell. clang -std=gnu11 -g -fsanitize=fuzzer,address,undefined -I.
+// trials whose canonical text decodes to the same trial. clang -std=gnu11 -g -fsanitize=fuzzer,address,undefined
+// -I.
 //     tests/fuzz_spec.c, the files of harness/ that spec.c includes, methods/ and kernels/ -ljansson -lopenblas -lm
 #include "harness/spec/spec.h"
 #include <stdint.h>
 #include <string.h>
 
-#define AXES_MAX      8
-#define CELLS_CHECKED 64 // of a large product the first will do
+#define AXES_MAX       8
+#define TRIALS_CHECKED 64 // of a large product the first will do
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-static void check_cell(const struct cell *cell)
+static void check_trial(const struct trial *trial)
 {
-    struct cell again;
+    struct trial again;
     struct status status = {0};
-    CHECK(cell_decode(&again, cell->canonical, "canonical", &status));
-    CHECK(!strcmp(again.canonical, cell->canonical) && !strcmp(again.id, cell->id));
-    CHECK(again.context == cell->context && again.method == cell->method);
-    CHECK(!memcmp(&again.options, &cell->options, sizeof again.options));
-    cell_free(&again);
+    CHECK(trial_decode(&again, trial->canonical, "canonical", &status));
+    CHECK(!strcmp(again.canonical, trial->canonical) && !strcmp(again.id, trial->id));
+    CHECK(again.context == trial->context && again.method == trial->method);
+    CHECK(!memcmp(&again.options, &trial->options, sizeof again.options));
+    trial_free(&again);
 }
 
 static void check_spec(const char *text, size_t bytes, const struct spec_changes *changes)
@@ -27,9 +28,9 @@ static void check_spec(const char *text, size_t bytes, const struct spec_changes
     struct status status = {0};
     bool ok = spec_parse(&spec, "fuzz", text, bytes, changes, &status);
     CHECK(ok == (status.code == STATUS_OK) && ok == (status.message[0] == '\0'));
-    CHECK(!ok || (spec.cell_count > 0 && spec.experiment));
-    for (size_t i = 0; ok && i < spec.cell_count && i < CELLS_CHECKED; i++)
-        check_cell(&spec.cells[i]);
+    CHECK(!ok || (spec.trial_count > 0 && spec.experiment));
+    for (size_t i = 0; ok && i < spec.trial_count && i < TRIALS_CHECKED; i++)
+        check_trial(&spec.trials[i]);
     spec_free(&spec);
 }
 

@@ -16,9 +16,9 @@
 
 // --- records
 
-// What a record of the tests may differ in; zeroed: a good one of cell 0.
+// What a record of the tests may differ in; zeroed: a good one of trial 0.
 struct sketch {
-    unsigned cell; // its id; even ones are full, odd ones seco
+    unsigned trial; // its id; even ones are full, odd ones seco
     const char *status, *dtype, *cpu, *card, *revision;
     size_t peak_bytes, activations, flops, launches; // 0: 1000, 600, 5000, 70
     double error, floor;                             // 0: 5e-7, 6e-7
@@ -48,14 +48,14 @@ static void write_record(FILE *file, struct sketch r)
                  or_number(r.ms, 10) * (1 + i * or_number(r.step, 0.001)));
     int bytes = asprintf(
         &text,
-        "{'schema': 1, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'cell': {'model': 'tiny', "
+        "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'trial': {'model': 'tiny', "
         "'dtype': '%s', 'device': 'cpu', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}}, "
         "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
         "'flops': %.0f, 'bytes_moved': 900, 'launches': %.0f, "
         "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g}, "
         "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': 2}%s}\n",
-        r.cell, or_text(r.status, "ok"), or_text(r.dtype, "f32"), 512 << (r.cell / 2 % 2),
-        r.cell % 2 ? "seco" : "full", r.cell / 4, samples, or_number((double)r.peak_bytes, 1000),
+        r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), 512 << (r.trial / 2 % 2),
+        r.trial % 2 ? "seco" : "full", r.trial / 4, samples, or_number((double)r.peak_bytes, 1000),
         or_number((double)r.activations, 600), or_number((double)r.flops, 5000), or_number((double)r.launches, 70),
         or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
         or_text(r.card, ""), or_text(r.more, ""));
@@ -128,8 +128,8 @@ static void expect_silent(const struct scratch *scratch, const char *arguments, 
 
 static void equal_files_are_the_same(void **state)
 {
-    BASE(*state, {.cell = 0}, {.cell = 1}, {.cell = 2, .status = "oom"});
-    expect(*state, "base base", 0, "3 cells in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open");
+    BASE(*state, {.trial = 0}, {.trial = 1}, {.trial = 2, .status = "oom"});
+    expect(*state, "base base", 0, "3 trials in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open");
     expect(*state, "base base", 0, "verdict: same\n");
     expect(*state, "--deterministic base base", 0, "verdict: same\n");
     expect_silent(*state, "base base", 0, "context 512"); // only what changed
@@ -144,8 +144,8 @@ static void statuses(void **state)
                                        {0, 0, 0, 0, 1, 1}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}};
     for (size_t i = 0; i < 6; i++) {
         for (size_t j = 0; j < 6; j++) {
-            BASE(*state, {.cell = 1}, {.status = names[i]});
-            NEW(*state, {.cell = 1}, {.status = names[j]});
+            BASE(*state, {.trial = 1}, {.status = names[i]});
+            NEW(*state, {.trial = 1}, {.status = names[j]});
             char part[64];
             snprintf(part, sizeof part, "%s became %s", names[i], names[j]);
             expect(*state, "base new", expected[i][j], i == j ? "verdict: same" : part);
@@ -155,7 +155,7 @@ static void statuses(void **state)
         }
     }
     BASE(*state, {.status = "oom"});
-    NEW(*state, {.cell = 0});
+    NEW(*state, {.trial = 0});
     expect(*state, "base new", 0, "verdict: better");
 }
 
@@ -178,7 +178,7 @@ static void bytes_and_counts_must_be_equal(void **state)
         {{.launches = 71}, 1, "launches 70 -> 71"},
         {{.launches = 71, .flops = 4000}, 1, "verdict: regression"}, // one does not pay for the other
     };
-    BASE(*state, {.cell = 0});
+    BASE(*state, {.trial = 0});
     for (size_t i = 0; i < COUNT(cases); i++) {
         NEW(*state, cases[i].new);
         expect(*state, "base new", cases[i].code, cases[i].part);
@@ -188,7 +188,7 @@ static void bytes_and_counts_must_be_equal(void **state)
 
 static void allowances(void **state)
 {
-    BASE(*state, {.cell = 0});
+    BASE(*state, {.trial = 0});
     NEW(*state, {.peak_bytes = 1010, .activations = 610, .launches = 72});
     expect(*state, "base new", 1, "verdict: regression");
     expect(*state, "--allow peak_bytes=1%,launches=2 base new", 0, "allowed     00000000");
@@ -245,7 +245,7 @@ static void gradient_errors_may_move_within_rounding(void **state)
 
 static void times(void **state)
 {
-    BASE(*state, {.cell = 0});
+    BASE(*state, {.trial = 0});
     NEW(*state, {.ms = 11.5});
     expect(*state, "base new", 1,
            "slower      00000000  full, context 512, f32 cpu: time 10.02 ms -> 11.52 ms, x1.15");
@@ -274,7 +274,7 @@ static void times(void **state)
 
 static void times_of_two_machines_are_not_compared(void **state)
 {
-    BASE(*state, {.cell = 0});
+    BASE(*state, {.trial = 0});
     NEW(*state, {.ms = 20, .cpu = "Another CPU"});
     expect(*state, "base new", 3, "measured on another processor");
     NEW(*state, {.ms = 20, .card = "A card"});
@@ -282,7 +282,7 @@ static void times_of_two_machines_are_not_compared(void **state)
     BASE(*state, {.card = "A card, driver 1"});
     NEW(*state, {.card = "A card, driver 2"});
     expect(*state, "base new", 0, "verdict: same");
-    BASE(*state, {.cell = 0});
+    BASE(*state, {.trial = 0});
     NEW(*state, {.ms = 20, .cpu = "Another CPU"});
     expect(*state, "--deterministic base new", 0, "verdict: same");
 }
@@ -336,37 +336,37 @@ static void draws_are_held_against_the_same_draws(void **state)
     expect(*state, "--json base new", 1, "'base_samples': 18");
 }
 
-static void cells_of_one_file_alone(void **state)
+static void trials_of_one_file_alone(void **state)
 {
-    BASE(*state, {.cell = 0}, {.cell = 1});
-    NEW(*state, {.cell = 0});
+    BASE(*state, {.trial = 0}, {.trial = 1});
+    NEW(*state, {.trial = 0});
     expect(*state, "base new", 3, "lost        00000000  seco, context 512, f32 cpu: only in BASE (ok)");
-    expect(*state, "base new", 3, "cells that were ok in BASE are not in NEW");
-    expect(*state, "new base", 0, "1 cells in both, 0 only in BASE, 1 only in NEW");
-    BASE(*state, {.cell = 0}, {.cell = 1, .status = "oom"});
+    expect(*state, "base new", 3, "trials that were ok in BASE are not in NEW");
+    expect(*state, "new base", 0, "1 trials in both, 0 only in BASE, 1 only in NEW");
+    BASE(*state, {.trial = 0}, {.trial = 1, .status = "oom"});
     expect(*state, "base new", 0, "only in BASE (oom)");
-    BASE(*state, {.cell = 0}, {.cell = 1});
+    BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.peak_bytes = 2000});
     expect(*state, "base new", 1, "verdict: regression"); // known, whatever else is missing
     scratch_file(*state, "new", "", 0);
-    expect(*state, "base new", 3, "no cell is in both files");
-    expect(*state, "new new", 3, "no cell is in both files");
+    expect(*state, "base new", 3, "no trial is in both files");
+    expect(*state, "new new", 3, "no trial is in both files");
 }
 
 static void json_says_the_same(void **state)
 {
-    BASE(*state, {.cell = 0}, {.cell = 1});
-    NEW(*state, {.cell = 0, .ms = 12}, {.cell = 1, .ms = 12, .peak_bytes = 1001});
+    BASE(*state, {.trial = 0}, {.trial = 1});
+    NEW(*state, {.trial = 0, .ms = 12}, {.trial = 1, .ms = 12, .peak_bytes = 1001});
     int code;
     char *text = output_of(*state, "--json base new", &code);
     assert_int_equal(code, 1);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
-    const char *verdict, *cell_change, *what, *name, *change, *time_verdict, *all_verdict;
+    const char *verdict, *trial_change, *what, *name, *change, *time_verdict, *all_verdict;
     int worse, both, base_samples;
     double ratio, low, high, p, before, after;
     json_t *changed;
-    assert_int_equal(json_unpack(json, "{s:s, s:{s:i, s:i}, s:{s:{s:s}}, s:o}", "verdict", &verdict, "cells",
+    assert_int_equal(json_unpack(json, "{s:s, s:{s:i, s:i}, s:{s:{s:s}}, s:o}", "verdict", &verdict, "trials",
                                  "worse", &worse, "both", &both, "time", "all", "verdict", &all_verdict, "changed",
                                  &changed),
                      0);
@@ -377,11 +377,11 @@ static void json_says_the_same(void **state)
     assert_int_equal(json_array_size(changed), 2);
     assert_int_equal(json_unpack(json_array_get(changed, 1),
                                  "{s:s, s:s, s:[{s:s, s:f, s:f, s:s}], s:{s:s, s:f, s:f, s:f, s:f, s:i}}", "change",
-                                 &cell_change, "what", &what, "quantities", "name", &name, "base", &before, "new",
+                                 &trial_change, "what", &what, "quantities", "name", &name, "base", &before, "new",
                                  &after, "change", &change, "time", "verdict", &time_verdict, "ratio", &ratio,
                                  "low", &low, "high", &high, "p", &p, "base_samples", &base_samples),
                      0);
-    assert_string_equal(cell_change, "worse");
+    assert_string_equal(trial_change, "worse");
     assert_string_equal(what, "seco, context 512, f32 cpu");
     assert_string_equal(name, "peak_bytes");
     assert_string_equal(change, "worse");
@@ -401,9 +401,9 @@ static void bad_files_are_refused(void **state)
     static const struct {
         const char *command, *part; // sed on the good file
     } cases[] = {
-        {"'2s/.schema.: 1/\"schema\": 2/'", "new:2: schema 2, but this program reads schema 1"},
+        {"'2s/.schema.: 2/\"schema\": 3/'", "new:2: schema 3, but this program reads schema 2"},
         {"'2s/.peak_bytes.:/\"peek_bytes\":/'", "new:2: unknown key 'peek_bytes'; did you mean 'peak_bytes'?"},
-        {"'2s/.model.:/\"modle\":/'", "new:2: unknown key 'cell.modle'; did you mean 'model'?"},
+        {"'2s/.model.:/\"modle\":/'", "new:2: unknown key 'trial.modle'; did you mean 'model'?"},
         {"'2s/.flops.: 5000/\"flops\": NaN/'", "new:2:"},
         {"'2s/.flops.: 5000/\"flops\": 1e999/'", "new:2:"},
         {"'2s/.flops.: 5000/\"flops\": -1/'", "new:2: 'flops' is not a number >= 0"},
@@ -415,7 +415,7 @@ static void bad_files_are_refused(void **state)
         {"'2s/.*/[]/'", "new:2: not a record"},
         {"'2s/.*//'", "new:2:"},
     };
-    BASE(scratch, {.cell = 0}, {.cell = 1});
+    BASE(scratch, {.trial = 0}, {.trial = 1});
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *command;
         assert_true(asprintf(&command, "sed %s '%s/base' > '%s/new'", cases[i].command, scratch->folder,
@@ -434,7 +434,7 @@ static void bad_files_are_refused(void **state)
 static void torn_last_lines_are_refused(void **state)
 {
     struct scratch *scratch = *state;
-    BASE(scratch, {.cell = 0}, {.cell = 1});
+    BASE(scratch, {.trial = 0}, {.trial = 1});
     char *command;
     assert_true(asprintf(&command, "cd '%s' && head -c -30 base > new && head -c -1 base > unterminated",
                          scratch->folder) > 0);
@@ -466,7 +466,7 @@ static void real_records(void **state)
     assert_int_equal(system(command), 0);
     free(command);
     free(absolute);
-    expect(scratch, "--deterministic base new", 0, "10 cells in both");
+    expect(scratch, "--deterministic base new", 0, "10 trials in both");
     expect(scratch, "--deterministic base new", 0, "verdict: same");
 }
 
@@ -484,7 +484,7 @@ int main(void)
         TEST(times_of_two_machines_are_not_compared),
         TEST(samples_of_several_records_are_pooled),
         TEST(draws_are_held_against_the_same_draws),
-        TEST(cells_of_one_file_alone),
+        TEST(trials_of_one_file_alone),
         TEST(json_says_the_same),
         TEST(bad_files_are_refused),
         TEST(torn_last_lines_are_refused),

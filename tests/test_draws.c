@@ -1,11 +1,11 @@
-// Tests of cells whose method draws its columns: every sample walks a draw of its own, the same ones in every run;
+// Tests of trials whose method draws its columns: every sample walks a draw of its own, the same ones in every run;
 // all but the times is of draw 0; a later draw that does not fit is an end like any other. And of
 // harness/results/step_time, which reads such records. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/results/record_check.h"
 #include "harness/results/step_time.h"
 #include "harness/run/environment.h"
-#include "harness/spec/cell_decode.h"
+#include "harness/spec/trial_decode.h"
 #include "methods/sampler.h"
 #include "tests/quoted.h"
 #include <math.h>
@@ -20,10 +20,10 @@
 #define SAMPLES      40
 
 // 24 tokens in 6 columns of a small model, timed as often as said after one step of warm-up: the method with its
-// options, and other keys of the cell.
+// options, and other keys of the trial.
 static json_t *run_samples(size_t samples, const char *method, const char *more)
 {
-    struct cell cell;
+    struct trial trial;
     struct status status = {0};
     char *text, *json;
     assert_true(asprintf(&text,
@@ -31,16 +31,16 @@ static json_t *run_samples(size_t samples, const char *method, const char *more)
                          "'context': 24, 'measure': {'warmup': 1, 'samples': %zu}, 'method': {%s}%s}",
                          samples, method, more) > 0);
     json = quoted(text);
-    if (!cell_decode(&cell, json, "cell", &status))
+    if (!trial_decode(&trial, json, "trial", &status))
         fail_msg("%s: %s", json, status.message);
-    char *line = cell_run(&cell);
+    char *line = trial_run(&trial);
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     json_object_set_new(record, "experiment", json_string("e"));
     if (!record_check(record, "record", &status))
         fail_msg("%s: %s", line, status.message);
     free(line);
-    cell_free(&cell);
+    trial_free(&trial);
     free(json);
     free(text);
     return record;
@@ -126,7 +126,7 @@ static void what_is_recorded_is_of_draw_0(void **state)
             assert_int_equal(json_array_size(columns), draw->count);
             for (size_t j = 0; j < draw->count; j++)
                 assert_int_equal(json_integer_value(json_array_get(columns, j)), draw->columns[j]);
-            // A cell that walks that draw alone, in a single sample.
+            // A trial that walks that draw alone, in a single sample.
             json_t *first = run_samples(1, method, more);
             for (size_t j = 0; j < COUNT(of_draw); j++)
                 if (!json_equal(json_object_get(record, of_draw[j]), json_object_get(first, of_draw[j])))
@@ -193,9 +193,9 @@ static struct step_time time_of(const char *text, bool estimate)
 static void step_times_by_hand(void **state)
 {
     (void)state;
-#define METHOD(sampler) "{'cell': {'method': {'name': 'spaco', 'sampler': '" sampler "'}}, "
+#define METHOD(sampler) "{'trial': {'method': {'name': 'spaco', 'sampler': '" sampler "'}}, "
 #define TIMES           "'samples_ms': [1, 2, 9], 'median_ms': 2, 'estimate_ms': 7"
-    struct step_time time = time_of("{'cell': {'method': {'name': 'seco'}}, " TIMES "}", false);
+    struct step_time time = time_of("{'trial': {'method': {'name': 'seco'}}, " TIMES "}", false);
     assert_true(time.ms == 2 && time.low == 1 && time.high == 9 && isnan(time.columns));
     time = time_of(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}",
                    false);

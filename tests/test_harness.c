@@ -1,16 +1,16 @@
 // The harness's promises, each by really doing it to the program: resume, timeout, crash, out of memory, a bad
-// spec, a full disk, two sweeps at once. The cells are method `null`, which does what it is asked.
+// spec, a full disk, two sweeps at once. The trials are method `null`, which does what it is asked.
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_file.h"
 #include "tests/program.h"
 #include <signal.h>
 #include <sys/stat.h>
 
-#define CELLS 8
+#define TRIALS 8
 static const char spec_head[] =
     "{\"experiment\": \"t\", \"model\": {\"layers\": 1, \"width\": 8, \"heads\": 2, \"ffn\": 8, \"vocab\": 11},\n"
     " \"measure\": {\"warmup\": 0, \"samples\": 1, \"max_seconds\": 1, \"gradient\": \"none\"},\n";
-// CELLS cells of a fifth of a second each.
+// TRIALS trials of a fifth of a second each.
 static const char slow_axes[] = " \"axes\": {\"context\": [8], \"seed\": [1, 2, 3, 4, 5, 6, 7, 8],\n"
                                 "            \"method\": [{\"name\": \"null\", \"seconds\": 0.2}]}}\n";
 static const char fast_axes[] =
@@ -27,19 +27,19 @@ static void spec_write(const struct scratch *scratch, const char *axes)
     free(text);
 }
 
-// The result file holds exactly the spec's cells, each once, every line a valid record, nothing torn.
-static void assert_complete(const struct scratch *scratch, size_t cells)
+// The result file holds exactly the spec's trials, each once, every line a valid record, nothing torn.
+static void assert_complete(const struct scratch *scratch, size_t trials)
 {
     struct result_file file;
     struct status status = {0};
     if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status))
         fail_msg("%s", status.message);
     assert_int_equal(file.torn_line, 0);
-    assert_int_equal(json_array_size(file.records), cells);
+    assert_int_equal(json_array_size(file.records), trials);
     assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
-    assert_int_equal(line_count(scratch, "out"), cells);
+    assert_int_equal(line_count(scratch, "out"), trials);
     char *list = text_of(scratch, "out");
-    for (size_t i = 0; i < cells; i++) {
+    for (size_t i = 0; i < trials; i++) {
         const char *id = json_string_value(json_object_get(json_array_get(file.records, i), "id"));
         assert_non_null(strstr(list, id));
         for (size_t j = 0; j < i; j++)
@@ -71,16 +71,16 @@ static void sweep_killed_again_and_again_resumes(void **state)
     }
     size_t kept = line_count(scratch, "r.jsonl");
     char *first = text_of(scratch, "r.jsonl");
-    assert_in_range(kept, 3, CELLS - 1);
+    assert_in_range(kept, 3, TRIALS - 1);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     char *all = text_of(scratch, "r.jsonl");
     assert_memory_equal(first, all, strlen(first)); // what was there stays as it was
     free(first);
     free(all);
-    assert_complete(scratch, CELLS);
+    assert_complete(scratch, TRIALS);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_says(scratch, "err", "nothing left to do");
-    assert_int_equal(line_count(scratch, "r.jsonl"), CELLS);
+    assert_int_equal(line_count(scratch, "r.jsonl"), TRIALS);
 }
 
 static void interrupt_stops_and_says_how_to_resume(void **state)
@@ -96,7 +96,7 @@ static void interrupt_stops_and_says_how_to_resume(void **state)
         assert_says(scratch, "err", "the same command again");
     }
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_complete(scratch, CELLS);
+    assert_complete(scratch, TRIALS);
 }
 
 // State of a process in /proc: 'R', 'S', 'Z' ..., 0 if it is gone.
@@ -114,8 +114,8 @@ static char process_state(pid_t pid)
     return end ? end[2] : 0;
 }
 
-// A sweep of one cell that hangs and has no time limit; *cell becomes its process.
-static pid_t start_hanging(const struct scratch *scratch, pid_t *cell)
+// A sweep of one trial that hangs and has no time limit; *trial becomes its process.
+static pid_t start_hanging(const struct scratch *scratch, pid_t *trial)
 {
     spec_write(scratch,
                " \"axes\": {\"context\": [8], \"method\": [{\"name\": \"null\", \"behaviour\": \"hang\"}]}}\n");
@@ -123,28 +123,28 @@ static pid_t start_hanging(const struct scratch *scratch, pid_t *cell)
                                  "'measure={\"samples\": 1, \"max_seconds\": 0, \"gradient\": \"none\"}'");
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", sweep, sweep);
-    *cell = 0;
-    for (int tries = 0; *cell == 0 && tries < 500; tries++) {
+    *trial = 0;
+    for (int tries = 0; *trial == 0 && tries < 500; tries++) {
         FILE *file = fopen(path, "r");
-        if (file && fscanf(file, "%d", cell) != 1)
-            *cell = 0;
+        if (file && fscanf(file, "%d", trial) != 1)
+            *trial = 0;
         if (file)
             fclose(file);
         pause_ms(10);
     }
-    assert_true(*cell > 0);
+    assert_true(*trial > 0);
     pause_ms(200); // until it runs
-    assert_int_not_equal(process_state(*cell), 0);
+    assert_int_not_equal(process_state(*trial), 0);
     return sweep;
 }
 
-static void cell_dies_with_its_sweep(void **state)
+static void trial_dies_with_its_sweep(void **state)
 {
     struct scratch *scratch = *state;
-    pid_t cell, sweep = start_hanging(scratch, &cell);
+    pid_t trial, sweep = start_hanging(scratch, &trial);
     kill(sweep, SIGKILL);
     finish(sweep);
-    for (int tries = 0; process_state(cell) != 0 && process_state(cell) != 'Z'; tries++) {
+    for (int tries = 0; process_state(trial) != 0 && process_state(trial) != 'Z'; tries++) {
         assert_true(tries < 500);
         pause_ms(10);
     }
@@ -155,7 +155,7 @@ static const char *field(const json_t *record, const char *key)
     return json_string_value(json_object_get(record, key));
 }
 
-static void every_end_of_a_cell_is_a_record(void **state)
+static void every_end_of_a_trial_is_a_record(void **state)
 {
     struct scratch *scratch = *state;
     static const struct {
@@ -188,15 +188,15 @@ static void every_end_of_a_cell_is_a_record(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0); // all are done, whatever became of them
     assert_says(scratch, "err", "nothing left to do");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --retry"), 1);
-    assert_says(scratch, "err", "4 of 5 cells are left to do");
+    assert_says(scratch, "err", "4 of 5 trials are left to do");
     assert_int_equal(line_count(scratch, "r.jsonl"), 9);
 }
 
-static void cell_killed_by_someone_else_is_a_crash(void **state)
+static void trial_killed_by_someone_else_is_a_crash(void **state)
 {
     struct scratch *scratch = *state;
-    pid_t cell, sweep = start_hanging(scratch, &cell);
-    kill(cell, SIGKILL);
+    pid_t trial, sweep = start_hanging(scratch, &trial);
+    kill(trial, SIGKILL);
     assert_int_equal(finish(sweep), 1);
     struct result_file file;
     struct status status = {0};
@@ -229,19 +229,19 @@ static void memory_limit_is_a_result(void **state)
 {
     struct scratch *scratch = *state;
     spec_write(scratch, " \"axes\": {\"context\": [512], \"method\": [\"full\"]}}\n");
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --memory-limit 64KiB"), 1); // no cell is ok
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --memory-limit 64KiB"), 1); // no trial is ok
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
     const json_t *record = json_array_get(file.records, 0);
     assert_string_equal(field(record, "status"), "oom");
     assert_int_equal(
-        json_integer_value(json_object_get(json_object_get(json_object_get(record, "cell"), "limits"), "memory")),
+        json_integer_value(json_object_get(json_object_get(json_object_get(record, "trial"), "limits"), "memory")),
         65536);
     assert_in_range(json_integer_value(json_object_get(record, "peak_bytes")), 1, 65536);
     assert_true(json_is_null(json_object_get(record, "loss")));
     result_file_close(&file);
-    // The same cell without the limit is another cell, and fits.
+    // The same trial without the limit is another trial, and fits.
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
     assert_int_equal(json_array_size(file.records), 2);
@@ -269,7 +269,7 @@ static void wrong_use_is_exit_2(void **state)
                                            "$L init --model tinny --out x",
                                            "$L grad --model tiny --out g --method seco --chunk zero --context 8",
                                            "$L grad --model tiny --out g --method full --tokens missing",
-                                           "echo '{}' | $L cell"};
+                                           "echo '{}' | $L trial"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         int code = run(scratch, commands[i]);
         if (code != 2)
@@ -307,12 +307,12 @@ static void full_disk_loses_nothing(void **state)
     assert_int_equal(run(scratch, "trap '' XFSZ; ulimit -f 16; exec $L run spec.json --out r.jsonl"), 2);
     assert_says(scratch, "err", "r.jsonl: cannot write a record: File too large");
     size_t kept = line_count(scratch, "r.jsonl");
-    assert_in_range(kept, 1, CELLS - 1);
+    assert_in_range(kept, 1, TRIALS - 1);
     char *text = text_of(scratch, "r.jsonl");
     assert_int_equal(text[strlen(text) - 1], '\n');
     free(text);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_complete(scratch, CELLS);
+    assert_complete(scratch, TRIALS);
 }
 
 static void second_sweep_is_turned_away(void **state)
@@ -325,7 +325,7 @@ static void second_sweep_is_turned_away(void **state)
     assert_says(scratch, "err", "another sweep is writing to this file");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh"), 2); // nor may it take the file away
     assert_int_equal(finish(first), 0);
-    assert_complete(scratch, CELLS);
+    assert_complete(scratch, TRIALS);
 }
 
 static void damaged_last_line_is_cut_and_others_refused(void **state)
@@ -335,12 +335,12 @@ static void damaged_last_line_is_cut_and_others_refused(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_int_equal(run(scratch, "head -c -200 r.jsonl > cut && mv cut r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_says(scratch, "err", "1 of 8 cells are left to do");
-    assert_complete(scratch, CELLS);
+    assert_says(scratch, "err", "1 of 8 trials are left to do");
+    assert_complete(scratch, TRIALS);
     // A last record that is whole but for its newline counts, and the next one starts on a line of its own.
     assert_int_equal(run(scratch, "head -n 7 r.jsonl | head -c -1 > cut && mv cut r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_complete(scratch, CELLS);
+    assert_complete(scratch, TRIALS);
     assert_int_equal(run(scratch, "sed -i '3s/.*/{\"half\": /' r.jsonl; cp r.jsonl before"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
     assert_says(scratch, "err", "r.jsonl:3");
@@ -353,7 +353,7 @@ static void fresh_keeps_the_old_results_aside(void **state)
     spec_write(scratch, fast_axes);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl; cp r.jsonl old"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old"), 0);
-    assert_complete(scratch, CELLS);
+    assert_complete(scratch, TRIALS);
     assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
 }
 
@@ -367,27 +367,27 @@ static size_t same_id(const struct result_file *file, size_t of, size_t first, s
     return count;
 }
 
-static void rounds_go_through_all_cells_and_resume(void **state)
+static void rounds_go_through_all_trials_and_resume(void **state)
 {
     struct scratch *scratch = *state;
     spec_write(scratch,
                " \"axes\": {\"context\": [24], \"method\": [\"full\", {\"name\": \"seco\", \"chunk\": 7}]}}\n");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
-    assert_says(scratch, "err", "6 of 6 cells done");
+    assert_says(scratch, "err", "6 of 6 trials done");
     // What was lost of the second round comes first, then the third.
     assert_int_equal(run(scratch, "head -n 3 r.jsonl > cut && mv cut r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
-    assert_says(scratch, "err", "3 of 6 cells in 3 rounds are left to do");
+    assert_says(scratch, "err", "3 of 6 trials in 3 rounds are left to do");
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
     assert_int_equal(json_array_size(file.records), 6);
-    for (size_t round = 0; round < 3; round++) // every cell once, in an order of the round's own
+    for (size_t round = 0; round < 3; round++) // every trial once, in an order of the round's own
         assert_int_equal(same_id(&file, 0, 2 * round, 2 * round + 2), 1);
     assert_int_equal(same_id(&file, 0, 0, 6), 3);
     result_file_close(&file);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
-    assert_says(scratch, "err", "nothing left to do: r.jsonl has all 6 cells in 3 rounds");
+    assert_says(scratch, "err", "nothing left to do: r.jsonl has all 6 trials in 3 rounds");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0); // one round is among them
     assert_int_equal(line_count(scratch, "r.jsonl"), 6);
     static const char *const bad[] = {"0", "-1", "2x", "''", "1001", "99999999999999999999"};
@@ -409,7 +409,7 @@ static void another_build_is_measured_in_turn(void **state)
         run(scratch, "printf '#!/bin/sh\\necho run >> trace; exec %s \"$@\"\\n' $L > other && chmod +x other"), 0);
     assert_int_equal(
         run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl --rounds 2"), 0);
-    assert_says(scratch, "err", "8 of 8 cells done: 8 ok; results in r.jsonl and o.jsonl");
+    assert_says(scratch, "err", "8 of 8 trials done: 8 ok; results in r.jsonl and o.jsonl");
     assert_says(scratch, "err", "seco chunk=7, context 24, custom f32 cpu  (./other)");
     assert_int_equal(line_count(scratch, "r.jsonl"), 4);
     assert_int_equal(line_count(scratch, "o.jsonl"), 4);
@@ -419,7 +419,7 @@ static void another_build_is_measured_in_turn(void **state)
     assert_int_equal(run(scratch, "head -n 3 o.jsonl > cut && mv cut o.jsonl"), 0);
     assert_int_equal(
         run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl --rounds 2"), 0);
-    assert_says(scratch, "err", "1 of 8 cells in 2 rounds are left to do");
+    assert_says(scratch, "err", "1 of 8 trials in 2 rounds are left to do");
     assert_int_equal(line_count(scratch, "r.jsonl"), 4);
     assert_int_equal(line_count(scratch, "trace"), 5);
 
@@ -435,7 +435,7 @@ static void another_build_is_measured_in_turn(void **state)
     assert_says(scratch, "err", "r.jsonl: another sweep is writing to this file");
 }
 
-static void one_cell_is_run_again_by_its_command(void **state)
+static void one_trial_is_run_again_by_its_command(void **state)
 {
     struct scratch *scratch = *state;
     spec_write(scratch,
@@ -456,13 +456,13 @@ static void one_cell_is_run_again_by_its_command(void **state)
     char *line = text_of(scratch, "out");
     json_t *again = json_loads(line, 0, NULL);
     assert_non_null(again);
-    static const char *const same[] = {
-        "id", "experiment", "cell", "loss", "command", "flops", "bytes_moved", "peak_bytes", "peak_by_category"};
+    static const char *const same[] = {"id",          "experiment", "trial",           "loss", "command", "flops",
+                                       "bytes_moved", "peak_bytes", "peak_by_category"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (!json_equal(json_object_get(record, same[i]), json_object_get(again, same[i])))
             fail_msg("%s differs", same[i]);
     assert_int_equal(line_count(scratch, "r.jsonl"), 1);
-    assert_int_equal(run(scratch, "$L run spec.json --cell 00000000000000000000000000000000"), 2);
+    assert_int_equal(run(scratch, "$L run spec.json --trial 00000000000000000000000000000000"), 2);
     json_decref(again);
     free(line);
     free(rerun);
@@ -491,9 +491,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PROMISE(sweep_killed_again_and_again_resumes),
         PROMISE(interrupt_stops_and_says_how_to_resume),
-        PROMISE(cell_dies_with_its_sweep),
-        PROMISE(every_end_of_a_cell_is_a_record),
-        PROMISE(cell_killed_by_someone_else_is_a_crash),
+        PROMISE(trial_dies_with_its_sweep),
+        PROMISE(every_end_of_a_trial_is_a_record),
+        PROMISE(trial_killed_by_someone_else_is_a_crash),
         PROMISE(samples_end_when_the_time_is_over),
         PROMISE(memory_limit_is_a_result),
         PROMISE(wrong_use_is_exit_2),
@@ -502,9 +502,9 @@ int main(void)
         PROMISE(second_sweep_is_turned_away),
         PROMISE(damaged_last_line_is_cut_and_others_refused),
         PROMISE(fresh_keeps_the_old_results_aside),
-        PROMISE(rounds_go_through_all_cells_and_resume),
+        PROMISE(rounds_go_through_all_trials_and_resume),
         PROMISE(another_build_is_measured_in_turn),
-        PROMISE(one_cell_is_run_again_by_its_command),
+        PROMISE(one_trial_is_run_again_by_its_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

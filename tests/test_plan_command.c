@@ -1,4 +1,4 @@
-// Plans through the harness and the program: records of planned cells equal measured ones, max-context and plan
+// Plans through the harness and the program: records of planned trials equal measured ones, max-context and plan
 // agree to the token, peaks grow as the methods' floors say, and bad input is refused. JSON is written with ' for
 // ".
 #define _GNU_SOURCE // asprintf
@@ -22,27 +22,27 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static struct cell cell_of(const char *json)
+static struct trial trial_of(const char *json)
 {
-    struct cell cell;
+    struct trial trial;
     struct status status = {0};
     char *text = quoted(json);
-    if (!cell_decode(&cell, text, "cell", &status))
+    if (!trial_decode(&trial, text, "trial", &status))
         fail_msg("%s: %s", text, status.message);
     free(text);
-    return cell;
+    return trial;
 }
 
 static json_t *record_of(const char *json)
 {
-    struct cell cell = cell_of(json);
-    char *line = cell_run(&cell);
+    struct trial trial = trial_of(json);
+    char *line = trial_run(&trial);
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     if (strcmp(json_string_value(json_object_get(record, "status")), "ok") != 0)
         fail_msg("%s: %s", json, line);
     free(line);
-    cell_free(&cell);
+    trial_free(&trial);
     return record;
 }
 
@@ -93,7 +93,7 @@ static json_t *longbp_json(const char *format, ...)
 static void a_planned_record_is_the_measured_one(void **state)
 {
     (void)state;
-    static const char *const cells[] = {
+    static const char *const trials[] = {
         "'method': 'full', 'optimizer': 'adamw'",
         "'method': {'name': 'seco', 'chunk': 30}, 'lora': {'rank': 2}, 'batch': 2",
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2}, 'dtype': 'f64'",
@@ -107,11 +107,11 @@ static void a_planned_record_is_the_measured_one(void **state)
     static const char *const equal[] = {
         "peak_bytes",  "peak_by_category", "resident_bytes", "lower_bound_bytes", "peak_over_bound",      "flops",
         "model_flops", "bytes_moved",      "launches",       "columns",           "floor_bytes_per_token"};
-    for (size_t i = 0; i < COUNT(cells); i++) {
+    for (size_t i = 0; i < COUNT(trials); i++) {
         char *json;
         assert_true(asprintf(&json,
                              "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'measure': {'samples': 2}, %s}",
-                             cells[i]) > 0);
+                             trials[i]) > 0);
         json_t *measured = record_of(json);
         memcpy(strstr(json, "'device': 'cpu', 'measure'"), "'device':'plan', 'measure'", 26);
         json_t *planned = record_of(json);
@@ -306,14 +306,14 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     json_t *record = record_of(json);
     const json_t *counts = json_object_get(record, "sample_columns");
     size_t draws = json_array_size(counts);
-    struct cell cell = cell_of(json);
+    struct trial trial = trial_of(json);
     free(json);
     assert_in_range(draws, 8, 64);
     double mean = 0;
     for (size_t i = 0; i < draws; i++) {
-        struct method_options options = cell.options;
+        struct method_options options = trial.options;
         char columns[64] = "";
-        assert_true(cell.method->draw(&options, i));
+        assert_true(trial.method->draw(&options, i));
         sampler_draw(&options, 8, draw);
         assert_int_equal(draw->count, json_integer_value(json_array_get(counts, i)));
         for (size_t j = 0; j < draw->count; j++)
@@ -328,7 +328,7 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     }
     assert_true(fabs(number(record, "estimate_ms") / mean - 1) < 1e-12);
     json_decref(record);
-    cell_free(&cell);
+    trial_free(&trial);
     free(draw);
 }
 
@@ -406,13 +406,13 @@ static void max_context_and_plan_agree(void **state)
 static void max_context_holds_for_every_draw(void **state)
 {
     (void)state;
-    struct cell cell = cell_of("{'model': 'tiny', 'context': 640, 'device': 'plan',"
-                               " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3}}");
+    struct trial trial = trial_of("{'model': 'tiny', 'context': 640, 'device': 'plan',"
+                                  " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3}}");
     struct status status = {0};
     struct max_context found;
     const size_t limit_bytes = 20 << 20;
-    assert_true(max_context_find(&found, &cell, limit_bytes, &status));
-    cell_free(&cell);
+    assert_true(max_context_find(&found, &trial, limit_bytes, &status));
+    trial_free(&trial);
     assert_int_equal(found.granularity, 64);
     assert_int_equal(found.context % 64, 0);
     assert_true(found.memory_bound && found.context > 10 * 64 && found.peak_bytes <= limit_bytes);

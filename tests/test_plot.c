@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-// A record: what differs between the tests' records is the status, the experiment, the cell's dtype, context and
+// A record: what differs between the tests' records is the status, the experiment, the trial's dtype, context and
 // method, and what was measured (the rest of the object, from its first comma).
 static char *record(int id, const char *experiment, const char *status, const char *dtype, int context,
                     const char *method, const char *measured)
@@ -19,7 +19,7 @@ static char *record(int id, const char *experiment, const char *status, const ch
     char *text, *line;
     assert_true(
         asprintf(&text,
-                 "{'schema': 1, 'id': '%032x', 'experiment': '%s', 'status': '%s', 'reason': '', 'cell': "
+                 "{'schema': 2, 'id': '%032x', 'experiment': '%s', 'status': '%s', 'reason': '', 'trial': "
                  "{'model': 'tiny', 'dtype': '%s', 'device': 'cpu', 'batch': 1, 'context': %d, 'seed': 1, "
                  "'lora': null, 'method': %s, 'measure': {'samples': 3}, 'limits': {'memory': 1000000}}, "
                  "'provenance': {'revision': 'abcdef123456', 'dirty': false, 'cpu': 'A CPU', 'threads': 2}%s}",
@@ -354,7 +354,7 @@ static void test_pictures(void **state)
                                  "r.jsonl",
                                  "revision abcdef123456",
                                  "A CPU, 2 threads",
-                                 "no result from 1 of 3 cells"};
+                                 "no result from 1 of 3 trials"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!strstr(svg, words[i])) {
             fail_msg("\"%s\" is not in the picture", words[i]);
@@ -446,7 +446,7 @@ static void test_settings_are_kept_apart(void **state)
     assert_false(exists(scratch, "out/deep/sweep-memory.svg"));
 }
 
-static void test_the_last_record_of_a_cell_counts(void **state)
+static void test_the_last_record_of_a_trial_counts(void **state)
 {
     struct scratch *scratch = *state;
     write_sweep(scratch, "a.jsonl", "f32", 1);
@@ -525,7 +525,7 @@ int main(void)
         TEST(test_every_script_runs),
         TEST(test_planned_records),
         TEST(test_settings_are_kept_apart),
-        TEST(test_the_last_record_of_a_cell_counts),
+        TEST(test_the_last_record_of_a_trial_counts),
         TEST(test_failures_say_why),
         TEST(test_without_gnuplot),
         TEST(test_output_folder_is_a_file),

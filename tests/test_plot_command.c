@@ -49,7 +49,7 @@ static void write_records(const struct scratch *scratch, const char *name, const
         json_t *record =
             json_pack("{s:i, s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:i, s:i, s:i, s:n, s:{s:s, s:s, s:s}},"
                       " s:i, s:f, s:[f], s:{s:s, s:b, s:s, s:i}}",
-                      "schema", 1, "id", id, "experiment", text, "status", "ok", "reason", text, "cell", "model",
+                      "schema", 2, "id", id, "experiment", text, "status", "ok", "reason", text, "trial", "model",
                       text, "dtype", "f32", "device", "cpu", "batch", 1, "context", 64 * i, "seed", 1, "lora",
                       "method", "name", "seco", "inner", text, text, text, "peak_bytes", 1000 * i, "median_ms", 5.0,
                       "samples_ms", 5.0, "provenance", "revision", text, "dirty", 0, "cpu", text, "threads", 2);

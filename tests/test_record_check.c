@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #define ID "0123456789abcdef0123456789abcdef"
-#define CELL(more)                                                                                                 \
-    "'cell': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}" more "}"
-#define RECORD(more) "{'schema': 1, 'id': '" ID "', 'experiment': 'e', 'status': 'ok', " more "}"
+#define TRIAL(more)                                                                                                \
+    "'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}" more "}"
+#define RECORD(more) "{'schema': 2, 'id': '" ID "', 'experiment': 'e', 'status': 'ok', " more "}"
 
 static bool check(const char *text, struct status *status)
 {
@@ -48,77 +48,79 @@ static void expect_bad(const char *text, const char *message)
 static void a_record_may_be_short_or_null(void **state)
 {
     (void)state;
-    expect_good(RECORD(CELL("")));
-    expect_good(RECORD(CELL(
+    expect_good(RECORD(TRIAL("")));
+    expect_good(RECORD(TRIAL(
         ", 'labels': null, 'lora': {'rank': 2}, 'limits': {'memory': null}") ", 'loss': null, 'peak_bytes': null, "
                                                                              "'peak_by_category': null, "
                                                                              "'samples_ms': [], 'gradient': null"));
-    expect_good(RECORD(CELL("") ", 'samples_ms': [0.5, 3], 'peak_by_category': {'weights': 0, 'workspace': 7}, "
-                                "'categories': {'step_ms': 1.5, 'roofline': null, 'rows': []}, "
-                                "'gradient': {'cosine': -1, 'decimals': -2.5, 'tensors': {'w': {'max_abs': 0}}}"));
+    expect_good(RECORD(TRIAL("") ", 'samples_ms': [0.5, 3], 'peak_by_category': {'weights': 0, 'workspace': 7}, "
+                                 "'categories': {'step_ms': 1.5, 'roofline': null, 'rows': []}, "
+                                 "'gradient': {'cosine': -1, 'decimals': -2.5, 'tensors': {'w': {'max_abs': 0}}}"));
 }
 
 static void samples_have_their_columns(void **state)
 {
     (void)state;
-    expect_good(RECORD(CELL("") ", 'samples_ms': [0.5, 3], 'sample_columns': [0, 2], 'mean_ms': 1.75, "
-                                "'mean_error_ms': null"));
-    expect_good(RECORD(CELL("") ", 'samples_ms': [], 'sample_columns': [1, 2, 3], 'estimate_ms': 7")); // a plan's
-    expect_bad(RECORD(CELL("") ", 'sample_columns': [1, -1]"), "'sample_columns' is not an array of whole numbers");
-    expect_bad(RECORD(CELL("") ", 'sample_columns': [1.5]"), "'sample_columns' is not an array of whole numbers");
-    expect_bad(RECORD(CELL("") ", 'sample_columns': 1"), "'sample_columns' is not an array of whole numbers");
-    expect_bad(RECORD(CELL("") ", 'samples_ms': [1, 2], 'sample_columns': [3]"),
+    expect_good(RECORD(TRIAL("") ", 'samples_ms': [0.5, 3], 'sample_columns': [0, 2], 'mean_ms': 1.75, "
+                                 "'mean_error_ms': null"));
+    expect_good(RECORD(TRIAL("") ", 'samples_ms': [], 'sample_columns': [1, 2, 3], 'estimate_ms': 7")); // a plan's
+    expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1, -1]"),
+               "'sample_columns' is not an array of whole numbers");
+    expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1.5]"), "'sample_columns' is not an array of whole numbers");
+    expect_bad(RECORD(TRIAL("") ", 'sample_columns': 1"), "'sample_columns' is not an array of whole numbers");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'sample_columns': [3]"),
                "'sample_columns' are 1, but 'samples_ms' 2");
 }
 
 static void unknown_keys_are_named_wherever_they_are(void **state)
 {
     (void)state;
-    expect_bad(RECORD(CELL("") ", 'peek_bytes': 1"), "unknown key 'peek_bytes'; did you mean 'peak_bytes'?");
-    expect_bad(RECORD(CELL(", 'sed': 1")), "unknown key 'cell.sed'; did you mean 'seed'?");
-    expect_bad(RECORD(CELL(", 'measure': {'sample': 5}")),
-               "unknown key 'cell.measure.sample'; did you mean 'samples'?");
-    expect_bad(RECORD(CELL(", 'limits': {'time': 5}")), "unknown key 'cell.limits.time'; known keys: memory");
-    expect_bad(RECORD(CELL("") ", 'peak_by_category': {'weight': 5}"), "unknown key 'peak_by_category.weight'");
-    expect_bad(RECORD(CELL("") ", 'gradient': {'l2': 5}"), "unknown key 'gradient.l2'");
-    expect_bad(RECORD(CELL("") ", 'bias': {'l2': 5}"), "unknown key 'bias.l2'");
-    expect_bad(RECORD(CELL("") ", 'sm_clock_mhz': {'mean': 1}"), "unknown key 'sm_clock_mhz.mean'");
-    expect_bad(RECORD(CELL("") ", 'timeline': {'event': []}"), "unknown key 'timeline.event'");
-    expect_bad(RECORD(CELL("") ", 'categories': {'row': []}"), "unknown key 'categories.row'");
-    expect_bad(RECORD(CELL("") ", 'categories': {'roofline': {'rate': 1}}"),
+    expect_bad(RECORD(TRIAL("") ", 'peek_bytes': 1"), "unknown key 'peek_bytes'; did you mean 'peak_bytes'?");
+    expect_bad(RECORD(TRIAL(", 'sed': 1")), "unknown key 'trial.sed'; did you mean 'seed'?");
+    expect_bad(RECORD(TRIAL(", 'measure': {'sample': 5}")),
+               "unknown key 'trial.measure.sample'; did you mean 'samples'?");
+    expect_bad(RECORD(TRIAL(", 'limits': {'time': 5}")), "unknown key 'trial.limits.time'; known keys: memory");
+    expect_bad(RECORD(TRIAL("") ", 'peak_by_category': {'weight': 5}"), "unknown key 'peak_by_category.weight'");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'l2': 5}"), "unknown key 'gradient.l2'");
+    expect_bad(RECORD(TRIAL("") ", 'bias': {'l2': 5}"), "unknown key 'bias.l2'");
+    expect_bad(RECORD(TRIAL("") ", 'sm_clock_mhz': {'mean': 1}"), "unknown key 'sm_clock_mhz.mean'");
+    expect_bad(RECORD(TRIAL("") ", 'timeline': {'event': []}"), "unknown key 'timeline.event'");
+    expect_bad(RECORD(TRIAL("") ", 'categories': {'row': []}"), "unknown key 'categories.row'");
+    expect_bad(RECORD(TRIAL("") ", 'categories': {'roofline': {'rate': 1}}"),
                "unknown key 'categories.roofline.rate'");
-    expect_bad(RECORD(CELL("") ", 'provenance': {'host': 'x'}"), "unknown key 'provenance.host'");
+    expect_bad(RECORD(TRIAL("") ", 'provenance': {'host': 'x'}"), "unknown key 'provenance.host'");
 }
 
 static void sizes_are_not_below_zero(void **state)
 {
     (void)state;
-    expect_bad(RECORD(CELL("") ", 'peak_bytes': -1"), "'peak_bytes' is not a whole number >= 0");
-    expect_bad(RECORD(CELL("") ", 'peak_by_category': {'logits': -1}"), "'peak_by_category.logits' is not a whole");
-    expect_bad(RECORD(CELL("") ", 'flops': -1e9"), "'flops' is not a number >= 0");
-    expect_bad(RECORD(CELL("") ", 'bytes_moved': -0.5"), "'bytes_moved' is not a number >= 0");
-    expect_bad(RECORD(CELL("") ", 'energy_j': -1"), "'energy_j' is not a number >= 0");
-    expect_bad(RECORD(CELL("") ", 'sm_clock_mhz': {'min': -1}"), "'sm_clock_mhz.min' is not a number >= 0");
-    expect_bad(RECORD(CELL("") ", 'launches': -2"), "'launches' is not a whole number >= 0");
-    expect_bad(RECORD(CELL("") ", 'gradient': {'relative_l2': -1e-9}"),
+    expect_bad(RECORD(TRIAL("") ", 'peak_bytes': -1"), "'peak_bytes' is not a whole number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'peak_by_category': {'logits': -1}"),
+               "'peak_by_category.logits' is not a whole");
+    expect_bad(RECORD(TRIAL("") ", 'flops': -1e9"), "'flops' is not a number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'bytes_moved': -0.5"), "'bytes_moved' is not a number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'energy_j': -1"), "'energy_j' is not a number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'sm_clock_mhz': {'min': -1}"), "'sm_clock_mhz.min' is not a number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'launches': -2"), "'launches' is not a whole number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'relative_l2': -1e-9}"),
                "'gradient.relative_l2' is not a number >= 0");
-    expect_bad(RECORD(CELL(", 'measure': {'samples': -5}")), "'cell.measure.samples' is not a whole number >= 0");
-    expect_bad(RECORD(CELL("") ", 'samples_ms': [1, -1]"), "'samples_ms' is not an array of numbers > 0");
-    expect_bad(RECORD(CELL("") ", 'samples_ms': [1, 0]"), "'samples_ms' is not an array of numbers > 0");
-    expect_bad(RECORD(CELL("") ", 'samples_ms': [null]"), "'samples_ms' is not an array of numbers > 0");
-    expect_bad(RECORD(CELL("") ", 'samples_ms': 3"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(TRIAL(", 'measure': {'samples': -5}")), "'trial.measure.samples' is not a whole number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, -1]"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 0]"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [null]"), "'samples_ms' is not an array of numbers > 0");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': 3"), "'samples_ms' is not an array of numbers > 0");
 }
 
 static void types_are_checked(void **state)
 {
     (void)state;
-    expect_bad(RECORD(CELL("") ", 'launches': 2.5"), "'launches' is not a whole number >= 0");
-    expect_bad(RECORD(CELL("") ", 'gradient': 'none'"), "'gradient' is not an object");
-    expect_bad(RECORD(CELL("") ", 'peak_by_category': [1]"), "'peak_by_category' is not an object");
-    expect_bad(RECORD(CELL("") ", 'provenance': {'dirty': 1}"), "'provenance.dirty' is not true or false");
-    expect_bad(RECORD("'cell': null"), "'cell' is not an object");
-    expect_bad("{'schema': 1}", "not a record: 'id' is missing");
-    expect_bad("{'schema': 2, 'what': 'ever'}", "schema 2, but this program reads schema 1");
+    expect_bad(RECORD(TRIAL("") ", 'launches': 2.5"), "'launches' is not a whole number >= 0");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': 'none'"), "'gradient' is not an object");
+    expect_bad(RECORD(TRIAL("") ", 'peak_by_category': [1]"), "'peak_by_category' is not an object");
+    expect_bad(RECORD(TRIAL("") ", 'provenance': {'dirty': 1}"), "'provenance.dirty' is not true or false");
+    expect_bad(RECORD("'trial': null"), "'trial' is not an object");
+    expect_bad("{'schema': 2}", "not a record: 'id' is missing");
+    expect_bad("{'schema': 3, 'what': 'ever'}", "schema 3, but this program reads schema 2");
     expect_bad("{'schema': '1'}", "'schema' is missing");
     expect_bad("[]", "a JSON object was expected");
 }

@@ -35,7 +35,7 @@ static char *record(int id, const char *method, const char *kv, int context, int
         snprintf(peak, sizeof peak, "'peak_bytes': %lld, 'lower_bound_bytes': %lld", bytes, bytes / 2);
     assert_true(
         asprintf(&text,
-                 "{'schema': 1, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'cell': {'model': "
+                 "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'trial': {'model': "
                  "'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'context': %d, 'seed': 1, "
                  "'kv_gradient_dtype': '%s', 'lora': null, 'method': {'name': %s}, 'limits': {'memory': 1000}}, "
                  "%s, 'median_ms': null, 'estimate_ms': %d, 'profile': 'card', 'samples_ms': [], 'provenance': {}}",
@@ -299,7 +299,7 @@ static void where_a_steps_time_goes(void **state)
     char *text, *records;
     assert_true(
         asprintf(&text,
-                 "{'schema': 1, 'id': '%032x', 'experiment': 'e', 'status': 'ok', 'reason': '', 'cell': {'model': "
+                 "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': 'ok', 'reason': '', 'trial': {'model': "
                  "'small', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'seed': 1, 'lora': null, "
                  "'method': {'name': 'seco', 'chunk': 4}}, 'median_ms': 90, 'categories': {'step_ms': 100, "
                  "'roofline': {'source': 'measured', 'flops_per_s': 1e12, 'bytes_per_s': 1e9, 'launch_s': 0}, "

@@ -11,8 +11,8 @@
 
 #define ID_A               "0123456789abcdef0123456789abcdef"
 #define ID_B               "ffffffffffffffffffffffffffffffff"
-#define CELL               "'cell': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}}"
-#define RECORD(id, status) "{'schema': 1, 'id': '" id "', 'experiment': 'e', 'status': '" status "', " CELL "}"
+#define TRIAL              "'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'full'}}"
+#define RECORD(id, status) "{'schema': 2, 'id': '" id "', 'experiment': 'e', 'status': '" status "', " TRIAL "}"
 
 static bool read_text(struct scratch *scratch, struct result_file *file, const char *text, struct status *status)
 {
@@ -126,31 +126,31 @@ static void test_a_tail_of_zeros_is_torn(void **state)
 
 static void test_bad_lines_are_named(void **state)
 {
-    expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 1,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
+    expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 2,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense\n", "not JSON");
     expect_bad(*state, RECORD(ID_A, "ok") "\n\n", "r.jsonl:2:");
     // Without a newline, but not what a record begins with.
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense", "r.jsonl:2:");
-    expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 12", "r.jsonl:2:");
+    expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 22", "r.jsonl:2:");
     expect_bad(*state, "{'layers': 1", "r.jsonl:1:");
-    expect_bad(*state, "{'schema': 1, 'i", "r.jsonl:1:"); // too little to be known for ours
+    expect_bad(*state, "{'schema': 2, 'i", "r.jsonl:1:"); // too little to be known for ours
     expect_bad(*state, "[1]\n", "r.jsonl:1: not a record: a JSON object was expected");
     expect_bad(*state, "{}\n", "r.jsonl:1: not a record: 'schema' is missing");
     expect_bad(*state, "{}", "r.jsonl:1: not a record: 'schema' is missing"); // whole, so not torn
-    expect_bad(*state, "{'schema': 2}\n", "r.jsonl:1: schema 2, but this program reads schema 1");
-    expect_bad(*state, "{'schema': 1, 'schema': 1}\n", "duplicate");
-    expect_bad(*state, "{'schema': 1}\n", "'id' is missing");
-    expect_bad(*state, "{'schema': 1, 'id': 'zz', 'experiment': 'e', 'status': 'ok', " CELL "}\n",
+    expect_bad(*state, "{'schema': 3}\n", "r.jsonl:1: schema 3, but this program reads schema 2");
+    expect_bad(*state, "{'schema': 2, 'schema': 2}\n", "duplicate");
+    expect_bad(*state, "{'schema': 2}\n", "'id' is missing");
+    expect_bad(*state, "{'schema': 2, 'id': 'zz', 'experiment': 'e', 'status': 'ok', " TRIAL "}\n",
                "not 32 hexadecimal digits");
-    expect_bad(*state, "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'fine', " CELL "}\n",
+    expect_bad(*state, "{'schema': 2, 'id': '" ID_A "', 'experiment': 'e', 'status': 'fine', " TRIAL "}\n",
                "'status' is 'fine'");
-    expect_bad(*state, "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'cell': {}}\n",
-               "'cell.dtype' is missing");
+    expect_bad(*state, "{'schema': 2, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'trial': {}}\n",
+               "'trial.dtype' is missing");
     expect_bad(*state,
-               "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'peak_bytes': -1, " CELL "}\n",
+               "{'schema': 2, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'peak_bytes': -1, " TRIAL "}\n",
                "'peak_bytes' is not a whole number");
     expect_bad(*state,
-               "{'schema': 1, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'median_ms': '5', " CELL "}\n",
+               "{'schema': 2, 'id': '" ID_A "', 'experiment': 'e', 'status': 'ok', 'median_ms': '5', " TRIAL "}\n",
                "'median_ms' is not a number");
 }
 

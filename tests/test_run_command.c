@@ -1,5 +1,5 @@
 // `longbp run` against a shell and a user: streams that are closed, result files that are not its own, that go
-// away, or that hold no result. The cells are method `null`, which does what it is asked.
+// away, or that hold no result. The trials are method `null`, which does what it is asked.
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_file.h"
 #include "tests/program.h"
@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define CELLS        3
+#define TRIALS       3
 
-// A spec of cells that behave so: a JSON value, written with ' for ".
+// A spec of trials that behave so: a JSON value, written with ' for ".
 static void write_spec(const struct scratch *scratch, const char *behaviour, double seconds)
 {
     char *text;
@@ -56,7 +56,7 @@ static void streams_that_are_closed_hold_no_records(void **state)
         char command[120];
         snprintf(command, sizeof command, "rm -f r.jsonl; $L run spec.json --out r.jsonl %s", closed[i]);
         expect(scratch, command, 0, NULL);
-        expect_records(scratch, CELLS);
+        expect_records(scratch, TRIALS);
     }
 }
 
@@ -70,8 +70,8 @@ static void files_that_are_not_results_are_left_alone(void **state)
         "{",
         "{'layers': [1, 2",
         "{'schema': 'http://json-schema.org/draft-07', ",
-        "{'schema': 1, 'name': 'somebody else",
-        "{'schema': 1}\n",
+        "{'schema': 2, 'name': 'somebody else",
+        "{'schema': 2}\n",
         "[1, 2, 3]",
         "7",
         "\n",
@@ -106,11 +106,11 @@ static void a_torn_record_is_cut_wherever_it_ends(void **state)
                  "(head -n 1 whole; sed -n 2p whole | head -c %d) > r.jsonl; $L run spec.json --out r.jsonl",
                  kept[i]);
         expect(scratch, command, 0, "the last line is torn");
-        expect_records(scratch, CELLS);
+        expect_records(scratch, TRIALS);
     }
     // The first record too, as far as it is known for one.
     expect(scratch, "head -c 400 whole > r.jsonl; $L run spec.json --out r.jsonl", 0, "the last line is torn");
-    expect_records(scratch, CELLS);
+    expect_records(scratch, TRIALS);
 }
 
 static void results_that_go_away_are_missed(void **state)
@@ -133,43 +133,43 @@ static void results_that_go_away_are_missed(void **state)
                  "wait $!",
                  cases[i].action);
         expect(scratch, command, 1, cases[i].message);
-        assert_says(scratch, "err", "3 of 3 cells done");
+        assert_says(scratch, "err", "3 of 3 trials done");
         char *err = text_of(scratch, "err");
         assert_null(strstr(err, "results in"));
         free(err);
     }
     expect(scratch, "rm -f r.jsonl; $L run spec.json --out r.jsonl", 0,
-           "3 of 3 cells done: 3 ok; results in r.jsonl");
+           "3 of 3 trials done: 3 ok; results in r.jsonl");
 }
 
 static void a_sweep_without_a_result_is_no_success(void **state)
 {
     struct scratch *scratch = *state;
-    const char *message = "none of the 3 cells is ok: r.jsonl tells why of each";
+    const char *message = "none of the 3 trials is ok: r.jsonl tells why of each";
     write_spec(scratch, "'oom'", 0);
     expect(scratch, "$L run spec.json --out r.jsonl", 1, message);
-    expect_records(scratch, CELLS);
+    expect_records(scratch, TRIALS);
     expect(scratch, "$L run spec.json --out r.jsonl", 1, message); // nothing left to do, and still nothing
     assert_says(scratch, "err", "nothing left to do");
-    expect(scratch, "$L run spec.json --cell $($L run spec.json --list | head -c 32)", 1, NULL);
+    expect(scratch, "$L run spec.json --trial $($L run spec.json --list | head -c 32)", 1, NULL);
     expect(scratch, "$L run spec.json --out r.jsonl --axis behaviour=ok --axis seed=1", 0, NULL);
-    expect(scratch, "$L run spec.json --out r.jsonl", 1, message); // another spec's cells are no help
+    expect(scratch, "$L run spec.json --out r.jsonl", 1, message); // another spec's trials are no help
 
     // One that is ok, now or from before, is enough.
     write_spec(scratch, "['oom', 'ok']", 0);
     expect(scratch, "rm r.jsonl; $L run spec.json --out r.jsonl", 0, "3 ok, 3 oom");
     expect(scratch, "$L run spec.json --out r.jsonl", 0, "nothing left to do");
     expect(scratch, "grep -v '\"status\":\"oom\"' r.jsonl > ok; mv ok r.jsonl; $L run spec.json --out r.jsonl", 0,
-           "3 of 3 cells done: 3 oom");
-    // A device without the dtype: every cell is unsupported.
+           "3 of 3 trials done: 3 oom");
+    // A device without the dtype: every trial is unsupported.
     expect(scratch, "rm r.jsonl; $L run spec.json --out r.jsonl --axis dtype=bf16 --axis behaviour=ok", 1,
-           "none of the 3 cells is ok");
+           "none of the 3 trials is ok");
     assert_says(scratch, "err", "3 unsupported");
     // Of two builds each needs one.
     expect(scratch,
            "printf '#!/bin/sh\\nexec false\\n' > other && chmod +x other; rm r.jsonl; "
            "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl",
-           1, "none of the 6 cells is ok: o.jsonl tells why of each");
+           1, "none of the 6 trials is ok: o.jsonl tells why of each");
 }
 
 static void old_results_move_to_a_name_that_is_free(void **state)
@@ -181,12 +181,12 @@ static void old_results_move_to_a_name_that_is_free(void **state)
            0, NULL);
     expect(scratch, "$L run spec.json --out r.jsonl --fresh && test -L r.jsonl && cmp disk/r.jsonl.bak old", 0,
            NULL);
-    expect_records(scratch, CELLS);
+    expect_records(scratch, TRIALS);
     // What is not a file is not replaced.
     expect(scratch, "rm disk/r.jsonl.bak; mkfifo disk/r.jsonl.bak; $L run spec.json --out r.jsonl --fresh", 2,
            "r.jsonl: cannot move it to disk/r.jsonl.bak: File exists");
     expect(scratch, "test -p disk/r.jsonl.bak", 0, NULL);
-    expect_records(scratch, CELLS);
+    expect_records(scratch, TRIALS);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

@@ -1,4 +1,4 @@
-// Tests of harness/spec: good specs give the cells they say, in their order; bad ones are refused at their place.
+// Tests of harness/spec: good specs give the trials they say, in their order; bad ones are refused at their place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/spec/spec.h"
@@ -50,18 +50,18 @@ static void expect_bad(const char *json, const char *const *axes, const char *de
     free(expected);
 }
 
-// "full 512, seco/128 512, ...": the method, its chunk if it has one, and the context of every cell.
-static void expect_cells(const struct spec *spec, const char *expected)
+// "full 512, seco/128 512, ...": the method, its chunk if it has one, and the context of every trial.
+static void expect_trials(const struct spec *spec, const char *expected)
 {
     char text[4096] = "";
     size_t used = 0;
-    for (size_t i = 0; i < spec->cell_count; i++) {
-        const struct cell *cell = &spec->cells[i];
-        bool chunked = strcmp(cell->method->name, "full") && strcmp(cell->method->name, "checkpoint");
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", cell->method->name);
+    for (size_t i = 0; i < spec->trial_count; i++) {
+        const struct trial *trial = &spec->trials[i];
+        bool chunked = strcmp(trial->method->name, "full") && strcmp(trial->method->name, "checkpoint");
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", trial->method->name);
         if (chunked)
-            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", cell->options.chunk);
-        used += (size_t)snprintf(text + used, sizeof text - used, " %zu", cell->context);
+            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", trial->options.chunk);
+        used += (size_t)snprintf(text + used, sizeof text - used, " %zu", trial->context);
     }
     assert_string_equal(text, expected);
 }
@@ -75,14 +75,14 @@ static void expect_cells(const struct spec *spec, const char *expected)
 #define AXES             "'axes': {'context': [8], 'method': ['full']}}"
 #define METHODS(entries) START "'axes': {'context': [512, 128], 'method': [" entries "]}}"
 
-// What a record holds of a cell of a sweep decodes to the same cell.
-static void expect_same_cell(const struct cell *cell)
+// What a record holds of a trial of a sweep decodes to the same trial.
+static void expect_same_trial(const struct trial *trial)
 {
-    struct cell again;
+    struct trial again;
     struct status status = {0};
-    assert_true(cell_decode(&again, cell->canonical, "record", &status));
-    assert_string_equal(again.id, cell->id);
-    cell_free(&again);
+    assert_true(trial_decode(&again, trial->canonical, "record", &status));
+    assert_string_equal(again.id, trial->id);
+    trial_free(&again);
 }
 
 static void axes_multiply_in_the_order_written(void **state)
@@ -91,26 +91,26 @@ static void axes_multiply_in_the_order_written(void **state)
     struct spec spec = spec_of(SWEEP, NULL, NULL);
     assert_string_equal(spec.experiment, "sweep");
     assert_string_equal(spec.question, "?");
-    expect_cells(&spec,
-                 "full 512, seco/64 512, seco/128 512, spaco/64 512, spaco/64 512, spaco/64 512, spaco/64 512, "
-                 "full 256, seco/64 256, seco/128 256, spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256");
-    assert_int_equal(spec.cells[4].options.budget, 1);
-    assert_int_equal(spec.cells[4].options.sampler, SAMPLER_BERNOULLI);
-    assert_int_equal(spec.cells[5].options.budget, 2);
-    assert_int_equal(spec.cells[5].options.sampler, SAMPLER_UNIFORM);
-    for (size_t i = 0; i < spec.cell_count; i++)
-        expect_same_cell(&spec.cells[i]);
+    expect_trials(&spec,
+                  "full 512, seco/64 512, seco/128 512, spaco/64 512, spaco/64 512, spaco/64 512, spaco/64 512, "
+                  "full 256, seco/64 256, seco/128 256, spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256");
+    assert_int_equal(spec.trials[4].options.budget, 1);
+    assert_int_equal(spec.trials[4].options.sampler, SAMPLER_BERNOULLI);
+    assert_int_equal(spec.trials[5].options.budget, 2);
+    assert_int_equal(spec.trials[5].options.sampler, SAMPLER_UNIFORM);
+    for (size_t i = 0; i < spec.trial_count; i++)
+        expect_same_trial(&spec.trials[i]);
     spec_free(&spec);
 
     spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'method': ['full', 'checkpoint'],"
                    "'context': [1, 2]}}",
                    NULL, NULL);
-    expect_cells(&spec, "full 1, full 2, checkpoint 1, checkpoint 2");
+    expect_trials(&spec, "full 1, full 2, checkpoint 1, checkpoint 2");
     spec_free(&spec);
     spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'context': 3, 'method': {'name': 'seco',"
                    "'chunk': [1, 2]}, 'axes': {}}",
                    NULL, NULL);
-    expect_cells(&spec, "seco/1 3, seco/2 3");
+    expect_trials(&spec, "seco/1 3, seco/2 3");
     spec_free(&spec);
 }
 
@@ -121,18 +121,18 @@ static void an_entry_may_give_keys_of_its_own(void **state)
     const char *json = METHODS("'full', {'name': 'seco', 'chunk': [8, 16], 'context': [64, 32]},"
                                "{'name': 'full', 'context': 256, 'dtype': ['f32', 'f64']}");
     struct spec spec = spec_of(json, NULL, NULL);
-    expect_cells(&spec, "full 512, seco/8 64, seco/8 32, seco/16 64, seco/16 32, full 256, full 256, full 128");
-    assert_int_equal(spec.cells[5].dtype, DTYPE_F32);
-    assert_int_equal(spec.cells[6].dtype, DTYPE_F64);
-    for (size_t i = 0; i < spec.cell_count; i++)
-        expect_same_cell(&spec.cells[i]);
+    expect_trials(&spec, "full 512, seco/8 64, seco/8 32, seco/16 64, seco/16 32, full 256, full 256, full 128");
+    assert_int_equal(spec.trials[5].dtype, DTYPE_F32);
+    assert_int_equal(spec.trials[6].dtype, DTYPE_F64);
+    for (size_t i = 0; i < spec.trial_count; i++)
+        expect_same_trial(&spec.trials[i]);
     spec_free(&spec);
     spec = spec_of(json, axes, NULL); // the command line's count for all
-    expect_cells(&spec, "full 4, seco/8 4, seco/16 4, full 4");
+    expect_trials(&spec, "full 4, seco/8 4, seco/16 4, full 4");
     spec_free(&spec);
     spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'method': [{'name': 'full', 'context': 5}]}}",
                    NULL, NULL);
-    expect_cells(&spec, "full 5");
+    expect_trials(&spec, "full 5");
     spec_free(&spec);
     expect_bad(METHODS("{'name': 'full', 'context': []}"), NULL, NULL, "a value, or a list with at least one");
     expect_bad(METHODS("{'name': 'full', 'context': 'x'}"), NULL, NULL, "s.json:2:");
@@ -163,7 +163,7 @@ static void any_key_is_an_axis(void **state)
         snprintf(text, sizeof text, "{'experiment': 'e', 'axes': {'context': [8], 'method': ['full'], %s}}",
                  axes[i]);
         struct spec spec = spec_of(text, NULL, NULL);
-        assert_int_equal(spec.cell_count, 2);
+        assert_int_equal(spec.trial_count, 2);
         spec_free(&spec);
     }
 }
@@ -175,23 +175,23 @@ static void a_list_option_takes_a_list_of_lists(void **state)
                                "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [0, 2]},"
                                "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [[1], [0, 3]]}]}}",
                                NULL, NULL);
-    assert_int_equal(spec.cell_count, 3);
-    assert_int_equal(spec.cells[0].options.column_count, 2);
-    assert_int_equal(spec.cells[0].options.columns[1], 2);
-    assert_int_equal(spec.cells[1].options.column_count, 1);
-    assert_int_equal(spec.cells[2].options.columns[1], 3);
+    assert_int_equal(spec.trial_count, 3);
+    assert_int_equal(spec.trials[0].options.column_count, 2);
+    assert_int_equal(spec.trials[0].options.columns[1], 2);
+    assert_int_equal(spec.trials[1].options.column_count, 1);
+    assert_int_equal(spec.trials[2].options.columns[1], 3);
     spec_free(&spec);
 }
 
-static void one_cell_is_measured_once(void **state)
+static void one_trial_is_measured_once(void **state)
 {
     (void)state;
     struct spec spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'context': [8, 8, 4, 8],"
                                "'method': ['full', {'name': 'full'}, {'name': 'full', 'keep': ['all', 'lean']}]}}",
                                NULL, NULL);
-    expect_cells(&spec, "full 8, full 8, full 4, full 4");
-    assert_int_equal(spec.cells[0].options.keep, KEEP_LEAN);
-    assert_int_equal(spec.cells[1].options.keep, KEEP_ALL);
+    expect_trials(&spec, "full 8, full 8, full 4, full 4");
+    assert_int_equal(spec.trials[0].options.keep, KEEP_LEAN);
+    assert_int_equal(spec.trials[1].options.keep, KEEP_ALL);
     spec_free(&spec);
 }
 
@@ -199,7 +199,7 @@ static void the_command_line_changes_axes(void **state)
 {
     (void)state;
     static const struct {
-        const char *axes[4], *device, *cells;
+        const char *axes[4], *device, *trials;
     } cases[] = {
         {{"context=128", "method=seco"}, NULL, "seco/64 128, seco/128 128"},
         {{"method=full,seco", "context=1,2"}, NULL, "full 1, seco/64 1, seco/128 1, full 2, seco/64 2, seco/128 2"},
@@ -217,19 +217,19 @@ static void the_command_line_changes_axes(void **state)
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct spec spec = spec_of(SWEEP, cases[i].axes, cases[i].device);
-        expect_cells(&spec, cases[i].cells);
-        for (size_t j = 0; cases[i].device && j < spec.cell_count; j++)
-            assert_string_equal(spec.cells[j].device, cases[i].device);
+        expect_trials(&spec, cases[i].trials);
+        for (size_t j = 0; cases[i].device && j < spec.trial_count; j++)
+            assert_string_equal(spec.trials[j].device, cases[i].device);
         spec_free(&spec);
     }
     struct spec spec = spec_of(SWEEP, (const char *const[]){"method=full", "dtype=f64", NULL}, NULL);
-    assert_int_equal(spec.cells[0].dtype, DTYPE_F64);
-    assert_int_equal(spec.cells[0].gradient_dtype, DTYPE_F64);
+    assert_int_equal(spec.trials[0].dtype, DTYPE_F64);
+    assert_int_equal(spec.trials[0].gradient_dtype, DTYPE_F64);
     spec_free(&spec);
     // A key that the file lacks may come from the command line.
     spec = spec_of("{'experiment': 'e', 'axes': {'method': ['full']}}",
                    (const char *const[]){"model=tiny", "context=5", NULL}, NULL);
-    expect_cells(&spec, "full 5");
+    expect_trials(&spec, "full 5");
     spec_free(&spec);
 }
 
@@ -346,7 +346,7 @@ static void a_plan_needs_no_data(void **state)
 {
     (void)state;
     struct spec spec = spec_of(START "'data': {'text': 'no/such/file'},\n" AXES, NULL, "plan");
-    assert_int_equal(spec.cell_count, 1);
+    assert_int_equal(spec.trial_count, 1);
     spec_free(&spec);
 }
 
@@ -363,7 +363,7 @@ static void a_sweep_without_end_is_refused(void **state)
     for (size_t i = 2; i <= 1000; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, ",%zu", i);
     snprintf(text + used, sizeof text - used, "]}}");
-    expect_bad(text, NULL, NULL, "s.json: the axes multiply to more than 100000 cells");
+    expect_bad(text, NULL, NULL, "s.json: the axes multiply to more than 100000 trials");
 
     text[head] = '\0';
     static char entry[200000];
@@ -372,7 +372,7 @@ static void a_sweep_without_end_is_refused(void **state)
              START "'axes': {'context': [1], 'method': [{'name': 'spaco', 'chunk': %s], 'head_chunk': %s],"
                    "'budget': %s], 'cap': %s], 'sampler_seed': %s], 'minimum': %s]}]}}",
              list, list, list, list, list, list);
-    expect_bad(entry, NULL, NULL, "more than 100000 cells");
+    expect_bad(entry, NULL, NULL, "more than 100000 trials");
 
     used = (size_t)snprintf(text, sizeof text, START "'axes': {'context': [1], 'method': ['full'");
     for (size_t i = 0; i < 1000; i++)
@@ -390,7 +390,7 @@ static void a_spec_is_a_file(void **state)
     char *text = quoted(SWEEP);
     struct scratch_path path = scratch_file(&scratch, "sweep.json", text, strlen(text));
     assert_true(spec_load(&spec, path.text, NULL, &status));
-    assert_int_equal(spec.cell_count, 14);
+    assert_int_equal(spec.trial_count, 14);
     spec_free(&spec);
     assert_false(spec_load(&spec, scratch.folder, NULL, &status));
     assert_non_null(strstr(status.message, "is a folder"));
@@ -406,7 +406,7 @@ int main(void)
         cmocka_unit_test(any_key_is_an_axis),
         cmocka_unit_test(an_entry_may_give_keys_of_its_own),
         cmocka_unit_test(a_list_option_takes_a_list_of_lists),
-        cmocka_unit_test(one_cell_is_measured_once),
+        cmocka_unit_test(one_trial_is_measured_once),
         cmocka_unit_test(the_command_line_changes_axes),
         cmocka_unit_test(bad_changes_are_refused),
         cmocka_unit_test(bad_specs_are_refused_with_the_place),

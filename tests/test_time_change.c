@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define CELLS_MAX    64
+#define TRIALS_MAX   64
 #define SAMPLES_MAX  40
 #define RUNS_MAX     8
 
@@ -23,9 +23,9 @@
 struct machine {
     double noise;   // of a sample, standard deviation of the log
     double outlier; // the chance of a sample that takes 1.3 to 2 times as long
-    double cell;    // drift of a cell's process
+    double trial;   // drift of a trial's process
     double run;     // drift of a whole run
-    double hit;     // the chance of a cell's process that a neighbour slows by 5 to 50 %
+    double hit;     // the chance of a trial's process that a neighbour slows by 5 to 50 %
 };
 
 struct sweep {
@@ -35,16 +35,16 @@ struct sweep {
 enum slowed { NOTHING, ALL_CELLS, ONE_METHOD, ONE_CONTEXT, ONE_CELL };
 
 // Everything the judge sees, with the memory it borrows.
-struct trial {
+struct attempt {
     size_t count;
-    struct time_cell cells[CELLS_MAX];
-    double base[CELLS_MAX][SAMPLES_MAX], new[CELLS_MAX][SAMPLES_MAX];
+    struct time_trial trials[TRIALS_MAX];
+    double base[TRIALS_MAX][SAMPLES_MAX], new[TRIALS_MAX][SAMPLES_MAX];
 };
 
-static bool is_slowed(enum slowed slowed, const struct sweep *sweep, size_t context, size_t method, size_t cell)
+static bool is_slowed(enum slowed slowed, const struct sweep *sweep, size_t context, size_t method, size_t trial)
 {
     return slowed == ALL_CELLS || (slowed == ONE_METHOD && method == 1) ||
-           (slowed == ONE_CONTEXT && context + 1 == sweep->contexts) || (slowed == ONE_CELL && cell == 3);
+           (slowed == ONE_CONTEXT && context + 1 == sweep->contexts) || (slowed == ONE_CELL && trial == 3);
 }
 
 struct stream {
@@ -62,14 +62,14 @@ static double normal(struct stream *stream)
     return random_normal(&stream->random, stream->next++);
 }
 
-// The samples of one side of a cell. The runs' drifts are given, for all cells share them.
+// The samples of one side of a trial. The runs' drifts are given, for all trials share them.
 static struct time_samples take_samples(struct stream *stream, const struct machine *machine,
                                         const struct sweep *sweep, double ms, const double *run_drift,
                                         double *samples)
 {
     struct time_run runs[RUNS_MAX];
     for (size_t run = 0; run < sweep->runs; run++) {
-        double drift = run_drift[run] + machine->cell * normal(stream);
+        double drift = run_drift[run] + machine->trial * normal(stream);
         if (uniform(stream) < machine->hit)
             drift += log(1.05 + 0.45 * uniform(stream));
         runs[run] = (struct time_run){samples, sweep->samples};
@@ -83,7 +83,7 @@ static struct time_samples take_samples(struct stream *stream, const struct mach
     return time_samples_pool(runs, sweep->samples ? sweep->runs : 0, false);
 }
 
-static void measure(struct trial *trial, struct stream *stream, const struct machine *machine,
+static void measure(struct attempt *attempt, struct stream *stream, const struct machine *machine,
                     const struct sweep *sweep, enum slowed slowed, double factor)
 {
     static const char *const methods[] = {"full", "checkpoint", "streambp", "seco", "spaco", "other"};
@@ -93,16 +93,16 @@ static void measure(struct trial *trial, struct stream *stream, const struct mac
         base_drift[run] = machine->run * normal(stream);
         new_drift[run] = machine->run * normal(stream);
     }
-    trial->count = 0;
+    attempt->count = 0;
     for (size_t context = 0; context < sweep->contexts; context++) {
         for (size_t method = 0; method < sweep->methods; method++) {
             for (size_t option = 0; option < sweep->options; option++) {
-                size_t i = trial->count++;
+                size_t i = attempt->count++;
                 double ms = 10 * exp(2 * uniform(stream));
                 double slow = is_slowed(slowed, sweep, context, method, i) ? factor : 1;
-                trial->cells[i] = (struct time_cell){
-                    .base = take_samples(stream, machine, sweep, ms, base_drift, trial->base[i]),
-                    .new = take_samples(stream, machine, sweep, ms * slow, new_drift, trial->new[i]),
+                attempt->trials[i] = (struct time_trial){
+                    .base = take_samples(stream, machine, sweep, ms, base_drift, attempt->base[i]),
+                    .new = take_samples(stream, machine, sweep, ms * slow, new_drift, attempt->new[i]),
                     .groups = {methods[method], contexts[context], "f32"}};
             }
         }
@@ -118,80 +118,81 @@ struct rates {
 static struct rates simulate(const char *name, const struct machine *machine, const struct sweep *sweep,
                              enum slowed slowed, double factor)
 {
-    struct trial *trial = malloc(sizeof *trial);
+    struct attempt *attempt = malloc(sizeof *attempt);
     struct rates rates = {0, 0};
     struct stream stream = {.random = random_named(1, name)};
-    assert_non_null(trial);
+    assert_non_null(attempt);
     for (size_t i = 0; i < TRIES; i++) {
         struct time_change change;
-        measure(trial, &stream, machine, sweep, slowed, factor);
-        time_change_judge(&change, TIME_THRESHOLD, trial->cells, trial->count);
+        measure(attempt, &stream, machine, sweep, slowed, factor);
+        time_change_judge(&change, TIME_THRESHOLD, attempt->trials, attempt->count);
         rates.good += (change.verdict == TIME_SAME || change.verdict == TIME_FASTER) / (double)TRIES;
         rates.slower += (change.verdict == TIME_SLOWER) / (double)TRIES;
         time_change_free(&change);
     }
-    free(trial);
+    free(attempt);
     print_message("%-40s same or faster %5.1f %%, slower %5.1f %%\n", name, 100 * rates.good, 100 * rates.slower);
     return rates;
 }
 
-// Neighbours slow a whole run by several percent (two runs differ by 2.8 %), a cell's process by as much again, and
-// a sample in thirty is an outlier.
-static const struct machine noisy = {.noise = 0.03, .outlier = 0.03, .cell = 0.02, .run = 0.02};
-// The same drift between runs, cells and samples closer together.
-static const struct machine drifting = {.noise = 0.02, .outlier = 0.03, .cell = 0.01, .run = 0.02};
-// A neighbour comes and goes: in one of seven cells' processes every sample takes up to half as long again.
-static const struct machine shared = {.noise = 0.03, .outlier = 0.03, .cell = 0.02, .run = 0.02, .hit = 0.15};
+// Neighbours slow a whole run by several percent (two runs differ by 2.8 %), a trial's process by as much again,
+// and a sample in thirty is an outlier.
+static const struct machine noisy = {.noise = 0.03, .outlier = 0.03, .trial = 0.02, .run = 0.02};
+// The same drift between runs, trials and samples closer together.
+static const struct machine drifting = {.noise = 0.02, .outlier = 0.03, .trial = 0.01, .run = 0.02};
+// A neighbour comes and goes: in one of seven trials' processes every sample takes up to half as long again.
+static const struct machine shared = {.noise = 0.03, .outlier = 0.03, .trial = 0.02, .run = 0.02, .hit = 0.15};
 static const struct sweep baseline = {.methods = 6, .options = 4, .contexts = 2, .samples = 5, .runs = 1};
 static const struct sweep three_rounds = {.methods = 6, .options = 4, .contexts = 2, .samples = 5, .runs = 3};
 static const struct sweep default_sweep = {.methods = 4, .options = 2, .contexts = 4, .samples = 5, .runs = 1};
 static const struct sweep small = {.methods = 5, .options = 1, .contexts = 2, .samples = 5, .runs = 1};
-static const struct sweep one_cell_twice = {.methods = 1, .options = 1, .contexts = 1, .samples = 10, .runs = 2};
+static const struct sweep one_trial_twice = {.methods = 1, .options = 1, .contexts = 1, .samples = 10, .runs = 2};
 
 static void one_build_is_the_same(void **state)
 {
     (void)state;
-    assert_true(simulate("48 cells, noisy, nothing", &noisy, &baseline, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("32 cells, noisy, nothing", &noisy, &default_sweep, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("10 cells, noisy, nothing", &noisy, &small, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("48 cells, drifting, nothing", &drifting, &baseline, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("10 cells, drifting, nothing", &drifting, &small, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("48 cells, shared, three rounds, nothing", &shared, &three_rounds, NOTHING, 1).good >=
+    assert_true(simulate("48 trials, noisy, nothing", &noisy, &baseline, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("32 trials, noisy, nothing", &noisy, &default_sweep, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("10 trials, noisy, nothing", &noisy, &small, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("48 trials, drifting, nothing", &drifting, &baseline, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("10 trials, drifting, nothing", &drifting, &small, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("48 trials, shared, three rounds, nothing", &shared, &three_rounds, NOTHING, 1).good >=
                 0.95);
-    assert_true(simulate("one cell, two runs, nothing", &drifting, &one_cell_twice, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("one trial, two runs, nothing", &drifting, &one_trial_twice, NOTHING, 1).good >= 0.95);
 }
 
 static void slow_build_is_found(void **state)
 {
     (void)state;
-    assert_true(simulate("48 cells, noisy, all", &noisy, &baseline, ALL_CELLS, 1.15).slower >= 0.95);
-    assert_true(simulate("48 cells, noisy, a method", &noisy, &baseline, ONE_METHOD, 1.15).slower >= 0.95);
-    assert_true(simulate("48 cells, noisy, a context", &noisy, &baseline, ONE_CONTEXT, 1.15).slower >= 0.95);
-    assert_true(simulate("32 cells, noisy, all", &noisy, &default_sweep, ALL_CELLS, 1.15).slower >= 0.95);
-    assert_true(simulate("32 cells, noisy, a method", &noisy, &default_sweep, ONE_METHOD, 1.15).slower >= 0.95);
-    assert_true(simulate("32 cells, noisy, a context", &noisy, &default_sweep, ONE_CONTEXT, 1.15).slower >= 0.95);
-    assert_true(simulate("48 cells, shared, three rounds, all", &shared, &three_rounds, ALL_CELLS, 1.15).slower >=
+    assert_true(simulate("48 trials, noisy, all", &noisy, &baseline, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("48 trials, noisy, a method", &noisy, &baseline, ONE_METHOD, 1.15).slower >= 0.95);
+    assert_true(simulate("48 trials, noisy, a context", &noisy, &baseline, ONE_CONTEXT, 1.15).slower >= 0.95);
+    assert_true(simulate("32 trials, noisy, all", &noisy, &default_sweep, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("32 trials, noisy, a method", &noisy, &default_sweep, ONE_METHOD, 1.15).slower >= 0.95);
+    assert_true(simulate("32 trials, noisy, a context", &noisy, &default_sweep, ONE_CONTEXT, 1.15).slower >= 0.95);
+    assert_true(simulate("48 trials, shared, three rounds, all", &shared, &three_rounds, ALL_CELLS, 1.15).slower >=
                 0.95);
     assert_true(
-        simulate("48 cells, shared, three rounds, a method", &shared, &three_rounds, ONE_METHOD, 1.15).slower >=
+        simulate("48 trials, shared, three rounds, a method", &shared, &three_rounds, ONE_METHOD, 1.15).slower >=
         0.95);
-    assert_true(simulate("10 cells, drifting, all", &drifting, &small, ALL_CELLS, 1.15).slower >= 0.95);
-    assert_true(simulate("10 cells, drifting, a context", &drifting, &small, ONE_CONTEXT, 1.15).slower >= 0.95);
-    assert_true(simulate("one cell, two runs, slower", &drifting, &one_cell_twice, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("10 trials, drifting, all", &drifting, &small, ALL_CELLS, 1.15).slower >= 0.95);
+    assert_true(simulate("10 trials, drifting, a context", &drifting, &small, ONE_CONTEXT, 1.15).slower >= 0.95);
+    assert_true(simulate("one trial, two runs, slower", &drifting, &one_trial_twice, ALL_CELLS, 1.15).slower >=
+                0.95);
 }
 
-static void single_cell_is_found_in_several_runs(void **state)
+static void single_trial_is_found_in_several_runs(void **state)
 {
     (void)state;
     struct sweep sweep = baseline;
-    struct rates once = simulate("48 cells, one cell by 40 %, a run", &drifting, &sweep, ONE_CELL, 1.4);
+    struct rates once = simulate("48 trials, one trial by 40 %, a run", &drifting, &sweep, ONE_CELL, 1.4);
     assert_true(once.good <= 0.05 && once.slower <= 0.05); // cannot tell
     sweep.runs = 3;
-    assert_true(simulate("48 cells, one cell by 40 %, three runs", &drifting, &sweep, ONE_CELL, 1.4).slower >=
+    assert_true(simulate("48 trials, one trial by 40 %, three runs", &drifting, &sweep, ONE_CELL, 1.4).slower >=
                 0.95);
-    assert_true(simulate("48 cells, one cell by 15 %, three runs", &drifting, &sweep, ONE_CELL, 1.15).slower >=
+    assert_true(simulate("48 trials, one trial by 15 %, three runs", &drifting, &sweep, ONE_CELL, 1.15).slower >=
                 0.8);
-    assert_true(simulate("48 cells, three runs, nothing", &noisy, &sweep, NOTHING, 1).good >= 0.95);
+    assert_true(simulate("48 trials, three runs, nothing", &noisy, &sweep, NOTHING, 1).good >= 0.95);
 }
 
 // --- pooling
@@ -238,12 +239,12 @@ static void faster_half_of_each_draw_counts(void **state)
     assert_true(samples.draws == 4 && plain.count == 5 && time_samples_middle(plain) == 4);
 }
 
-// --- cells that draw
+// --- trials that draw
 
-// A cell of which sample i takes the time of draw i: `runs` runs of so many draws of one to eight columns. What a
+// A trial of which sample i takes the time of draw i: `runs` runs of so many draws of one to eight columns. What a
 // column costs may differ from base to new; what is paid without one does not.
-static struct time_cell draw_cell(struct stream *stream, size_t draws, size_t runs, double noise, double factor,
-                                  double *base, double *new)
+static struct time_trial draw_trial(struct stream *stream, size_t draws, size_t runs, double noise, double factor,
+                                    double *base, double *new)
 {
     struct time_run base_runs[RUNS_MAX], new_runs[RUNS_MAX];
     uint64_t first = stream->next;
@@ -257,9 +258,9 @@ static struct time_cell draw_cell(struct stream *stream, size_t draws, size_t ru
         }
     }
     stream->next += draws;
-    return (struct time_cell){.base = time_samples_pool(base_runs, runs, true),
-                              .new = time_samples_pool(new_runs, runs, true),
-                              .groups = {"spaco", "1024", "f32"}};
+    return (struct time_trial){.base = time_samples_pool(base_runs, runs, true),
+                               .new = time_samples_pool(new_runs, runs, true),
+                               .groups = {"spaco", "1024", "f32"}};
 }
 
 // Draws that differ eightfold scatter, but not their ratios: a build is called the same, and one of which every
@@ -275,10 +276,10 @@ static void draws_are_compared_one_by_one(void **state)
         size_t good = 0, slower = 0, tries = 200;
         for (size_t try = 0; try < 2 * tries; try++) {
             double base[RUNS_MAX * SAMPLES_MAX], new[RUNS_MAX * SAMPLES_MAX];
-            struct time_cell cell =
-                draw_cell(&stream, sizes[k].draws, sizes[k].runs, 0.08, try < tries ? 1 : 1.15, base, new);
+            struct time_trial trial =
+                draw_trial(&stream, sizes[k].draws, sizes[k].runs, 0.08, try < tries ? 1 : 1.15, base, new);
             struct time_change change;
-            time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
+            time_change_judge(&change, TIME_THRESHOLD, &trial, 1);
             good += try < tries && change.verdict == TIME_SAME;
             slower += try >= tries && change.verdict == TIME_SLOWER;
             time_change_free(&change);
@@ -296,20 +297,20 @@ static void draws_that_cannot_be_compared(void **state)
     double base[SAMPLES_MAX], new[SAMPLES_MAX];
     struct time_change change;
     for (size_t draws = 5; draws <= 6; draws++) { // 2 / 2^5 > 0.05
-        struct time_cell cell = draw_cell(&stream, draws, 1, 0.01, 1.5, base, new);
-        time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
-        assert_int_equal(cell.judged, draws == 6);
+        struct time_trial trial = draw_trial(&stream, draws, 1, 0.01, 1.5, base, new);
+        time_change_judge(&change, TIME_THRESHOLD, &trial, 1);
+        assert_int_equal(trial.judged, draws == 6);
         assert_int_equal(strstr(change.reason, "too few draws") != NULL, draws == 5);
         time_change_free(&change);
     }
-    struct time_cell cell = draw_cell(&stream, 10, 1, 0.01, 1, base, new);
-    cell.base.draws = 0; // of a build whose samples all walked the first draw
-    time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
+    struct time_trial trial = draw_trial(&stream, 10, 1, 0.01, 1, base, new);
+    trial.base.draws = 0; // of a build whose samples all walked the first draw
+    time_change_judge(&change, TIME_THRESHOLD, &trial, 1);
     assert_non_null(strstr(change.reason, "walked a draw of columns each"));
     time_change_free(&change);
-    cell = draw_cell(&stream, 20, 1, 0.5, 1, base, new); // the same draws, which scatter
-    time_change_judge(&change, TIME_THRESHOLD, &cell, 1);
-    assert_non_null(strstr(cell.reason, "the machine was busy"));
+    trial = draw_trial(&stream, 20, 1, 0.5, 1, base, new); // the same draws, which scatter
+    time_change_judge(&change, TIME_THRESHOLD, &trial, 1);
+    assert_non_null(strstr(trial.reason, "the machine was busy"));
     time_change_free(&change);
 }
 
@@ -317,25 +318,25 @@ static void draws_that_cannot_be_compared(void **state)
 
 static const struct machine still = {.noise = 0.001};
 
-static struct trial *still_trial(const struct sweep *sweep)
+static struct attempt *still_trial(const struct sweep *sweep)
 {
-    struct trial *trial = malloc(sizeof *trial);
+    struct attempt *attempt = malloc(sizeof *attempt);
     struct stream stream = {.random = random_named(7, "still")};
-    assert_non_null(trial);
-    measure(trial, &stream, &still, sweep, NOTHING, 1);
-    return trial;
+    assert_non_null(attempt);
+    measure(attempt, &stream, &still, sweep, NOTHING, 1);
+    return attempt;
 }
 
-static void slow_down(struct trial *trial, size_t cell, double factor)
+static void slow_down(struct attempt *attempt, size_t trial, double factor)
 {
-    for (size_t i = 0; i < trial->cells[cell].new.count; i++)
-        trial->new[cell][i] *= factor;
+    for (size_t i = 0; i < attempt->trials[trial].new.count; i++)
+        attempt->new[trial][i] *= factor;
 }
 
-static struct time_change judged(struct trial *trial)
+static struct time_change judged(struct attempt *attempt)
 {
     struct time_change change;
-    time_change_judge(&change, TIME_THRESHOLD, trial->cells, trial->count);
+    time_change_judge(&change, TIME_THRESHOLD, attempt->trials, attempt->count);
     return change;
 }
 
@@ -350,16 +351,16 @@ static void ratio_decides_within_and_beyond_the_threshold(void **state)
     } cases[] = {{1, TIME_SAME},        {1.06, TIME_SAME},       {1.08, TIME_SLOWER}, {2, TIME_SLOWER},
                  {1 / 1.06, TIME_SAME}, {1 / 1.08, TIME_FASTER}, {0.1, TIME_FASTER}};
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct trial *trial = still_trial(&single);
-        slow_down(trial, 0, cases[i].factor);
-        struct time_change change = judged(trial);
+        struct attempt *attempt = still_trial(&single);
+        slow_down(attempt, 0, cases[i].factor);
+        struct time_change change = judged(attempt);
         assert_int_equal(change.verdict, cases[i].verdict);
-        assert_int_equal(trial->cells[0].verdict, cases[i].verdict);
+        assert_int_equal(attempt->trials[0].verdict, cases[i].verdict);
         assert_int_equal(change.all.regression, cases[i].verdict == TIME_SLOWER);
-        assert_true(fabs(trial->cells[0].ratio.estimate / cases[i].factor - 1) < 0.005);
+        assert_true(fabs(attempt->trials[0].ratio.estimate / cases[i].factor - 1) < 0.005);
         assert_string_equal(change.reason, "");
         time_change_free(&change);
-        free(trial);
+        free(attempt);
     }
 }
 
@@ -369,134 +370,134 @@ static void few_samples_cannot_tell(void **state)
     for (size_t samples = 0; samples <= 4; samples++) {
         struct sweep sweep = single;
         sweep.samples = samples;
-        struct trial *trial = still_trial(&sweep);
-        slow_down(trial, 0, 3);
-        struct time_change change = judged(trial);
+        struct attempt *attempt = still_trial(&sweep);
+        slow_down(attempt, 0, 3);
+        struct time_change change = judged(attempt);
         assert_int_equal(change.verdict, samples == 0   ? TIME_NOT_MEASURED
                                          : samples <= 3 ? TIME_CANNOT_TELL
                                                         : TIME_SLOWER);
         assert_int_equal(strstr(change.reason, "too few samples") != NULL, samples > 0 && samples <= 3);
         time_change_free(&change);
-        free(trial);
+        free(attempt);
     }
-    struct trial *trial = still_trial(&single);
-    trial->cells[0].new.count = 0;
-    struct time_change change = judged(trial);
+    struct attempt *attempt = still_trial(&single);
+    attempt->trials[0].new.count = 0;
+    struct time_change change = judged(attempt);
     assert_int_equal(change.verdict, TIME_CANNOT_TELL);
     assert_non_null(strstr(change.reason, "only one of the two files"));
     time_change_free(&change);
-    trial->cells[0].new.count = 5;
-    trial->cells[0].unusable = "another machine";
-    change = judged(trial);
+    attempt->trials[0].new.count = 5;
+    attempt->trials[0].unusable = "another machine";
+    change = judged(attempt);
     assert_int_equal(change.verdict, TIME_CANNOT_TELL);
     assert_non_null(strstr(change.reason, "another machine"));
     time_change_free(&change);
-    free(trial);
+    free(attempt);
 }
 
-// Among few cells Holm's correction decides: 5 and 5 samples have p 0.0079 at best, enough for 4 cells, and 4 and 4
-// have 0.029, enough for one.
+// Among few trials Holm's correction decides: 5 and 5 samples have p 0.0079 at best, enough for 4 trials, and 4 and
+// 4 have 0.029, enough for one.
 static void few_cells_go_by_corrected_p(void **state)
 {
     (void)state;
     for (size_t samples = 4; samples <= 5; samples++) {
         struct sweep sweep = {.methods = 4, .options = 1, .contexts = 1, .samples = samples, .runs = 1};
-        struct trial *trial = still_trial(&sweep);
-        slow_down(trial, 2, 1.3);
-        struct time_change change = judged(trial);
+        struct attempt *attempt = still_trial(&sweep);
+        slow_down(attempt, 2, 1.3);
+        struct time_change change = judged(attempt);
         assert_false(change.spread_known);
         assert_int_equal(change.verdict, samples == 5 ? TIME_SLOWER : TIME_CANNOT_TELL);
-        assert_int_equal(trial->cells[2].regression, samples == 5);
-        assert_int_equal(trial->cells[2].open, samples == 4);
-        assert_true(fabs(trial->cells[2].p_holm - (samples == 5 ? 4 * 2.0 / 252 : 4 * 2.0 / 70)) < 1e-12);
-        assert_false(trial->cells[1].regression || trial->cells[1].open);
+        assert_int_equal(attempt->trials[2].regression, samples == 5);
+        assert_int_equal(attempt->trials[2].open, samples == 4);
+        assert_true(fabs(attempt->trials[2].p_holm - (samples == 5 ? 4 * 2.0 / 252 : 4 * 2.0 / 70)) < 1e-12);
+        assert_false(attempt->trials[1].regression || attempt->trials[1].open);
         time_change_free(&change);
-        free(trial);
+        free(attempt);
     }
 }
 
-// What all cells share may be the machine's; only what exceeds it is a method's.
+// What all trials share may be the machine's; only what exceeds it is a method's.
 static void part_must_stand_out_from_what_is_shared(void **state)
 {
     (void)state;
     for (int exceeds = 0; exceeds < 2; exceeds++) {
-        struct trial *trial = still_trial(&baseline);
-        for (size_t i = 0; i < trial->count; i++) {
-            bool seco = strcmp(trial->cells[i].groups[0], "seco") == 0;
-            slow_down(trial, i, 1.05 * (seco ? exceeds ? 1.1 : 1.04 : 1));
+        struct attempt *attempt = still_trial(&baseline);
+        for (size_t i = 0; i < attempt->count; i++) {
+            bool seco = strcmp(attempt->trials[i].groups[0], "seco") == 0;
+            slow_down(attempt, i, 1.05 * (seco ? exceeds ? 1.1 : 1.04 : 1));
         }
-        struct time_change change = judged(trial);
+        struct time_change change = judged(attempt);
         assert_true(fabs(change.shared - 1.05) < 0.005);
         assert_int_equal(change.verdict, exceeds ? TIME_SLOWER : TIME_SAME);
         for (size_t i = 0; i < change.group_count; i++) {
             bool seco = strcmp(change.groups[i].name, "seco") == 0;
             assert_int_equal(change.groups[i].verdict, seco ? TIME_SLOWER : TIME_SAME);
             assert_int_equal(change.groups[i].regression, seco && exceeds);
-            assert_int_equal(change.groups[i].cells, change.groups[i].axis == 0 ? 8 : 24);
+            assert_int_equal(change.groups[i].trials, change.groups[i].axis == 0 ? 8 : 24);
         }
         time_change_free(&change);
-        free(trial);
+        free(attempt);
     }
 }
 
 static void others_that_became_faster_make_nobody_slower(void **state)
 {
     (void)state;
-    struct trial *trial = still_trial(&baseline);
-    for (size_t i = 0; i < trial->count; i++)
-        slow_down(trial, i, strcmp(trial->cells[i].groups[0], "seco") == 0 ? 1 : 0.5);
-    struct time_change change = judged(trial);
+    struct attempt *attempt = still_trial(&baseline);
+    for (size_t i = 0; i < attempt->count; i++)
+        slow_down(attempt, i, strcmp(attempt->trials[i].groups[0], "seco") == 0 ? 1 : 0.5);
+    struct time_change change = judged(attempt);
     assert_int_equal(change.verdict, TIME_FASTER);
     time_change_free(&change);
-    free(trial);
+    free(attempt);
 }
 
-static void single_cell_of_one_run_stays_open(void **state)
+static void single_trial_of_one_run_stays_open(void **state)
 {
     (void)state;
     struct sweep sweep = baseline;
     sweep.samples = 10;
-    struct trial *trial = still_trial(&sweep);
-    slow_down(trial, 5, 1.5);
+    struct attempt *attempt = still_trial(&sweep);
+    slow_down(attempt, 5, 1.5);
     for (size_t runs = 1; runs <= 2; runs++) {
-        trial->cells[5].base.runs = 2;
-        trial->cells[5].new.runs = runs;
-        struct time_change change = judged(trial);
+        attempt->trials[5].base.runs = 2;
+        attempt->trials[5].new.runs = runs;
+        struct time_change change = judged(attempt);
         assert_int_equal(change.verdict, runs == 2 ? TIME_SLOWER : TIME_CANNOT_TELL);
-        assert_int_equal(strstr(change.reason, "a single cell looks slower") != NULL, runs == 1);
-        assert_int_equal(trial->cells[5].regression, runs == 2);
-        assert_int_equal(trial->cells[5].open, runs == 1);
-        assert_false(trial->cells[4].regression || trial->cells[4].open);
+        assert_int_equal(strstr(change.reason, "a single trial looks slower") != NULL, runs == 1);
+        assert_int_equal(attempt->trials[5].regression, runs == 2);
+        assert_int_equal(attempt->trials[5].open, runs == 1);
+        assert_false(attempt->trials[4].regression || attempt->trials[4].open);
         time_change_free(&change);
     }
-    free(trial);
+    free(attempt);
 }
 
-// A cell that is slower in both runs proves something where runs agree, and nothing where one in four is disturbed:
-// then chance alone makes three of 48 cells look so.
-static void single_cell_that_chance_explains_decides_nothing(void **state)
+// A trial that is slower in both runs proves something where runs agree, and nothing where one in four is
+// disturbed: then chance alone makes three of 48 trials look so.
+static void single_trial_that_chance_explains_decides_nothing(void **state)
 {
     (void)state;
     struct sweep sweep = baseline;
     sweep.runs = 2;
     sweep.samples = 10;
-    struct trial *trial = still_trial(&sweep);
-    slow_down(trial, 5, 1.5);
+    struct attempt *attempt = still_trial(&sweep);
+    slow_down(attempt, 5, 1.5);
     for (int restless = 0; restless < 2; restless++) {
-        for (size_t i = 0; i < trial->count; i++)
-            trial->cells[i].base.disturbed = (size_t)restless;
-        struct time_change change = judged(trial);
+        for (size_t i = 0; i < attempt->count; i++)
+            attempt->trials[i].base.disturbed = (size_t)restless;
+        struct time_change change = judged(attempt);
         assert_true(fabs(change.disturbed - 0.25 * restless) < 1e-12);
         assert_true(fabs(change.chance - 48 * 0.0625 * restless) < 1e-12);
         assert_int_equal(change.verdict, restless ? TIME_SAME : TIME_SLOWER);
-        assert_int_equal(trial->cells[5].regression, !restless);
-        assert_int_equal(trial->cells[5].open, restless);
+        assert_int_equal(attempt->trials[5].regression, !restless);
+        assert_int_equal(attempt->trials[5].open, restless);
         time_change_free(&change);
     }
-    free(trial);
+    free(attempt);
 }
 
-// Five of 48 cells whose samples scatter: whatever the rest says is not to be trusted, if it says anything.
+// Five of 48 trials whose samples scatter: whatever the rest says is not to be trusted, if it says anything.
 static void busy_machine_proves_nothing(void **state)
 {
     (void)state;
@@ -504,45 +505,45 @@ static void busy_machine_proves_nothing(void **state)
         static const double factors[] = {1, 1.3, 0.7};
         static const enum time_verdict quiet[] = {TIME_SAME, TIME_SLOWER, TIME_FASTER};
         for (size_t k = 0; k < COUNT(factors); k++) {
-            struct trial *trial = still_trial(&baseline);
-            for (size_t i = 0; i < trial->count; i++)
-                slow_down(trial, i, factors[k]);
+            struct attempt *attempt = still_trial(&baseline);
+            for (size_t i = 0; i < attempt->count; i++)
+                slow_down(attempt, i, factors[k]);
             for (size_t i = 0; i < scattered; i++)
                 for (size_t j = 0; j < 5; j++)
-                    trial->base[10 + i][j] *= 1 + (double)j;
-            struct time_change change = judged(trial);
+                    attempt->base[10 + i][j] *= 1 + (double)j;
+            struct time_change change = judged(attempt);
             assert_int_equal(change.unsteady, scattered);
             assert_int_equal(change.judged, 48 - scattered);
             assert_int_equal(change.verdict, scattered == 4 || k == 0 ? quiet[k] : TIME_CANNOT_TELL);
             assert_int_equal(strstr(change.reason, "the machine was busy") != NULL, scattered == 5 && k > 0);
             if (scattered == 5)
-                for (size_t i = 0; i < trial->count; i++)
-                    assert_false(trial->cells[i].regression);
+                for (size_t i = 0; i < attempt->count; i++)
+                    assert_false(attempt->trials[i].regression);
             time_change_free(&change);
-            free(trial);
+            free(attempt);
         }
     }
 }
 
-// Every other cell 30 % off in one direction or the other: no group is to be trusted.
+// Every other trial 30 % off in one direction or the other: no group is to be trusted.
 static void restless_machine_proves_nothing(void **state)
 {
     (void)state;
     static const double factors[] = {1, 1.5, 0.6};
     struct stream stream = {.random = random_named(9, "restless")};
     for (size_t k = 0; k < COUNT(factors); k++) {
-        struct trial *trial = still_trial(&baseline);
-        for (size_t i = 0; i < trial->count; i++)
-            slow_down(trial, i, factors[k] * exp(0.3 * normal(&stream)));
-        struct time_change change = judged(trial);
+        struct attempt *attempt = still_trial(&baseline);
+        for (size_t i = 0; i < attempt->count; i++)
+            slow_down(attempt, i, factors[k] * exp(0.3 * normal(&stream)));
+        struct time_change change = judged(attempt);
         assert_true(change.spread > 0.15 && change.spread < 0.5);
         assert_int_equal(change.verdict, TIME_CANNOT_TELL);
         assert_non_null(strstr(change.reason, "the machine drifted"));
-        assert_int_equal(strstr(change.reason, "something looks slower, but cells") != NULL, k == 1);
-        assert_int_equal(strstr(change.reason, "it looks faster, but cells") != NULL, k == 2);
+        assert_int_equal(strstr(change.reason, "something looks slower, but trials") != NULL, k == 1);
+        assert_int_equal(strstr(change.reason, "it looks faster, but trials") != NULL, k == 2);
         assert_false(change.all.regression);
         time_change_free(&change);
-        free(trial);
+        free(attempt);
     }
 }
 
@@ -561,7 +562,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_build_is_the_same),
         cmocka_unit_test(slow_build_is_found),
-        cmocka_unit_test(single_cell_is_found_in_several_runs),
+        cmocka_unit_test(single_trial_is_found_in_several_runs),
         cmocka_unit_test(faster_half_of_several_runs_counts),
         cmocka_unit_test(faster_half_of_each_draw_counts),
         cmocka_unit_test(draws_are_compared_one_by_one),
@@ -571,8 +572,8 @@ int main(void)
         cmocka_unit_test(few_cells_go_by_corrected_p),
         cmocka_unit_test(part_must_stand_out_from_what_is_shared),
         cmocka_unit_test(others_that_became_faster_make_nobody_slower),
-        cmocka_unit_test(single_cell_of_one_run_stays_open),
-        cmocka_unit_test(single_cell_that_chance_explains_decides_nothing),
+        cmocka_unit_test(single_trial_of_one_run_stays_open),
+        cmocka_unit_test(single_trial_that_chance_explains_decides_nothing),
         cmocka_unit_test(busy_machine_proves_nothing),
         cmocka_unit_test(restless_machine_proves_nothing),
         cmocka_unit_test(no_cells_are_not_measured),

@@ -16,4 +16,4 @@ int command_compare(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_list(int argc, char **argv);
-int command_cell(int argc, char **argv); // a sweep's child; not for people
+int command_trial(int argc, char **argv); // a sweep's child; not for people

@@ -94,26 +94,27 @@ cleanup:
 }
 
 static const char help[] =
-    "Compares two result files cell by cell, by id: did anything become worse?\n\n"
+    "Compares two result files trial by trial, by id: did anything become worse?\n\n"
     "Status: ok that became anything else is worse. Bytes and counts (peak_bytes, each part of peak_by_category, "
     "flops, bytes_moved, launches) must be equal; less is better, more is worse, unless --allow says how much is "
-    "fine. Gradient errors may grow by twice the noise floor. Times are compared by a rank test per cell, and over "
-    "all cells, methods, contexts and dtypes, for a machine is never as quiet as one cell's samples look.\v"
+    "fine. Gradient errors may grow by twice the noise floor. Times are compared by a rank test per trial, and "
+    "over "
+    "all trials, methods, contexts and dtypes, for a machine is never as quiet as one trial's samples look.\v"
     "A ratio of times, new / base, counts as slower if its 95 % interval lies above 1 and the ratio above 1 + "
-    "threshold; as the same if it is within the threshold. All cells that are slower are a regression; a part of "
-    "them must besides stand out from the others, and a single cell among many must do so in two rounds, and "
+    "threshold; as the same if it is within the threshold. All trials that are slower are a regression; a part of "
+    "them must besides stand out from the others, and a single trial among many must do so in two rounds, and "
     "where rounds differ much in more, for otherwise it was the machine.\n\n"
     "For times that can be trusted, measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 "
     "--out NEW --against OTHER-BUILD --against-out BASE`. Machines drift, and what disturbs them adds time, "
-    "and comes and goes. The last record of a cell counts for all else; samples of all its records of the "
+    "and comes and goes. The last record of a trial counts for all else; samples of all its records of the "
     "same revision and machine are pooled, and of several rounds the faster half counts. Five samples of a "
-    "cell in a round are enough where there are many cells, ten or more where there are few; below four in "
+    "trial in a round are enough where there are many trials, ten or more where there are few; below four in "
     "all nothing can be told.\n\n"
     "A method that draws its columns walks the same draws in both files, and a sample is held against those of "
-    "its draw; the faster half is that of each draw. Six draws of a cell in one round or five in three are the "
+    "its draw; the faster half is that of each draw. Six draws of a trial in one round or five in three are the "
     "least.\n\n"
-    "Cells that were ok in BASE and are missing in NEW leave it undecided; cells that NEW alone has do not. "
-    "--deterministic is for BASE files from other machines: it leaves the times out, and a cell that ran out of "
+    "Trials that were ok in BASE and are missing in NEW leave it undecided; trials that NEW alone has do not. "
+    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that ran out of "
     "time "
     "is undecided.\n\n"
     "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
@@ -125,7 +126,7 @@ int command_compare(int argc, char **argv)
         {"allow", 'a', "LIST", 0, "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB", 0},
         {"threshold", OPTION_THRESHOLD, "SHARE", 0, "How far a ratio of times may be off 1 (default: 7%)", 0},
         {"deterministic", OPTION_DETERMINISTIC, NULL, 0, "Leave the times out", 0},
-        {"all", OPTION_ALL, NULL, 0, "Show every cell, not only those that changed", 0},
+        {"all", OPTION_ALL, NULL, 0, "Show every trial, not only those that changed", 0},
         {"json", OPTION_JSON, NULL, 0, "One JSON object", 0},
         {0},
     };

@@ -1,6 +1,6 @@
 // Command: `longbp grad`, one step's gradient of a model on given tokens, written to a file.
-#include "harness/command/cell_flags.h"
 #include "harness/command/command.h"
+#include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
 #include "harness/run/setup.h"
@@ -10,14 +10,14 @@
 
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
 
-static const char *const cell_keys[] = {"model",           "dtype",
-                                        "device",          "context",
-                                        "batch",           "seed",
-                                        "labels",          "lora",
-                                        "method",          "kv_gradient_dtype",
-                                        "deterministic",   "tf32",
-                                        "whole_attention", "gradient_dtype",
-                                        "memory_limit",    NULL};
+static const char *const trial_keys[] = {"model",           "dtype",
+                                         "device",          "context",
+                                         "batch",           "seed",
+                                         "labels",          "lora",
+                                         "method",          "kv_gradient_dtype",
+                                         "deterministic",   "tf32",
+                                         "whole_attention", "gradient_dtype",
+                                         "memory_limit",    NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},
@@ -26,7 +26,7 @@ static const struct argp_option own_flags[] = {
     {0}};
 
 struct arguments {
-    struct cell_flags flags;
+    struct trial_flags flags;
     const char *tokens, *token_dtype, *out;
 };
 
@@ -47,18 +47,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_error(state, "unexpected \"%s\"", text);
         return 0;
     case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.cell, "model") || !arguments->out)
+        if (!json_object_get(arguments->flags.trial, "model") || !arguments->out)
             argp_error(state, "--model and --out are needed");
         return 0;
     default:
-        return cell_flags_parse(&arguments->flags, key, text);
+        return trial_flags_parse(&arguments->flags, key, text);
     }
 }
 
 // Fills in the data and, where none was given, the context: as many whole tokens as the file has per sequence.
 static bool complete(struct arguments *arguments, struct status *status)
 {
-    json_t *cell = arguments->flags.cell;
+    json_t *trial = arguments->flags.trial;
     const char *kind = arguments->token_dtype;
     bool bytes = strcmp(kind, "bytes") == 0;
     size_t token_bytes = bytes ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
@@ -68,12 +68,12 @@ static bool complete(struct arguments *arguments, struct status *status)
         return false;
     if (!arguments->tokens)
         return true;
-    json_object_set_new(cell, "data",
+    json_object_set_new(trial, "data",
                         bytes ? json_pack("{s:s}", "text", arguments->tokens)
                               : json_pack("{s:s, s:s}", "tokens", arguments->tokens, "dtype", kind));
-    json_int_t batch = json_integer_value(json_object_get(cell, "batch"));
+    json_int_t batch = json_integer_value(json_object_get(trial, "batch"));
     struct stat file;
-    if (json_object_get(cell, "context"))
+    if (json_object_get(trial, "context"))
         return true;
     if (stat(arguments->tokens, &file) != 0)
         return status_set(status, STATUS_BAD_INPUT, "%s: %s", arguments->tokens, strerror(errno));
@@ -81,11 +81,11 @@ static bool complete(struct arguments *arguments, struct status *status)
     if (context == 0)
         return status_set(status, STATUS_BAD_INPUT, "%s: %lld bytes hold no token for every sequence",
                           arguments->tokens, (long long)file.st_size);
-    json_object_set_new(cell, "context", json_integer(context));
+    json_object_set_new(trial, "context", json_integer(context));
     return true;
 }
 
-static void print_report(const struct cell *cell, const struct step_report *report, const struct setup *setup,
+static void print_report(const struct trial *trial, const struct step_report *report, const struct setup *setup,
                          const char *out)
 {
     json_t *columns = json_array();
@@ -93,45 +93,45 @@ static void print_report(const struct cell *cell, const struct step_report *repo
         json_array_append_new(columns, json_integer(report->columns[i]));
     json_t *loss = json_real(report->loss); // NULL when it is not finite
     json_t *object =
-        json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", cell->method->name,
+        json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", trial->method->name,
                   "columns", columns, "peak_bytes", (json_int_t)setup->device->arena.peak_bytes, "out", out);
     CHECK(object && json_dumpf(object, stdout, 0) == 0);
     putchar('\n');
     json_decref(object);
 }
 
-static bool compute(const struct cell *cell, const char *out, struct status *status)
+static bool compute(const struct trial *trial, const char *out, struct status *status)
 {
     struct setup setup;
-    struct setup_options options = setup_options_of(cell);
+    struct setup_options options = setup_options_of(trial);
     struct step_report *report = calloc(1, sizeof *report);
     CHECK(report);
-    bool done = setup_open(&setup, cell, &options, status);
+    bool done = setup_open(&setup, trial, &options, status);
     if (done) {
-        method_step(cell->method, &setup.model, &setup.batch, &cell->options, report);
+        method_step(trial->method, &setup.model, &setup.batch, &trial->options, report);
         const struct status *step = &setup.device->status;
         done = step->code == STATUS_OK ? gradients_write(out, &setup.model, status)
                                        : status_set(status, step->code, "%s", step->message);
     }
     if (done)
-        print_report(cell, report, &setup, out);
+        print_report(trial, report, &setup, out);
     setup_close(&setup);
     free(report);
     return done;
 }
 
 // A plan has no data, so nothing that could be written.
-static bool check_device(const struct cell *cell, struct status *status)
+static bool check_device(const struct trial *trial, struct status *status)
 {
-    return !cell->planned ||
+    return !trial->planned ||
            status_set(status, STATUS_BAD_INPUT,
-                      "--device %s computes no gradient; `longbp plan` says what a step would take", cell->device);
+                      "--device %s computes no gradient; `longbp plan` says what a step would take", trial->device);
 }
 
 int command_grad(int argc, char **argv)
 {
     struct arguments arguments = {.token_dtype = "bytes"};
-    cell_flags_open(&arguments.flags, cell_keys, own_flags);
+    trial_flags_open(&arguments.flags, trial_keys, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
@@ -140,14 +140,14 @@ int command_grad(int argc, char **argv)
             "loss as JSON.\vWithout --context it takes all of the token file. --chunk 64 and --head_chunk 64 are "
             "spelled as in specs; hyphens do as well."};
     struct status status = {0};
-    struct cell cell = {0};
+    struct trial trial = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    bool done = complete(&arguments, &status) && cell_flags_decode(&arguments.flags, NULL, &cell, &status) &&
-                check_device(&cell, &status) && compute(&cell, arguments.out, &status);
+    bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
+                check_device(&trial, &status) && compute(&trial, arguments.out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    cell_free(&cell);
-    cell_flags_close(&arguments.flags);
+    trial_free(&trial);
+    trial_flags_close(&arguments.flags);
     bool step_failed = status.code == STATUS_OOM || status.code == STATUS_FAILED;
     return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }

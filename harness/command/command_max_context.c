@@ -11,7 +11,7 @@
 
 enum flag { FLAG_METHODS = 0x100, FLAG_JSON };
 
-static const char *const cell_keys[] = {
+static const char *const trial_keys[] = {
     "model",          "dtype",           "batch", "lora", "profile", "optimizer", "kv_gradient_dtype",
     "gradient_dtype", "whole_attention", NULL};
 
@@ -23,15 +23,15 @@ static const struct argp_option own_flags[] = {
     {0}};
 
 struct arguments {
-    struct cell_flags flags;
+    struct trial_flags flags;
     struct plan_flags plan;
     const char *methods;
     bool json;
 };
 
-// One method's cell and what was found for it.
+// One method's trial and what was found for it.
 struct row {
-    struct cell cell;
+    struct trial trial;
     struct max_context found;
 };
 
@@ -56,29 +56,29 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_error(state, "unexpected \"%s\"", text);
         return 0;
     case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.cell, "model"))
+        if (!json_object_get(arguments->flags.trial, "model"))
             argp_error(state, "--model is needed");
-        if (!arguments->plan.memory_limit && !json_object_get(arguments->flags.cell, "profile"))
+        if (!arguments->plan.memory_limit && !json_object_get(arguments->flags.trial, "profile"))
             argp_error(state, "say how much memory there is: --memory-limit or --profile");
         return 0;
     default:
         if (plan_flags_parse(&arguments->plan, key, text) == 0)
             return 0;
-        return cell_flags_parse(&arguments->flags, key, text);
+        return trial_flags_parse(&arguments->flags, key, text);
     }
 }
 
 // At a context that the method's options go with: a budget needs its columns, and some columns are too many.
-static bool decode(const struct cell_flags *flags, const char *method, struct cell *cell, struct status *status)
+static bool decode(const struct trial_flags *flags, const char *method, struct trial *trial, struct status *status)
 {
     struct status first = {0};
     for (int i = -1; i < 31; i++) {
         struct status why = {0};
         size_t context = i < 0 ? 65536 : (size_t)1 << i; // the first one's reason is the one to be shown
-        json_object_set_new(flags->cell, "context", json_integer((json_int_t)context));
-        if (cell_flags_decode(flags, method, cell, &why))
+        json_object_set_new(flags->trial, "context", json_integer((json_int_t)context));
+        if (trial_flags_decode(flags, method, trial, &why))
             return true;
-        cell_free(cell);
+        trial_free(trial);
         if (first.code == STATUS_OK)
             first = why;
     }
@@ -87,7 +87,7 @@ static bool decode(const struct cell_flags *flags, const char *method, struct ce
 }
 
 // Every option that was given must mean something to some method of the table.
-static bool check_used(const struct cell_flags *flags, const struct table *table, struct status *status)
+static bool check_used(const struct trial_flags *flags, const struct table *table, struct status *status)
 {
     const char *key;
     json_t *value;
@@ -95,7 +95,7 @@ static bool check_used(const struct cell_flags *flags, const struct table *table
     {
         bool used = false;
         for (size_t i = 0; i < table->count; i++)
-            used |= method_knows(table->rows[i].cell.method, key);
+            used |= method_knows(table->rows[i].trial.method, key);
         char knowing[256];
         method_names_knowing(key, knowing, sizeof knowing);
         if (!used)
@@ -111,7 +111,7 @@ static bool add_row(const struct arguments *arguments, struct table *table, cons
     CHECK(table->rows);
     struct row *row = &table->rows[table->count++];
     *row = (struct row){0};
-    return decode(&arguments->flags, name, &row->cell, status);
+    return decode(&arguments->flags, name, &row->trial, status);
 }
 
 // All methods that have a gradient; of those that draw columns only with a budget, which nothing here can choose.
@@ -147,7 +147,7 @@ static bool add_named(const struct arguments *arguments, struct table *table, st
 
 static bool find_all(const struct arguments *arguments, struct table *table, struct status *status)
 {
-    const struct cell *first = &table->rows[0].cell;
+    const struct trial *first = &table->rows[0].trial;
     if (!plan_flags_limit(&arguments->plan, first, &table->limit_bytes, table->limit_what, sizeof table->limit_what,
                           status) ||
         !max_context_resident(first, table->resident, status))
@@ -155,18 +155,18 @@ static bool find_all(const struct arguments *arguments, struct table *table, str
     for (int i = 0; i < CATEGORY_COUNT; i++)
         table->resident_bytes += table->resident[i];
     for (size_t i = 0; i < table->count; i++)
-        if (!max_context_find(&table->rows[i].found, &table->rows[i].cell, table->limit_bytes, status))
+        if (!max_context_find(&table->rows[i].found, &table->rows[i].trial, table->limit_bytes, status))
             return false;
     return true;
 }
 
 // "seco chunk=128": the chunk, and what was given.
-static void describe(const struct cell_flags *flags, const struct cell *cell, char *text, size_t bytes)
+static void describe(const struct trial_flags *flags, const struct trial *trial, char *text, size_t bytes)
 {
-    json_t *canonical = json_loads(cell->canonical, 0, NULL), *method = json_object_get(canonical, "method");
-    size_t used = (size_t)snprintf(text, bytes, "%s", cell->method->name);
-    for (size_t i = 0; cell->method->options[i] && used < bytes; i++) {
-        const char *option = cell->method->options[i];
+    json_t *canonical = json_loads(trial->canonical, 0, NULL), *method = json_object_get(canonical, "method");
+    size_t used = (size_t)snprintf(text, bytes, "%s", trial->method->name);
+    for (size_t i = 0; trial->method->options[i] && used < bytes; i++) {
+        const char *option = trial->method->options[i];
         json_t *value = json_object_get(method, option);
         char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
         if (strcmp(option, "chunk") == 0 || json_object_get(flags->method, option))
@@ -179,7 +179,7 @@ static void describe(const struct cell_flags *flags, const struct cell *cell, ch
 
 static void print_table(const struct arguments *arguments, const struct table *table)
 {
-    json_t *setting = json_loads(table->rows[0].cell.canonical, 0, NULL);
+    json_t *setting = json_loads(table->rows[0].trial.canonical, 0, NULL);
     char text[512], limit[32], resident[32];
     setting_describe(setting, 0, text, sizeof text);
     json_decref(setting);
@@ -202,9 +202,9 @@ static void print_table(const struct arguments *arguments, const struct table *t
             size_text(found->peak_bytes, peak, sizeof peak);
             snprintf(least, sizeof least, "%.0f bytes", found->floor_bytes_per_token);
         }
-        describe(&arguments->flags, &table->rows[i].cell, text, sizeof text);
+        describe(&arguments->flags, &table->rows[i].trial, text, sizeof text);
         printf("%-32s %12zu %12s %18s", text, found->context, peak, least);
-        if (table->rows[i].cell.method->largest_draw)
+        if (table->rows[i].trial.method->largest_draw)
             printf("  in whole chunks, for the largest draw");
         bool telling = !found->context || !found->memory_bound;
         printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");
@@ -221,13 +221,13 @@ static json_t *categories(const size_t by_category[CATEGORY_COUNT])
 
 static void print_json(const struct table *table)
 {
-    json_t *list = json_array(), *setting = json_loads(table->rows[0].cell.canonical, 0, NULL);
+    json_t *list = json_array(), *setting = json_loads(table->rows[0].trial.canonical, 0, NULL);
     static const char *const varying[] = {"method", "context", "measure", "limits", "data", "labels", "seed"};
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         json_object_del(setting, varying[i]);
     for (size_t i = 0; i < table->count; i++) {
         const struct max_context *found = &table->rows[i].found;
-        json_t *canonical = json_loads(table->rows[i].cell.canonical, 0, NULL);
+        json_t *canonical = json_loads(table->rows[i].trial.canonical, 0, NULL);
         json_t *row =
             json_pack("{s:O, s:I, s:I, s:I, s:o, s:f, s:b, s:s}", "method", json_object_get(canonical, "method"),
                       "max_context", (json_int_t)found->context, "granularity", (json_int_t)found->granularity,
@@ -253,7 +253,7 @@ static void print_json(const struct table *table)
 int command_max_context(int argc, char **argv)
 {
     struct arguments arguments = {.methods = "all"};
-    cell_flags_open(&arguments.flags, cell_keys, own_flags);
+    trial_flags_open(&arguments.flags, trial_keys, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
@@ -265,7 +265,7 @@ int command_max_context(int argc, char **argv)
     struct table table = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     bool all = strcmp(arguments.methods, "all") == 0;
-    bool done = plan_flags_device(&arguments.plan, arguments.flags.cell, &status) &&
+    bool done = plan_flags_device(&arguments.plan, arguments.flags.trial, &status) &&
                 (all ? add_all : add_named)(&arguments, &table, &status) &&
                 check_used(&arguments.flags, &table, &status) && find_all(&arguments, &table, &status);
     if (!done)
@@ -275,8 +275,8 @@ int command_max_context(int argc, char **argv)
     else
         print_table(&arguments, &table);
     for (size_t i = 0; i < table.count; i++)
-        cell_free(&table.rows[i].cell);
+        trial_free(&table.rows[i].trial);
     free(table.rows);
-    cell_flags_close(&arguments.flags);
+    trial_flags_close(&arguments.flags);
     return done ? EXIT_FINE : EXIT_BAD_INPUT;
 }

@@ -12,18 +12,18 @@
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
 
-static const char *const cell_keys[] = {"model",
-                                        "dtype",
-                                        "context",
-                                        "batch",
-                                        "lora",
-                                        "method",
-                                        "profile",
-                                        "optimizer",
-                                        "kv_gradient_dtype",
-                                        "gradient_dtype",
-                                        "whole_attention",
-                                        NULL};
+static const char *const trial_keys[] = {"model",
+                                         "dtype",
+                                         "context",
+                                         "batch",
+                                         "lora",
+                                         "method",
+                                         "profile",
+                                         "optimizer",
+                                         "kv_gradient_dtype",
+                                         "gradient_dtype",
+                                         "whole_attention",
+                                         NULL};
 
 static const struct argp_option own_flags[] = {
     PLAN_FLAG_LIKE,
@@ -39,7 +39,7 @@ static const struct argp_option own_flags[] = {
     {0}};
 
 struct arguments {
-    struct cell_flags flags;
+    struct trial_flags flags;
     struct plan_flags plan;
     const char *timeline;
     bool categories, json;
@@ -47,7 +47,7 @@ struct arguments {
 
 // What is known when the step is planned.
 struct plan {
-    struct cell cell;
+    struct trial trial;
     json_t *record;
     size_t limit_bytes; // 0: none
     char limit_what[128];
@@ -70,13 +70,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_error(state, "unexpected \"%s\"", text);
         return 0;
     case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.cell, "model") || !json_object_get(arguments->flags.cell, "context"))
+        if (!json_object_get(arguments->flags.trial, "model") ||
+            !json_object_get(arguments->flags.trial, "context"))
             argp_error(state, "--model and --context are needed");
         return 0;
     default:
         if (plan_flags_parse(&arguments->plan, key, text) == 0)
             return 0;
-        return cell_flags_parse(&arguments->flags, key, text);
+        return trial_flags_parse(&arguments->flags, key, text);
     }
 }
 
@@ -90,7 +91,7 @@ static bool fits(const struct plan *plan)
     return !plan->limit_bytes || bytes_of(plan->record, "peak_bytes") <= plan->limit_bytes;
 }
 
-// The record as JSON Lines, as a sweep of one cell would have written it.
+// The record as JSON Lines, as a sweep of one trial would have written it.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
     char *line = json_dumps(plan->record, JSON_COMPACT), *text;
@@ -104,17 +105,18 @@ static bool write_timeline(const struct plan *plan, const char *path, struct sta
 // Plans without the limit: how much is missing is worth more than where the step would have ended.
 static bool make(const struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
 {
-    json_t *cell = arguments->flags.cell;
+    json_t *trial = arguments->flags.trial;
     enum record_status ended;
     json_object_set_new(
-        cell, "measure",
+        trial, "measure",
         json_pack("{s:b, s:b}", "timeline", arguments->timeline != NULL, "categories", arguments->categories));
-    if (!plan_flags_device(&arguments->plan, cell, status) ||
-        !cell_flags_decode(&arguments->flags, NULL, &plan->cell, status) ||
-        !plan_flags_limit(&arguments->plan, &plan->cell, &plan->limit_bytes, plan->limit_what,
+    if (!plan_flags_device(&arguments->plan, trial, status) ||
+        !trial_flags_decode(&arguments->flags, NULL, &plan->trial, status) ||
+        !plan_flags_limit(&arguments->plan, &plan->trial, &plan->limit_bytes, plan->limit_what,
                           sizeof plan->limit_what, status))
         return false;
-    char *line = cell_run(&plan->cell), *complete = record_complete(line, plan->cell.id, "plan", command, &ended);
+    char *line = trial_run(&plan->trial),
+         *complete = record_complete(line, plan->trial.id, "plan", command, &ended);
     CHECK(complete);
     plan->record = json_loads(complete, 0, NULL);
     CHECK(plan->record);
@@ -137,7 +139,7 @@ static void print_table(const struct plan *plan)
 {
     const json_t *record = plan->record, *categories = json_object_get(record, "peak_by_category");
     char text[512];
-    progress_describe(&plan->cell, text, sizeof text);
+    progress_describe(&plan->trial, text, sizeof text);
     printf("%s\nbytes at the peak\n", text);
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         size_t bytes = bytes_of(categories, category_name((enum category)i));
@@ -168,10 +170,10 @@ static void print_table(const struct plan *plan)
     printf("  %-20s %12zu\n", "launches", bytes_of(record, "launches"));
     size_t draws = json_array_size(json_object_get(record, "sample_columns"));
     snprintf(text, sizeof text, draws > 1 ? ", mean of %zu draws" : "", draws);
-    if (plan->cell.profile)
+    if (plan->trial.profile)
         printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time",
-               json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->cell.profile->name, text);
-    if (plan->cell.measure.categories) {
+               json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->trial.profile->name, text);
+    if (plan->trial.measure.categories) {
         putchar('\n');
         category_report_table(&(struct category_report){.operations = true}, record, stdout);
     }
@@ -186,7 +188,7 @@ static void print_json(const struct plan *plan)
     json_object_set_new(object, "timeline", json_null());
     json_object_set_new(object, "limit_bytes", limited ? json_integer((json_int_t)plan->limit_bytes) : json_null());
     json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
-    json_object_set_new(object, "estimate", plan->cell.profile ? json_string("roofline") : json_null());
+    json_object_set_new(object, "estimate", plan->trial.profile ? json_string("roofline") : json_null());
     CHECK(json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
     putchar('\n');
     json_decref(object);
@@ -205,7 +207,7 @@ int command_plan(int argc, char **argv)
 {
     char *command = command_line(argc, argv);
     struct arguments arguments = {0};
-    cell_flags_open(&arguments.flags, cell_keys, own_flags);
+    trial_flags_open(&arguments.flags, trial_keys, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
@@ -228,8 +230,8 @@ int command_plan(int argc, char **argv)
     else
         print_table(&plan);
     json_decref(plan.record);
-    cell_free(&plan.cell);
-    cell_flags_close(&arguments.flags);
+    trial_free(&plan.trial);
+    trial_flags_close(&arguments.flags);
     free(command);
     return done ? EXIT_FINE : status.code == STATUS_FAILED ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }

@@ -51,7 +51,8 @@ int command_report(int argc, char **argv)
         "Sets recorded results beside the points that papers published for the same experiment: published, ours "
         "and "
         "their ratio, and what each series grows by per token.\v"
-        "Times of planned cells are estimates, and are called so. Exit status: 0 fine, 2 wrong use, a bad file, or "
+        "Times of planned trials are estimates, and are called so. Exit status: 0 fine, 2 wrong use, a bad file, "
+        "or "
         "nothing published of these experiments.",
         NULL,
         NULL,

@@ -1,4 +1,4 @@
-// Command: `longbp run`, an experiment's cells measured, listed, or one of them measured again.
+// Command: `longbp run`, an experiment's trials measured, listed, or one of them measured again.
 #define _GNU_SOURCE // asprintf
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 struct arguments {
-    const char *spec, *out, *device, *cell, *against, *against_out;
+    const char *spec, *out, *device, *trial, *against, *against_out;
     const char **axes; // of --axis, and what --memory-limit and --profile mean as one
     size_t axis_count;
     size_t rounds;
@@ -34,18 +34,18 @@ static const struct argp_option flags[] = {
      .arg = "SIZE",
      .doc = "such as 24GiB or 24G, the same, or 80GB, instead of the spec's"},
     {.name = "profile", .key = 'p', .arg = "NAME|FILE", .doc = "estimate a step's time by this device profile"},
-    {.name = "list", .key = 'l', .doc = "print the cells and their ids, and measure nothing"},
-    {.name = "cell", .key = 'c', .arg = "ID", .doc = "measure this cell alone and print its record"},
-    {.name = "fresh", .key = 'f', .doc = "measure every cell; the old results move to FILE.bak"},
+    {.name = "list", .key = 'l', .doc = "print the trials and their ids, and measure nothing"},
+    {.name = "trial", .key = 'c', .arg = "ID", .doc = "measure this trial alone and print its record"},
+    {.name = "fresh", .key = 'f', .doc = "measure every trial; the old results move to FILE.bak"},
     {.name = "retry", .key = 'r', .doc = "measure again what did not end ok"},
     {.name = "rounds",
      .key = 'n',
      .arg = "N",
-     .doc = "go through the cells N times (1), a record each: for times that `longbp compare` can trust"},
+     .doc = "go through the trials N times (1), a record each: for times that `longbp compare` can trust"},
     {.name = "against",
      .key = 'g',
      .arg = "PROGRAM",
-     .doc = "measure another build's longbp too, cell by cell in turn with this one"},
+     .doc = "measure another build's longbp too, trial by trial in turn with this one"},
     {.name = "against-out", .key = 'b', .arg = "FILE", .doc = "the result file of the other build"},
     {.name = "json", .key = 'j', .doc = "with --list: one JSON object per line"},
     {0}};
@@ -90,7 +90,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         add_key(arguments, "profile", json_string(text));
         return 0;
     case 'c':
-        arguments->cell = text;
+        arguments->trial = text;
         return 0;
     case 'l':
         arguments->list = true;
@@ -125,10 +125,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "name the experiment's file");
         if (!arguments->against != !arguments->against_out)
             argp_error(state, "--against PROGRAM and --against-out FILE go together");
-        if (arguments->cell && (arguments->list || arguments->out || arguments->fresh || arguments->retry ||
-                                arguments->rounds > 1 || arguments->against))
+        if (arguments->trial && (arguments->list || arguments->out || arguments->fresh || arguments->retry ||
+                                 arguments->rounds > 1 || arguments->against))
             argp_error(state,
-                       "--cell prints one record; --out, --list, --fresh, --retry, --rounds and --against do "
+                       "--trial prints one record; --out, --list, --fresh, --retry, --rounds and --against do "
                        "not go with it");
         return 0;
     default:
@@ -136,7 +136,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-// The command that finds the same cells again.
+// The command that finds the same trials again.
 static char *rerun_command(const struct arguments *arguments)
 {
     char *command = NULL;
@@ -154,34 +154,34 @@ static char *rerun_command(const struct arguments *arguments)
     return command;
 }
 
-static void list_cells(const struct spec *spec, bool json)
+static void list_trials(const struct spec *spec, bool json)
 {
-    for (size_t i = 0; i < spec->cell_count; i++) {
-        const struct cell *cell = &spec->cells[i];
+    for (size_t i = 0; i < spec->trial_count; i++) {
+        const struct trial *trial = &spec->trials[i];
         char what[512];
-        progress_describe(cell, what, sizeof what);
+        progress_describe(trial, what, sizeof what);
         if (json)
-            printf("{\"id\":\"%s\",\"cell\":%s}\n", cell->id, cell->canonical);
+            printf("{\"id\":\"%s\",\"trial\":%s}\n", trial->id, trial->canonical);
         else
-            printf("%s  %s\n", cell->id, what);
+            printf("%s  %s\n", trial->id, what);
     }
 }
 
-static int print_cell(const struct spec *spec, const char *id, const char *rerun, struct status *status)
+static int print_trial(const struct spec *spec, const char *id, const char *rerun, struct status *status)
 {
-    const struct cell *cell = NULL;
-    for (size_t i = 0; i < spec->cell_count; i++)
-        if (strcmp(spec->cells[i].id, id) == 0)
-            cell = &spec->cells[i];
-    if (!cell) {
-        status_set(status, STATUS_BAD_INPUT, "no cell %s in experiment %s; --list shows its cells", id,
+    const struct trial *trial = NULL;
+    for (size_t i = 0; i < spec->trial_count; i++)
+        if (strcmp(spec->trials[i].id, id) == 0)
+            trial = &spec->trials[i];
+    if (!trial) {
+        status_set(status, STATUS_BAD_INPUT, "no trial %s in experiment %s; --list shows its trials", id,
                    spec->experiment);
         return EXIT_BAD_INPUT;
     }
     int signals = child_signals_open(status);
-    struct sweep_cell outcome = {0};
+    struct sweep_trial outcome = {0};
     int code = EXIT_BAD_INPUT;
-    if (signals >= 0 && sweep_cell(spec, cell, NULL, rerun, signals, &outcome, status)) {
+    if (signals >= 0 && sweep_trial(spec, trial, NULL, rerun, signals, &outcome, status)) {
         code = !outcome.line ? EXIT_INTERRUPTED : outcome.status == RECORD_OK ? EXIT_FINE : EXIT_CHECK_FAILED;
         if (outcome.line)
             printf("%s\n", outcome.line);
@@ -222,10 +222,10 @@ static int run(const struct arguments *arguments, struct status *status)
     if (arguments->against && !is_program(arguments->against, status)) {
         code = EXIT_BAD_INPUT;
     } else if (arguments->list) {
-        list_cells(&spec, arguments->json);
+        list_trials(&spec, arguments->json);
         code = EXIT_FINE;
-    } else if (arguments->cell) {
-        code = print_cell(&spec, arguments->cell, rerun, status);
+    } else if (arguments->trial) {
+        code = print_trial(&spec, arguments->trial, rerun, status);
     } else {
         code = sweep_run(&spec, &options, status);
     }
@@ -243,11 +243,12 @@ int command_run(int argc, char **argv)
         .parser = parse,
         .args_doc = "SPEC",
         .doc =
-            "Measures every cell of an experiment, each in its own process, and appends one line of JSON per cell. "
-            "Cells that the result file already has are skipped, so a run that was stopped resumes.\v"
-            "Exit status: 0 measured, also where some cells ran out of memory or time; 1 a gradient was wrong, a "
-            "cell "
-            "crashed, no cell is ok, or the results were removed meanwhile; 2 wrong use, a bad file, or one that "
+            "Measures every trial of an experiment, each in its own process, and appends one line of JSON per "
+            "trial. "
+            "Trials that the result file already has are skipped, so a run that was stopped resumes.\v"
+            "Exit status: 0 measured, also where some trials ran out of memory or time; 1 a gradient was wrong, a "
+            "trial "
+            "crashed, no trial is ok, or the results were removed meanwhile; 2 wrong use, a bad file, or one that "
             "cannot be written; 130 interrupted."};
     struct arguments arguments = {.rounds = 1};
     struct status status = {0};

@@ -144,7 +144,7 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         !read_accumulator("--gradient-dtype", arguments->gradient_dtype, request.dtype, &request.gradient_dtype,
                           status))
         return false;
-    if (cell_plans_on(request.device))
+    if (trial_plans_on(request.device))
         return status_set(status, STATUS_BAD_INPUT, "--device %s computes no gradient that could be verified",
                           request.device);
     if (arguments->model && !(request.config = config_preset(arguments->model))) {

@@ -14,7 +14,7 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text)
     return 0;
 }
 
-bool plan_flags_device(const struct plan_flags *flags, json_t *cell, struct status *status)
+bool plan_flags_device(const struct plan_flags *flags, json_t *trial, struct status *status)
 {
     const char *like = flags->like;
     if (like && strcmp(like, "cpu") != 0 && strcmp(like, "cuda") != 0)
@@ -22,11 +22,11 @@ bool plan_flags_device(const struct plan_flags *flags, json_t *cell, struct stat
     char device[16] = "plan";
     if (like)
         snprintf(device, sizeof device, "plan-%s", like);
-    json_object_set_new(cell, "device", json_string(device));
+    json_object_set_new(trial, "device", json_string(device));
     return true;
 }
 
-bool plan_flags_limit(const struct plan_flags *flags, const struct cell *cell, size_t *bytes, char *what,
+bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status)
 {
     *bytes = 0;
@@ -37,9 +37,9 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct cell *cell, s
                status_set(status, STATUS_BAD_INPUT, "--memory-limit: expected " SIZE_EXPECTED ", found \"%s\"",
                           flags->memory_limit);
     }
-    if (cell->profile) {
-        *bytes = (size_t)cell->profile->usable_bytes.value;
-        snprintf(what, what_bytes, "usable, profile %s", cell->profile->name);
+    if (trial->profile) {
+        *bytes = (size_t)trial->profile->usable_bytes.value;
+        snprintf(what, what_bytes, "usable, profile %s", trial->profile->name);
     }
     return true;
 }

@@ -1,7 +1,7 @@
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
 #include <math.h>
@@ -16,17 +16,17 @@ static double number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static const json_t *cell_of(const json_t *record)
+static const json_t *trial_of(const json_t *record)
 {
-    return json_object_get(record, "cell");
+    return json_object_get(record, "trial");
 }
 static const json_t *method_of(const json_t *record)
 {
-    return json_object_get(cell_of(record), "method");
+    return json_object_get(trial_of(record), "method");
 }
 static double context_of(const json_t *record)
 {
-    return number(cell_of(record), "context");
+    return number(trial_of(record), "context");
 }
 
 static bool has_status(const json_t *record, const char *status)
@@ -47,7 +47,7 @@ static double budget_of(const json_t *record)
 }
 
 // Numbers behind a tab each.
-static void cells(FILE *table, const double *values, size_t count)
+static void trials(FILE *table, const double *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (isfinite(values[i])) {
@@ -59,7 +59,7 @@ static void cells(FILE *table, const double *values, size_t count)
     fputc('\n', table);
 }
 
-#define ROW(table, ...) cells(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+#define ROW(table, ...) trials(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 
 static void header(FILE *table, const char *columns)
 {
@@ -158,13 +158,13 @@ static bool against_context(const json_t *const *records, size_t count, FILE *ta
     return enough;
 }
 
-// A cell that ran out of memory has no peak: what it holds at that point is below what it needs.
+// A trial that ran out of memory has no peak: what it holds at that point is below what it needs.
 static void memory_row(FILE *table, const json_t *record)
 {
     bool oom = has_status(record, "oom");
     ROW(table, context_of(record), oom ? NAN : number(record, "peak_bytes"),
         oom ? NAN : number(record, "lower_bound_bytes"),
-        number(json_object_get(cell_of(record), "limits"), "memory"), oom);
+        number(json_object_get(trial_of(record), "limits"), "memory"), oom);
 }
 
 static bool tabulate_memory(const json_t *const *records, size_t count, FILE *table)
@@ -302,13 +302,13 @@ static void dtype_label(const json_t *record, const json_t *const *records, size
 {
     static const char *const keys[] = {"kv_gradient_dtype", "gradient_dtype"};
     static const char *const names[] = {"kv gradients", "weight gradients"};
-    const json_t *dtype = json_object_get(cell_of(record), "dtype");
+    const json_t *dtype = json_object_get(trial_of(record), "dtype");
     snprintf(text, bytes, "%s", json_string_value(dtype));
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        const json_t *own = json_object_get(cell_of(record), keys[k]);
+        const json_t *own = json_object_get(trial_of(record), keys[k]);
         bool alone = true;
         for (size_t i = 0; i < count; i++) {
-            const json_t *other = cell_of(records[i]);
+            const json_t *other = trial_of(records[i]);
             alone &= !json_equal(json_object_get(other, "dtype"), dtype) ||
                      json_equal(json_object_get(other, keys[k]), own);
         }
@@ -397,7 +397,7 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
 {
     const json_t *events = json_object_get(json_object_get(record, "timeline"), "events");
     // A plan has no clock; its steps lie along the FLOPs.
-    bool planned = cell_plans_on(json_string_value(json_object_get(cell_of(record), "device")));
+    bool planned = trial_plans_on(json_string_value(json_object_get(trial_of(record), "device")));
     size_t count = json_array_size(events);
     double *values = calloc(2 + categories, sizeof *values);
     CHECK(values);
@@ -410,13 +410,13 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
             values[1] = event_value(events, shown[i], 1);
             if (start > 0 || i > 0) {
                 row_start(table, all, series);
-                cells(table, values, 2 + categories);
+                trials(table, values, 2 + categories);
             }
             for (size_t c = 2; c < 2 + categories; c++) {
                 values[c] = event_value(events, shown[i], c);
             }
             row_start(table, all, series);
-            cells(table, values, 2 + categories);
+            trials(table, values, 2 + categories);
         }
     }
     free(values);

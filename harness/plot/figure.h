@@ -12,7 +12,7 @@ struct figure {
     const char *needs;         // the records it is drawn from, for the message when there are none
     bool one_context;          // a picture is of one context, the longest that has what is needed
     bool estimates;            // of plans it shows estimates of time
-    const char *const *within; // keys of a cell, besides the method, that vary within one picture; ending in NULL
+    const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
     // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
     bool (*tabulate)(const json_t *const *records, size_t count, FILE *table);

@@ -6,7 +6,7 @@
 #include "harness/results/record.h"
 #include "harness/results/results.h"
 #include "harness/results/setting.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void group_records(struct grouping *grouping, const struct figure *figure
     json_object_foreach(results->records, id, record)
     {
         const char *experiment = json_string_value(json_object_get(record, "experiment"));
-        json_t *setting = setting_of(json_object_get(record, "cell"), figure->within);
+        json_t *setting = setting_of(json_object_get(record, "trial"), figure->within);
         size_t at = 0;
         while (at < grouping->count && (strcmp(grouping->groups[at].experiment, experiment) != 0 ||
                                         !json_equal(grouping->groups[at].setting, setting))) {
@@ -68,7 +68,7 @@ static void grouping_free(struct grouping *grouping)
 
 static double context_of(const json_t *record)
 {
-    return json_number_value(json_object_get(json_object_get(record, "cell"), "context"));
+    return json_number_value(json_object_get(json_object_get(record, "trial"), "context"));
 }
 
 // The table as text, to be freed; NULL if these records do not make one.
@@ -160,7 +160,7 @@ static void captions(const struct figure *figure, const struct group *group, con
                      json_is_true(json_object_get(provenance, "dirty")) ? " with changes" : "");
             list_add(revisions, sizeof revisions, text);
         }
-        if (cell_plans_on(json_string_value(json_object_get(json_object_get(record, "cell"), "device")))) {
+        if (trial_plans_on(json_string_value(json_object_get(json_object_get(record, "trial"), "device")))) {
             const char *profile = json_string_value(json_object_get(record, "profile"));
             bool estimated = profile && figure->estimates;
             snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
@@ -183,7 +183,7 @@ static void captions(const struct figure *figure, const struct group *group, con
     }
     if (left_out) {
         size_t used = strlen(machine);
-        snprintf(machine + used, 400 - used, "%sno result from %zu of %zu cells", used ? "; " : "", left_out,
+        snprintf(machine + used, 400 - used, "%sno result from %zu of %zu trials", used ? "; " : "", left_out,
                  group->count);
     }
 }

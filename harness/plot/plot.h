@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct plot_request {
-    const char *const *paths; // result files; a cell that is in several counts as in the last
+    const char *const *paths; // result files; a trial that is in several counts as in the last
     size_t path_count;
     const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all of them
     size_t max_context_count;

@@ -180,10 +180,10 @@ static void print_rates(const struct printer *p, const json_t *record)
 static void print_head(const struct category_report *report, const char *label, const json_t *record, FILE *stream)
 {
     static const char *const nothing[] = {NULL};
-    const json_t *cell = json_object_get(record, "cell");
-    json_t *setting = setting_of(cell, nothing);
+    const json_t *trial = json_object_get(record, "trial");
+    json_t *setting = setting_of(trial, nothing);
     char described[300];
-    setting_describe(setting, number(cell, "context"), described, sizeof described);
+    setting_describe(setting, number(trial, "context"), described, sizeof described);
     json_decref(setting);
     fprintf(stream,
             report->markdown ? "## %s, where a step's time goes: %s\n\n%s\n\n"

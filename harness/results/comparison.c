@@ -87,7 +87,7 @@ static bool is_empty_draw(const json_t *record, size_t sample)
     return columns && json_integer_value(columns) == 0;
 }
 
-// The samples of a cell in one file, written to *end, which moves on.
+// The samples of a trial in one file, written to *end, which moves on.
 static struct time_samples pool(const json_t *list, double **end)
 {
     struct time_run *runs = malloc((json_array_size(list) + 1) * sizeof *runs);
@@ -122,34 +122,34 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
 {
     json_t *base_lists = by_id(base), *new_lists = by_id(new), *list;
     const char *id;
-    comparison->cells =
-        calloc(json_object_size(base_lists) + json_object_size(new_lists) + 1, sizeof *comparison->cells);
+    comparison->trials =
+        calloc(json_object_size(base_lists) + json_object_size(new_lists) + 1, sizeof *comparison->trials);
     comparison->samples = malloc((sample_count(base) + sample_count(new) + 1) * sizeof *comparison->samples);
-    CHECK(comparison->cells && comparison->samples);
+    CHECK(comparison->trials && comparison->samples);
     double *end = comparison->samples;
     json_object_foreach(base_lists, id, list)
     {
-        struct cell_comparison *cell = &comparison->cells[comparison->count++];
+        struct trial_comparison *trial = &comparison->trials[comparison->count++];
         const json_t *match = json_object_get(new_lists, id);
-        cell->base = last_of(list);
-        cell->new = match ? last_of(match) : NULL;
+        trial->base = last_of(list);
+        trial->new = match ? last_of(match) : NULL;
         if (!match)
             continue;
         comparison->both++;
-        if (status_of(cell->base) == RECORD_OK && status_of(cell->new) == RECORD_OK) {
-            cell->time.base = pool(list, &end);
-            cell->time.new = pool(match, &end);
-            if (!same_machine(cell->base, cell->new))
-                cell->time.unusable = "measured on another processor or card, or with another number of threads";
-            else if (is_drawn(cell->base) && is_drawn(cell->new) && !same_draws(cell->base, cell->new))
-                cell->time.unusable = "the same seeds drew other columns";
+        if (status_of(trial->base) == RECORD_OK && status_of(trial->new) == RECORD_OK) {
+            trial->time.base = pool(list, &end);
+            trial->time.new = pool(match, &end);
+            if (!same_machine(trial->base, trial->new))
+                trial->time.unusable = "measured on another processor or card, or with another number of threads";
+            else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
+                trial->time.unusable = "the same seeds drew other columns";
         }
     }
     comparison->base_only = comparison->count - comparison->both;
     json_object_foreach(new_lists, id, list)
     {
         if (!json_object_get(base_lists, id))
-            comparison->cells[comparison->count++].new = last_of(list);
+            comparison->trials[comparison->count++].new = last_of(list);
     }
     comparison->new_only = comparison->count - comparison->base_only - comparison->both;
     json_decref(base_lists);
@@ -158,37 +158,37 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
 
 // --- names
 
-static const json_t *either(const struct cell_comparison *cell)
+static const json_t *either(const struct trial_comparison *trial)
 {
-    return cell->new ? cell->new : cell->base;
+    return trial->new ? trial->new : trial->base;
 }
 
-static void name_cell(struct cell_comparison *cell, const char *label)
+static void name_trial(struct trial_comparison *trial, const char *label)
 {
-    const json_t *setting = json_object_get(either(cell), "cell");
+    const json_t *setting = json_object_get(either(trial), "trial");
     long long context = json_integer_value(json_object_get(setting, "context"));
-    snprintf(cell->context, sizeof cell->context, "%lld", context);
-    snprintf(cell->what, sizeof cell->what, "%s, context %s, %s %s", label, cell->context,
-             text_of(either(cell), "cell", "dtype"), text_of(either(cell), "cell", "device"));
-    cell->time.groups[0] = json_string_value(json_object_get(json_object_get(setting, "method"), "name"));
-    cell->time.groups[1] = cell->context;
-    cell->time.groups[2] = text_of(either(cell), "cell", "dtype");
+    snprintf(trial->context, sizeof trial->context, "%lld", context);
+    snprintf(trial->what, sizeof trial->what, "%s, context %s, %s %s", label, trial->context,
+             text_of(either(trial), "trial", "dtype"), text_of(either(trial), "trial", "device"));
+    trial->time.groups[0] = json_string_value(json_object_get(json_object_get(setting, "method"), "name"));
+    trial->time.groups[1] = trial->context;
+    trial->time.groups[2] = text_of(either(trial), "trial", "dtype");
 }
 
-static void name_cells(struct comparison *comparison)
+static void name_trials(struct comparison *comparison)
 {
     static const char *const none[] = {NULL};
     const json_t **records = calloc(comparison->count + 1, sizeof *records);
     CHECK(records);
     for (size_t i = 0; i < comparison->count; i++)
-        records[i] = either(&comparison->cells[i]);
+        records[i] = either(&comparison->trials[i]);
     struct series_table table;
     series_make(&table, records, comparison->count, none, true);
     for (size_t s = 0; s < table.count; s++)
         for (size_t r = 0; r < table.series[s].record_count; r++)
             for (size_t i = 0; i < comparison->count; i++)
                 if (records[i] == table.series[s].records[r])
-                    name_cell(&comparison->cells[i], table.series[s].label);
+                    name_trial(&comparison->trials[i], table.series[s].label);
     series_free(&table);
     free(records);
 }
@@ -201,13 +201,13 @@ static int severity(enum record_status status)
     return status == RECORD_OK ? 0 : status == RECORD_CRASH || status == RECORD_FAILED ? 2 : 1;
 }
 
-static enum change status_change(const struct cell_comparison *cell, bool deterministic)
+static enum change status_change(const struct trial_comparison *trial, bool deterministic)
 {
-    if (!cell->base || !cell->new) {
-        bool result = cell->base && status_of(cell->base) == RECORD_OK;
+    if (!trial->base || !trial->new) {
+        bool result = trial->base && status_of(trial->base) == RECORD_OK;
         return result ? CHANGE_LOST : CHANGE_ALLOWED;
     }
-    enum record_status base = status_of(cell->base), new = status_of(cell->new);
+    enum record_status base = status_of(trial->base), new = status_of(trial->new);
     // Another machine may be too slow for the limit of time.
     if (deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)
         return CHANGE_LOST;
@@ -216,36 +216,37 @@ static enum change status_change(const struct cell_comparison *cell, bool determ
     return base == new ? CHANGE_NONE : CHANGE_ALLOWED;
 }
 
-static void compare_records(struct comparison *comparison, struct cell_comparison *cell)
+static void compare_records(struct comparison *comparison, struct trial_comparison *trial)
 {
-    cell->status = status_change(cell, comparison->options.deterministic);
-    if (cell->base && cell->new &&status_of(cell->base) == RECORD_OK &&status_of(cell->new) == RECORD_OK)
-        cell->change_count = quantity_changes(cell->changes, cell->base, cell->new, comparison->options.allowances);
+    trial->status = status_change(trial, comparison->options.deterministic);
+    if (trial->base && trial->new &&status_of(trial->base) == RECORD_OK &&status_of(trial->new) == RECORD_OK)
+        trial->change_count =
+            quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances);
 }
 
 // Times are judged in one array, for they are judged together.
 static void compare_times(struct comparison *comparison)
 {
-    struct time_cell *times = calloc(comparison->count + 1, sizeof *times);
+    struct time_trial *times = calloc(comparison->count + 1, sizeof *times);
     CHECK(times);
     for (size_t i = 0; i < comparison->count; i++) {
-        times[i] = comparison->cells[i].time;
+        times[i] = comparison->trials[i].time;
         if (comparison->options.deterministic)
             times[i].base.count = times[i].new.count = 0;
     }
     time_change_judge(&comparison->time, comparison->options.threshold, times, comparison->count);
     for (size_t i = 0; i < comparison->count; i++)
-        comparison->cells[i].time = times[i];
+        comparison->trials[i].time = times[i];
     free(times);
 }
 
-static enum change first_of(const struct cell_comparison *cell, enum change change)
+static enum change first_of(const struct trial_comparison *trial, enum change change)
 {
-    bool found = cell->status == change;
-    for (size_t i = 0; i < cell->change_count; i++)
-        found |= cell->changes[i].change == change;
-    found |= change == CHANGE_WORSE && cell->time.regression;
-    found |= change == CHANGE_LOST && cell->time.open;
+    bool found = trial->status == change;
+    for (size_t i = 0; i < trial->change_count; i++)
+        found |= trial->changes[i].change == change;
+    found |= change == CHANGE_WORSE && trial->time.regression;
+    found |= change == CHANGE_LOST && trial->time.open;
     return found ? change : CHANGE_NONE;
 }
 
@@ -253,21 +254,21 @@ static void count_changes(struct comparison *comparison)
 {
     static const enum change order[] = {CHANGE_WORSE, CHANGE_LOST, CHANGE_BETTER, CHANGE_ALLOWED};
     for (size_t i = 0; i < comparison->count; i++) {
-        struct cell_comparison *cell = &comparison->cells[i];
-        for (size_t j = 0; j < sizeof order / sizeof *order && cell->change == CHANGE_NONE; j++)
-            cell->change = first_of(cell, order[j]);
-        comparison->by_change[cell->change]++;
+        struct trial_comparison *trial = &comparison->trials[i];
+        for (size_t j = 0; j < sizeof order / sizeof *order && trial->change == CHANGE_NONE; j++)
+            trial->change = first_of(trial, order[j]);
+        comparison->by_change[trial->change]++;
     }
 }
 
 static bool any_lost(const struct comparison *comparison, bool missing)
 {
     for (size_t i = 0; i < comparison->count; i++) {
-        const struct cell_comparison *cell = &comparison->cells[i];
-        bool lost = cell->status == CHANGE_LOST;
-        for (size_t j = 0; j < cell->change_count; j++)
-            lost |= cell->changes[j].change == CHANGE_LOST;
-        if (lost && (cell->new == NULL) == missing)
+        const struct trial_comparison *trial = &comparison->trials[i];
+        bool lost = trial->status == CHANGE_LOST;
+        for (size_t j = 0; j < trial->change_count; j++)
+            lost |= trial->changes[j].change == CHANGE_LOST;
+        if (lost && (trial->new == NULL) == missing)
             return true;
     }
     return false;
@@ -277,9 +278,9 @@ static void conclude(struct comparison *comparison)
 {
     const char *reason = "";
     if (comparison->both == 0)
-        reason = "no cell is in both files";
+        reason = "no trial is in both files";
     else if (any_lost(comparison, true))
-        reason = "cells that were ok in BASE are not in NEW";
+        reason = "trials that were ok in BASE are not in NEW";
     else if (any_lost(comparison, false))
         reason = "something that BASE has measured is not known in NEW";
     else if (comparison->time.verdict == TIME_CANNOT_TELL)
@@ -312,9 +313,9 @@ bool comparison_make(struct comparison *comparison, const struct result_file *ba
     if (!whole(base, status) || !whole(new, status))
         return false;
     make_pairs(comparison, base, new);
-    name_cells(comparison);
+    name_trials(comparison);
     for (size_t i = 0; i < comparison->count; i++)
-        compare_records(comparison, &comparison->cells[i]);
+        compare_records(comparison, &comparison->trials[i]);
     compare_times(comparison);
     count_changes(comparison);
     conclude(comparison);
@@ -324,7 +325,7 @@ bool comparison_make(struct comparison *comparison, const struct result_file *ba
 void comparison_free(struct comparison *comparison)
 {
     time_change_free(&comparison->time);
-    free(comparison->cells);
+    free(comparison->trials);
     free(comparison->samples);
     *comparison = (struct comparison){0};
 }

@@ -1,9 +1,9 @@
-// Comparison: two result files, cell by cell: did anything become worse?
+// Comparison: two result files, trial by trial: did anything become worse?
 //
-// Cells are the same if their ids are. Where a file has several records of a cell, the last one counts; the samples
-// of all that were taken by the same revision on the same machine, and ended ok, are pooled (time_samples.h). Of a
-// method that draws its columns sample i walks the same columns in both files, and is held against that sample;
-// what drew no column is left out.
+// Trials are the same if their ids are. Where a file has several records of a trial, the last one counts; the
+// samples of all that were taken by the same revision on the same machine, and ended ok, are pooled
+// (time_samples.h). Of a method that draws its columns sample i walks the same columns in both files, and is held
+// against that sample; what drew no column is left out.
 #pragma once
 #include "harness/results/quantity.h"
 #include "harness/results/result_file.h"
@@ -15,7 +15,7 @@ struct comparison_options {
     double threshold;   // of the ratio of times
 };
 
-struct cell_comparison {
+struct trial_comparison {
     const json_t *base, *new; // the last records, borrowed; NULL: the file has none
     enum change change;       // of everything: worse, lost (open), better, allowed or none, the first that holds
     char what[240];           // "seco, chunk 128, context 1024, f32 cpu": no more options than tell it from others
@@ -23,7 +23,7 @@ struct cell_comparison {
     enum change status; // worse: ok became something else; lost: ok, and now not there
     struct quantity_change changes[QUANTITY_CHANGES_MAX];
     size_t change_count;
-    struct time_cell time; // not measured unless both are ok
+    struct time_trial time; // not measured unless both are ok
 };
 
 enum comparison_verdict {
@@ -37,13 +37,13 @@ const char *comparison_verdict_name(enum comparison_verdict verdict);
 
 struct comparison {
     struct comparison_options options;
-    struct cell_comparison *cells; // [count], in the order of base, then those of new alone
+    struct trial_comparison *trials; // [count], in the order of base, then those of new alone
     size_t count, both, base_only, new_only;
-    size_t by_change[CHANGE_COUNT]; // cells
+    size_t by_change[CHANGE_COUNT]; // trials
     struct time_change time;
     enum comparison_verdict verdict;
     char reason[320]; // of cannot tell
-    double *samples;  // what the cells' samples point to
+    double *samples;  // what the trials' samples point to
 };
 
 // Compares two files; the records stay theirs. False and a status if one has a torn last line: what was cut off

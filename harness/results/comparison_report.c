@@ -4,16 +4,16 @@
 
 static const char *const axis_names[TIME_AXES] = {"method", "context", "dtype"};
 
-// Whether a cell's times are worth a line by themselves.
-static bool time_shown(const struct cell_comparison *cell, bool all)
+// Whether a trial's times are worth a line by themselves.
+static bool time_shown(const struct trial_comparison *trial, bool all)
 {
-    bool measured = cell->time.verdict != TIME_NOT_MEASURED;
-    return measured && (all || cell->time.regression || cell->time.open);
+    bool measured = trial->time.verdict != TIME_NOT_MEASURED;
+    return measured && (all || trial->time.regression || trial->time.open);
 }
 
-static bool cell_shown(const struct cell_comparison *cell, bool all)
+static bool trial_shown(const struct trial_comparison *trial, bool all)
 {
-    return all || cell->change != CHANGE_NONE;
+    return all || trial->change != CHANGE_NONE;
 }
 
 static const char *text_or(const json_t *record, const char *key, const char *without)
@@ -24,21 +24,21 @@ static const char *text_or(const json_t *record, const char *key, const char *wi
 
 // --- table
 
-static void print_head(const struct cell_comparison *cell, const char *change)
+static void print_head(const struct trial_comparison *trial, const char *change)
 {
-    printf("%-11s %.8s  %s: ", change, text_or(cell->new ? cell->new : cell->base, "id", ""), cell->what);
+    printf("%-11s %.8s  %s: ", change, text_or(trial->new ? trial->new : trial->base, "id", ""), trial->what);
 }
 
-static void print_status(const struct cell_comparison *cell)
+static void print_status(const struct trial_comparison *trial)
 {
-    print_head(cell, cell->status == CHANGE_ALLOWED ? "other" : change_name(cell->status));
-    if (!cell->new)
-        printf("only in BASE (%s)\n", text_or(cell->base, "status", ""));
-    else if (!cell->base)
-        printf("only in NEW (%s)\n", text_or(cell->new, "status", ""));
+    print_head(trial, trial->status == CHANGE_ALLOWED ? "other" : change_name(trial->status));
+    if (!trial->new)
+        printf("only in BASE (%s)\n", text_or(trial->base, "status", ""));
+    else if (!trial->base)
+        printf("only in NEW (%s)\n", text_or(trial->new, "status", ""));
     else
-        printf("%s became %s%s%.160s\n", text_or(cell->base, "status", ""), text_or(cell->new, "status", ""),
-               *text_or(cell->new, "reason", "") ? ": " : "", text_or(cell->new, "reason", ""));
+        printf("%s became %s%s%.160s\n", text_or(trial->base, "status", ""), text_or(trial->new, "status", ""),
+               *text_or(trial->new, "reason", "") ? ": " : "", text_or(trial->new, "reason", ""));
 }
 
 static void print_value(double value)
@@ -51,9 +51,9 @@ static void print_value(double value)
         printf("%.4g", value);
 }
 
-static void print_quantity(const struct cell_comparison *cell, const struct quantity_change *change)
+static void print_quantity(const struct trial_comparison *trial, const struct quantity_change *change)
 {
-    print_head(cell, change_name(change->change));
+    print_head(trial, change_name(change->change));
     printf("%s ", change->name);
     print_value(change->base);
     printf(" -> ");
@@ -73,33 +73,33 @@ static const char *time_word(enum time_verdict verdict, bool open)
     return open ? "slower?" : time_verdict_name(verdict);
 }
 
-static void print_time(const struct cell_comparison *cell)
+static void print_time(const struct trial_comparison *trial)
 {
-    const struct time_cell *time = &cell->time;
-    print_head(cell, time_word(time->verdict, time->open));
+    const struct time_trial *time = &trial->time;
+    print_head(trial, time_word(time->verdict, time->open));
     if (time->judged) {
         printf("time %.4g ms -> %.4g ms, ", time_samples_middle(time->base), time_samples_middle(time->new));
         if (time->base.draws)
             printf("mean of %zu draws, ", time->base.draws);
         print_ratio(time->ratio);
-        printf(", p %.2g, for so many cells %.2g", time->p, time->p_holm);
+        printf(", p %.2g, for so many trials %.2g", time->p, time->p_holm);
     } else {
         printf("time, %zu and %zu samples", time->base.count, time->new.count);
     }
     printf("%s%s\n", *time->reason ? ": " : "", time->reason);
 }
 
-static void print_cell(const struct cell_comparison *cell, bool all)
+static void print_trial(const struct trial_comparison *trial, bool all)
 {
-    if (cell->status != CHANGE_NONE)
-        print_status(cell);
-    for (size_t i = 0; i < cell->change_count; i++)
-        print_quantity(cell, &cell->changes[i]);
-    if (time_shown(cell, all))
-        print_time(cell);
-    else if (all && cell->change == CHANGE_NONE) {
-        print_head(cell, "same");
-        printf("%s\n", text_or(cell->new, "status", ""));
+    if (trial->status != CHANGE_NONE)
+        print_status(trial);
+    for (size_t i = 0; i < trial->change_count; i++)
+        print_quantity(trial, &trial->changes[i]);
+    if (time_shown(trial, all))
+        print_time(trial);
+    else if (all && trial->change == CHANGE_NONE) {
+        print_head(trial, "same");
+        printf("%s\n", text_or(trial->new, "status", ""));
     }
 }
 
@@ -109,7 +109,7 @@ static void print_group(const struct time_group *group)
     printf("%-11s %s%s%s: time ", time_word(group->verdict, open), group->axis < 0 ? "" : axis_names[group->axis],
            group->axis < 0 ? "" : " ", group->name);
     print_ratio(group->ratio);
-    printf(" over %zu cells\n", group->cells);
+    printf(" over %zu trials\n", group->trials);
 }
 
 static void print_times(const struct time_change *time, bool all)
@@ -125,15 +125,15 @@ static void print_times(const struct time_change *time, bool all)
 
 static void print_summary(const struct comparison *comparison)
 {
-    const size_t *cells = comparison->by_change;
-    printf("%zu cells in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu open, %zu better, %zu otherwise "
+    const size_t *trials = comparison->by_change;
+    printf("%zu trials in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu open, %zu better, %zu otherwise "
            "changed\n",
-           comparison->both, comparison->base_only, comparison->new_only, cells[CHANGE_WORSE], cells[CHANGE_LOST],
-           cells[CHANGE_BETTER], cells[CHANGE_ALLOWED]);
+           comparison->both, comparison->base_only, comparison->new_only, trials[CHANGE_WORSE], trials[CHANGE_LOST],
+           trials[CHANGE_BETTER], trials[CHANGE_ALLOWED]);
     if (comparison->options.deterministic)
         printf("times: left out\n");
     else
-        printf("times: %s (%zu of %zu cells judged, threshold %.3g %%)\n",
+        printf("times: %s (%zu of %zu trials judged, threshold %.3g %%)\n",
                time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
                100 * comparison->options.threshold);
     printf("verdict: %s%s%s\n", comparison_verdict_name(comparison->verdict), *comparison->reason ? ": " : "",
@@ -143,8 +143,8 @@ static void print_summary(const struct comparison *comparison)
 void comparison_print(const struct comparison *comparison, bool all)
 {
     for (size_t i = 0; i < comparison->count; i++)
-        if (cell_shown(&comparison->cells[i], all))
-            print_cell(&comparison->cells[i], all);
+        if (trial_shown(&comparison->trials[i], all))
+            print_trial(&comparison->trials[i], all);
     print_times(&comparison->time, all);
     print_summary(comparison);
 }
@@ -173,9 +173,9 @@ static json_t *group_json(const struct time_group *group)
     json_t *object = json_object();
     set(object, "axis", group->axis < 0 ? json_null() : json_string(axis_names[group->axis]));
     set(object, "name", json_string(group->name));
-    set(object, "cells", json_integer((json_int_t)group->cells));
+    set(object, "trials", json_integer((json_int_t)group->trials));
     set(object, "verdict", json_string(time_verdict_name(group->verdict)));
-    set_ratio(object, group->cells > 0, group->ratio);
+    set_ratio(object, group->trials > 0, group->ratio);
     set(object, "regression", json_boolean(group->regression));
     set(object, "open", json_boolean(group->open));
     return object;
@@ -207,7 +207,7 @@ static json_t *middle_json(struct time_samples samples)
     return samples.count ? number(time_samples_middle(samples)) : json_null();
 }
 
-static json_t *time_json(const struct time_cell *time)
+static json_t *time_json(const struct time_trial *time)
 {
     if (time->verdict == TIME_NOT_MEASURED)
         return json_null();
@@ -243,44 +243,44 @@ static json_t *text_json(const json_t *record, const char *key)
     return text ? json_string(text) : json_null();
 }
 
-static json_t *cell_json(const struct cell_comparison *cell)
+static json_t *trial_json(const struct trial_comparison *trial)
 {
-    const json_t *record = cell->new ? cell->new : cell->base;
+    const json_t *record = trial->new ? trial->new : trial->base;
     json_t *object = json_object(), *status = json_object(), *quantities = json_array();
     set(object, "id", text_json(record, "id"));
-    set(object, "what", json_string(cell->what));
+    set(object, "what", json_string(trial->what));
     set(object, "command", text_json(record, "command"));
-    set(object, "change", json_string(change_name(cell->change)));
-    set(status, "base", text_json(cell->base, "status"));
-    set(status, "new", text_json(cell->new, "status"));
-    set(status, "change", json_string(change_name(cell->status)));
+    set(object, "change", json_string(change_name(trial->change)));
+    set(status, "base", text_json(trial->base, "status"));
+    set(status, "new", text_json(trial->new, "status"));
+    set(status, "change", json_string(change_name(trial->status)));
     set(object, "status", status);
-    for (size_t i = 0; i < cell->change_count; i++)
-        json_array_append_new(quantities, quantity_json(&cell->changes[i]));
+    for (size_t i = 0; i < trial->change_count; i++)
+        json_array_append_new(quantities, quantity_json(&trial->changes[i]));
     set(object, "quantities", quantities);
-    set(object, "time", time_json(&cell->time));
+    set(object, "time", time_json(&trial->time));
     return object;
 }
 
 json_t *comparison_json(const struct comparison *comparison, bool all)
 {
     const size_t *by_change = comparison->by_change;
-    json_t *object = json_object(), *cells = json_object(), *changed = json_array();
+    json_t *object = json_object(), *trials = json_object(), *changed = json_array();
     set(object, "verdict", json_string(comparison_verdict_name(comparison->verdict)));
     set(object, "reason", json_string(comparison->reason));
-    set(cells, "both", json_integer((json_int_t)comparison->both));
-    set(cells, "base_only", json_integer((json_int_t)comparison->base_only));
-    set(cells, "new_only", json_integer((json_int_t)comparison->new_only));
-    set(cells, "worse", json_integer((json_int_t)by_change[CHANGE_WORSE]));
-    set(cells, "open", json_integer((json_int_t)by_change[CHANGE_LOST]));
-    set(cells, "better", json_integer((json_int_t)by_change[CHANGE_BETTER]));
-    set(cells, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
-    set(cells, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
-    set(object, "cells", cells);
+    set(trials, "both", json_integer((json_int_t)comparison->both));
+    set(trials, "base_only", json_integer((json_int_t)comparison->base_only));
+    set(trials, "new_only", json_integer((json_int_t)comparison->new_only));
+    set(trials, "worse", json_integer((json_int_t)by_change[CHANGE_WORSE]));
+    set(trials, "open", json_integer((json_int_t)by_change[CHANGE_LOST]));
+    set(trials, "better", json_integer((json_int_t)by_change[CHANGE_BETTER]));
+    set(trials, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
+    set(trials, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
+    set(object, "trials", trials);
     set(object, "time", times_json(comparison));
     for (size_t i = 0; i < comparison->count; i++)
-        if (cell_shown(&comparison->cells[i], all))
-            json_array_append_new(changed, cell_json(&comparison->cells[i]));
+        if (trial_shown(&comparison->trials[i], all))
+            json_array_append_new(changed, trial_json(&comparison->trials[i]));
     set(object, "changed", changed);
     return object;
 }

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-static const json_t *cell_of(const json_t *record)
+static const json_t *trial_of(const json_t *record)
 {
-    return json_object_get(record, "cell");
+    return json_object_get(record, "trial");
 }
 
 static const json_t *method_of(const json_t *record)
 {
-    return json_object_get(cell_of(record), "method");
+    return json_object_get(trial_of(record), "method");
 }
 
 static const char *text(const json_t *object, const char *key)
@@ -33,8 +33,8 @@ static double number(const json_t *object, const char *key)
 
 static const char *model_of(const json_t *record)
 {
-    const json_t *model = json_object_get(cell_of(record), "model");
-    return json_is_object(model) ? text(model, "name") : text(cell_of(record), "model");
+    const json_t *model = json_object_get(trial_of(record), "model");
+    return json_is_object(model) ? text(model, "name") : text(trial_of(record), "model");
 }
 
 // Whether the paper's points of a method say a chunk; *any: whether it has points of it at all.
@@ -55,7 +55,7 @@ static bool same_curve(const struct curve *curve, const json_t *record, size_t c
     const json_t *first = curve->pairs[0].record;
     return strcmp(curve->model, model_of(record)) == 0 && curve->chunk == chunk &&
            strcmp(curve->method, text(method_of(record), "name")) == 0 &&
-           strcmp(curve->kv_gradient_dtype, text(cell_of(record), "kv_gradient_dtype")) == 0 &&
+           strcmp(curve->kv_gradient_dtype, text(trial_of(record), "kv_gradient_dtype")) == 0 &&
            json_equal(json_object_get(method_of(first), "head_chunk"),
                       json_object_get(method_of(record), "head_chunk")) &&
            json_equal(json_object_get(method_of(first), "keep"), json_object_get(method_of(record), "keep"));
@@ -65,7 +65,7 @@ static bool same_curve(const struct curve *curve, const json_t *record, size_t c
 static bool matches(const struct published_point *point, const json_t *record)
 {
     const json_t *method = method_of(record);
-    size_t chunk = count_at(method, "chunk"), context = count_at(cell_of(record), "context");
+    size_t chunk = count_at(method, "chunk"), context = count_at(trial_of(record), "context");
     size_t columns = chunk ? (context + chunk - 1) / chunk : 1;
     return point->context == context && strcmp(point->method, text(method, "name")) == 0 &&
            (!*point->model || strcmp(point->model, model_of(record)) == 0) &&
@@ -79,14 +79,14 @@ static struct pair make_pair(const struct published_file *file, const json_t *re
     bool ok = strcmp(status, "ok") == 0, memory = file->quantity == PUBLISHED_MEMORY;
     struct step_time measured = step_time_of(record), estimate = step_time_estimate(record);
     struct step_time time = isfinite(measured.ms) ? measured : estimate;
-    struct pair pair = {.context = number(cell_of(record), "context"),
+    struct pair pair = {.context = number(trial_of(record), "context"),
                         .record = record,
                         .ours = !ok      ? NAN
                                 : memory ? number(record, "peak_bytes")
                                          : time.ms,
                         .columns = ok && !memory ? time.columns : NAN,
                         .floor = ok && memory ? number(record, "lower_bound_bytes") : NAN,
-                        .limit = number(json_object_get(cell_of(record), "limits"), "memory"),
+                        .limit = number(json_object_get(trial_of(record), "limits"), "memory"),
                         .oom = strcmp(status, "oom") == 0,
                         .estimated = !isfinite(measured.ms)};
     for (size_t i = 0; i < file->count; i++)
@@ -108,7 +108,7 @@ static void add_record(struct pairing *pairing, const json_t *record)
         CHECK(pairing->curves);
         pairing->curves[at] = (struct curve){.model = model_of(record),
                                              .method = method,
-                                             .kv_gradient_dtype = text(cell_of(record), "kv_gradient_dtype"),
+                                             .kv_gradient_dtype = text(trial_of(record), "kv_gradient_dtype"),
                                              .chunk = chunk,
                                              .published_chunk = says};
     }

@@ -31,7 +31,7 @@ struct pairing {
     size_t missing;       // points with a counterpart among our methods, but no record
 };
 
-// records: of the file's experiment, each cell once. Both are borrowed. Release with pairing_free.
+// records: of the file's experiment, each trial once. Both are borrowed. Release with pairing_free.
 void pairing_make(struct pairing *pairing, const struct published_file *file, const json_t *const *records,
                   size_t count);
 void pairing_free(struct pairing *pairing);

@@ -122,11 +122,11 @@ static double noise_floor(const json_t *record)
     return value_of(json_object_get(record, "gradient"), "noise_floor");
 }
 
-// Without a floor: what rounding in the cell's dtype can come to.
+// Without a floor: what rounding in the trial's dtype can come to.
 static double error_slack(const json_t *base, const json_t *new)
 {
     double floor = fmax(noise_floor(base), noise_floor(new));
-    const char *dtype = json_string_value(json_object_get(json_object_get(base, "cell"), "dtype"));
+    const char *dtype = json_string_value(json_object_get(json_object_get(base, "trial"), "dtype"));
     if (isnan(floor))
         floor = !dtype || strcmp(dtype, "f64") == 0 ? 0 : strcmp(dtype, "f32") == 0 ? 1e-6 : 1e-2;
     return fmax(2 * floor, ERROR_LEAST);

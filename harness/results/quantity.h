@@ -1,5 +1,5 @@
 // Quantity: what a record holds that does not depend on how fast a machine is: bytes, counts of work, and gradient
-// errors; and how it changed from one record of a cell to another.
+// errors; and how it changed from one record of a trial to another.
 #pragma once
 #include "kernels/base/arena.h"
 #include <jansson.h>
@@ -41,7 +41,7 @@ struct quantity_change {
 };
 #define QUANTITY_CHANGES_MAX (QUANTITY_COUNT + CATEGORY_COUNT + 3)
 
-// Everything that changed between two records of one cell, both ok; returns how many.
+// Everything that changed between two records of one trial, both ok; returns how many.
 //
 // Bytes and counts: any growth beyond the allowance is worse. Categories are parts of the peak: where none is given
 // for them, each may grow by as many bytes as the peak may, and where the peak itself fell, by any number.

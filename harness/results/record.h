@@ -1,8 +1,8 @@
-// Record: one line of JSON per cell of a sweep, appended and synced when the cell ends.
+// Record: one line of JSON per trial of a sweep, appended and synced when the trial ends.
 //
-// {"schema": 1, "id": "<32 hex>", "experiment": "context-sweep",
+// {"schema": 2, "id": "<32 hex>", "experiment": "context-sweep",
 //  "status": "ok|oom|timeout|crash|unsupported|failed", "reason": "" ,
-//  "cell": {"model": "tiny", "dtype": "f32", "device": "cpu", "batch": 1, "context": 1024, "seed": 1,
+//  "trial": {"model": "tiny", "dtype": "f32", "device": "cpu", "batch": 1, "context": 1024, "seed": 1,
 //           "data": {"text": PATH} | {"tokens": PATH, "dtype": "u16"|"u32"} | "random", "labels": null | PATH,
 //           "lora": null | {"rank": 8, "alpha": 16, "targets": ["q", "v"]},
 //           "optimizer": null | {"name": "adamw", "rate": 1e-4, "decay": 0.01},
@@ -11,8 +11,9 @@
 //           "measure": {"warmup": 1, "samples": 5, "max_seconds": 60, "gradient": "full-f64"|"none",
 //                       "timeline": false, "gemm": false, "bias": false, "categories": false},
 //           "limits": {"memory": null | BYTES},
-//           "profile": NAME | PATH                      (of a device profile; left out if there is none)
-//           "deterministic": true, "tf32": true, "whole_attention": true  (left out if false)},
+//           "profile": null | NAME | PATH (of a device profile),
+//           "deterministic": false, "tf32": false, "whole_attention": false},
+//           (every key, its default spelled out; the id is a hash of what differs from the defaults)
 //  "loss": 5.5, "columns": [1, 3]                      (columns: spaco only, the columns of draw 0),
 //  "samples_ms": [..], "median_ms": 1.0,
 //  "sample_columns": [2, 0, ..]        (of a method that draws its columns, else left out: how many each sample had
@@ -54,16 +55,16 @@
 //  "provenance": {"revision", "dirty", "compiler", "flags", "blas", "cpu", "card" (null on the CPU),
 //                 "host_memory_bytes", "threads", "kernel", "clock_mhz_before", "clock_mhz_after", "time" (UTC, ISO
 //                 8601), "version"},
-//  "wall_s": X, "command": "longbp run SPEC --cell ID"}
+//  "wall_s": X, "command": "longbp run SPEC --trial ID"}
 //
 // Where columns are drawn all but the times is of draw 0, the one that sampler_seed names: a plan's bytes and
 // counts are then those of the run, and two runs' are equal. A number that is not finite is null (decimals of an
-// exact gradient too). What a cell did not come to is null. A planned cell ("device": "plan-cpu" or "plan-cuda")
+// exact gradient too). What a trial did not come to is null. A planned trial ("device": "plan-cpu" or "plan-cuda")
 // has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
 #pragma once
 #include <jansson.h>
 
-#define RECORD_SCHEMA 1
+#define RECORD_SCHEMA 2
 
 enum record_status {
     RECORD_OK,
@@ -83,7 +84,7 @@ enum record_status record_status_from_name(const char *name);
 void record_card(const json_t *record, char *name, size_t size);
 // A JSON string; bad UTF-8, which a crashed program may print, becomes '?'.
 json_t *record_text(const char *value);
-// Checks that `line` is the record of cell `id` and fills in experiment and command. The new line, to be freed; its
-// status in *status. NULL if it is not such a record.
+// Checks that `line` is the record of trial `id` and fills in experiment and command. The new line, to be freed;
+// its status in *status. NULL if it is not such a record.
 char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
                       enum record_status *status);

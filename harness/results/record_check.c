@@ -36,26 +36,26 @@ static const struct field measure_fields[] = {{"warmup", FIELD_COUNT, false, NUL
 
 static const struct field limits_fields[] = {{"memory", FIELD_COUNT, false, NULL}, {NULL, FIELD_ANY, false, NULL}};
 
-static const struct field cell_fields[] = {{"model", FIELD_ANY, false, NULL},
-                                           {"dtype", FIELD_STRING, true, NULL},
-                                           {"device", FIELD_STRING, true, NULL},
-                                           {"profile", FIELD_STRING, false, NULL},
-                                           {"batch", FIELD_COUNT, true, NULL},
-                                           {"context", FIELD_COUNT, true, NULL},
-                                           {"seed", FIELD_COUNT, false, NULL},
-                                           {"data", FIELD_ANY, false, NULL},
-                                           {"labels", FIELD_STRING, false, NULL},
-                                           {"lora", FIELD_OBJECT, false, NULL},
-                                           {"optimizer", FIELD_OBJECT, false, NULL},
-                                           {"kv_gradient_dtype", FIELD_STRING, false, NULL},
-                                           {"gradient_dtype", FIELD_STRING, false, NULL},
-                                           {"deterministic", FIELD_BOOL, false, NULL},
-                                           {"tf32", FIELD_BOOL, false, NULL},
-                                           {"whole_attention", FIELD_BOOL, false, NULL},
-                                           {"method", FIELD_OBJECT, true, NULL}, // its options differ by method
-                                           {"measure", FIELD_OBJECT, false, measure_fields},
-                                           {"limits", FIELD_OBJECT, false, limits_fields},
-                                           {NULL, FIELD_ANY, false, NULL}};
+static const struct field trial_fields[] = {{"model", FIELD_ANY, false, NULL},
+                                            {"dtype", FIELD_STRING, true, NULL},
+                                            {"device", FIELD_STRING, true, NULL},
+                                            {"profile", FIELD_STRING, false, NULL},
+                                            {"batch", FIELD_COUNT, true, NULL},
+                                            {"context", FIELD_COUNT, true, NULL},
+                                            {"seed", FIELD_COUNT, false, NULL},
+                                            {"data", FIELD_ANY, false, NULL},
+                                            {"labels", FIELD_STRING, false, NULL},
+                                            {"lora", FIELD_OBJECT, false, NULL},
+                                            {"optimizer", FIELD_OBJECT, false, NULL},
+                                            {"kv_gradient_dtype", FIELD_STRING, false, NULL},
+                                            {"gradient_dtype", FIELD_STRING, false, NULL},
+                                            {"deterministic", FIELD_BOOL, false, NULL},
+                                            {"tf32", FIELD_BOOL, false, NULL},
+                                            {"whole_attention", FIELD_BOOL, false, NULL},
+                                            {"method", FIELD_OBJECT, true, NULL}, // its options differ by method
+                                            {"measure", FIELD_OBJECT, false, measure_fields},
+                                            {"limits", FIELD_OBJECT, false, limits_fields},
+                                            {NULL, FIELD_ANY, false, NULL}};
 
 static const struct field gradient_fields[] = {{"relative_l2", FIELD_SIZE, false, NULL},
                                                {"max_abs", FIELD_SIZE, false, NULL},
@@ -115,7 +115,7 @@ static const struct field record_fields[] = {{"schema", FIELD_COUNT, true, NULL}
                                              {"experiment", FIELD_STRING, true, NULL},
                                              {"status", FIELD_STRING, true, NULL},
                                              {"reason", FIELD_STRING, false, NULL},
-                                             {"cell", FIELD_OBJECT, true, cell_fields},
+                                             {"trial", FIELD_OBJECT, true, trial_fields},
                                              {"loss", FIELD_NUMBER, false, NULL},
                                              {"columns", FIELD_ARRAY, false, NULL},
                                              {"samples_ms", FIELD_TIMES, false, NULL},
@@ -235,7 +235,7 @@ static bool check_known(const json_t *object, const struct names *known, const c
     return true;
 }
 
-// parent: "" or the path of the object, such as "cell.measure.".
+// parent: "" or the path of the object, such as "trial.measure.".
 static bool check_object(const json_t *object, const struct field *fields, const char *where, const char *parent,
                          struct status *status)
 {
@@ -293,9 +293,9 @@ bool record_check(const json_t *record, const char *where, struct status *status
         !check_categories(json_object_get(record, "peak_by_category"), where, status) ||
         !check_samples(record, where, status))
         return false;
-    const json_t *method = json_object_get(json_object_get(record, "cell"), "method");
+    const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
     if (!json_is_string(json_object_get(method, "name")))
-        return status_set(status, STATUS_BAD_INPUT, "%s: not a record: \"cell.method.name\" is missing", where);
+        return status_set(status, STATUS_BAD_INPUT, "%s: not a record: \"trial.method.name\" is missing", where);
     const char *id = json_string_value(json_object_get(record, "id"));
     if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32)
         return status_set(status, STATUS_BAD_INPUT, "%s: \"id\" is \"%.40s\", not 32 hexadecimal digits", where,

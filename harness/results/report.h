@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 struct report_request {
-    const char *const *paths; // result files; a cell that is in several counts as in the last
+    const char *const *paths; // result files; a trial that is in several counts as in the last
     size_t path_count;
     const char *published; // folder of the published points; NULL: as published_load finds it
     bool markdown;

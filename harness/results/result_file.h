@@ -1,4 +1,4 @@
-// Result file: records of measured cells, one line of JSON each (harness/results/record.h), read strictly.
+// Result file: records of measured trials, one line of JSON each (harness/results/record.h), read strictly.
 // Only what a crash in mid-write leaves, a torn last line, is forgiven; it is reported and can be cut off.
 #pragma once
 #include "kernels/base/status.h"

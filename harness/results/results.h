@@ -1,4 +1,4 @@
-// Results: the records of several result files together; of a cell that is in several, the last one.
+// Results: the records of several result files together; of a trial that is in several, the last one.
 #pragma once
 #include "kernels/base/status.h"
 #include <jansson.h>

@@ -12,7 +12,7 @@ static const char *const leading[] = {"chunk", "budget", "sampler", "compensatio
 
 static const json_t *options_of(const json_t *record)
 {
-    return json_object_get(json_object_get(record, "cell"), "method");
+    return json_object_get(json_object_get(record, "trial"), "method");
 }
 
 static const char *name_of(const json_t *record)

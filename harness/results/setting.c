@@ -14,10 +14,10 @@ static void append(char *text, size_t bytes, const char *format, ...)
     va_end(arguments);
 }
 
-json_t *setting_of(const json_t *cell, const char *const *within)
+json_t *setting_of(const json_t *trial, const char *const *within)
 {
     static const char *const always[] = {"method", "measure", "context", NULL};
-    json_t *setting = json_copy((json_t *)cell);
+    json_t *setting = json_copy((json_t *)trial);
     CHECK(setting);
     for (size_t i = 0; always[i]; i++) {
         json_object_del(setting, always[i]);
@@ -31,14 +31,14 @@ json_t *setting_of(const json_t *cell, const char *const *within)
 json_t *setting_common(const json_t *const *records, size_t count)
 {
     static const char *const nothing[] = {NULL};
-    json_t *common = setting_of(json_object_get(records[0], "cell"), nothing);
+    json_t *common = setting_of(json_object_get(records[0], "trial"), nothing);
     for (size_t i = 1; i < count; i++) {
         const char *key;
         json_t *value;
         void *next;
         json_object_foreach_safe(common, next, key, value)
         {
-            if (!json_equal(value, json_object_get(json_object_get(records[i], "cell"), key))) {
+            if (!json_equal(value, json_object_get(json_object_get(records[i], "trial"), key))) {
                 json_object_del(common, key);
             }
         }

@@ -3,10 +3,10 @@
 #include <jansson.h>
 #include <stddef.h>
 
-// A cell without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new
+// A trial without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new
 // reference.
-json_t *setting_of(const json_t *cell, const char *const *within);
-// The keys of a cell in which all records agree, without their method: a new reference.
+json_t *setting_of(const json_t *trial, const char *const *within);
+// The keys of a trial in which all records agree, without their method: a new reference.
 json_t *setting_common(const json_t *const *records, size_t count);
 // "tiny, f32, cpu, batch 1, context 4096"; context 0: not said.
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes);

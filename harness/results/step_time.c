@@ -24,7 +24,7 @@ static bool has_draws(const json_t *record)
 
 bool step_time_is_drawn(const json_t *record)
 {
-    const json_t *method = json_object_get(json_object_get(record, "cell"), "method");
+    const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
     const char *sampler = json_string_value(json_object_get(method, "sampler"));
     return has_draws(record) || (sampler && strcmp(sampler, "fixed") != 0);
 }

@@ -5,16 +5,16 @@
 
 #define SAME_INTERVAL    1.5   // bounds of a ratio that is called the same
 #define STEADY_QUARTILES 1.3   // quartile ratio of samples that a quiet machine stays below
-#define BUSY_SHARE       0.1   // of unsteady cells
+#define BUSY_SHARE       0.1   // of unsteady trials
 #define GROUP_STANDS_OUT 3     // standard errors
-#define CELL_STANDS_OUT  4     // more, for there are many cells
-#define OPEN_STANDS_OUT  5     // and more where no second run tells a cell from a moment
+#define TRIAL_STANDS_OUT 4     // more, for there are many trials
+#define OPEN_STANDS_OUT  5     // and more where no second run tells a trial from a moment
 #define SPREAD_LEAST     0.025 // processes differ by this much on any machine that is shared
-#define SPREAD_FREEDOM   5     // cells with another one to be compared to, that a spread needs
-#define SPREAD_REACH     64    // cells further apart in the file make no pair, lest a large file has too many
-#define SIGN_TEST_CELLS  6     // the fewest that the sign test gives an interval for
+#define SPREAD_FREEDOM   5     // trials with another one to be compared to, that a spread needs
+#define SPREAD_REACH     64    // trials further apart in the file make no pair, lest a large file has too many
+#define SIGN_TEST_TRIALS 6     // the fewest that the sign test gives an interval for
 // From the first quartile of pairwise distances to a normal's standard deviation (Q_n of Rousseeuw & Croux 1993):
-// up to half of the cells may differ for a reason.
+// up to half of the trials may differ for a reason.
 #define QUARTILE_TO_DEVIATION 2.2219
 // Half a 95 % interval of a median, in standard deviations over the root of the count.
 #define MEDIAN_INTERVAL (1.96 * 1.2533)
@@ -41,7 +41,7 @@ static enum time_verdict verdict_of(struct shift ratio, double threshold)
     return within && ratio.low >= 1 / SAME_INTERVAL && ratio.high <= SAME_INTERVAL ? TIME_SAME : TIME_CANNOT_TELL;
 }
 
-// --- cells
+// --- trials
 
 static double *logarithms(struct time_samples samples)
 {
@@ -60,14 +60,14 @@ static double mean_of(const double *values, size_t count)
     return sum / (double)count;
 }
 
-// The samples of a cell as logarithms.
-struct cell_logs {
+// The samples of a trial as logarithms.
+struct trial_logs {
     double *base, *new;
     size_t base_count, new_count, draws;
 };
 
 // Of every draw the ratio of its means: the times of draws differ, but for both sides alike.
-static double *draw_ratios(const struct cell_logs *logs)
+static double *draw_ratios(const struct trial_logs *logs)
 {
     size_t m = logs->base_count / logs->draws, n = logs->new_count / logs->draws;
     double *ratios = malloc(logs->draws * sizeof *ratios);
@@ -78,7 +78,7 @@ static double *draw_ratios(const struct cell_logs *logs)
 }
 
 // What is left of each draw's samples without the mean of all of them.
-static void align_draws(struct cell_logs *logs)
+static void align_draws(struct trial_logs *logs)
 {
     for (size_t d = 0; d < logs->draws; d++) {
         size_t m = logs->base_count / logs->draws, n = logs->new_count / logs->draws;
@@ -96,111 +96,111 @@ static bool narrow(const double *values, size_t count)
     return sample_quantile(values, count, 0.75) <= STEADY_QUARTILES * sample_quantile(values, count, 0.25);
 }
 
-static bool steady(const struct time_cell *cell, const struct cell_logs *logs)
+static bool steady(const struct time_trial *trial, const struct trial_logs *logs)
 {
     if (!logs->draws)
-        return (cell->base.runs > 1 || narrow(cell->base.ms, cell->base.count)) &&
-               (cell->new.runs > 1 || narrow(cell->new.ms, cell->new.count));
+        return (trial->base.runs > 1 || narrow(trial->base.ms, trial->base.count)) &&
+               (trial->new.runs > 1 || narrow(trial->new.ms, trial->new.count));
     double *ratios = draw_ratios(logs);
-    bool result = (cell->base.runs > 1 && cell->new.runs > 1) || narrow(ratios, logs->draws);
+    bool result = (trial->base.runs > 1 && trial->new.runs > 1) || narrow(ratios, logs->draws);
     free(ratios);
     return result;
 }
 
-// Why the samples of a cell allow for no ratio, or NULL.
-static const char *unfit(const struct time_cell *cell)
+// Why the samples of a trial allow for no ratio, or NULL.
+static const char *unfit(const struct time_trial *trial)
 {
-    if (cell->unusable)
-        return cell->unusable;
-    if (cell->base.count == 0 || cell->new.count == 0)
+    if (trial->unusable)
+        return trial->unusable;
+    if (trial->base.count == 0 || trial->new.count == 0)
         return "only one of the two files has samples";
-    if (!cell->base.draws != !cell->new.draws)
+    if (!trial->base.draws != !trial->new.draws)
         return "the samples of one file walked a draw of columns each, those of the other all the same";
-    size_t blocks = cell->base.draws ? cell->base.draws : 1;
-    if (rank_test_least_p(cell->base.count, cell->new.count, blocks) > RANK_TEST_LEVEL)
-        return cell->base.draws ? "too few draws for any conclusion; 6 in one round or 5 in three are the least"
-                                : "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
+    size_t blocks = trial->base.draws ? trial->base.draws : 1;
+    if (rank_test_least_p(trial->base.count, trial->new.count, blocks) > RANK_TEST_LEVEL)
+        return trial->base.draws ? "too few draws for any conclusion; 6 in one round or 5 in three are the least"
+                                 : "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
     return NULL;
 }
 
-static void judge_samples(struct time_change *change, struct time_cell *cell, struct cell_logs *logs)
+static void judge_samples(struct time_change *change, struct time_trial *trial, struct trial_logs *logs)
 {
-    if (!steady(cell, logs)) {
-        cell->reason = "the samples scatter: the machine was busy";
+    if (!steady(trial, logs)) {
+        trial->reason = "the samples scatter: the machine was busy";
         change->unsteady++;
         return;
     }
     struct rank_test test;
     align_draws(logs);
     rank_test(&test, logs->base, logs->base_count, logs->new, logs->new_count, logs->draws ? logs->draws : 1);
-    cell->judged = true;
+    trial->judged = true;
     change->judged++;
-    cell->ratio = exponential(test.shift);
-    cell->p = test.p;
-    cell->verdict = verdict_of(cell->ratio, change->threshold);
-    cell->reason = cell->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
+    trial->ratio = exponential(test.shift);
+    trial->p = test.p;
+    trial->verdict = verdict_of(trial->ratio, change->threshold);
+    trial->reason = trial->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
 }
 
-static void judge_cell(struct time_change *change, struct time_cell *cell)
+static void judge_trial(struct time_change *change, struct time_trial *trial)
 {
-    cell->reason = "";
-    cell->verdict = TIME_NOT_MEASURED;
-    cell->judged = cell->regression = cell->open = false;
-    if (cell->base.count == 0 && cell->new.count == 0)
+    trial->reason = "";
+    trial->verdict = TIME_NOT_MEASURED;
+    trial->judged = trial->regression = trial->open = false;
+    if (trial->base.count == 0 && trial->new.count == 0)
         return;
     change->measured++;
-    time_samples_match(&cell->base, &cell->new);
-    cell->verdict = TIME_CANNOT_TELL;
-    const char *reason = unfit(cell);
+    time_samples_match(&trial->base, &trial->new);
+    trial->verdict = TIME_CANNOT_TELL;
+    const char *reason = unfit(trial);
     if (reason) {
-        cell->reason = reason;
+        trial->reason = reason;
         return;
     }
-    struct cell_logs logs = {logarithms(cell->base), logarithms(cell->new), cell->base.count, cell->new.count,
-                             cell->base.draws};
-    judge_samples(change, cell, &logs);
+    struct trial_logs logs = {logarithms(trial->base), logarithms(trial->new), trial->base.count, trial->new.count,
+                              trial->base.draws};
+    judge_samples(change, trial, &logs);
     free(logs.base);
     free(logs.new);
 }
 
-static void correct_for_count(struct time_cell *cells, size_t count)
+static void correct_for_count(struct time_trial *trials, size_t count)
 {
     double *p = malloc((count + 1) * sizeof *p);
     CHECK(p);
     size_t judged = 0;
     for (size_t i = 0; i < count; i++)
-        if (cells[i].judged)
-            p[judged++] = cells[i].p;
+        if (trials[i].judged)
+            p[judged++] = trials[i].p;
     rank_test_holm(p, judged);
     for (size_t i = count; i-- > 0;)
-        if (cells[i].judged)
-            cells[i].p_holm = p[--judged];
+        if (trials[i].judged)
+            trials[i].p_holm = p[--judged];
     free(p);
 }
 
-// --- what cells share, and how far they differ
+// --- what trials share, and how far they differ
 
-static double log_ratio(const struct time_cell *cell)
+static double log_ratio(const struct time_trial *trial)
 {
-    return log(cell->ratio.estimate);
+    return log(trial->ratio.estimate);
 }
 
-static bool belongs(const struct time_cell *cell, int axis, const char *name)
+static bool belongs(const struct time_trial *trial, int axis, const char *name)
 {
-    return cell->judged && (axis < 0 || strcmp(cell->groups[axis], name) == 0);
+    return trial->judged && (axis < 0 || strcmp(trial->groups[axis], name) == 0);
 }
 
-// The standard deviation of log ratios among cells of one group of the axis; infinite if there are too few.
-static double spread_along(const struct time_cell *cells, size_t count, int axis)
+// The standard deviation of log ratios among trials of one group of the axis; infinite if there are too few.
+static double spread_along(const struct time_trial *trials, size_t count, int axis)
 {
     double *distances = malloc((count * SPREAD_REACH + 1) * sizeof *distances);
     CHECK(distances);
     size_t pairs = 0, freedom = 0;
     for (size_t i = 0; i < count; i++) {
         size_t before = pairs;
-        for (size_t j = i; cells[i].judged && j-- > 0 && i - j <= SPREAD_REACH;)
-            if (belongs(&cells[j], axis, cells[i].groups[axis]))
-                distances[pairs++] = fabs(log_ratio(&cells[i]) - log_ratio(&cells[j]));
+        for (size_t j = i; trials[i].judged && j-- > 0 && i - j <= SPREAD_REACH;)
+            if (belongs(&trials[j], axis, trials[i].groups[axis]))
+                distances[pairs++] = fabs(log_ratio(&trials[i]) - log_ratio(&trials[j]));
         freedom += pairs > before;
     }
     double spread = INFINITY;
@@ -212,23 +212,23 @@ static double spread_along(const struct time_cell *cells, size_t count, int axis
 
 // A change of one method alone widens the spread along contexts, but not that along methods: the least is nearest
 // to chance.
-static void find_spread(struct time_change *change, const struct time_cell *cells, size_t count)
+static void find_spread(struct time_change *change, const struct time_trial *trials, size_t count)
 {
     double least = INFINITY;
     for (int axis = 0; axis < TIME_AXES; axis++)
-        least = fmin(least, spread_along(cells, count, axis));
+        least = fmin(least, spread_along(trials, count, axis));
     change->spread_known = isfinite(least);
     change->spread = change->spread_known ? fmax(least, SPREAD_LEAST) : SPREAD_LEAST;
 }
 
-static void find_shared(struct time_change *change, const struct time_cell *cells, size_t count)
+static void find_shared(struct time_change *change, const struct time_trial *trials, size_t count)
 {
     double *logs = malloc((count + 1) * sizeof *logs);
     CHECK(logs);
     size_t judged = 0;
     for (size_t i = 0; i < count; i++)
-        if (cells[i].judged)
-            logs[judged++] = log_ratio(&cells[i]);
+        if (trials[i].judged)
+            logs[judged++] = log_ratio(&trials[i]);
     change->shared = judged ? exp(fmax(sample_quantile(logs, judged, 0.25), 0)) : 1;
     free(logs);
 }
@@ -240,20 +240,20 @@ static double median_of(const double *values, size_t count)
     return sign_test_interval(values, count).estimate;
 }
 
-// The interval of a group's log ratio; lows and highs are those of its cells.
+// The interval of a group's log ratio; lows and highs are those of its trials.
 static struct shift group_shift(const struct time_change *change, const double *logs, const double *lows,
                                 const double *highs, size_t count)
 {
     struct shift shift = sign_test_interval(logs, count);
     double error = MEDIAN_INTERVAL * change->spread / sqrt((double)count);
-    if (count >= SIGN_TEST_CELLS)
+    if (count >= SIGN_TEST_TRIALS)
         return shift;
     if (change->spread_known)
         return (struct shift){shift.estimate, shift.estimate - error, shift.estimate + error};
     return (struct shift){shift.estimate, median_of(lows, count), median_of(highs, count)};
 }
 
-static struct time_group group_of(const struct time_change *change, const struct time_cell *cells, size_t count,
+static struct time_group group_of(const struct time_change *change, const struct time_trial *trials, size_t count,
                                   int axis, const char *name)
 {
     struct time_group group = {.axis = axis, .name = name, .verdict = TIME_CANNOT_TELL};
@@ -261,14 +261,14 @@ static struct time_group group_of(const struct time_change *change, const struct
     CHECK(logs);
     double *lows = logs + count + 1, *highs = lows + count + 1;
     for (size_t i = 0; i < count; i++) {
-        if (belongs(&cells[i], axis, name)) {
-            logs[group.cells] = log_ratio(&cells[i]);
-            lows[group.cells] = log(cells[i].ratio.low);
-            highs[group.cells++] = log(cells[i].ratio.high);
+        if (belongs(&trials[i], axis, name)) {
+            logs[group.trials] = log_ratio(&trials[i]);
+            lows[group.trials] = log(trials[i].ratio.low);
+            highs[group.trials++] = log(trials[i].ratio.high);
         }
     }
-    if (group.cells) {
-        group.ratio = exponential(group_shift(change, logs, lows, highs, group.cells));
+    if (group.trials) {
+        group.ratio = exponential(group_shift(change, logs, lows, highs, group.trials));
         group.verdict = verdict_of(group.ratio, change->threshold);
     }
     free(logs);
@@ -283,14 +283,14 @@ static bool has_group(const struct time_change *change, int axis, const char *na
     return false;
 }
 
-// Every group of at least two cells that is not all of them.
-static void find_groups(struct time_change *change, const struct time_cell *cells, size_t count)
+// Every group of at least two trials that is not all of them.
+static void find_groups(struct time_change *change, const struct time_trial *trials, size_t count)
 {
     for (int axis = 0; axis < TIME_AXES; axis++) {
         for (size_t i = 0; i < count; i++) {
-            if (!cells[i].judged || has_group(change, axis, cells[i].groups[axis]))
+            if (!trials[i].judged || has_group(change, axis, trials[i].groups[axis]))
                 continue;
-            struct time_group group = group_of(change, cells, count, axis, cells[i].groups[axis]);
+            struct time_group group = group_of(change, trials, count, axis, trials[i].groups[axis]);
             change->groups = realloc(change->groups, (change->group_count + 1) * sizeof group);
             CHECK(change->groups);
             change->groups[change->group_count++] = group;
@@ -298,7 +298,7 @@ static void find_groups(struct time_change *change, const struct time_cell *cell
     }
     size_t kept = 0;
     for (size_t i = 0; i < change->group_count; i++)
-        if (change->groups[i].cells > 1 && change->groups[i].cells < change->judged)
+        if (change->groups[i].trials > 1 && change->groups[i].trials < change->judged)
             change->groups[kept++] = change->groups[i];
     change->group_count = kept;
 }
@@ -311,27 +311,27 @@ static bool stands_out(const struct time_change *change, double ratio, double er
     return ratio > 1 + change->threshold && excess > fmax(limit, errors * change->spread);
 }
 
-// How many cells look slower for no reason: those that something disturbed in every run.
-static void find_chance(struct time_change *change, const struct time_cell *cells, size_t count)
+// How many trials look slower for no reason: those that something disturbed in every run.
+static void find_chance(struct time_change *change, const struct time_trial *trials, size_t count)
 {
     size_t disturbed = 0, runs = 0;
     for (size_t i = 0; i < count; i++) {
-        if (cells[i].judged && cells[i].base.runs > 1 && cells[i].new.runs > 1) {
-            disturbed += cells[i].base.disturbed + cells[i].new.disturbed;
-            runs += cells[i].base.runs + cells[i].new.runs;
+        if (trials[i].judged && trials[i].base.runs > 1 && trials[i].new.runs > 1) {
+            disturbed += trials[i].base.disturbed + trials[i].new.disturbed;
+            runs += trials[i].base.runs + trials[i].new.runs;
         }
     }
     change->disturbed = runs ? (double)disturbed / (double)runs : 0;
     for (size_t i = 0; i < count; i++)
-        if (cells[i].judged && cells[i].new.runs > 1)
-            change->chance += pow(change->disturbed, (double)cells[i].new.runs);
+        if (trials[i].judged && trials[i].new.runs > 1)
+            change->chance += pow(change->disturbed, (double)trials[i].new.runs);
 }
 
-// Whether a cell's own samples may prove something: among many cells only those of several runs.
-static bool may_prove(const struct time_change *change, const struct time_cell *cell)
+// Whether a trial's own samples may prove something: among many trials only those of several runs.
+static bool may_prove(const struct time_change *change, const struct time_trial *trial)
 {
     return !change->spread_known ||
-           (cell->base.runs > 1 && cell->new.runs > 1 && change->chance <= RANK_TEST_LEVEL);
+           (trial->base.runs > 1 && trial->new.runs > 1 && change->chance <= RANK_TEST_LEVEL);
 }
 
 struct findings {
@@ -339,51 +339,51 @@ struct findings {
     const char *open; // the first, or NULL
 };
 
-static bool in_regression(const struct time_change *change, const struct time_cell *cell)
+static bool in_regression(const struct time_change *change, const struct time_trial *trial)
 {
     bool found = change->all.regression;
     for (size_t i = 0; i < change->group_count; i++)
-        found |= change->groups[i].regression && belongs(cell, change->groups[i].axis, change->groups[i].name);
+        found |= change->groups[i].regression && belongs(trial, change->groups[i].axis, change->groups[i].name);
     return found;
 }
 
-static struct findings find_regressions(struct time_change *change, struct time_cell *cells, size_t count)
+static struct findings find_regressions(struct time_change *change, struct time_trial *trials, size_t count)
 {
     change->all.regression = change->all.verdict == TIME_SLOWER;
     struct findings findings = {.regression = change->all.regression};
     for (size_t i = 0; i < change->group_count; i++) {
         struct time_group *group = &change->groups[i];
-        bool out = stands_out(change, group->ratio.estimate, GROUP_STANDS_OUT / sqrt((double)group->cells));
+        bool out = stands_out(change, group->ratio.estimate, GROUP_STANDS_OUT / sqrt((double)group->trials));
         group->regression = out && group->verdict == TIME_SLOWER;
         group->open = out && !group->regression;
         findings.regression |= group->regression;
         findings.open = group->open && !findings.open ? group->name : findings.open;
     }
     for (size_t i = 0; i < count; i++) {
-        struct time_cell *cell = &cells[i];
-        bool proves = may_prove(change, cell);
+        struct time_trial *trial = &trials[i];
+        bool proves = may_prove(change, trial);
         bool out =
-            cell->judged && stands_out(change, cell->ratio.estimate, proves ? CELL_STANDS_OUT : OPEN_STANDS_OUT);
-        cell->regression = out && proves && cell->verdict == TIME_SLOWER && cell->p_holm <= RANK_TEST_LEVEL;
-        cell->regression |= cell->verdict == TIME_SLOWER && in_regression(change, cell);
-        cell->open = out && !cell->regression;
-        findings.regression |= cell->regression;
-        if (cell->open && !findings.open && change->chance <= RANK_TEST_LEVEL)
-            findings.open = "a single cell";
+            trial->judged && stands_out(change, trial->ratio.estimate, proves ? TRIAL_STANDS_OUT : OPEN_STANDS_OUT);
+        trial->regression = out && proves && trial->verdict == TIME_SLOWER && trial->p_holm <= RANK_TEST_LEVEL;
+        trial->regression |= trial->verdict == TIME_SLOWER && in_regression(change, trial);
+        trial->open = out && !trial->regression;
+        findings.regression |= trial->regression;
+        if (trial->open && !findings.open && change->chance <= RANK_TEST_LEVEL)
+            findings.open = "a single trial";
     }
     return findings;
 }
 
-static const char *first_reason(const struct time_cell *cells, size_t count)
+static const char *first_reason(const struct time_trial *trials, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (cells[i].verdict == TIME_CANNOT_TELL && !cells[i].judged)
-            return cells[i].reason;
+        if (trials[i].verdict == TIME_CANNOT_TELL && !trials[i].judged)
+            return trials[i].reason;
     return "";
 }
 
 // Nothing is proven on a machine that was busy.
-static void reopen(struct time_change *change, struct time_cell *cells, size_t count)
+static void reopen(struct time_change *change, struct time_trial *trials, size_t count)
 {
     change->all.open = change->all.regression;
     change->all.regression = false;
@@ -392,8 +392,8 @@ static void reopen(struct time_change *change, struct time_cell *cells, size_t c
         change->groups[i].regression = false;
     }
     for (size_t i = 0; i < count; i++) {
-        cells[i].open |= cells[i].regression;
-        cells[i].regression = false;
+        trials[i].open |= trials[i].regression;
+        trials[i].regression = false;
     }
 }
 
@@ -409,7 +409,7 @@ static bool busy(const struct time_change *change)
     return change->unsteady >= 2 && (double)change->unsteady > BUSY_SHARE * (double)change->measured;
 }
 
-static void conclude(struct time_change *change, struct time_cell *cells, size_t count, struct findings findings)
+static void conclude(struct time_change *change, struct time_trial *trials, size_t count, struct findings findings)
 {
     const char *looks = findings.regression                  ? "something looks slower, but "
                         : change->all.verdict == TIME_FASTER ? "it looks faster, but "
@@ -419,17 +419,17 @@ static void conclude(struct time_change *change, struct time_cell *cells, size_t
         change->verdict = TIME_NOT_MEASURED;
     else if (restless(change))
         snprintf(change->reason, sizeof change->reason,
-                 "%scells that are alike differ by %.0f %%: the machine drifted; measure again", looks,
+                 "%strials that are alike differ by %.0f %%: the machine drifted; measure again", looks,
                  100 * (exp(change->spread) - 1));
     else if (busy(change) && *looks)
         snprintf(change->reason, sizeof change->reason,
-                 "%sin %zu of %zu cells the samples scatter: the machine was busy; measure again", looks,
+                 "%sin %zu of %zu trials the samples scatter: the machine was busy; measure again", looks,
                  change->unsteady, change->measured);
     else if (findings.regression)
         change->verdict = TIME_SLOWER;
     else if (2 * change->judged < change->measured)
-        snprintf(change->reason, sizeof change->reason, "%zu of %zu cells cannot be judged: %s",
-                 change->measured - change->judged, change->measured, first_reason(cells, count));
+        snprintf(change->reason, sizeof change->reason, "%zu of %zu trials cannot be judged: %s",
+                 change->measured - change->judged, change->measured, first_reason(trials, count));
     else if (findings.open)
         snprintf(change->reason, sizeof change->reason,
                  "%s looks slower, but this is not proven; measure more rounds, both builds in turn (longbp run "
@@ -437,23 +437,23 @@ static void conclude(struct time_change *change, struct time_cell *cells, size_t
                  findings.open);
     else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
         snprintf(change->reason, sizeof change->reason,
-                 "the ratio over all cells is too uncertain; measure again, with more samples");
+                 "the ratio over all trials is too uncertain; measure again, with more samples");
     if (restless(change) || busy(change))
-        reopen(change, cells, count);
+        reopen(change, trials, count);
 }
 
-void time_change_judge(struct time_change *change, double threshold, struct time_cell *cells, size_t count)
+void time_change_judge(struct time_change *change, double threshold, struct time_trial *trials, size_t count)
 {
     *change = (struct time_change){.threshold = threshold};
     for (size_t i = 0; i < count; i++)
-        judge_cell(change, &cells[i]);
-    correct_for_count(cells, count);
-    find_spread(change, cells, count);
-    find_shared(change, cells, count);
-    find_chance(change, cells, count);
-    change->all = group_of(change, cells, count, -1, "all cells");
-    find_groups(change, cells, count);
-    conclude(change, cells, count, find_regressions(change, cells, count));
+        judge_trial(change, &trials[i]);
+    correct_for_count(trials, count);
+    find_spread(change, trials, count);
+    find_shared(change, trials, count);
+    find_chance(change, trials, count);
+    change->all = group_of(change, trials, count, -1, "all trials");
+    find_groups(change, trials, count);
+    conclude(change, trials, count, find_regressions(change, trials, count));
 }
 
 void time_change_free(struct time_change *change)

@@ -1,29 +1,30 @@
-// Time change: whether a build became slower, from the samples of many cells that two runs took on a noisy machine.
+// Time change: whether a build became slower, from the samples of many trials that two runs took on a noisy
+// machine.
 //
-// A cell's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval;
+// A trial's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval;
 // where sample i of either side walked draw i, of the samples over their draw's geometric mean, exchanged within
 // draws (rank_test.h): times of different draws are not compared. It
-// carries three errors: the noise of the samples, which the interval shows; the machine's drift from cell to cell,
-// which shows as `spread` among cells that share a method, a context or a dtype; and its drift from one run to the
-// other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the slow-down
-// that three quarters of the cells have, may be the machine's.
+// carries three errors: the noise of the samples, which the interval shows; the machine's drift from trial to
+// trial, which shows as `spread` among trials that share a method, a context or a dtype; and its drift from one run
+// to the other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the
+// slow-down that three quarters of the trials have, may be the machine's.
 //
 //   slower    the interval lies above 1 and the ratio above 1 + threshold; faster: below 1 and its inverse
 //   same      the ratio is within the threshold, and the interval within 1.5
 //   cannot tell  otherwise
 //
-// The same holds for all cells together and for those of one method, context or dtype: the ratio is the median over
-// the cells, the interval the sign test's from 6 cells on, below that two standard errors, spread / sqrt(cells). If
-// all cells are slower, that is a regression. A part of them must besides stand out: its ratio exceeds `shared` by
-// the threshold and by 3 standard errors. So must a single cell, by more, and its p, corrected for the number of
-// cells (Holm 1979), must be at most 0.05; and where there are cells enough to know their spread, its samples must
-// come from two runs or more on either side, for those of one run share the few seconds that they were taken in,
-// and among many cells a neighbour on the machine hits some. `disturbed` is how often it hits a run of a cell;
-// `chance` is how many cells it then hits in every run. If that is more than 0.05, no single cell proves anything.
-// What stands out and is not proven is left open: cannot tell, unless it is single cells that chance explains. So
-// is everything if the machine was too restless to tell: cells of one run whose samples scatter (quartiles 1.3
-// apart) are left out, and where two and more than a tenth of all do, nothing is called slower or faster; where the
-// spread exceeds the threshold, nothing is called the same either.
+// The same holds for all trials together and for those of one method, context or dtype: the ratio is the median
+// over the trials, the interval the sign test's from 6 trials on, below that two standard errors, spread /
+// sqrt(trials). If all trials are slower, that is a regression. A part of them must besides stand out: its ratio
+// exceeds `shared` by the threshold and by 3 standard errors. So must a single trial, by more, and its p, corrected
+// for the number of trials (Holm 1979), must be at most 0.05; and where there are trials enough to know their
+// spread, its samples must come from two runs or more on either side, for those of one run share the few seconds
+// that they were taken in, and among many trials a neighbour on the machine hits some. `disturbed` is how often it
+// hits a run of a trial; `chance` is how many trials it then hits in every run. If that is more than 0.05, no
+// single trial proves anything. What stands out and is not proven is left open: cannot tell, unless it is single
+// trials that chance explains. So is everything if the machine was too restless to tell: trials of one run whose
+// samples scatter (quartiles 1.3 apart) are left out, and where two and more than a tenth of all do, nothing is
+// called slower or faster; where the spread exceeds the threshold, nothing is called the same either.
 #pragma once
 #include "harness/results/rank_test.h"
 #include "harness/results/time_samples.h"
@@ -36,7 +37,7 @@ enum time_verdict { TIME_NOT_MEASURED, TIME_SAME, TIME_FASTER, TIME_SLOWER, TIME
 // "not measured", "same", "faster", "slower", "cannot tell".
 const char *time_verdict_name(enum time_verdict verdict);
 
-struct time_cell {
+struct time_trial {
     struct time_samples base, new;
     const char *groups[TIME_AXES]; // its method, context and dtype
     const char *unusable;          // NULL, or why the two may not be compared
@@ -51,8 +52,8 @@ struct time_cell {
 
 struct time_group {
     int axis;         // -1: all
-    const char *name; // one of a cell's groups, borrowed
-    size_t cells;     // judged ones
+    const char *name; // one of a trial's groups, borrowed
+    size_t trials;    // judged ones
     enum time_verdict verdict;
     bool regression, open;
     struct shift ratio;
@@ -62,14 +63,14 @@ struct time_change {
     double threshold; // 0.07: 7 %
     struct time_group all, *groups;
     size_t group_count;
-    size_t measured, judged, unsteady; // cells
+    size_t measured, judged, unsteady; // trials
     double spread, shared;             // of log ratios; as a ratio, at least 1
-    double disturbed, chance;          // share of runs; cells that it makes look slower, on average
-    bool spread_known;                 // there are cells enough; else it is the least that is assumed
+    double disturbed, chance;          // share of runs; trials that it makes look slower, on average
+    bool spread_known;                 // there are trials enough; else it is the least that is assumed
     enum time_verdict verdict;         // slower: a regression
     char reason[240];                  // of cannot tell
 };
 
-// Judges every cell, every group and all of them. Release with time_change_free.
-void time_change_judge(struct time_change *change, double threshold, struct time_cell *cells, size_t count);
+// Judges every trial, every group and all of them. Release with time_change_free.
+void time_change_judge(struct time_change *change, double threshold, struct time_trial *trials, size_t count);
 void time_change_free(struct time_change *change);

@@ -1,4 +1,4 @@
-// Time samples: what one run or several measured of one cell.
+// Time samples: what one run or several measured of one trial.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ struct time_samples {
 // The runs' samples must lie one after the other; they are sorted there, and the result borrows them. drawn: sample
 // i of every run walked draw i; those count that all runs have.
 struct time_samples time_samples_pool(const struct time_run *runs, size_t run_count, bool drawn);
-// Two pools of one cell are left the draws that both have.
+// Two pools of one trial are left the draws that both have.
 void time_samples_match(struct time_samples *a, struct time_samples *b);
 // What one step takes, ms: the median, or of draws the mean. count > 0.
 double time_samples_middle(struct time_samples samples);

@@ -1,7 +1,7 @@
 // Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
 #define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
 #include "harness/run/child.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -75,7 +75,7 @@ bool child_signals_interrupted(int signals)
 }
 
 // Between fork and exec: system calls alone.
-static void become_cell(const char *program, int input, int output, int errors, pid_t parent)
+static void become_trial(const char *program, int input, int output, int errors, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -85,13 +85,13 @@ static void become_cell(const char *program, int input, int output, int errors, 
     if (getppid() != parent) // died before prctl
         _exit(1);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    // Should memory run out, the cell goes and the sweep stays.
+    // Should memory run out, the trial goes and the sweep stays.
     int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (score >= 0 && write(score, "800", 3) > 0)
         close(score);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(1);
-    char *const arguments[] = {(char *)"longbp", (char *)"cell", NULL};
+    char *const arguments[] = {(char *)"longbp", (char *)"trial", NULL};
     execv(program ? program : "/proc/self/exe", arguments);
     _exit(127);
 }
@@ -99,7 +99,7 @@ static void become_cell(const char *program, int input, int output, int errors, 
 // A file in memory that holds the text, at its beginning: unlike a pipe it takes any length without a reader.
 static int memory_file(const char *text)
 {
-    int file = memfd_create("cell", MFD_CLOEXEC);
+    int file = memfd_create("trial", MFD_CLOEXEC);
     size_t bytes = strlen(text);
     if (file >= 0 && (write(file, text, bytes) != (ssize_t)bytes || lseek(file, 0, SEEK_SET) != 0)) {
         close(file);
@@ -108,17 +108,17 @@ static int memory_file(const char *text)
     return file;
 }
 
-static bool start(struct child *child, const char *program, const char *cell, struct status *status)
+static bool start(struct child *child, const char *program, const char *trial, struct status *status)
 {
     *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = now_s()};
-    int input = memory_file(cell), output[2] = {-1, -1}, errors[2] = {-1, -1};
+    int input = memory_file(trial), output[2] = {-1, -1}, errors[2] = {-1, -1};
     pid_t parent = getpid();
     bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
     child->pid = ready ? fork() : -1;
     if (child->pid == 0)
-        become_cell(program, input, output[1], errors[1], parent);
+        become_trial(program, input, output[1], errors[1], parent);
     if (child->pid < 0)
-        status_set(status, STATUS_IO, "cannot start a process for the cell: %s", strerror(errno));
+        status_set(status, STATUS_IO, "cannot start a process for the trial: %s", strerror(errno));
     else
         setpgid(child->pid, child->pid); // whichever of the two comes first
     int ours[] = {input, output[1], errors[1]};
@@ -202,7 +202,7 @@ static int wait_for(struct child *child, double timeout_s, int signals, struct c
         kill(-child->pid, SIGKILL);
         kill(child->pid, SIGKILL); // should the group not exist yet
     }
-    kill(-child->pid, SIGKILL); // what the cell may have started itself
+    kill(-child->pid, SIGKILL); // what the trial may have started itself
     read_output(child);
     read_errors(child);
     return wait_status;
@@ -219,7 +219,7 @@ static void judge(struct child *child, int wait_status, struct child_result *res
     if (signal == SIGKILL && oom_kills() > child->oom_kills) {
         result->end = CHILD_OOM_KILLED;
         snprintf(result->reason, sizeof result->reason,
-                 "the machine ran out of memory and the kernel killed the cell (SIGKILL)%s%s", separator,
+                 "the machine ran out of memory and the kernel killed the trial (SIGKILL)%s%s", separator,
                  child->tail);
     } else if (signalled) {
         snprintf(result->reason, sizeof result->reason, "killed by signal SIG%s (%s)%s%s%s",
@@ -233,12 +233,12 @@ static void judge(struct child *child, int wait_status, struct child_result *res
     }
 }
 
-bool child_run(const char *program, const char *cell, double timeout_s, int signals, struct child_result *result,
+bool child_run(const char *program, const char *trial, double timeout_s, int signals, struct child_result *result,
                struct status *status)
 {
     struct child child;
     *result = (struct child_result){.end = CHILD_RECORD};
-    bool started = start(&child, program, cell, status);
+    bool started = start(&child, program, trial, status);
     if (started) {
         int wait_status = wait_for(&child, timeout_s, signals, result);
         char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;
@@ -274,18 +274,18 @@ int child_main(void)
     // The record has stdout for itself; whatever a library prints joins stderr.
     int output = dup(STDOUT_FILENO);
     CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);
-    struct cell cell;
+    struct trial trial;
     struct status status = {0};
     char *json = NULL;
     size_t capacity = 0;
     int code = 2;
     if (getdelim(&json, &capacity, 0, stdin) < 0) {
-        fprintf(stderr, "no cell on stdin\n");
+        fprintf(stderr, "no trial on stdin\n");
         free(json);
         return code;
     }
-    if (cell_decode(&cell, json, "stdin", &status)) {
-        char *line = cell_run(&cell);
+    if (trial_decode(&trial, json, "stdin", &status)) {
+        char *line = trial_run(&trial);
         FILE *file = fdopen(output, "w");
         CHECK(file);
         code = fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
@@ -293,7 +293,7 @@ int child_main(void)
     } else {
         fprintf(stderr, "%s\n", status.message);
     }
-    cell_free(&cell);
+    trial_free(&trial);
     free(json);
     return code;
 }

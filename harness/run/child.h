@@ -1,5 +1,5 @@
-// Child: one cell measured in a process of its own, so that whatever happens to it is a record and never the end of
-// the sweep. The child is the program's hidden command `cell`: the cell's JSON on stdin, its record on stdout.
+// Child: one trial measured in a process of its own, so that whatever happens to it is a record and never the end
+// of the sweep. The child is the program's hidden command `trial`: the trial's JSON on stdin, its record on stdout.
 #pragma once
 #include "kernels/base/status.h"
 
@@ -23,10 +23,10 @@ struct child_result {
 int child_signals_open(struct status *status);
 // Whether SIGINT or SIGTERM has come.
 bool child_signals_interrupted(int signals);
-// Runs one cell in `program` (NULL: this one) and waits for it. timeout_s 0: for ever. Release with
+// Runs one trial in `program` (NULL: this one) and waits for it. timeout_s 0: for ever. Release with
 // child_result_free. False and a status if no process could be started.
-bool child_run(const char *program, const char *cell, double timeout_s, int signals, struct child_result *result,
+bool child_run(const char *program, const char *trial, double timeout_s, int signals, struct child_result *result,
                struct status *status);
 void child_result_free(struct child_result *result);
-// The child's side: dies with its parent, reads the cell, runs it and writes its record. The exit code.
+// The child's side: dies with its parent, reads the trial, runs it and writes its record. The exit code.
 int child_main(void);

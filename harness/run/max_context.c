@@ -18,8 +18,8 @@ struct barrier {
 };
 
 struct search {
-    const struct cell *cell;
-    struct cell *tried; // at the context that is tried
+    const struct trial *trial;
+    struct trial *tried; // at the context that is tried
     struct setup_options options;
     struct step_report *report;
     struct max_context *result;
@@ -29,12 +29,12 @@ struct search {
     struct status status;
 };
 
-bool max_context_resident(const struct cell *cell, size_t by_category[CATEGORY_COUNT], struct status *status)
+bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status)
 {
     struct setup setup;
-    struct setup_options options = setup_options_of(cell);
+    struct setup_options options = setup_options_of(trial);
     options.memory_limit_bytes = 0;
-    bool ok = setup_open(&setup, cell, &options, status);
+    bool ok = setup_open(&setup, trial, &options, status);
     if (ok)
         memcpy(by_category, setup.device->arena.live_by_category, sizeof setup.device->arena.live_by_category);
     by_category[CATEGORY_DATA] = 0; // the batch, which grows with the context
@@ -53,7 +53,7 @@ static void note_fit(struct search *search, size_t units, const struct setup *se
     result->context = search->tried->context;
     result->peak_bytes = arena->peak_bytes;
     memcpy(result->peak_by_category, arena->peak_by_category, sizeof result->peak_by_category);
-    const struct cell *tried = search->tried;
+    const struct trial *tried = search->tried;
     if (tried->method->floor_bytes_per_token)
         result->floor_bytes_per_token =
             tried->method->floor_bytes_per_token(&setup->model, &tried->options, tried->context);
@@ -69,11 +69,11 @@ static void note_failure(struct search *search, size_t units, bool memory, const
 // memory is left in search->status.
 static enum outcome attempt(struct search *search, size_t units)
 {
-    struct cell *tried = search->tried;
+    struct trial *tried = search->tried;
     struct setup setup;
     struct status status = {0};
     tried->context = units * search->result->granularity;
-    tried->options = search->cell->options;
+    tried->options = search->trial->options;
     if (tried->method->check && !tried->method->check(&tried->options, tried->context, &status)) {
         note_failure(search, units, false, status.message);
         return FORBIDDEN;
@@ -149,24 +149,24 @@ static void close_in(struct search *search, size_t limit_bytes)
 // A shorter last column can make a longer context take less: one more chunk is tried before it is believed.
 static bool goes_on(struct search *search)
 {
-    const struct cell *cell = search->cell;
-    size_t chunk = method_knows(cell->method, "chunk") ? cell->options.chunk : 1;
+    const struct trial *trial = search->trial;
+    size_t chunk = method_knows(trial->method, "chunk") ? trial->options.chunk : 1;
     size_t further = search->fits + (chunk + search->result->granularity - 1) / search->result->granularity;
     return search->fits && further > search->barrier.units &&
            further <= CONTEXT_MAX / search->result->granularity && attempt(search, further) == FITS;
 }
 
-bool max_context_find(struct max_context *result, const struct cell *cell, size_t limit_bytes,
+bool max_context_find(struct max_context *result, const struct trial *trial, size_t limit_bytes,
                       struct status *status)
 {
-    *result = (struct max_context){.granularity = cell->method->largest_draw ? cell->options.chunk : 1};
+    *result = (struct max_context){.granularity = trial->method->largest_draw ? trial->options.chunk : 1};
     struct search *search = calloc(1, sizeof *search);
-    struct cell *tried = malloc(sizeof *tried);
+    struct trial *tried = malloc(sizeof *tried);
     struct step_report *report = calloc(1, sizeof *report);
     CHECK(search && tried && report);
-    *tried = *cell; // what it points to is borrowed
+    *tried = *trial; // what it points to is borrowed
     *search = (struct search){
-        .cell = cell, .tried = tried, .options = setup_options_of(cell), .report = report, .result = result};
+        .trial = trial, .tried = tried, .options = setup_options_of(trial), .report = report, .result = result};
     search->options.memory_limit_bytes = limit_bytes;
     double_up(search, 1);
     close_in(search, limit_bytes);

@@ -1,7 +1,7 @@
 // Max context: the longest context that a method can hold in so many bytes, by planning steps until one fits and
 // the next longer one does not.
 #pragma once
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 
 struct max_context {
     size_t context;     // 0: none
@@ -15,8 +15,8 @@ struct max_context {
 
 // What is taken before any step: weights, gradients, the optimizer's state, what the device's libraries keep. False
 // and a status if it cannot be planned at all (unsupported: the device has no such dtype).
-bool max_context_resident(const struct cell *cell, size_t by_category[CATEGORY_COUNT], struct status *status);
-// The cell's own context does not matter; it must be on a device without data. A method that draws columns is
+bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status);
+// The trial's own context does not matter; it must be on a device without data. A method that draws columns is
 // planned for the largest draw (method.h), in whole chunks.
-bool max_context_find(struct max_context *result, const struct cell *cell, size_t limit_bytes,
+bool max_context_find(struct max_context *result, const struct trial *trial, size_t limit_bytes,
                       struct status *status);

@@ -32,7 +32,7 @@ static void add_option(char *text, size_t bytes, const struct option *option, co
     const void *value = (const char *)options + option->offset;
     switch (option->type) {
     case OPTION_COUNT:
-        // The chunk is what cells of one method differ in most: it is always said.
+        // The chunk is what trials of one method differ in most: it is always said.
         if (*(const size_t *)value != (size_t)option->initial || strcmp(option->name, "chunk") == 0)
             add(text, bytes, " %s=%zu", option->name, *(const size_t *)value);
         break;
@@ -53,20 +53,20 @@ static void add_option(char *text, size_t bytes, const struct option *option, co
     }
 }
 
-void progress_describe(const struct cell *cell, char *text, size_t bytes)
+void progress_describe(const struct trial *trial, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", cell->method->name);
-    for (size_t i = 0; cell->method->options && cell->method->options[i]; i++)
-        add_option(text, bytes, option_find(cell->method->options[i]), &cell->options);
-    add(text, bytes, ", context %zu", cell->context);
-    if (cell->batch != 1)
-        add(text, bytes, ", batch %zu", cell->batch);
-    if (cell->lora.rank)
-        add(text, bytes, ", lora %zu", cell->lora.rank);
-    if (cell->seed != 1)
-        add(text, bytes, ", seed %llu", (unsigned long long)cell->seed);
-    add(text, bytes, ", %s %s %s", cell->config.name[0] ? cell->config.name : "model", dtype_name(cell->dtype),
-        cell->device);
+    snprintf(text, bytes, "%s", trial->method->name);
+    for (size_t i = 0; trial->method->options && trial->method->options[i]; i++)
+        add_option(text, bytes, option_find(trial->method->options[i]), &trial->options);
+    add(text, bytes, ", context %zu", trial->context);
+    if (trial->batch != 1)
+        add(text, bytes, ", batch %zu", trial->batch);
+    if (trial->lora.rank)
+        add(text, bytes, ", lora %zu", trial->lora.rank);
+    if (trial->seed != 1)
+        add(text, bytes, ", seed %llu", (unsigned long long)trial->seed);
+    add(text, bytes, ", %s %s %s", trial->config.name[0] ? trial->config.name : "model", dtype_name(trial->dtype),
+        trial->device);
 }
 
 void progress_open(struct progress *progress, size_t total)
@@ -113,19 +113,19 @@ void progress_bytes(struct progress *progress, size_t done)
     progress->shown_s = now;
 }
 
-static void describe_with_program(const struct cell *cell, const char *program, char *text, size_t bytes)
+static void describe_with_program(const struct trial *trial, const char *program, char *text, size_t bytes)
 {
-    progress_describe(cell, text, bytes);
+    progress_describe(trial, text, bytes);
     if (program)
         add(text, bytes, "  (%s)", program);
 }
 
-void progress_begin(const struct progress *progress, const struct cell *cell, const char *program)
+void progress_begin(const struct progress *progress, const struct trial *trial, const char *program)
 {
     if (!progress->terminal)
         return;
     char what[512], left[32] = "";
-    describe_with_program(cell, program, what, sizeof what);
+    describe_with_program(trial, program, what, sizeof what);
     if (progress->done) {
         double each_s = (now_s() - progress->start_s) / (double)progress->done;
         clock_text(each_s * (double)(progress->total - progress->done), left, sizeof left);
@@ -135,7 +135,7 @@ void progress_begin(const struct progress *progress, const struct cell *cell, co
     fflush(stderr);
 }
 
-void progress_end(struct progress *progress, const struct cell *cell, const char *program,
+void progress_end(struct progress *progress, const struct trial *trial, const char *program,
                   enum record_status status, const char *line)
 {
     char what[512];
@@ -143,7 +143,7 @@ void progress_end(struct progress *progress, const struct cell *cell, const char
     const char *reason = json_string_value(json_object_get(record, "reason"));
     progress->done++;
     progress->counts[status]++;
-    describe_with_program(cell, program, what, sizeof what);
+    describe_with_program(trial, program, what, sizeof what);
     progress_clear(progress);
     fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
             json_number_value(json_object_get(record, "wall_s")), what);

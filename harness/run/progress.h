@@ -1,21 +1,21 @@
 // Progress: what a sweep, or a command that writes for long, says on stderr meanwhile: on a terminal the current
-// cell and the time left, elsewhere one plain line per cell.
+// trial and the time left, elsewhere one plain line per trial.
 #pragma once
 #include "harness/results/record.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 
 struct progress {
     bool terminal;
-    size_t total, done; // cells of this run; or bytes, as far as they were shown
+    size_t total, done; // trials of this run; or bytes, as far as they were shown
     size_t counts[RECORD_STATUS_COUNT];
     double start_s, shown_s;
 };
 
 void progress_open(struct progress *progress, size_t total);
-// program: that measures the cell, if it is not this one; else NULL.
-void progress_begin(const struct progress *progress, const struct cell *cell, const char *program);
+// program: that measures the trial, if it is not this one; else NULL.
+void progress_begin(const struct progress *progress, const struct trial *trial, const char *program);
 // line: the record; its reason is shown.
-void progress_end(struct progress *progress, const struct cell *cell, const char *program,
+void progress_end(struct progress *progress, const struct trial *trial, const char *program,
                   enum record_status status, const char *line);
 // For work that is counted in bytes, of which so many are done: on a terminal a line that is renewed a few times a
 // second, elsewhere a line for every tenth of what is more than a GiB.
@@ -24,6 +24,6 @@ void progress_bytes(struct progress *progress, size_t done);
 void progress_clear(const struct progress *progress);
 // "6 ok, 1 oom"
 void progress_counts(const struct progress *progress, char *text, size_t bytes);
-// "seco chunk=128, context 1024, tiny f32 cpu": the cell in words; options that have their defaults are left out,
+// "seco chunk=128, context 1024, tiny f32 cpu": the trial in words; options that have their defaults are left out,
 // but for chunk.
-void progress_describe(const struct cell *cell, char *text, size_t bytes);
+void progress_describe(const struct trial *trial, char *text, size_t bytes);

@@ -74,7 +74,7 @@ static double mean_error(const double *values, size_t count)
 static void set_step(json_t *object, const struct record *record)
 {
     const struct step_report *step = record->step;
-    set(object, "loss", step && !record->cell->planned ? number(step->loss) : json_null());
+    set(object, "loss", step && !record->trial->planned ? number(step->loss) : json_null());
     if (!step || !step->column_count)
         return;
     json_t *columns = json_array();
@@ -115,12 +115,12 @@ static void set_times(json_t *object, const struct record *record)
     double seconds = timed ? 1e-3 * middle(record, record->samples_ms) : NAN;
     double counted_seconds = drawn ? 1e-3 * record->samples_ms[0] : seconds;
     double gemm = record->gemm_flops_per_s > 0 ? record->gemm_flops_per_s : NAN;
-    double model = record->cell->method->exact ? record->model_flops / seconds : NAN;
+    double model = record->trial->method->exact ? record->model_flops / seconds : NAN;
     set(object, "flops_per_s", number(record->counters.flops / counted_seconds));
     set(object, "model_flops_per_s", number(model));
     set(object, "gemm_flops_per_s", number(gemm));
     set(object, "model_flops_share", number(model / gemm));
-    const struct profile *profile = record->cell->profile;
+    const struct profile *profile = record->trial->profile;
     bool estimated = profile && record->counters.launches > 0;
     set(object, "estimate_ms", estimated ? number(record->estimate_ms) : json_null());
     set(object, "profile", profile ? record_text(profile->name) : json_null());
@@ -143,9 +143,9 @@ static void set_sensors(json_t *object, const struct record *record)
 static void set_memory(json_t *object, const struct record *record)
 {
     bool known = record->peak_bytes > 0;
-    const struct cell *cell = record->cell;
+    const struct trial *trial = record->trial;
     double bound = (double)record->resident_bytes +
-                   record->floor_bytes_per_token * (double)cell->context * (double)cell->batch;
+                   record->floor_bytes_per_token * (double)trial->context * (double)trial->batch;
     bool bounded = record->resident_bytes > 0;
     set(object, "peak_bytes", known ? bytes(record->peak_bytes) : json_null());
     set(object, "peak_by_category", known ? categories(record->peak_by_category) : json_null());
@@ -244,7 +244,7 @@ static json_t *timeline_json(const struct arena *arena)
 static json_t *roofline_json(const struct record *record)
 {
     const struct roofline *roofline = &record->roofline;
-    const struct profile *profile = record->cell->profile;
+    const struct profile *profile = record->trial->profile;
     if (!(roofline->bytes_per_s > 0))
         return json_null();
     json_t *object = json_object();
@@ -277,7 +277,7 @@ static json_t *breakdown_json(const struct record *record)
     const struct breakdown *breakdown = record->breakdown;
     if (!breakdown)
         return json_null();
-    bool timed = !record->cell->planned;
+    bool timed = !record->trial->planned;
     json_t *object = json_object(), *rows = json_array();
     set(object, "step_ms", timed ? number(record->breakdown_ms) : json_null());
     set(object, "roofline", roofline_json(record));
@@ -315,14 +315,14 @@ static json_t *provenance_json(const struct provenance *provenance)
 
 char *record_line(const struct record *record)
 {
-    json_t *object = json_object(), *cell = json_loads(record->cell->canonical, 0, NULL);
-    CHECK(object && cell);
+    json_t *object = json_object(), *trial = json_loads(record->trial->canonical, 0, NULL);
+    CHECK(object && trial);
     set(object, "schema", json_integer(RECORD_SCHEMA));
-    set(object, "id", record_text(record->cell->id));
+    set(object, "id", record_text(record->trial->id));
     set(object, "experiment", record_text(""));
     set(object, "status", record_text(record_status_name(record->status)));
     set(object, "reason", record_text(record->reason));
-    set(object, "cell", cell);
+    set(object, "trial", trial);
     set_step(object, record);
     set_times(object, record);
     set_sensors(object, record);

@@ -1,24 +1,24 @@
-// Record line: what a cell's run came to, written as the line of JSON that harness/results/record.h describes.
+// Record line: what a trial's run came to, written as the line of JSON that harness/results/record.h describes.
 #pragma once
 #include "harness/results/record.h"
 #include "harness/run/bias.h"
 #include "harness/run/gradient_error.h"
 #include "harness/run/provenance.h"
 #include "harness/run/watch.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/breakdown.h"
 
-// What is known about a cell when it ends. Everything is borrowed; 0, NULL: not reached.
+// What is known about a trial when it ends. Everything is borrowed; 0, NULL: not reached.
 struct record {
-    const struct cell *cell;
+    const struct trial *trial;
     enum record_status status;
     char reason[1280];
     const struct step_report *step;
     size_t sample_count;
-    const double *samples_ms;     // NULL: of a plan, not known
-    const double *asked_ms;       // NULL: not known
-    const size_t *sample_columns; // NULL: none are drawn
-    double estimate_ms;           // mean over the samples
+    const double *samples_ms;           // NULL: of a plan, not known
+    const double *asked_ms;             // NULL: not known
+    const size_t *sample_columns;       // NULL: none are drawn
+    double estimate_ms;                 // mean over the samples
     const struct watch_report *watched; // the card while the samples ran
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does

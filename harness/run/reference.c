@@ -5,7 +5,7 @@
 #include <string.h>
 
 // Gradients of `full` and, if asked, its loss.
-static bool full_gradients(struct gradient_set *set, double *loss, const struct cell *cell,
+static bool full_gradients(struct gradient_set *set, double *loss, const struct trial *trial,
                            const struct setup_options *options, bool reverse_sums, struct status *status)
 {
     struct setup setup;
@@ -14,7 +14,7 @@ static bool full_gradients(struct gradient_set *set, double *loss, const struct 
     struct step_report *report = calloc(1, sizeof *report);
     CHECK(defaults && report);
     options_init(defaults);
-    bool done = setup_open(&setup, cell, options, &reason);
+    bool done = setup_open(&setup, trial, options, &reason);
     if (done) {
         setup.device->reverse_sums = reverse_sums;
         method_step(method_find("full"), &setup.model, &setup.batch, defaults, report);
@@ -35,21 +35,21 @@ static bool full_gradients(struct gradient_set *set, double *loss, const struct 
                               dtype_name(options->dtype), options->device, reason.message);
 }
 
-bool reference_take(struct reference *reference, const struct cell *cell, struct status *status)
+bool reference_take(struct reference *reference, const struct trial *trial, struct status *status)
 {
     *reference = (struct reference){0};
-    struct setup_options exact = setup_options_reference(), own = setup_options_of(cell);
+    struct setup_options exact = setup_options_reference(), own = setup_options_of(trial);
     own.optimizer = NULL;
     own.memory_limit_bytes = 0; // a limit is for the method that is measured
-    if (!full_gradients(&reference->gradients, &reference->loss, cell, &exact, false, status))
+    if (!full_gradients(&reference->gradients, &reference->loss, trial, &exact, false, status))
         return false;
-    // An f64 cell on the CPU has the reference itself for its forward order.
+    // An f64 trial on the CPU has the reference itself for its forward order.
     bool same = strcmp(own.device, exact.device) == 0 && own.dtype == exact.dtype &&
                 own.kv_gradient_dtype == exact.kv_gradient_dtype && own.gradient_dtype == exact.gradient_dtype;
     struct gradient_set forward = {0}, reverse = {0};
-    bool done = same || full_gradients(&forward, NULL, cell, &own, false, status);
+    bool done = same || full_gradients(&forward, NULL, trial, &own, false, status);
     own.tf32 = false; // so that the difference shows what that rounds
-    done = done && full_gradients(&reverse, NULL, cell, &own, true, status);
+    done = done && full_gradients(&reverse, NULL, trial, &own, true, status);
     if (done)
         gradient_compare(&reference->floor, &reverse, same ? &reference->gradients : &forward);
     gradient_set_free(&forward);

@@ -1,19 +1,19 @@
 // Reference: the gradient that every other is held against: method `full` in f64 on the same rounded weights and
-// tokens; and the noise floor that an error must be seen against: `full` in the cell's own dtype, summed in two
+// tokens; and the noise floor that an error must be seen against: `full` in the trial's own dtype, summed in two
 // orders.
 #pragma once
 #include "harness/run/gradient_error.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 
 struct reference {
     struct gradient_set gradients;
     double loss;
-    struct gradient_report floor; // `full` summed in reverse against `full`, both in the cell's dtype
+    struct gradient_report floor; // `full` summed in reverse against `full`, both in the trial's dtype
 };
 
 // Computes both on devices of their own, closed on return, so that the measured device's peak knows nothing of
 // them. Release with reference_free, also after a failure. False and a status.
-bool reference_take(struct reference *reference, const struct cell *cell, struct status *status);
+bool reference_take(struct reference *reference, const struct trial *trial, struct status *status);
 void reference_free(struct reference *reference);
 // An exact method's gradient may differ from the reference by what rounding explains: relative L2 up to
 // max(1e-12, 1000 * noise floor), overall and for every tensor. False and a status that names the tensor if not.

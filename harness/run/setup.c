@@ -3,18 +3,18 @@
 #include "harness/files/folder.h"
 #include "harness/files/tokens.h"
 
-struct setup_options setup_options_of(const struct cell *cell)
+struct setup_options setup_options_of(const struct trial *trial)
 {
     return (struct setup_options){
-        .device = cell->device,
-        .dtype = cell->dtype,
-        .kv_gradient_dtype = cell->kv_gradient_dtype,
-        .gradient_dtype = cell->gradient_dtype,
-        .optimizer = cell->optimizer,
-        .deterministic = cell->deterministic,
-        .tf32 = cell->tf32,
-        .whole_attention = cell->whole_attention,
-        .memory_limit_bytes = cell->memory_limit_bytes,
+        .device = trial->device,
+        .dtype = trial->dtype,
+        .kv_gradient_dtype = trial->kv_gradient_dtype,
+        .gradient_dtype = trial->gradient_dtype,
+        .optimizer = trial->optimizer,
+        .deterministic = trial->deterministic,
+        .tf32 = trial->tf32,
+        .whole_attention = trial->whole_attention,
+        .memory_limit_bytes = trial->memory_limit_bytes,
     };
 }
 
@@ -28,7 +28,7 @@ struct setup_options setup_options_reference(void)
     };
 }
 
-bool setup_open(struct setup *setup, const struct cell *cell, const struct setup_options *options,
+bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status)
 {
     *setup = (struct setup){0};
@@ -38,33 +38,33 @@ bool setup_open(struct setup *setup, const struct cell *cell, const struct setup
     setup->device->deterministic = options->deterministic;
     setup->device->tf32 = options->tf32;
     setup->device->whole_attention = options->whole_attention;
-    if (setup->device->ops->dataless && cell->profile)
-        setup->device->multiprocessors = (size_t)cell->profile->multiprocessors.value;
-    struct model_options model_options = {.lora = cell->lora,
+    if (setup->device->ops->dataless && trial->profile)
+        setup->device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
+    struct model_options model_options = {.lora = trial->lora,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,
                                           .optimizer = options->optimizer};
-    model_open(&setup->model, &cell->config, &model_options, setup->device);
+    model_open(&setup->model, &trial->config, &model_options, setup->device);
     int32_t *ids = NULL, *labels = NULL;
     if (setup->device->status.code != STATUS_OK)
         goto cleanup;
     if (setup->device->ops->dataless) { // weights and tokens would go nowhere
-        batch_open(&setup->batch, setup->device, NULL, NULL, cell->context, cell->batch);
+        batch_open(&setup->batch, setup->device, NULL, NULL, trial->context, trial->batch);
         goto cleanup;
     }
-    if (!cell->model_folder)
-        model_randomize(&setup->model, cell->seed, cell->dtype);
-    else if (!folder_read_weights(cell->model_folder, &setup->model, cell->seed, cell->dtype, status))
+    if (!trial->model_folder)
+        model_randomize(&setup->model, trial->seed, trial->dtype);
+    else if (!folder_read_weights(trial->model_folder, &setup->model, trial->seed, trial->dtype, status))
         goto cleanup;
-    ids = tokens_read(&cell->data, cell->context, cell->batch, cell->config.vocab, cell->seed, status);
+    ids = tokens_read(&trial->data, trial->context, trial->batch, trial->config.vocab, trial->seed, status);
     if (!ids)
         goto cleanup;
-    if (cell->labels) {
-        labels = tokens_read_labels(cell->labels, cell->context, cell->batch, cell->config.vocab, status);
+    if (trial->labels) {
+        labels = tokens_read_labels(trial->labels, trial->context, trial->batch, trial->config.vocab, status);
         if (!labels)
             goto cleanup;
     }
-    batch_open(&setup->batch, setup->device, ids, labels, cell->context, cell->batch);
+    batch_open(&setup->batch, setup->device, ids, labels, trial->context, trial->batch);
 cleanup:
     free(labels);
     free(ids);

@@ -1,7 +1,7 @@
-// Setup: a cell's model and tokens on a device, before any step; the same weights on every device and in every
-// dtype, for they are rounded to the cell's own dtype first.
+// Setup: a trial's model and tokens on a device, before any step; the same weights on every device and in every
+// dtype, for they are rounded to the trial's own dtype first.
 #pragma once
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 
 struct setup {
     struct device *device;
@@ -17,12 +17,12 @@ struct setup_options {
     size_t memory_limit_bytes; // 0: what the machine has free
 };
 
-// As the cell asks.
-struct setup_options setup_options_of(const struct cell *cell);
+// As the trial asks.
+struct setup_options setup_options_of(const struct trial *trial);
 // For the reference gradient: f64 throughout, on the CPU.
 struct setup_options setup_options_reference(void);
 // On a device without data no weights and no tokens are read. Release with setup_close, also after a failure. False
 // and a status (oom, unsupported, bad input).
-bool setup_open(struct setup *setup, const struct cell *cell, const struct setup_options *options,
+bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status);
 void setup_close(struct setup *setup);

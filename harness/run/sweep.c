@@ -8,24 +8,24 @@
 #include <string.h>
 #include <unistd.h>
 
-// A cell's process ends its samples by itself before max_seconds; this much later it is not going to.
+// A trial's process ends its samples by itself before max_seconds; this much later it is not going to.
 #define GRACE_SECONDS 1
 
-// --- one cell
+// --- one trial
 
-// The record of a cell whose process could not write one.
-static char *obituary(const struct cell *cell, const struct child_result *result)
+// The record of a trial whose process could not write one.
+static char *obituary(const struct trial *trial, const struct child_result *result)
 {
     struct record *record = calloc(1, sizeof *record);
     CHECK(record);
-    record->cell = cell;
+    record->trial = trial;
     record->status = result->end == CHILD_TIMEOUT      ? RECORD_TIMEOUT
                      : result->end == CHILD_OOM_KILLED ? RECORD_OOM
                                                        : RECORD_CRASH;
     snprintf(record->reason, sizeof record->reason, "%s", result->reason);
     if (result->end == CHILD_TIMEOUT)
         snprintf(record->reason, sizeof record->reason, "did not end within max_seconds, %g",
-                 cell->measure.max_seconds);
+                 trial->measure.max_seconds);
     provenance_take(&record->provenance);
     record->provenance.clock_mhz_after = record->provenance.clock_mhz_before;
     record->wall_s = result->wall_s;
@@ -34,24 +34,24 @@ static char *obituary(const struct cell *cell, const struct child_result *result
     return line;
 }
 
-bool sweep_cell(const struct spec *spec, const struct cell *cell, const char *program, const char *rerun,
-                int signals, struct sweep_cell *outcome, struct status *status)
+bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *rerun,
+                 int signals, struct sweep_trial *outcome, struct status *status)
 {
     struct child_result result;
     char *command;
-    double limit_s = cell->measure.max_seconds;
-    *outcome = (struct sweep_cell){0};
-    if (!child_run(program, cell->canonical, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status))
+    double limit_s = trial->measure.max_seconds;
+    *outcome = (struct sweep_trial){0};
+    if (!child_run(program, trial->canonical, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status))
         return false;
-    CHECK(asprintf(&command, "%s --cell %s", rerun, cell->id) > 0);
+    CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
     if (result.end == CHILD_RECORD)
-        outcome->line = record_complete(result.line, cell->id, spec->experiment, command, &outcome->status);
+        outcome->line = record_complete(result.line, trial->id, spec->experiment, command, &outcome->status);
     if (!outcome->line && result.end != CHILD_INTERRUPTED) {
         if (result.end == CHILD_RECORD)
             snprintf(result.reason, sizeof result.reason, "ended with something that is not its record: %.200s",
                      result.line);
-        char *own = obituary(cell, &result);
-        outcome->line = record_complete(own, cell->id, spec->experiment, command, &outcome->status);
+        char *own = obituary(trial, &result);
+        outcome->line = record_complete(own, trial->id, spec->experiment, command, &outcome->status);
         CHECK(outcome->line);
         free(own);
     }
@@ -68,7 +68,7 @@ struct side {
     const char *program; // NULL: this one
     struct result_log log;
     json_t *counts; // {id: rounds} that the file already had when it was opened
-    bool any_ok;    // one of the spec's cells has a record that is ok
+    bool any_ok;    // one of the spec's trials has a record that is ok
 };
 
 struct sweep {
@@ -76,53 +76,53 @@ struct sweep {
     const struct sweep_options *options;
     struct side sides[2]; // this build, and the other one
     size_t side_count;
-    size_t *order; // [cell_count], of the current round
+    size_t *order; // [trial_count], of the current round
     int signals;
     struct progress progress;
     bool interrupted;
 };
 
-static size_t rounds_done(const struct sweep *sweep, const struct side *side, const struct cell *cell)
+static size_t rounds_done(const struct sweep *sweep, const struct side *side, const struct trial *trial)
 {
-    size_t done = (size_t)json_integer_value(json_object_get(side->counts, cell->id));
+    size_t done = (size_t)json_integer_value(json_object_get(side->counts, trial->id));
     return done < sweep->options->rounds ? done : sweep->options->rounds;
 }
 
-static size_t cells_left(const struct sweep *sweep)
+static size_t trials_left(const struct sweep *sweep)
 {
     size_t left = 0;
     for (size_t s = 0; s < sweep->side_count; s++)
-        for (size_t i = 0; i < sweep->spec->cell_count; i++)
-            left += sweep->options->rounds - rounds_done(sweep, &sweep->sides[s], &sweep->spec->cells[i]);
+        for (size_t i = 0; i < sweep->spec->trial_count; i++)
+            left += sweep->options->rounds - rounds_done(sweep, &sweep->sides[s], &sweep->spec->trials[i]);
     return left;
 }
 
 // The spec's order or, among several rounds, one of each round's own (Fisher & Yates): else whatever drifts while a
-// round lasts would hit the same cells every time, and cells that stand together alike.
+// round lasts would hit the same trials every time, and trials that stand together alike.
 static void set_order(struct sweep *sweep, size_t round)
 {
     struct random random = random_named(round, "rounds");
-    for (size_t i = 0; i < sweep->spec->cell_count; i++) {
+    for (size_t i = 0; i < sweep->spec->trial_count; i++) {
         size_t j = sweep->options->rounds > 1 ? random_below(&random, i, i + 1) : i;
         sweep->order[i] = sweep->order[j];
         sweep->order[j] = i;
     }
 }
 
-// False if the cell could not be run or written, or a signal came.
-static bool run_cell(struct sweep *sweep, struct side *side, const struct cell *cell, struct status *status)
+// False if the trial could not be run or written, or a signal came.
+static bool run_trial(struct sweep *sweep, struct side *side, const struct trial *trial, struct status *status)
 {
-    struct sweep_cell outcome = {0};
+    struct sweep_trial outcome = {0};
     sweep->interrupted = child_signals_interrupted(sweep->signals);
     if (sweep->interrupted)
         return false;
-    progress_begin(&sweep->progress, cell, side->program);
+    progress_begin(&sweep->progress, trial, side->program);
     bool running =
-        sweep_cell(sweep->spec, cell, side->program, sweep->options->rerun, sweep->signals, &outcome, status) &&
+        sweep_trial(sweep->spec, trial, side->program, sweep->options->rerun, sweep->signals, &outcome, status) &&
         (!outcome.line || result_log_append(&side->log, outcome.line, status));
     side->any_ok |= running && outcome.line && outcome.status == RECORD_OK;
     if (running && outcome.line)
-        progress_end(&sweep->progress, cell, side->program, outcome.status, outcome.line);
+        progress_end(&sweep->progress, trial, side->program, outcome.status, outcome.line);
     sweep->interrupted = outcome.interrupted;
     free(outcome.line);
     return running && !outcome.interrupted;
@@ -132,18 +132,18 @@ static bool run_cell(struct sweep *sweep, struct side *side, const struct cell *
 static bool run_round(struct sweep *sweep, size_t round, struct status *status)
 {
     bool running = true;
-    for (size_t i = 0; i < sweep->spec->cell_count && running; i++) {
-        const struct cell *cell = &sweep->spec->cells[sweep->order[i]];
+    for (size_t i = 0; i < sweep->spec->trial_count && running; i++) {
+        const struct trial *trial = &sweep->spec->trials[sweep->order[i]];
         for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
             struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
-            if (rounds_done(sweep, side, cell) <= round)
-                running = run_cell(sweep, side, cell, status);
+            if (rounds_done(sweep, side, trial) <= round)
+                running = run_trial(sweep, side, trial, status);
         }
     }
     return running;
 }
 
-// Runs what is left, until one cell cannot be run or written, or a signal comes.
+// Runs what is left, until one trial cannot be run or written, or a signal comes.
 static bool run_rounds(struct sweep *sweep, struct status *status)
 {
     sweep->signals = child_signals_open(status);
@@ -174,22 +174,22 @@ static bool results_kept(const struct sweep *sweep, struct status *status)
     return kept;
 }
 
-// Whether each build has a cell that is ok; says so if not.
+// Whether each build has a trial that is ok; says so if not.
 static bool any_ok(const struct sweep *sweep)
 {
     bool all = true;
     for (size_t s = 0; s < sweep->side_count; s++) {
         if (sweep->sides[s].any_ok)
             continue;
-        fprintf(stderr, "%s: none of the %zu cells is ok: %s tells why of each, --retry measures them again\n",
-                sweep->spec->experiment, sweep->spec->cell_count, sweep->sides[s].log.path);
+        fprintf(stderr, "%s: none of the %zu trials is ok: %s tells why of each, --retry measures them again\n",
+                sweep->spec->experiment, sweep->spec->trial_count, sweep->sides[s].log.path);
         all = false;
     }
     return all;
 }
 
-// Runs the cells that are left and says what came of them. The exit code.
-static int run_cells(struct sweep *sweep, size_t left, struct status *status)
+// Runs the trials that are left and says what came of them. The exit code.
+static int run_trials(struct sweep *sweep, size_t left, struct status *status)
 {
     const char *name = sweep->spec->experiment;
     const struct progress *progress = &sweep->progress;
@@ -198,7 +198,7 @@ static int run_cells(struct sweep *sweep, size_t left, struct status *status)
     progress_open(&sweep->progress, left);
     bool fine = run_rounds(sweep, status), lost = fine && !results_kept(sweep, status);
     progress_counts(progress, counts, sizeof counts);
-    fprintf(stderr, "%s: %zu of %zu cells done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "", counts,
+    fprintf(stderr, "%s: %zu of %zu trials done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "", counts,
             lost ? "" : "; results in ", lost ? "" : results);
     if (progress->done < left)
         fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", name, left - progress->done);
@@ -215,29 +215,29 @@ static int run_cells(struct sweep *sweep, size_t left, struct status *status)
 static int run_what_is_left(struct sweep *sweep, struct status *status)
 {
     const char *name = sweep->spec->experiment;
-    size_t all = sweep->spec->cell_count * sweep->options->rounds * sweep->side_count, left = cells_left(sweep);
+    size_t all = sweep->spec->trial_count * sweep->options->rounds * sweep->side_count, left = trials_left(sweep);
     char rounds[40] = "", results[1024];
     if (sweep->options->rounds > 1)
         snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
     if (left == 0) {
         name_results(sweep, results, sizeof results);
-        fprintf(stderr, "%s: nothing left to do: %s %s all %zu cells%s\n", name, results,
+        fprintf(stderr, "%s: nothing left to do: %s %s all %zu trials%s\n", name, results,
                 sweep->side_count > 1 ? "have" : "has", all, rounds);
         return any_ok(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
     }
     if (left < all)
-        fprintf(stderr, "%s: %zu of %zu cells%s are left to do\n", name, left, all, rounds);
-    return run_cells(sweep, left, status);
+        fprintf(stderr, "%s: %zu of %zu trials%s are left to do\n", name, left, all, rounds);
+    return run_trials(sweep, left, status);
 }
 
-// Opens the side's file and looks up what it has of the spec's cells.
+// Opens the side's file and looks up what it has of the spec's trials.
 static bool open_side(struct sweep *sweep, struct side *side, const char *out, struct status *status)
 {
     if (!result_log_open(&side->log, out, sweep->options->fresh, status))
         return false;
     json_t *ok = result_file_counts(&side->log.existing, true);
-    for (size_t i = 0; i < sweep->spec->cell_count; i++)
-        side->any_ok |= json_object_get(ok, sweep->spec->cells[i].id) != NULL;
+    for (size_t i = 0; i < sweep->spec->trial_count; i++)
+        side->any_ok |= json_object_get(ok, sweep->spec->trials[i].id) != NULL;
     side->counts = sweep->options->retry ? json_incref(ok) : result_file_counts(&side->log.existing, false);
     json_decref(ok);
     return true;
@@ -247,7 +247,7 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
 {
     struct sweep sweep = {.spec = spec, .options = options, .sides = {{0}, {.program = options->against}}};
     const char *const outs[] = {options->out, options->against_out};
-    sweep.order = calloc(spec->cell_count + 1, sizeof *sweep.order);
+    sweep.order = calloc(spec->trial_count + 1, sizeof *sweep.order);
     CHECK(sweep.order);
     bool open = true;
     while (open && sweep.side_count < (options->against ? 2 : 1)) {

@@ -129,16 +129,16 @@ static bool apply(struct method_options *options, const struct method *method, c
            (variant->blocks && method_knows(method, "head_chunk"));
 }
 
-static void verify_one(struct verify_case *result, const struct cell *cell, const struct reference *reference)
+static void verify_one(struct verify_case *result, const struct trial *trial, const struct reference *reference)
 {
-    struct verify_bounds bounds = verify_bounds(cell->dtype);
+    struct verify_bounds bounds = verify_bounds(trial->dtype);
     struct setup setup;
     struct status status = {0};
-    struct setup_options options = setup_options_of(cell);
+    struct setup_options options = setup_options_of(trial);
     struct step_report *report = calloc(1, sizeof *report);
     CHECK(report);
-    if (setup_open(&setup, cell, &options, &status)) {
-        method_step(cell->method, &setup.model, &setup.batch, &cell->options, report);
+    if (setup_open(&setup, trial, &options, &status)) {
+        method_step(trial->method, &setup.model, &setup.batch, &trial->options, report);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK) {
@@ -170,40 +170,40 @@ static bool verify_shape(const struct verify_request *request, const struct shap
 {
     char labels[64], *folder = (char *)request->folder;
     struct reference reference;
-    struct cell *cell = calloc(1, sizeof *cell);
-    CHECK(cell);
-    *cell = (struct cell){.config = request->config ? *request->config : config_of(shape),
-                          .model_folder = folder,
-                          .dtype = request->dtype,
-                          .kv_gradient_dtype = request->kv_gradient_dtype,
-                          .gradient_dtype = request->gradient_dtype,
-                          .context = shape->context,
-                          .batch = shape->batch,
-                          .seed = 1,
-                          .lora = shape->lora};
-    snprintf(cell->device, sizeof cell->device, "%s", request->device);
-    int labels_fd = shape->labels ? labels_file(shape, cell->config.vocab, labels, sizeof labels) : -1;
-    cell->labels = labels_fd >= 0 ? labels : NULL;
-    bool taken = reference_take(&reference, cell, status);
+    struct trial *trial = calloc(1, sizeof *trial);
+    CHECK(trial);
+    *trial = (struct trial){.config = request->config ? *request->config : config_of(shape),
+                            .model_folder = folder,
+                            .dtype = request->dtype,
+                            .kv_gradient_dtype = request->kv_gradient_dtype,
+                            .gradient_dtype = request->gradient_dtype,
+                            .context = shape->context,
+                            .batch = shape->batch,
+                            .seed = 1,
+                            .lora = shape->lora};
+    snprintf(trial->device, sizeof trial->device, "%s", request->device);
+    int labels_fd = shape->labels ? labels_file(shape, trial->config.vocab, labels, sizeof labels) : -1;
+    trial->labels = labels_fd >= 0 ? labels : NULL;
+    bool taken = reference_take(&reference, trial, status);
     for (size_t i = 0; taken && methods[i]; i++) {
-        cell->method = methods[i];
-        if (!cell->method->exact && !method_knows(cell->method, "budget"))
+        trial->method = methods[i];
+        if (!trial->method->exact && !method_knows(trial->method, "budget"))
             continue;
         for (size_t j = 0; j < sizeof variants / sizeof *variants; j++) {
-            struct verify_case result = {.method = cell->method};
-            if (!apply(&cell->options, cell->method, shape, &variants[j]))
+            struct verify_case result = {.method = trial->method};
+            if (!apply(&trial->options, trial->method, shape, &variants[j]))
                 continue;
             snprintf(result.shape, sizeof result.shape, "%s: T=%zu C=%zu B=%zu", shape->name, shape->context,
                      shape->chunk, shape->batch);
             snprintf(result.options, sizeof result.options, "%s", variants[j].text);
-            verify_one(&result, cell, &reference);
+            verify_one(&result, trial, &reference);
             found(&result, context);
         }
     }
     reference_free(&reference);
     if (labels_fd >= 0)
         close(labels_fd);
-    free(cell); // what it points to is borrowed
+    free(trial); // what it points to is borrowed
     return taken;
 }
 

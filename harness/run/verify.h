@@ -1,7 +1,7 @@
 // Verify: every method's gradient on small awkward shapes against `full` in f64.
 #pragma once
 #include "harness/run/gradient_error.h"
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 
 struct verify_request {
     const struct config *config; // NULL: small ones of every kind the decoder knows
@@ -25,7 +25,8 @@ struct verify_bounds {
     double relative_l2, max_abs;
 };
 struct verify_bounds verify_bounds(enum dtype dtype);
-// Calls `found` for every case. False and a status if a reference could not be computed, or no shape has that name. SpaCO takes part with a
-// budget of all its columns, where it must give the exact gradient; what has no gradient to give (null) does not.
+// Calls `found` for every case. False and a status if a reference could not be computed, or no shape has that name.
+// SpaCO takes part with a budget of all its columns, where it must give the exact gradient; what has no gradient to
+// give (null) does not.
 bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
             void *context, struct status *status);

@@ -1,4 +1,4 @@
-// Config decode: the "model" of a cell: a preset's name, the shape itself, a preset with changes, or a folder.
+// Config decode: the "model" of a trial: a preset's name, the shape itself, a preset with changes, or a folder.
 #pragma once
 #include "harness/files/json_field.h"
 #include "kernels/transformer/config.h"

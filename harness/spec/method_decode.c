@@ -161,6 +161,24 @@ static json_t *option_json(const struct option *option, const struct method_opti
     return NULL;
 }
 
+static json_t *entry_json(const struct method *method, const struct method_options *options)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "name", json_string(method->name));
+    for (size_t i = 0; method_option_table[i].name; i++) {
+        if (method_knows(method, method_option_table[i].name))
+            json_object_set_new(json, method_option_table[i].name, option_json(&method_option_table[i], options));
+    }
+    return json;
+}
+
+json_t *method_defaults(const struct method *method)
+{
+    struct method_options options;
+    options_init(&options);
+    return entry_json(method, &options);
+}
+
 bool method_decode(const struct method_fields *fields, size_t context, struct method_options *options,
                    json_t **canonical, struct status *status)
 {
@@ -174,12 +192,6 @@ bool method_decode(const struct method_fields *fields, size_t context, struct me
     if (method->check && !method->check(options, context, &why))
         return json_field_fail(fields->entry, status, "method \"%s\" at context %zu: %s", method->name, context,
                                why.message);
-    json_t *json = json_object();
-    json_object_set_new(json, "name", json_string(method->name));
-    for (size_t i = 0; method_option_table[i].name; i++) {
-        if (method_knows(method, method_option_table[i].name))
-            json_object_set_new(json, method_option_table[i].name, option_json(&method_option_table[i], options));
-    }
-    *canonical = json;
+    *canonical = entry_json(method, options);
     return true;
 }

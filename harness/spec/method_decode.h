@@ -18,6 +18,8 @@ bool method_fields_read(struct method_fields *fields, struct json_field entry, s
 bool method_knows(const struct method *method, const char *option);
 // The methods that know an option, as "seco, spaco".
 void method_names_knowing(const char *option, char *text, size_t bytes);
+// The entry that gives nothing but the name: every option the method knows with its default; a new reference.
+json_t *method_defaults(const struct method *method);
 // Decodes and checks the options; all others get their defaults. *canonical becomes a new reference: the name and
 // every option the method knows. context: tokens.
 bool method_decode(const struct method_fields *fields, size_t context, struct method_options *options,

@@ -1,8 +1,8 @@
 #include "harness/spec/spec.h"
 #include "harness/files/share.h"
 #include "harness/files/size.h"
-#include "harness/spec/cell_decode.h"
 #include "harness/spec/override.h"
+#include "harness/spec/trial_decode.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,17 +13,17 @@
 
 // The values of one key, or of one option of a method entry: a list, or just one.
 struct axis {
-    size_t key; // enum cell_key; in an entry the position in method_option_table, or ENTRY_KEYS + enum cell_key
+    size_t key; // enum trial_key; in an entry the position in method_option_table, or ENTRY_KEYS + enum trial_key
     struct json_field field;
     bool list;
 };
 
-// An entry of axes.method, with the options that are axes of its own, and the keys of a cell that it gives itself.
+// An entry of axes.method, with the options that are axes of its own, and the keys of a trial that it gives itself.
 struct entry {
     json_t *method; // without those keys
     struct method_fields fields;
     size_t axis_count;
-    struct axis axes[ENTRY_KEYS + CELL_KEYS];
+    struct axis axes[ENTRY_KEYS + TRIAL_KEYS];
     size_t variants; // product of the axes
 };
 
@@ -32,9 +32,9 @@ struct expansion {
     const struct json_source *source;
     struct override *overrides;
     size_t override_count;
-    struct json_field constants[CELL_KEYS];
-    size_t axis_count; // CELL_METHOD among them: its values are the variants of the entries
-    struct axis axes[CELL_KEYS];
+    struct json_field constants[TRIAL_KEYS];
+    size_t axis_count; // TRIAL_METHOD among them: its values are the variants of the entries
+    struct axis axes[TRIAL_KEYS];
     size_t entry_count;
     struct entry *entries;
 };
@@ -52,7 +52,7 @@ static size_t axis_size(const struct axis *axis)
 // a * b, or more than a spec may have.
 static size_t product(size_t a, size_t b)
 {
-    return a > SPEC_CELLS_MAX || b > SPEC_CELLS_MAX ? SPEC_CELLS_MAX + 1 : a * b;
+    return a > SPEC_TRIALS_MAX || b > SPEC_TRIALS_MAX ? SPEC_TRIALS_MAX + 1 : a * b;
 }
 
 static const struct override *find_override(const struct expansion *e, const char *name)
@@ -88,7 +88,7 @@ static bool add_override(struct expansion *e, const char *flag, const char *name
                               override->name);
     }
     struct names known = {0};
-    names_add_all(&known, cell_key_names);
+    names_add_all(&known, trial_key_names);
     for (const struct option *option = method_option_table; option->name; option++)
         names_add(&known, option->name);
     if (names_find(&known, override->name) < known.count)
@@ -114,8 +114,8 @@ static bool read_overrides(struct expansion *e, const struct spec_changes *chang
 
 static void add_axis(struct expansion *e, size_t key, struct json_field field, bool list)
 {
-    const struct override *override = find_override(e, cell_key_names[key]);
-    if (override && key != CELL_METHOD) { // of methods an override only picks
+    const struct override *override = find_override(e, trial_key_names[key]);
+    if (override && key != TRIAL_METHOD) { // of methods an override only picks
         field = json_field_root(&override->values);
         list = true;
     }
@@ -137,7 +137,7 @@ static bool unknown_axis(struct json_field axes, const char *name, const struct 
 static bool read_axes(struct expansion *e, struct json_field axes, struct status *status)
 {
     struct names known = {0};
-    names_add_all(&known, cell_key_names);
+    names_add_all(&known, trial_key_names);
     if (!axes.value)
         return json_field_fail(axes, status, "missing; expected {\"context\": [1024, ...], \"method\": [...]}");
     if (!json_is_object(axes.value))
@@ -163,14 +163,14 @@ static bool read_axes(struct expansion *e, struct json_field axes, struct status
 // A key outside of the axes has one value, until the command line makes it an axis.
 static void read_constants(struct expansion *e, struct json_field root, struct json_field axes)
 {
-    for (size_t key = 0; key < CELL_KEYS; key++) {
-        if (json_object_get(axes.value, cell_key_names[key]))
+    for (size_t key = 0; key < TRIAL_KEYS; key++) {
+        if (json_object_get(axes.value, trial_key_names[key]))
             continue;
-        bool needed = key == CELL_CONTEXT || key == CELL_METHOD;
-        struct json_field constant = json_field_get(root, cell_key_names[key]);
+        bool needed = key == TRIAL_CONTEXT || key == TRIAL_METHOD;
+        struct json_field constant = json_field_get(root, trial_key_names[key]);
         // The path that a key is missed at: those two are looked for among the axes.
-        e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, cell_key_names[key]);
-        if (key == CELL_METHOD || find_override(e, cell_key_names[key]))
+        e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, trial_key_names[key]);
+        if (key == TRIAL_METHOD || find_override(e, trial_key_names[key]))
             add_axis(e, key, e->constants[key], false);
     }
 }
@@ -179,7 +179,7 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
 {
     struct json_field root = json_field_root(e->source), axes = json_field_get(root, "axes");
     struct names known = {2, {"experiment", "question"}};
-    names_add_all(&known, cell_key_names);
+    names_add_all(&known, trial_key_names);
     names_add(&known, "axes");
     if (!json_field_object(root, &known, NULL, status))
         return false;
@@ -198,8 +198,8 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
         return json_field_expected(field, status, "%s", label);
     spec->experiment = strdup(experiment);
     spec->question = question ? strdup(question) : NULL;
-    for (size_t key = 0; key < CELL_KEYS; key++)
-        e->constants[key] = json_field_get(root, cell_key_names[key]);
+    for (size_t key = 0; key < TRIAL_KEYS; key++)
+        e->constants[key] = json_field_get(root, trial_key_names[key]);
     if (!read_axes(e, axes, status))
         return false;
     read_constants(e, root, axes);
@@ -224,13 +224,13 @@ static bool add_entry_axis(struct entry *entry, size_t key, struct json_field fi
     return true;
 }
 
-// A key of a cell that an entry may give itself, in place of the spec's.
+// A key of a trial that an entry may give itself, in place of the spec's.
 static bool is_entry_key(const char *name, size_t *key)
 {
     struct names known = {0};
-    names_add_all(&known, cell_key_names);
+    names_add_all(&known, trial_key_names);
     *key = names_find(&known, name);
-    return *key < known.count && *key != CELL_METHOD;
+    return *key < known.count && *key != TRIAL_METHOD;
 }
 
 // The options of the command line replace those of the entry.
@@ -318,14 +318,14 @@ static bool check_used(const struct expansion *e, struct status *status)
     return true;
 }
 
-// The entry without the keys of a cell that it gives itself: a new reference.
+// The entry without the keys of a trial that it gives itself: a new reference.
 static json_t *method_alone(json_t *entry)
 {
     json_t *method = json_is_object(entry) ? json_copy(entry) : json_incref(entry);
     size_t key;
-    for (size_t i = 0; json_is_object(entry) && i < CELL_KEYS; i++) {
-        if (is_entry_key(cell_key_names[i], &key))
-            json_object_del(method, cell_key_names[i]);
+    for (size_t i = 0; json_is_object(entry) && i < TRIAL_KEYS; i++) {
+        if (is_entry_key(trial_key_names[i], &key))
+            json_object_del(method, trial_key_names[i]);
     }
     return method;
 }
@@ -333,9 +333,9 @@ static json_t *method_alone(json_t *entry)
 static bool read_entries(struct expansion *e, struct status *status)
 {
     const struct axis *axis = e->axes;
-    while (axis->key != CELL_METHOD)
+    while (axis->key != TRIAL_METHOD)
         axis++;
-    const struct override *override = find_override(e, cell_key_names[CELL_METHOD]);
+    const struct override *override = find_override(e, trial_key_names[TRIAL_METHOD]);
     if (axis_size(axis) > ENTRIES_MAX)
         return json_field_fail(axis->field, status, "more than %d entries", ENTRIES_MAX);
     if (axis->field.value && override && !check_picks(override, axis, status))
@@ -362,7 +362,7 @@ static bool read_entries(struct expansion *e, struct status *status)
 // --- the product
 
 // The method of variant number n: the entry, with one value for each of its own axes, the last fastest.
-static void pick_method(const struct expansion *e, size_t n, struct cell_fields *fields)
+static void pick_method(const struct expansion *e, size_t n, struct trial_fields *fields)
 {
     const struct entry *entry = e->entries;
     for (; n >= entry->variants; entry++)
@@ -380,24 +380,24 @@ static void pick_method(const struct expansion *e, size_t n, struct cell_fields 
 static size_t method_variants(const struct expansion *e)
 {
     size_t variants = 0;
-    for (size_t i = 0; i < e->entry_count && variants <= SPEC_CELLS_MAX; i++)
+    for (size_t i = 0; i < e->entry_count && variants <= SPEC_TRIALS_MAX; i++)
         variants += e->entries[i].variants;
     return variants;
 }
 
 static size_t values_of(const struct expansion *e, const struct axis *axis)
 {
-    return axis->key == CELL_METHOD ? method_variants(e) : axis_size(axis);
+    return axis->key == TRIAL_METHOD ? method_variants(e) : axis_size(axis);
 }
 
-// Cell number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
-static void pick_fields(const struct expansion *e, const size_t *sizes, size_t n, struct cell_fields *fields)
+// Trial number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
+static void pick_fields(const struct expansion *e, const size_t *sizes, size_t n, struct trial_fields *fields)
 {
     size_t variant = 0;
     memcpy(fields->keys, e->constants, sizeof fields->keys);
     for (size_t i = e->axis_count; i-- > 0;) {
         const struct axis *axis = &e->axes[i];
-        if (axis->key == CELL_METHOD)
+        if (axis->key == TRIAL_METHOD)
             variant = n % sizes[i];
         else
             fields->keys[axis->key] = axis_value(axis, n % sizes[i]);
@@ -424,66 +424,67 @@ static bool check_file(struct json_field field, const char *path, size_t wanted_
     return true;
 }
 
-static bool check_files(const struct cell *cell, const struct cell_fields *fields, struct status *status)
+static bool check_files(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     static const size_t widths[] = {[DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4};
-    size_t tokens = cell->batch * cell->context;
-    if (cell->planned) // reads no data
+    size_t tokens = trial->batch * trial->context;
+    if (trial->planned) // reads no data
         return true;
-    if (cell->data.path &&
-        !check_file(fields->keys[CELL_DATA], cell->data.path, tokens * widths[cell->data.kind], status))
+    if (trial->data.path &&
+        !check_file(fields->keys[TRIAL_DATA], trial->data.path, tokens * widths[trial->data.kind], status))
         return false;
-    return !cell->labels || check_file(fields->keys[CELL_LABELS], cell->labels, tokens * sizeof(int32_t), status);
+    return !trial->labels ||
+           check_file(fields->keys[TRIAL_LABELS], trial->labels, tokens * sizeof(int32_t), status);
 }
 
-// Remembers an id in an open hash table of positions in cells, from 1; false if it is there. Ids are hashes
+// Remembers an id in an open hash table of positions in trials, from 1; false if it is there. Ids are hashes
 // already.
-static bool add_id(uint32_t *table, size_t slots, const struct cell *cells, size_t index)
+static bool add_id(uint32_t *table, size_t slots, const struct trial *trials, size_t index)
 {
     char start[9] = "";
-    memcpy(start, cells[index].id, 8);
+    memcpy(start, trials[index].id, 8);
     size_t slot = strtoul(start, NULL, 16) % slots;
     for (; table[slot]; slot = (slot + 1) % slots) {
-        if (!strcmp(cells[table[slot] - 1].id, cells[index].id))
+        if (!strcmp(trials[table[slot] - 1].id, trials[index].id))
             return false;
     }
     table[slot] = (uint32_t)(index + 1);
     return true;
 }
 
-// People write a size with its unit; a number without one is what this program writes into a cell.
-static bool check_limits(const struct cell_fields *fields, struct status *status)
+// People write a size with its unit; a number without one is what this program writes into a trial.
+static bool check_limits(const struct trial_fields *fields, struct status *status)
 {
-    struct json_field memory = json_field_get(fields->keys[CELL_LIMITS], "memory");
+    struct json_field memory = json_field_get(fields->keys[TRIAL_LIMITS], "memory");
     return !json_is_number(memory.value) || json_field_expected(memory, status, SIZE_EXPECTED);
 }
 
 static bool expand(const struct expansion *e, struct spec *spec, struct status *status)
 {
-    size_t total = 1, sizes[CELL_KEYS];
+    size_t total = 1, sizes[TRIAL_KEYS];
     for (size_t i = 0; i < e->axis_count; i++) {
         sizes[i] = values_of(e, &e->axes[i]);
         total = product(total, sizes[i]);
     }
-    if (total > SPEC_CELLS_MAX)
+    if (total > SPEC_TRIALS_MAX)
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: the axes multiply to more than %d cells; use fewer values, or several specs",
-                          e->source->name, SPEC_CELLS_MAX);
+                          "%s: the axes multiply to more than %d trials; use fewer values, or several specs",
+                          e->source->name, SPEC_TRIALS_MAX);
     size_t slots = 2 * total + 1;
     uint32_t *table = calloc(slots, sizeof *table);
-    spec->cells = calloc(total, sizeof *spec->cells);
-    CHECK(table && spec->cells);
+    spec->trials = calloc(total, sizeof *spec->trials);
+    CHECK(table && spec->trials);
     bool ok = true;
     for (size_t n = 0; ok && n < total; n++) {
-        struct cell_fields fields;
-        struct cell *cell = &spec->cells[spec->cell_count];
+        struct trial_fields fields;
+        struct trial *trial = &spec->trials[spec->trial_count];
         pick_fields(e, sizes, n, &fields);
-        ok = check_limits(&fields, status) && cell_decode_fields(cell, &fields, status) &&
-             check_files(cell, &fields, status);
-        if (ok && add_id(table, slots, spec->cells, spec->cell_count))
-            spec->cell_count++;
+        ok = check_limits(&fields, status) && trial_decode_fields(trial, &fields, status) &&
+             check_files(trial, &fields, status);
+        if (ok && add_id(table, slots, spec->trials, spec->trial_count))
+            spec->trial_count++;
         else
-            cell_free(cell);
+            trial_free(trial);
     }
     free(table);
     return ok;
@@ -526,9 +527,9 @@ bool spec_parse(struct spec *spec, const char *name, const char *text, size_t by
 
 void spec_free(struct spec *spec)
 {
-    for (size_t i = 0; i < spec->cell_count; i++)
-        cell_free(&spec->cells[i]);
-    free(spec->cells);
+    for (size_t i = 0; i < spec->trial_count; i++)
+        trial_free(&spec->trials[i]);
+    free(spec->trials);
     free(spec->experiment);
     free(spec->question);
     *spec = (struct spec){0};

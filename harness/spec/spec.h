@@ -1,13 +1,13 @@
-// Spec: an experiment file, and the cells its axes multiply to. Everything is checked before anything runs.
+// Spec: an experiment file, and the trials its axes multiply to. Everything is checked before anything runs.
 #pragma once
-#include "harness/spec/cell.h"
+#include "harness/spec/trial.h"
 
-#define SPEC_CELLS_MAX 100000
+#define SPEC_TRIALS_MAX 100000
 
 struct spec {
     char *experiment, *question; // question may be NULL
-    size_t cell_count;
-    struct cell *cells; // in the order written, the last axis fastest; no two with the same id
+    size_t trial_count;
+    struct trial *trials; // in the order written, the last axis fastest; no two with the same id
 };
 
 // What the command line changes.
@@ -18,10 +18,10 @@ struct spec_changes {
     const char *device; // of --device: as the axis "device=NAME"; NULL: no change
 };
 
-// Loads a spec: "experiment" (letters, digits, "-", "_", "."), "question", any key of a cell (see record.h) with
-// one value, and "axes", with a list of values for any key of a cell; "context" and "method" must be there. An
+// Loads a spec: "experiment" (letters, digits, "-", "_", "."), "question", any key of a trial (see record.h) with
+// one value, and "axes", with a list of values for any key of a trial; "context" and "method" must be there. An
 // entry of axes.method is a name, or an object in which an option may be a list: then it is an axis of the entry
-// (for an option that is a list, a list of lists is). An entry may also give keys of a cell itself ("context",
+// (for an option that is a list, a list of lists is). An entry may also give keys of a trial itself ("context",
 // ...), again one value or a list: they count for that entry in place of the spec's. Returns false and a status
 // that names file, line and column if anything is wrong anywhere. Release with spec_free, also after a failure.
 // changes may be NULL. path, and those of data and labels within: as share_resolve takes them.

@@ -163,14 +163,14 @@ static void check_methods(const struct fixture *f, const char *device, const cha
             double error = found.status.code == STATUS_OK
                                ? relative_l2(found.gradients, reference->gradients, found.count)
                                : NAN;
-            char cell[128];
-            snprintf(cell, sizeof cell, "%s %s: %s, chunk %zu%s", dtype_name(dtype), what, (*m)->name,
+            char trial[128];
+            snprintf(trial, sizeof trial, "%s %s: %s, chunk %zu%s", dtype_name(dtype), what, (*m)->name,
                      options.chunk, mode == FORWARD ? "" : ", whole attention");
             largest = fmax(largest, error / bound);
-            check(error <= bound, "%s: relative L2 %.2e, bound %.2e %s", cell, error, bound, found.status.message);
+            check(error <= bound, "%s: relative L2 %.2e, bound %.2e %s", trial, error, bound, found.status.message);
             check(fabs(found.loss - reference->loss) <= fmax(bound, 1e-12) * fabs(reference->loss),
-                  "%s: loss %.15g, not %.15g", cell, found.loss, reference->loss);
-            check_plan(&found, &planned, cell);
+                  "%s: loss %.15g, not %.15g", trial, found.loss, reference->loss);
+            check_plan(&found, &planned, trial);
             free(planned.gradients);
             free(found.gradients);
         }

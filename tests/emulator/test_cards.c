@@ -96,7 +96,7 @@ static const char *output(const struct scratch *scratch, const char *environment
     return text;
 }
 
-// The record of a small cell on card 1.
+// The record of a small trial on card 1.
 static json_t *measure(const struct scratch *scratch, const char *environment)
 {
     char path[512];
@@ -135,7 +135,7 @@ static void test_a_record_names_its_card(void **state)
     json_t *record = measure(*state, "");
     const char *card, *device;
     assert_int_equal(
-        json_unpack(record, "{s:{s:s}, s:{s:s}}", "cell", "device", &device, "provenance", "card", &card), 0);
+        json_unpack(record, "{s:{s:s}, s:{s:s}}", "trial", "device", &device, "provenance", "card", &card), 0);
     assert_string_equal(device, "cuda:1");
     assert_non_null(strstr(card, "0000:E1:00.0"));
     assert_true(json_is_null(json_object_get(record, "energy_j"))); // no NVML knows this card

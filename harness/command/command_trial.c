@@ -1,8 +1,8 @@
-// Command: `longbp cell`, the child's side of a sweep.
+// Command: `longbp trial`, the child's side of a sweep.
 #include "harness/command/command.h"
 #include "harness/run/child.h"
 
-int command_cell(int argc, char **argv)
+int command_trial(int argc, char **argv)
 {
     (void)argc;
     (void)argv;

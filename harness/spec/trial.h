@@ -1,4 +1,4 @@
-// Cell: everything that defines one measurement of a sweep, decoded and checked; and its execution.
+// Trial: everything that defines one measurement of a sweep, decoded and checked; and its execution.
 #pragma once
 #include "harness/files/tokens.h"
 #include "harness/spec/profile.h"
@@ -9,7 +9,7 @@ enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
 
 struct measure {
     size_t warmup, samples; // steps; where columns are drawn, of a draw each
-    double max_seconds;     // of the cell's process; 0: no limit
+    double max_seconds;     // of the trial's process; 0: no limit
     enum gradient_check gradient;
     bool timeline;   // record the live bytes over one step
     bool gemm;       // record the device's GEMM rate beside the samples
@@ -17,8 +17,8 @@ struct measure {
     bool bias;       // spaco: expectation and spread of the estimate over every subset
 };
 
-struct cell {
-    char id[33];     // hash of canonical
+struct trial {
+    char id[33];     // hash of what differs from the defaults
     char *canonical; // compact JSON with sorted keys and every default spelled out
     const struct method *method;
     struct method_options options;
@@ -42,13 +42,13 @@ struct cell {
     size_t memory_limit_bytes; // 0: what the machine has free
 };
 
-// Decodes and checks one cell's JSON (the object that a record holds under "cell"; defaults may be left out).
+// Decodes and checks one trial's JSON (the object that a record holds under "trial"; defaults may be left out).
 // origin names where it came from in messages. False and a status if anything in it is wrong. Release with
-// cell_free, also after a failure.
-bool cell_decode(struct cell *cell, const char *json, const char *origin, struct status *status);
-void cell_free(struct cell *cell);
+// trial_free, also after a failure.
+bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status);
+void trial_free(struct trial *trial);
 // Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
-bool cell_plans_on(const char *device);
-// Runs the cell in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
+bool trial_plans_on(const char *device);
+// Runs the trial in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
 // nothing times. Returns the record as one line of JSON, to be freed; a failure is a record too.
-char *cell_run(const struct cell *cell);
+char *trial_run(const struct trial *trial);

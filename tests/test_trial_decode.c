@@ -1,11 +1,14 @@
-// Tests of cell_decode: defaults, ids that depend on meaning alone, and every wrong value refused at its place.
+// Tests of trial_decode: defaults, ids that depend on meaning alone, and every wrong value refused at its place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/spec/cell.h"
+#define XXH_INLINE_ALL
+#include "harness/spec/trial.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
+#include <xxhash.h>
 
 #include <cmocka.h>
 
@@ -15,43 +18,43 @@
 #define METHOD(entry) "{'model': 'tiny', 'context': 64, 'method':\n" entry "}"
 #define MODEL(model)  "{'model':\n" model ", 'context': 64, 'method': 'full'}"
 
-static struct cell cell_of(const char *json)
+static struct trial trial_of(const char *json)
 {
-    struct cell cell;
+    struct trial trial;
     struct status status = {0};
     char *text = quoted(json);
-    if (!cell_decode(&cell, text, "c", &status))
+    if (!trial_decode(&trial, text, "c", &status))
         fail_msg("%s\n%s", status.message, text);
     assert_int_equal(status.code, STATUS_OK);
     free(text);
-    return cell;
+    return trial;
 }
 
 static void expect_id(const char *json, const char *id)
 {
-    struct cell cell = cell_of(json);
-    if (strcmp(cell.id, id))
-        fail_msg("another id: %s\n%s", json, cell.canonical);
-    cell_free(&cell);
+    struct trial trial = trial_of(json);
+    if (strcmp(trial.id, id))
+        fail_msg("another id: %s\n%s", json, trial.canonical);
+    trial_free(&trial);
 }
 
 static void expect_same(const char *a, const char *b)
 {
-    struct cell cell = cell_of(a);
-    expect_id(b, cell.id);
-    cell_free(&cell);
+    struct trial trial = trial_of(a);
+    expect_id(b, trial.id);
+    trial_free(&trial);
 }
 
 static void expect_bad(const char *json, const char *origin, const char *message)
 {
-    struct cell cell;
+    struct trial trial;
     struct status status = {0};
     char *text = quoted(json), *expected = quoted(message);
-    if (cell_decode(&cell, text, origin, &status))
+    if (trial_decode(&trial, text, origin, &status))
         fail_msg("accepted: %s", text);
     if (status.code == STATUS_OK || !strstr(status.message, expected))
         fail_msg("expected %s\n   found %s\n   in %s", expected, status.message, text);
-    cell_free(&cell);
+    trial_free(&trial);
     free(expected);
     free(text);
 }
@@ -65,49 +68,72 @@ static void expect_all_bad(const struct bad *cases, size_t count)
         expect_bad(cases[i].json, "c", cases[i].message);
 }
 
-static void a_cell_has_its_defaults(void **state)
+static void a_trial_has_its_defaults(void **state)
 {
     (void)state;
-    struct cell cell = cell_of(MINIMAL);
-    assert_string_equal(cell.config.name, "tiny");
-    assert_null(cell.model_folder);
-    assert_string_equal(cell.method->name, "full");
-    assert_string_equal(cell.device, "cpu");
-    assert_int_equal(cell.dtype, DTYPE_F32);
-    assert_int_equal(cell.kv_gradient_dtype, DTYPE_F32);
-    assert_int_equal(cell.gradient_dtype, DTYPE_F32);
-    assert_int_equal(cell.context, 64);
-    assert_int_equal(cell.batch, 1);
-    assert_int_equal(cell.seed, 1);
-    assert_int_equal(cell.data.kind, DATA_RANDOM);
-    assert_null(cell.labels);
-    assert_int_equal(cell.lora.rank, 0);
-    assert_null(cell.optimizer);
-    assert_int_equal(cell.measure.warmup, 1);
-    assert_int_equal(cell.measure.samples, 5);
-    assert_true(cell.measure.max_seconds == 60);
-    assert_int_equal(cell.measure.gradient, GRADIENT_FULL_F64);
-    assert_int_equal(cell.memory_limit_bytes, 0);
-    cell_free(&cell);
+    struct trial trial = trial_of(MINIMAL);
+    assert_string_equal(trial.config.name, "tiny");
+    assert_null(trial.model_folder);
+    assert_string_equal(trial.method->name, "full");
+    assert_string_equal(trial.device, "cpu");
+    assert_int_equal(trial.dtype, DTYPE_F32);
+    assert_int_equal(trial.kv_gradient_dtype, DTYPE_F32);
+    assert_int_equal(trial.gradient_dtype, DTYPE_F32);
+    assert_int_equal(trial.context, 64);
+    assert_int_equal(trial.batch, 1);
+    assert_int_equal(trial.seed, 1);
+    assert_int_equal(trial.data.kind, DATA_RANDOM);
+    assert_null(trial.labels);
+    assert_int_equal(trial.lora.rank, 0);
+    assert_null(trial.optimizer);
+    assert_int_equal(trial.measure.warmup, 1);
+    assert_int_equal(trial.measure.samples, 5);
+    assert_true(trial.measure.max_seconds == 60);
+    assert_int_equal(trial.measure.gradient, GRADIENT_FULL_F64);
+    assert_int_equal(trial.memory_limit_bytes, 0);
+    trial_free(&trial);
 }
 
-// Committed results are found again by these ids: another id here makes every sweep start from nothing.
+// Committed results are found again by these ids: another id here makes every sweep start from nothing. A new key,
+// or a new option of a method, changes none of them, for the id is a hash of what differs from the defaults.
 static void ids_stay_what_they_were(void **state)
 {
     (void)state;
-    struct cell cell = cell_of(MINIMAL);
-    char *canonical =
-        quoted("{'batch':1,'context':64,'data':'random','device':'cpu','dtype':'f32','gradient_dtype':'f32',"
-               "'kv_gradient_dtype':'f32','labels':null,'limits':{'memory':null},'lora':null,'measure':"
-               "{'bias':false,'gradient':'full-f64','max_seconds':60.0,'samples':5,'timeline':false,'warmup':1},"
-               "'method':{'head_chunk':256,'keep':'lean','name':'full'},'model':'tiny','optimizer':null,'seed':1}");
-    assert_string_equal(cell.canonical, canonical);
-    assert_string_equal(cell.id, "e3ed39b1bf36943b3d5067f1887e07a1"); // xxhsum -H2 of that text
+    static const struct {
+        const char *json, *differs;
+    } trials[] = {
+        {MINIMAL, "{'context':64,'method':{'name':'full'},'model':'tiny'}"},
+        {WITH("'device': 'cuda'"), "{'context':64,'device':'cuda','method':{'name':'full'},'model':'tiny'}"},
+        {WITH("'lora': {'rank': 4}, 'optimizer': {'name': 'adamw', 'decay': 0}"),
+         "{'context':64,'lora':{'rank':4},'method':{'name':'full'},'model':'tiny',"
+         "'optimizer':{'decay':0.0,'name':'adamw'}}"},
+        {WITH("'measure': {'gemm': true}, 'limits': {'memory': 4096}"),
+         "{'context':64,'limits':{'memory':4096},'measure':{'gemm':true},'method':{'name':'full'},'model':'tiny'}"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'budget': 2}"),
+         "{'context':64,'method':{'budget':2,'chunk':8,'name':'spaco'},'model':'tiny'}"},
+    };
+    for (size_t i = 0; i < COUNT(trials); i++) {
+        struct trial trial = trial_of(trials[i].json);
+        char *differs = quoted(trials[i].differs), id[33];
+        XXH128_canonical_t hash;
+        XXH128_canonicalFromHash(&hash, XXH3_128bits(differs, strlen(differs)));
+        for (size_t j = 0; j < sizeof hash.digest; j++)
+            snprintf(id + 2 * j, 3, "%02x", hash.digest[j]);
+        if (strcmp(trial.id, id) != 0)
+            fail_msg("%s: the id is not the hash of %s", trials[i].json, differs);
+        free(differs);
+        trial_free(&trial);
+    }
+    struct trial trial = trial_of(MINIMAL);
+    char *canonical = quoted(
+        "{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','dtype':'f32',"
+        "'gradient_dtype':'f32','kv_gradient_dtype':'f32','labels':null,'limits':{'memory':null},'lora':null,"
+        "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
+        "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
+        "'model':'tiny','optimizer':null,'profile':null,'seed':1,'tf32':false,'whole_attention':false}");
+    assert_string_equal(trial.canonical, canonical);
     free(canonical);
-    cell_free(&cell);
-    cell = cell_of(WITH("'device': 'cuda'")); // from before cards had numbers
-    assert_string_equal(cell.id, "e540d574919ab4c6a8d6b7d99dc40458");
-    cell_free(&cell);
+    trial_free(&trial);
 }
 
 static void a_default_may_be_said(void **state)
@@ -132,7 +158,7 @@ static void a_default_may_be_said(void **state)
     expect_same(WITH("'measure': {'max_seconds': 0}"), WITH("'measure': {'max_seconds': -0.0}"));
     expect_same(WITH("'dtype': 'bf16'"),
                 WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'f32', 'gradient_dtype': 'f32'"));
-    // What a cell cannot have does not make it another cell.
+    // What a trial cannot have does not make it another trial.
     expect_same(WITH("'device': 'plan', 'measure': {'gradient': 'none'}"), WITH("'device': 'plan'"));
     expect_same(WITH("'device': 'plan', 'measure': {'warmup': 3, 'samples': 9}"), WITH("'device': 'plan'"));
     expect_same(MINIMAL, WITH("'measure': {'bias': true}"));
@@ -147,7 +173,7 @@ static void a_default_may_be_said(void **state)
 static void another_meaning_is_another_id(void **state)
 {
     (void)state;
-    static const char *const cells[] = {
+    static const char *const trials[] = {
         MINIMAL,
         WITH("'dtype': 'f64'"),
         WITH("'dtype': 'bf16'"),
@@ -191,39 +217,40 @@ static void another_meaning_is_another_id(void **state)
         MODEL("{'preset': 'tiny', 'name': 'mine'}"),
         MODEL("{'preset': 'tiny', 'rope_scaling': {'factor': 8}}"),
     };
-    struct cell decoded[COUNT(cells)];
-    for (size_t i = 0; i < COUNT(cells); i++) {
-        decoded[i] = cell_of(cells[i]);
+    struct trial decoded[COUNT(trials)];
+    for (size_t i = 0; i < COUNT(trials); i++) {
+        decoded[i] = trial_of(trials[i]);
         assert_int_equal(strspn(decoded[i].id, "0123456789abcdef"), 32);
-        expect_id(decoded[i].canonical, decoded[i].id); // what a record holds decodes to the same cell
+        expect_id(decoded[i].canonical, decoded[i].id); // what a record holds decodes to the same trial
         for (size_t j = 0; j < i; j++) {
             if (!strcmp(decoded[i].id, decoded[j].id))
-                fail_msg("one id: %s and %s", cells[i], cells[j]);
+                fail_msg("one id: %s and %s", trials[i], trials[j]);
         }
     }
-    for (size_t i = 0; i < COUNT(cells); i++)
-        cell_free(&decoded[i]);
+    for (size_t i = 0; i < COUNT(trials); i++)
+        trial_free(&decoded[i]);
 }
 
 static void a_model_may_be_a_shape(void **state)
 {
     (void)state;
-    struct cell cell = cell_of(MODEL("{'layers': 2, 'width': 48, 'heads': 6, 'ffn': 64, 'vocab': 300, 'tied': true,"
-                                     "'qkv_bias': true, 'rope_theta': 500000, 'rope_scaling': {'type': 'llama3',"
-                                     "'factor': 4}}"));
-    assert_string_equal(cell.config.name, "custom");
-    assert_int_equal(cell.config.kv_heads, 6);
-    assert_int_equal(cell.config.head_dim, 8);
-    assert_true(cell.config.rope_theta == 500000);
-    assert_true(cell.config.tied && cell.config.qkv_bias && !cell.config.qk_norm);
-    assert_true(cell.config.rope_scaling.factor == 4 && cell.config.rope_scaling.high_freq_factor == 4);
-    assert_int_equal(cell.config.rope_scaling.original_context, 8192);
-    cell_free(&cell);
-    cell = cell_of(MODEL("{'preset': 'llama-3.2-1b', 'layers': 2, 'rope_scaling': null}"));
-    assert_string_equal(cell.config.name, "llama-3.2-1b-custom");
-    assert_int_equal(cell.config.width, 2048);
-    assert_true(cell.config.tied && cell.config.rope_scaling.factor == 0);
-    cell_free(&cell);
+    struct trial trial =
+        trial_of(MODEL("{'layers': 2, 'width': 48, 'heads': 6, 'ffn': 64, 'vocab': 300, 'tied': true,"
+                       "'qkv_bias': true, 'rope_theta': 500000, 'rope_scaling': {'type': 'llama3',"
+                       "'factor': 4}}"));
+    assert_string_equal(trial.config.name, "custom");
+    assert_int_equal(trial.config.kv_heads, 6);
+    assert_int_equal(trial.config.head_dim, 8);
+    assert_true(trial.config.rope_theta == 500000);
+    assert_true(trial.config.tied && trial.config.qkv_bias && !trial.config.qk_norm);
+    assert_true(trial.config.rope_scaling.factor == 4 && trial.config.rope_scaling.high_freq_factor == 4);
+    assert_int_equal(trial.config.rope_scaling.original_context, 8192);
+    trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'llama-3.2-1b', 'layers': 2, 'rope_scaling': null}"));
+    assert_string_equal(trial.config.name, "llama-3.2-1b-custom");
+    assert_int_equal(trial.config.width, 2048);
+    assert_true(trial.config.tied && trial.config.rope_scaling.factor == 0);
+    trial_free(&trial);
 }
 
 static void a_model_may_be_a_folder(void **state)
@@ -238,11 +265,11 @@ static void a_model_may_be_a_folder(void **state)
                           "'intermediate_size': 96, 'vocab_size': 512, 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0,"
                           "'tie_word_embeddings': false, 'max_position_embeddings': 128, 'hidden_act': 'silu'}");
     scratch_file(&scratch, "config.json", config, strlen(config));
-    struct cell cell = cell_of(json);
-    assert_string_equal(cell.model_folder, scratch.folder); // without the slash
-    assert_int_equal(cell.config.layers, 3);
-    assert_int_equal(cell.config.vocab, 512);
-    cell_free(&cell);
+    struct trial trial = trial_of(json);
+    assert_string_equal(trial.model_folder, scratch.folder); // without the slash
+    assert_int_equal(trial.config.layers, 3);
+    assert_int_equal(trial.config.vocab, 512);
+    trial_free(&trial);
     free(config);
     scratch_close(&scratch);
 }
@@ -250,25 +277,25 @@ static void a_model_may_be_a_folder(void **state)
 static void options_reach_the_method(void **state)
 {
     (void)state;
-    struct cell cell = cell_of(
+    struct trial trial = trial_of(
         "{'model': 'tiny', 'context': 1000, 'method': {'name': 'spaco', 'chunk': 100, 'budget': 3, 'cap': 1.5,"
         " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all',"
         " 'sampler_seed': 7}, 'measure': {'bias': true}}");
-    assert_int_equal(cell.options.chunk, 100);
-    assert_int_equal(cell.options.budget, 3);
-    assert_int_equal(cell.options.sampler, SAMPLER_FIXED);
-    assert_int_equal(cell.options.compensation, COMPENSATION_CAPPED);
-    assert_int_equal(cell.options.loss, LOSS_ALL);
-    assert_int_equal(cell.options.sampler_seed, 7);
-    assert_true(cell.options.cap == 1.5);
-    assert_int_equal(cell.options.column_count, 3);
-    assert_memory_equal(cell.options.columns, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
-    assert_true(cell.measure.bias);
-    expect_id(cell.canonical, cell.id);
-    cell_free(&cell);
-    cell = cell_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
-    assert_int_equal(cell.options.inner, INNER_CHECKPOINT);
-    cell_free(&cell);
+    assert_int_equal(trial.options.chunk, 100);
+    assert_int_equal(trial.options.budget, 3);
+    assert_int_equal(trial.options.sampler, SAMPLER_FIXED);
+    assert_int_equal(trial.options.compensation, COMPENSATION_CAPPED);
+    assert_int_equal(trial.options.loss, LOSS_ALL);
+    assert_int_equal(trial.options.sampler_seed, 7);
+    assert_true(trial.options.cap == 1.5);
+    assert_int_equal(trial.options.column_count, 3);
+    assert_memory_equal(trial.options.columns, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
+    assert_true(trial.measure.bias);
+    expect_id(trial.canonical, trial.id);
+    trial_free(&trial);
+    trial = trial_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
+    assert_int_equal(trial.options.inner, INNER_CHECKPOINT);
+    trial_free(&trial);
 }
 
 static void bad_keys_are_refused_with_the_place(void **state)
@@ -434,7 +461,7 @@ static void the_command_line_has_no_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cell_has_its_defaults),
+        cmocka_unit_test(a_trial_has_its_defaults),
         cmocka_unit_test(ids_stay_what_they_were),
         cmocka_unit_test(a_default_may_be_said),
         cmocka_unit_test(another_meaning_is_another_id),

@@ -1,11 +1,11 @@
-// Cell: its execution in this process: set-up, gradient check, bias, warm-up, samples, time line; in that order,
+// Trial: its execution in this process: set-up, gradient check, bias, warm-up, samples, time line; in that order,
 // for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on. A
-// planned cell has been decoded to one sample without the rest.
+// planned trial has been decoded to one sample without the rest.
 //
 // Where the method draws its columns, sample i walks draw i, and so does step i of the warm-up: their times are
-// those of independent draws, the same ones whenever the cell is run. All else that is recorded is of draw 0:
+// those of independent draws, the same ones whenever the trial is run. All else that is recorded is of draw 0:
 // gradient check, loss, columns, peak, counts, the step that is taken apart and the time line. A later draw that
-// takes more memory than there is ends the cell as oom.
+// takes more memory than there is ends the trial as oom.
 #include "harness/run/calibrate.h"
 #include "harness/run/provenance.h"
 #include "harness/run/record_line.h"
@@ -23,7 +23,7 @@
 #define PLANNED_ERROR     0.01
 
 struct run {
-    const struct cell *cell;
+    const struct trial *trial;
     struct record record;
     struct setup setup;
     struct status status;
@@ -69,15 +69,15 @@ static void update_weights(struct run *run)
 {
     struct device *device = run->setup.device;
     device_timer_start(device);
-    optimizer_step(&run->setup.model, &run->cell->optimizer_settings, ++run->updates);
+    optimizer_step(&run->setup.model, &run->trial->optimizer_settings, ++run->updates);
     run->step.asked_ms += device_timer_asked_ms(device);
     run->step.ms += device_timer_stop_ms(device);
 }
 
 static void set_draw(struct run *run, size_t index)
 {
-    const struct method *method = run->cell->method;
-    run->options = run->cell->options;
+    const struct method *method = run->trial->method;
+    run->options = run->trial->options;
     run->draws = method->draw && method->draw(&run->options, index);
 }
 
@@ -94,11 +94,11 @@ static bool fine_after(struct run *run, size_t draw)
 // One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
 static bool step(struct run *run, size_t draw, bool update)
 {
-    const struct cell *cell = run->cell;
+    const struct trial *trial = run->trial;
     struct setup *setup = &run->setup;
     setup->device->counters = (struct counters){0};
     set_draw(run, draw);
-    method_step(cell->method, &setup->model, &setup->batch, &run->options, &run->step);
+    method_step(trial->method, &setup->model, &setup->batch, &run->options, &run->step);
     if (update)
         update_weights(run);
     if (!fine_after(run, draw))
@@ -112,8 +112,8 @@ static bool step(struct run *run, size_t draw, bool update)
 
 static bool check_gradient(struct run *run)
 {
-    const struct cell *cell = run->cell;
-    if (!reference_take(&run->reference, cell, &run->status) || !step(run, 0, false))
+    const struct trial *trial = run->trial;
+    if (!reference_take(&run->reference, trial, &run->status) || !step(run, 0, false))
         return false;
     struct gradient_set set;
     gradient_set_take(&set, &run->setup.model);
@@ -121,26 +121,26 @@ static bool check_gradient(struct run *run)
     gradient_set_free(&set);
     run->record.gradient = &run->gradient;
     run->record.noise_floor = run->reference.floor.overall.relative_l2;
-    return !cell->method->exact || reference_accepts(&run->reference, &run->gradient, &run->status);
+    return !trial->method->exact || reference_accepts(&run->reference, &run->gradient, &run->status);
 }
 
 static bool measure_bias(struct run *run)
 {
-    const struct cell *cell = run->cell;
-    if (!run->record.gradient && !reference_take(&run->reference, cell, &run->status))
+    const struct trial *trial = run->trial;
+    if (!run->record.gradient && !reference_take(&run->reference, trial, &run->status))
         return false;
-    if (!bias_measure(&run->bias, cell->method, &run->setup.model, &run->setup.batch, &cell->options,
+    if (!bias_measure(&run->bias, trial->method, &run->setup.model, &run->setup.batch, &trial->options,
                       &run->reference.gradients, &run->status))
         return false;
     run->record.bias = &run->bias;
     return true;
 }
 
-// Whether another sample like the longest so far would end before the cell's time is over; a draw may have more
+// Whether another sample like the longest so far would end before the trial's time is over; a draw may have more
 // columns than any before it.
 static bool time_left(const struct run *run, double longest_ms)
 {
-    double limit_s = run->cell->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
+    double limit_s = run->trial->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
     return limit_s == 0 || seconds_since(run->start_ns) + 1e-3 * reserve * longest_ms < limit_s;
 }
 
@@ -190,14 +190,14 @@ static bool note_sample(struct run *run, size_t i)
 static bool plan_wants_draw(const struct run *run, size_t taken)
 {
     double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
-    return run->draws && run->cell->profile && taken < PLANNED_DRAWS_MAX &&
+    return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
            (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->record.estimate_ms);
 }
 
 static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
 {
-    const struct cell *cell = run->cell;
-    bool wanted = cell->planned ? plan_wants_draw(run, taken) : taken < cell->measure.samples;
+    const struct trial *trial = run->trial;
+    bool wanted = trial->planned ? plan_wants_draw(run, taken) : taken < trial->measure.samples;
     return taken == 0 || (wanted && time_left(run, longest_ms));
 }
 
@@ -205,7 +205,7 @@ static bool sample(struct run *run)
 {
     double longest_ms = 0;
     for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
-        if (!step(run, i, run->cell->optimizer) || !note_sample(run, i))
+        if (!step(run, i, run->trial->optimizer) || !note_sample(run, i))
             return false;
         longest_ms = fmax(longest_ms, run->step.ms);
     }
@@ -226,14 +226,14 @@ static bool record_timeline(struct run *run)
 // large copy now. Without them, or where the copy finds no room, there are no shares.
 static void take_roofline(struct run *run)
 {
-    const struct cell *cell = run->cell;
+    const struct trial *trial = run->trial;
     struct roofline *roofline = &run->setup.device->roofline;
-    if (!cell->profile && strcmp(cell->device, "cpu") == 0) {
+    if (!trial->profile && strcmp(trial->device, "cpu") == 0) {
         struct status why = {0};
         double gemm = run->record.gemm_flops_per_s;
         if (!(gemm > 0))
-            gemm = calibrate_gemm(cell->device, cell->dtype, &why);
-        double copy = calibrate_copy(cell->device, cell->dtype, &why);
+            gemm = calibrate_gemm(trial->device, trial->dtype, &why);
+        double copy = calibrate_copy(trial->device, trial->dtype, &why);
         if (why.code == STATUS_OK)
             *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy};
     }
@@ -245,7 +245,7 @@ static bool take_breakdown(struct run *run)
     struct device *device = run->setup.device;
     take_roofline(run);
     breakdown_start(&run->breakdown, device);
-    bool done = step(run, 0, run->cell->optimizer);
+    bool done = step(run, 0, run->trial->optimizer);
     breakdown_stop(&run->breakdown, device);
     run->record.breakdown_ms = run->step.ms;
     run->record.breakdown = done ? &run->breakdown : NULL;
@@ -263,27 +263,27 @@ static void note_device_memory(struct run *run)
 
 static bool measure(struct run *run)
 {
-    const struct cell *cell = run->cell;
-    struct setup_options options = setup_options_of(cell);
-    if (!setup_open(&run->setup, cell, &options, &run->status))
+    const struct trial *trial = run->trial;
+    struct setup_options options = setup_options_of(trial);
+    if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
     struct arena *arena = &run->setup.device->arena;
     snprintf(run->record.provenance.card, sizeof run->record.provenance.card, "%s", run->setup.device->description);
-    // The rates were checked when the cell was decoded.
-    if (cell->profile)
-        profile_roofline(cell->profile, cell->dtype, &run->setup.device->roofline, &run->status);
+    // The rates were checked when the trial was decoded.
+    if (trial->profile)
+        profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
     run->record.resident_bytes = arena->live_bytes;
-    run->record.model_flops = model_flops(&cell->config, &cell->lora, cell->context, cell->batch);
-    if (cell->method->floor_bytes_per_token)
+    run->record.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch);
+    if (trial->method->floor_bytes_per_token)
         run->record.floor_bytes_per_token =
-            cell->method->floor_bytes_per_token(&run->setup.model, &cell->options, cell->context);
-    if (cell->measure.gradient == GRADIENT_FULL_F64 && !check_gradient(run))
+            trial->method->floor_bytes_per_token(&run->setup.model, &trial->options, trial->context);
+    if (trial->measure.gradient == GRADIENT_FULL_F64 && !check_gradient(run))
         return false;
-    if (cell->measure.bias && !measure_bias(run))
+    if (trial->measure.bias && !measure_bias(run))
         return false;
     run->watch = watch_open(run->setup.device); // before the warm-up: what is loaded now does not let the card cool
-    for (size_t i = 0; i < cell->measure.warmup; i++)
-        if (!step(run, i, cell->optimizer))
+    for (size_t i = 0; i < trial->measure.warmup; i++)
+        if (!step(run, i, trial->optimizer))
             return false;
     arena_reset_peak(arena);
     set_draw(run, 0);
@@ -293,19 +293,20 @@ static bool measure(struct run *run)
     run->record.watched = run->watch ? &run->watched : NULL;
     if (!sampled)
         return false;
-    if (!cell->planned) // whose clock measured this program
+    if (!trial->planned) // whose clock measured this program
         run->record.samples_ms = run->samples_ms;
     if (run->draws)
         run->record.sample_columns = run->sample_columns;
     if (run->setup.device->ops->mark) // else it is the step's time once more
         run->record.asked_ms = run->asked_ms;
     note_device_memory(run);
-    if (cell->measure.gemm) {
-        run->record.gemm_flops_per_s = calibrate_gemm(cell->device, cell->dtype, &run->status);
+    if (trial->measure.gemm) {
+        run->record.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
         if (!fine(run))
             return false;
     }
-    return (!cell->measure.categories || take_breakdown(run)) && (!cell->measure.timeline || record_timeline(run));
+    return (!trial->measure.categories || take_breakdown(run)) &&
+           (!trial->measure.timeline || record_timeline(run));
 }
 
 static enum record_status record_status_of(enum status_code code)
@@ -316,19 +317,19 @@ static enum record_status record_status_of(enum status_code code)
                                         : RECORD_FAILED;
 }
 
-char *cell_run(const struct cell *cell)
+char *trial_run(const struct trial *trial)
 {
     struct run *run = calloc(1, sizeof *run);
     CHECK(run);
-    run->cell = cell;
+    run->trial = trial;
     run->start_ns = now_ns();
-    size_t samples = cell->planned ? PLANNED_DRAWS_MAX : cell->measure.samples;
+    size_t samples = trial->planned ? PLANNED_DRAWS_MAX : trial->measure.samples;
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
     CHECK(run->samples_ms && run->asked_ms && run->sample_columns);
     struct record *record = &run->record;
-    record->cell = cell;
+    record->trial = trial;
     provenance_take(&record->provenance);
 
     if (!measure(run)) {

@@ -1,4 +1,4 @@
-#include "harness/command/cell_flags.h"
+#include "harness/command/trial_flags.h"
 #include "harness/command/flags.h"
 #include "harness/files/json_source.h"
 #include "harness/spec/method_decode.h"
@@ -70,10 +70,10 @@ static void add_flag(struct argp_option **next, struct argp_option flag)
         (struct argp_option){.name = respelled(flag.name, '-', '_'), .flags = OPTION_ALIAS | OPTION_HIDDEN};
 }
 
-void cell_flags_open(struct cell_flags *flags, const char *const *keys, const struct argp_option *own)
+void trial_flags_open(struct trial_flags *flags, const char *const *keys, const struct argp_option *own)
 {
     size_t options = 0, others = 0;
-    *flags = (struct cell_flags){.cell = json_object(), .method = json_object()};
+    *flags = (struct trial_flags){.trial = json_object(), .method = json_object()};
     while (method_option_table[options].name)
         options++;
     while (own[others].name)
@@ -83,7 +83,7 @@ void cell_flags_open(struct cell_flags *flags, const char *const *keys, const st
         flags->keys[flags->key_count] = keys[flags->key_count];
     }
     flags->options = calloc(2 * (flags->key_count + others + options) + 2, sizeof *flags->options);
-    CHECK(flags->options && flags->cell && flags->method);
+    CHECK(flags->options && flags->trial && flags->method);
     struct argp_option *next = flags->options;
     for (size_t i = 0; i < others; i++)
         add_flag(&next, own[i]);
@@ -100,13 +100,13 @@ void cell_flags_open(struct cell_flags *flags, const char *const *keys, const st
                                              .doc = method_option_table[i].help});
 }
 
-static void set_option(struct cell_flags *flags, const struct option *option, const char *text)
+static void set_option(struct trial_flags *flags, const struct option *option, const char *text)
 {
     json_object_set_new(flags->method, option->name,
                         option->type == OPTION_LIST ? flag_list(text) : flag_value(text));
 }
 
-error_t cell_flags_parse(struct cell_flags *flags, int key, const char *text)
+error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text)
 {
     if (key < FIRST_KEY || key > 0xffff) // argp's own keys are above
         return ARGP_ERR_UNKNOWN;
@@ -122,12 +122,12 @@ error_t cell_flags_parse(struct cell_flags *flags, int key, const char *text)
     if (strcmp(flag->key, "method") == 0)
         json_object_set_new(flags->method, "name", value);
     else
-        json_object_set_new(flags->cell, flag->read == limits ? "limits" : flag->key, value);
+        json_object_set_new(flags->trial, flag->read == limits ? "limits" : flag->key, value);
     return 0;
 }
 
 // The method's entry: all that was given, or for a named method what it knows of it.
-static json_t *entry_of(const struct cell_flags *flags, const char *name)
+static json_t *entry_of(const struct trial_flags *flags, const char *name)
 {
     const struct method *method = name ? method_find(name) : NULL;
     json_t *entry = json_object(), *value;
@@ -141,24 +141,25 @@ static json_t *entry_of(const struct cell_flags *flags, const char *name)
     return entry;
 }
 
-bool cell_flags_decode(const struct cell_flags *flags, const char *method, struct cell *cell, struct status *status)
+bool trial_flags_decode(const struct trial_flags *flags, const char *method, struct trial *trial,
+                        struct status *status)
 {
-    json_t *object = json_copy(flags->cell);
+    json_t *object = json_copy(flags->trial);
     json_object_set_new(object, "method", entry_of(flags, method));
     char *json = json_dumps(object, 0);
     CHECK(json);
-    bool ok = cell_decode(cell, json, JSON_COMMAND_LINE, status);
+    bool ok = trial_decode(trial, json, JSON_COMMAND_LINE, status);
     free(json);
     json_decref(object);
     return ok;
 }
 
-void cell_flags_close(struct cell_flags *flags)
+void trial_flags_close(struct trial_flags *flags)
 {
     for (struct argp_option *option = flags->options; option && (option->name || option->doc); option++)
         free((char *)option->name);
     free(flags->options);
-    json_decref(flags->cell);
+    json_decref(flags->trial);
     json_decref(flags->method);
-    *flags = (struct cell_flags){0};
+    *flags = (struct trial_flags){0};
 }

@@ -1,0 +1,25 @@
+// Trial flags: a trial asked for on a command line: its keys and every option of a method as flags. They become the
+// JSON that a spec would hold, and the decoder of specs checks it.
+#pragma once
+#include "harness/command/arguments.h"
+#include "harness/spec/trial.h"
+#include <jansson.h>
+
+struct trial_flags {
+    struct argp_option *options; // for argp: the command's own flags, then the trial's
+    json_t *trial, *method;      // what was given
+    size_t key_count;            // flags of the trial's own keys
+    const char *keys[32];        // in the order of the flags
+};
+
+// keys: which of a trial's keys are flags, ending in NULL; "memory_limit" is that of its "limits". own: the
+// command's other flags, ending in {0}, with keys below 0x1000; methods' options are always among the flags. Every
+// flag can be written with hyphens or, as in specs, with underscores. Release with trial_flags_close.
+void trial_flags_open(struct trial_flags *flags, const char *const *keys, const struct argp_option *own);
+// For the command's argp parser: ARGP_ERR_UNKNOWN if the key is not that of one of these flags.
+error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text);
+// The trial asked for. method: of this name, with those of the given options that it knows; NULL: the method given,
+// or full, and an option that it does not know is refused. Release with trial_free, also after a failure.
+bool trial_flags_decode(const struct trial_flags *flags, const char *method, struct trial *trial,
+                        struct status *status);
+void trial_flags_close(struct trial_flags *flags);
