@@ -69,7 +69,7 @@ static void test_ranges_of_a_step(void **state)
     assert_true(count(ranges, "3 gemm 32 x 40 x 24\n") > 0);
     uint64_t operations = 0;
     for (const char *at = ranges; *at; at = strchr(at, '\n') + 1)
-        operations += (*at == '2' || *at == '3') && !memchr(at, ',', strcspn(at, "\n")); // trials and head have one
+        operations += (*at == '2' || *at == '3') && !memchr(at, ',', strcspn(at, "\n")); // cells and head have one
     assert_int_equal(operations, f.device->counters.launches);                           // each operation once
     free(ranges);
     breakdown_free(&breakdown);
