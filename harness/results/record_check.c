@@ -287,8 +287,10 @@ bool record_check(const json_t *record, const char *where, struct status *status
     if (!json_is_integer(schema))
         return status_set(status, STATUS_BAD_INPUT, "%s: not a record: \"schema\" is missing", where);
     if (json_integer_value(schema) != RECORD_SCHEMA)
-        return status_set(status, STATUS_BAD_INPUT, "%s: schema %lld, but this program reads schema %d", where,
-                          (long long)json_integer_value(schema), RECORD_SCHEMA);
+        return status_set(status, STATUS_BAD_INPUT, "%s: schema %lld, but this program reads schema %d%s", where,
+                          (long long)json_integer_value(schema), RECORD_SCHEMA,
+                          json_integer_value(schema) < RECORD_SCHEMA ? "; `longbp convert` makes one of the other"
+                                                                     : "");
     if (!check_object(record, record_fields, where, "", status) ||
         !check_categories(json_object_get(record, "peak_by_category"), where, status) ||
         !check_samples(record, where, status))
