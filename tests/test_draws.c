@@ -33,7 +33,7 @@ static json_t *run_samples(size_t samples, const char *method, const char *more)
     json = quoted(text);
     if (!trial_decode(&trial, json, "trial", &status))
         fail_msg("%s: %s", json, status.message);
-    char *line = trial_run(&trial);
+    char *line = trial_run(&trial, -1);
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     json_object_set_new(record, "experiment", json_string("e"));

@@ -36,7 +36,7 @@ static struct trial trial_of(const char *json)
 static json_t *record_of(const char *json)
 {
     struct trial trial = trial_of(json);
-    char *line = trial_run(&trial);
+    char *line = trial_run(&trial, -1);
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     if (strcmp(json_string_value(json_object_get(record, "status")), "ok") != 0)

@@ -115,7 +115,7 @@ static bool make(const struct arguments *arguments, const char *command, struct 
         !plan_flags_limit(&arguments->plan, &plan->trial, &plan->limit_bytes, plan->limit_what,
                           sizeof plan->limit_what, status))
         return false;
-    char *line = trial_run(&plan->trial),
+    char *line = trial_run(&plan->trial, -1),
          *complete = record_complete(line, plan->trial.id, "plan", command, &ended);
     CHECK(complete);
     plan->record = json_loads(complete, 0, NULL);

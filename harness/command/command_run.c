@@ -181,7 +181,7 @@ static int print_trial(const struct spec *spec, const char *id, const char *reru
     int signals = child_signals_open(status);
     struct sweep_trial outcome = {0};
     int code = EXIT_BAD_INPUT;
-    if (signals >= 0 && sweep_trial(spec, trial, NULL, rerun, signals, &outcome, status)) {
+    if (signals >= 0 && sweep_trial(spec, trial, NULL, rerun, -1, signals, &outcome, status)) {
         code = !outcome.line ? EXIT_INTERRUPTED : outcome.status == RECORD_OK ? EXIT_FINE : EXIT_CHECK_FAILED;
         if (outcome.line)
             printf("%s\n", outcome.line);

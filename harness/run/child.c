@@ -1,6 +1,7 @@
 // Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
 #define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
 #include "harness/run/child.h"
+#include "harness/run/reference_store.h"
 #include "harness/spec/trial.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +76,7 @@ bool child_signals_interrupted(int signals)
 }
 
 // Between fork and exec: system calls alone.
-static void become_trial(const char *program, int input, int output, int errors, pid_t parent)
+static void become_trial(const char *program, int input, int output, int errors, int store, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -91,7 +92,10 @@ static void become_trial(const char *program, int input, int output, int errors,
         close(score);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(1);
-    char *const arguments[] = {(char *)"longbp", (char *)"trial", NULL};
+    // Already there, it is still to be kept over exec.
+    bool stored =
+        store == REFERENCE_STORE ? fcntl(store, F_SETFD, 0) == 0 : store >= 0 && dup2(store, REFERENCE_STORE) >= 0;
+    char *const arguments[] = {(char *)"longbp", (char *)"trial", stored ? (char *)"references" : NULL, NULL};
     execv(program ? program : "/proc/self/exe", arguments);
     _exit(127);
 }
@@ -108,7 +112,7 @@ static int memory_file(const char *text)
     return file;
 }
 
-static bool start(struct child *child, const char *program, const char *trial, struct status *status)
+static bool start(struct child *child, const char *program, const char *trial, int store, struct status *status)
 {
     *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = now_s()};
     int input = memory_file(trial), output[2] = {-1, -1}, errors[2] = {-1, -1};
@@ -116,7 +120,7 @@ static bool start(struct child *child, const char *program, const char *trial, s
     bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
     child->pid = ready ? fork() : -1;
     if (child->pid == 0)
-        become_trial(program, input, output[1], errors[1], parent);
+        become_trial(program, input, output[1], errors[1], store, parent);
     if (child->pid < 0)
         status_set(status, STATUS_IO, "cannot start a process for the trial: %s", strerror(errno));
     else
@@ -233,12 +237,12 @@ static void judge(struct child *child, int wait_status, struct child_result *res
     }
 }
 
-bool child_run(const char *program, const char *trial, double timeout_s, int signals, struct child_result *result,
-               struct status *status)
+bool child_run(const char *program, const char *trial, int store, double timeout_s, int signals,
+               struct child_result *result, struct status *status)
 {
     struct child child;
     *result = (struct child_result){.end = CHILD_RECORD};
-    bool started = start(&child, program, trial, status);
+    bool started = start(&child, program, trial, store, status);
     if (started) {
         int wait_status = wait_for(&child, timeout_s, signals, result);
         char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;
@@ -269,7 +273,7 @@ void child_result_free(struct child_result *result)
     *result = (struct child_result){0};
 }
 
-int child_main(void)
+int child_main(bool store)
 {
     // The record has stdout for itself; whatever a library prints joins stderr.
     int output = dup(STDOUT_FILENO);
@@ -285,7 +289,7 @@ int child_main(void)
         return code;
     }
     if (trial_decode(&trial, json, "stdin", &status)) {
-        char *line = trial_run(&trial);
+        char *line = trial_run(&trial, store ? REFERENCE_STORE : -1);
         FILE *file = fdopen(output, "w");
         CHECK(file);
         code = fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;

@@ -4,6 +4,7 @@
 #include "harness/run/child.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/record_line.h"
+#include "harness/run/reference_store.h"
 #include "kernels/base/random.h"
 #include <string.h>
 #include <unistd.h>
@@ -35,13 +36,14 @@ static char *obituary(const struct trial *trial, const struct child_result *resu
 }
 
 bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *rerun,
-                 int signals, struct sweep_trial *outcome, struct status *status)
+                 int store, int signals, struct sweep_trial *outcome, struct status *status)
 {
     struct child_result result;
     char *command;
     double limit_s = trial->measure.max_seconds;
     *outcome = (struct sweep_trial){0};
-    if (!child_run(program, trial->canonical, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status))
+    if (!child_run(program, trial->canonical, store, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result,
+                   status))
         return false;
     CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
     if (result.end == CHILD_RECORD)
@@ -76,7 +78,8 @@ struct sweep {
     const struct sweep_options *options;
     struct side sides[2]; // this build, and the other one
     size_t side_count;
-    size_t *order; // [trial_count], of the current round
+    size_t *order;  // [trial_count], of the current round
+    int references; // a store, for this build's processes
     int signals;
     struct progress progress;
     bool interrupted;
@@ -117,9 +120,9 @@ static bool run_trial(struct sweep *sweep, struct side *side, const struct trial
     if (sweep->interrupted)
         return false;
     progress_begin(&sweep->progress, trial, side->program);
-    bool running =
-        sweep_trial(sweep->spec, trial, side->program, sweep->options->rerun, sweep->signals, &outcome, status) &&
-        (!outcome.line || result_log_append(&side->log, outcome.line, status));
+    bool running = sweep_trial(sweep->spec, trial, side->program, sweep->options->rerun,
+                               side->program ? -1 : sweep->references, sweep->signals, &outcome, status) &&
+                   (!outcome.line || result_log_append(&side->log, outcome.line, status));
     side->any_ok |= running && outcome.line && outcome.status == RECORD_OK;
     if (running && outcome.line)
         progress_end(&sweep->progress, trial, side->program, outcome.status, outcome.line);
@@ -247,6 +250,7 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
 {
     struct sweep sweep = {.spec = spec, .options = options, .sides = {{0}, {.program = options->against}}};
     const char *const outs[] = {options->out, options->against_out};
+    sweep.references = reference_store_open();
     sweep.order = calloc(spec->trial_count + 1, sizeof *sweep.order);
     CHECK(sweep.order);
     bool open = true;
@@ -259,6 +263,8 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
         json_decref(sweep.sides[s].counts);
         result_log_close(&sweep.sides[s].log);
     }
+    if (sweep.references >= 0)
+        close(sweep.references);
     free(sweep.order);
     return code;
 }

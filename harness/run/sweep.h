@@ -29,7 +29,8 @@ struct sweep_trial {
     enum record_status status;
     bool interrupted;
 };
-// Measures one trial in `program` (NULL: this one). signals: of child_signals_open. False and a status if no
+// Measures one trial in `program` (NULL: this one). store: of references; -1: none.
+// signals: of child_signals_open. False and a status if no
 // process could be started.
 bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *rerun,
-                 int signals, struct sweep_trial *outcome, struct status *status);
+                 int store, int signals, struct sweep_trial *outcome, struct status *status);

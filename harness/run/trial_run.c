@@ -9,7 +9,7 @@
 #include "harness/run/calibrate.h"
 #include "harness/run/provenance.h"
 #include "harness/run/record_line.h"
-#include "harness/run/reference.h"
+#include "harness/run/reference_store.h"
 #include "harness/run/setup.h"
 #include "harness/run/watch.h"
 #include "kernels/base/timer.h"
@@ -24,6 +24,7 @@
 
 struct run {
     const struct trial *trial;
+    int store; // of references; -1: none
     struct record record;
     struct setup setup;
     struct status status;
@@ -110,10 +111,20 @@ static bool step(struct run *run, size_t draw, bool update)
     return true;
 }
 
+static bool take_reference(struct run *run)
+{
+    if (reference_store_find(run->store, run->trial, &run->reference))
+        return true;
+    bool taken = reference_take(&run->reference, run->trial, &run->status);
+    if (taken)
+        reference_store_add(run->store, run->trial, &run->reference);
+    return taken;
+}
+
 static bool check_gradient(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!reference_take(&run->reference, trial, &run->status) || !step(run, 0, false))
+    if (!take_reference(run) || !step(run, 0, false))
         return false;
     struct gradient_set set;
     gradient_set_take(&set, &run->setup.model);
@@ -127,7 +138,7 @@ static bool check_gradient(struct run *run)
 static bool measure_bias(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!run->record.gradient && !reference_take(&run->reference, trial, &run->status))
+    if (!run->record.gradient && !take_reference(run))
         return false;
     if (!bias_measure(&run->bias, trial->method, &run->setup.model, &run->setup.batch, &trial->options,
                       &run->reference.gradients, &run->status))
@@ -317,11 +328,12 @@ static enum record_status record_status_of(enum status_code code)
                                         : RECORD_FAILED;
 }
 
-char *trial_run(const struct trial *trial)
+char *trial_run(const struct trial *trial, int store)
 {
     struct run *run = calloc(1, sizeof *run);
     CHECK(run);
     run->trial = trial;
+    run->store = store;
     run->start_ns = now_ns();
     size_t samples = trial->planned ? PLANNED_DRAWS_MAX : trial->measure.samples;
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
