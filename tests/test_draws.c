@@ -5,6 +5,7 @@
 #include "harness/results/record_check.h"
 #include "harness/results/step_time.h"
 #include "harness/run/environment.h"
+#include "harness/run/trial_run.h"
 #include "harness/spec/trial_decode.h"
 #include "methods/sampler.h"
 #include "tests/quoted.h"

@@ -6,6 +6,7 @@
 #include "harness/run/calibrate.h"
 #include "harness/run/environment.h"
 #include "harness/run/max_context.h"
+#include "harness/run/trial_run.h"
 #include "harness/spec/method_decode.h"
 #include "kernels/base/ops.h"
 #include "methods/sampler.h"

@@ -8,6 +8,7 @@
 #include "harness/files/size.h"
 #include "harness/results/category_report.h"
 #include "harness/run/progress.h"
+#include "harness/run/trial_run.h"
 #include <string.h>
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };

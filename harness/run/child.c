@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
 #include "harness/run/child.h"
 #include "harness/run/reference_store.h"
+#include "harness/run/trial_run.h"
 #include "harness/spec/trial.h"
 #include <errno.h>
 #include <fcntl.h>

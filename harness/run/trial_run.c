@@ -6,6 +6,7 @@
 // those of independent draws, the same ones whenever the trial is run. All else that is recorded is of draw 0:
 // gradient check, loss, columns, peak, counts, the step that is taken apart and the time line. A later draw that
 // takes more memory than there is ends the trial as oom.
+#include "harness/run/trial_run.h"
 #include "harness/run/calibrate.h"
 #include "harness/run/provenance.h"
 #include "harness/run/record_line.h"

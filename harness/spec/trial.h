@@ -1,4 +1,4 @@
-// Trial: everything that defines one measurement of a sweep, decoded and checked; and its execution.
+// Trial: everything that defines one measurement of a sweep, decoded and checked.
 #pragma once
 #include "harness/files/tokens.h"
 #include "harness/spec/profile.h"
@@ -49,7 +49,3 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
 void trial_free(struct trial *trial);
 // Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
 bool trial_plans_on(const char *device);
-// Runs the trial in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
-// nothing times. store: of references that trials before it have taken (harness/run/reference_store.h); -1: none.
-// Returns the record as one line of JSON, to be freed; a failure is a record too.
-char *trial_run(const struct trial *trial, int store);

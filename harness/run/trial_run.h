@@ -1,0 +1,8 @@
+// Trial run: a trial's execution in this process.
+#pragma once
+#include "harness/spec/trial.h"
+
+// Runs the trial in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
+// nothing times. store: of references that trials before it have taken (harness/run/reference_store.h); -1: none.
+// Returns the record as one line of JSON, to be freed; a failure is a record too.
+char *trial_run(const struct trial *trial, int store);
