@@ -19,9 +19,11 @@
 // What a record of the tests may differ in; zeroed: a good one of trial 0.
 struct sketch {
     unsigned trial; // its id; even ones are full, odd ones seco
-    const char *status, *dtype, *cpu, *card, *revision;
+    const char *status, *dtype, *device, *cpu, *card, *revision;
     size_t peak_bytes, activations, flops, launches; // 0: 1000, 600, 5000, 70
     double error, floor;                             // 0: 5e-7, 6e-7
+    const char *bits;                                // other members of the gradient, ", 'key': value"
+    const char *setting;                             // and of the trial
     double ms;                                       // 0: 10
     int samples;                                     // 0: 5; -1: none
     double step;                                     // between samples, of ms; 0: 0.001
@@ -49,15 +51,16 @@ static void write_record(FILE *file, struct sketch r)
     int bytes = asprintf(
         &text,
         "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'trial': {'model': 'tiny', "
-        "'dtype': '%s', 'device': 'cpu', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}}, "
+        "'dtype': '%s', 'device': '%s', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}%s}, "
         "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
         "'flops': %.0f, 'bytes_moved': 900, 'launches': %.0f, "
-        "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g}, "
+        "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g%s}, "
         "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': 2}%s}\n",
-        r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), 512 << (r.trial / 2 % 2),
-        r.trial % 2 ? "seco" : "full", r.trial / 4, samples, or_number((double)r.peak_bytes, 1000),
-        or_number((double)r.activations, 600), or_number((double)r.flops, 5000), or_number((double)r.launches, 70),
-        or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
+        r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
+        512 << (r.trial / 2 % 2), r.trial % 2 ? "seco" : "full", r.trial / 4, or_text(r.setting, ""), samples,
+        or_number((double)r.peak_bytes, 1000), or_number((double)r.activations, 600),
+        or_number((double)r.flops, 5000), or_number((double)r.launches, 70), or_number(r.error, 5e-7),
+        or_number(r.floor, 6e-7), or_text(r.bits, ""), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
         or_text(r.card, ""), or_text(r.more, ""));
     assert_true(bytes > 0);
     char *json = quoted(text);
@@ -241,6 +244,49 @@ static void gradient_errors_may_move_within_rounding(void **state)
     NEW(*state, {.more = ", 'bias': null"});
     expect(*state, "base new", 3, "lost        00000000");
     expect(*state, "new base", 0, "allowed");
+}
+
+#define HASHES(all, a, b)                                                                                          \
+    ", 'hash': '000000000000000" all "', 'tensors': {'embed': {'hash': '000000000000000" a                         \
+    "'}, 'norm': {'hash': '000000000000000" b "'}}"
+
+static void changed_bits_are_told_and_no_regression(void **state)
+{
+    static const char first[] = "bits        00000000  full, context 512, f32 cpu: gradient bits changed in ";
+    BASE(*state, {.bits = HASHES("1", "2", "3")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
+    expect(*state, "base base", 0, "gradients: bits changed in 0 of 2 trials\n");
+    expect_silent(*state, "base base", 0, "bits  ");
+    NEW(*state, {.bits = HASHES("4", "2", "5")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
+    expect(*state, "base new", 0, first);
+    expect(*state, "base new", 0, "changed in 1 of 2 tensors, first in norm\n");
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 2 trials\n");
+    expect(*state, "base new", 0, "verdict: same\n");
+    expect(*state, "--json base new", 0, "'first': 'norm'");
+    expect(*state, "--json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
+    NEW(*state, {.bits = HASHES("4", "6", "5")}, {.trial = 1}, {.trial = 2, .bits = HASHES("1", "2", "3")});
+    expect(*state, "base new", 0, "changed in 2 of 2 tensors, first in embed\n");
+    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
+    // Elsewhere sums run in another order.
+    NEW(*state, {.bits = HASHES("4", "2", "5"), .cpu = "Another CPU"});
+    BASE(*state, {.bits = HASHES("1", "2", "3")});
+    expect(*state, "--deterministic base new", 0,
+           "gradients: bits changed in 1 of 1 trials; not the same in both: cpu\n");
+    expect_silent(*state, "--deterministic base new", 0, first);
+    expect(*state, "--deterministic --all base new", 0, first);
+    BASE(*state, {.trial = 0});
+    NEW(*state, {.trial = 0});
+    expect_silent(*state, "base new", 0, "gradients: ");
+}
+
+static void bits_of_a_card_count_where_it_is_deterministic(void **state)
+{
+    static const char card[] = ", 'deterministic': false", deterministic[] = ", 'deterministic': true";
+    BASE(*state, {.bits = HASHES("1", "2", "3"), .device = "cuda", .setting = card});
+    NEW(*state, {.bits = HASHES("4", "2", "5"), .device = "cuda", .setting = card});
+    expect_silent(*state, "base new", 0, "gradients: ");
+    BASE(*state, {.bits = HASHES("1", "2", "3"), .device = "cuda", .setting = deterministic});
+    NEW(*state, {.bits = HASHES("4", "2", "5"), .device = "cuda", .setting = deterministic});
+    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
 }
 
 static void times(void **state)
@@ -467,6 +513,7 @@ static void real_records(void **state)
     free(command);
     free(absolute);
     expect(scratch, "--deterministic base new", 0, "10 trials in both");
+    expect(scratch, "--deterministic base new", 0, "gradients: bits changed in 0 of 10 trials\n");
     expect(scratch, "--deterministic base new", 0, "verdict: same");
 }
 
@@ -480,6 +527,8 @@ int main(void)
         TEST(bytes_and_counts_must_be_equal),
         TEST(allowances),
         TEST(gradient_errors_may_move_within_rounding),
+        TEST(changed_bits_are_told_and_no_regression),
+        TEST(bits_of_a_card_count_where_it_is_deterministic),
         TEST(times),
         TEST(times_of_two_machines_are_not_compared),
         TEST(samples_of_several_records_are_pooled),

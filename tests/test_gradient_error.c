@@ -1,10 +1,14 @@
-// Gradient errors by hand, and what the gradient check lets pass.
+// Gradient errors by hand, hashes of gradients, and what the gradient check lets pass.
+#define XXH_INLINE_ALL
 #include "harness/run/gradient_error.h"
 #include "harness/run/reference.h"
+#include "tests/fixture.h"
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include <cmocka.h>
 
@@ -79,6 +83,51 @@ static void not_a_number_reaches_every_measure(void **state)
     gradient_report_free(&report);
 }
 
+// What `full` or `seco` comes to in a dtype, or with another dtype of a sum.
+static struct gradient_set taken(enum dtype dtype, const char *method, bool reverse_sums)
+{
+    struct fixture fixture = fixture_default();
+    struct method_options options;
+    struct gradient_set set;
+    struct step_report report;
+    options_init(&options);
+    options.chunk = 4;
+    fixture.dtype = dtype;
+    fixture_open(&fixture);
+    fixture.device->reverse_sums = reverse_sums;
+    free(fixture_step(&fixture, method, &options, &report));
+    gradient_set_take(&set, &fixture.model);
+    // By their definition: of the device's bytes, and of a text of them.
+    char text[8192] = "";
+    for (size_t i = 0; i < set.count; i++) {
+        const struct tensor grad = model_parameter(&fixture.model, set.tensors[i].name)->grad;
+        assert_true(set.tensors[i].hash == XXH3_64bits(grad.data, tensor_bytes(grad)));
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s %016" PRIx64 "\n", set.tensors[i].name,
+                 set.tensors[i].hash);
+    }
+    assert_true(set.count > 2 && set.hash == XXH3_64bits(text, strlen(text)));
+    fixture_close(&fixture);
+    return set;
+}
+
+static void hashes_tell_bits_apart(void **state)
+{
+    (void)state;
+    struct gradient_set sets[] = {taken(DTYPE_F32, "full", false), taken(DTYPE_F32, "full", false),
+                                  taken(DTYPE_F64, "full", false), taken(DTYPE_F32, "full", true),
+                                  taken(DTYPE_F32, "seco", false)};
+    for (size_t i = 1; i < sizeof sets / sizeof *sets; i++)
+        assert_int_equal(sets[0].hash == sets[i].hash, i == 1);
+    struct gradient_report report;
+    gradient_compare(&report, &sets[0], &sets[2]);
+    assert_true(report.hash == sets[0].hash);
+    for (size_t i = 0; i < report.count; i++)
+        assert_true(report.tensors[i].hash == sets[0].tensors[i].hash);
+    gradient_report_free(&report);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        gradient_set_free(&sets[i]);
+}
+
 // What reference_accepts says of a gradient whose second tensor is off by `error`, where rounding alone makes
 // `floor`.
 static struct status verdict(double error, double floor)
@@ -115,6 +164,7 @@ int main(void)
         cmocka_unit_test(measures_by_hand),
         cmocka_unit_test(zero_references),
         cmocka_unit_test(not_a_number_reaches_every_measure),
+        cmocka_unit_test(hashes_tell_bits_apart),
         cmocka_unit_test(check_accepts_rounding_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

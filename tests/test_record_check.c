@@ -55,7 +55,8 @@ static void a_record_may_be_short_or_null(void **state)
                                                                              "'samples_ms': [], 'gradient': null"));
     expect_good(RECORD(TRIAL("") ", 'samples_ms': [0.5, 3], 'peak_by_category': {'weights': 0, 'workspace': 7}, "
                                  "'categories': {'step_ms': 1.5, 'roofline': null, 'rows': []}, "
-                                 "'gradient': {'cosine': -1, 'decimals': -2.5, 'tensors': {'w': {'max_abs': 0}}}"));
+                                 "'gradient': {'cosine': -1, 'decimals': -2.5, 'hash': '0123456789abcdef', "
+                                 "'tensors': {'w': {'max_abs': 0, 'hash': 'fedcba9876543210'}}}"));
 }
 
 static void samples_have_their_columns(void **state)
@@ -114,6 +115,14 @@ static void sizes_are_not_below_zero(void **state)
 static void types_are_checked(void **state)
 {
     (void)state;
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'hash': 17}"), "'gradient.hash' is not 16 hexadecimal digits");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'hash': '0123456789ABCDEF'}"), "'gradient.hash' is not 16");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'tensors': {'w.a': {'hash': '012'}}}"),
+               "'gradient.tensors.w.a.hash' is not 16 hexadecimal digits");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'tensors': {'w.a': {'max': 1}}}"),
+               "unknown key 'gradient.tensors.w.a.max'");
+    expect_bad(RECORD(TRIAL("") ", 'gradient': {'tensors': {'w.a': 1}}"),
+               "'gradient.tensors.w.a' is not an object");
     expect_bad(RECORD(TRIAL("") ", 'launches': 2.5"), "'launches' is not a whole number >= 0");
     expect_bad(RECORD(TRIAL("") ", 'gradient': 'none'"), "'gradient' is not an object");
     expect_bad(RECORD(TRIAL("") ", 'peak_by_category': [1]"), "'peak_by_category' is not an object");

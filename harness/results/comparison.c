@@ -219,9 +219,16 @@ static enum change status_change(const struct trial_comparison *trial, bool dete
 static void compare_records(struct comparison *comparison, struct trial_comparison *trial)
 {
     trial->status = status_change(trial, comparison->options.deterministic);
-    if (trial->base && trial->new &&status_of(trial->base) == RECORD_OK &&status_of(trial->new) == RECORD_OK)
-        trial->change_count =
-            quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances);
+    bool both = trial->base && trial->new;
+    if (!both || status_of(trial->base) != RECORD_OK || status_of(trial->new) != RECORD_OK)
+        return;
+    trial->change_count = quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances);
+    trial->bits = gradient_bits_compare(trial->base, trial->new);
+    comparison->bits_known += trial->bits.known;
+    if (trial->bits.changed) {
+        comparison->bits_changed++;
+        comparison->bits_causes |= trial->bits.causes;
+    }
 }
 
 // Times are judged in one array, for they are judged together.

@@ -5,6 +5,7 @@
 // (time_samples.h). Of a method that draws its columns sample i walks the same columns in both files, and is held
 // against that sample; what drew no column is left out.
 #pragma once
+#include "harness/results/gradient_bits.h"
 #include "harness/results/quantity.h"
 #include "harness/results/result_file.h"
 #include "harness/results/time_change.h"
@@ -23,7 +24,8 @@ struct trial_comparison {
     enum change status; // worse: ok became something else; lost: ok, and now not there
     struct quantity_change changes[QUANTITY_CHANGES_MAX];
     size_t change_count;
-    struct time_trial time; // not measured unless both are ok
+    struct gradient_bits bits; // told, but neither better nor worse
+    struct time_trial time;    // not measured unless both are ok
 };
 
 enum comparison_verdict {
@@ -39,7 +41,9 @@ struct comparison {
     struct comparison_options options;
     struct trial_comparison *trials; // [count], in the order of base, then those of new alone
     size_t count, both, base_only, new_only;
-    size_t by_change[CHANGE_COUNT]; // trials
+    size_t by_change[CHANGE_COUNT];  // trials
+    size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
+    unsigned long bits_causes;       // of those that changed
     struct time_change time;
     enum comparison_verdict verdict;
     char reason[320]; // of cannot tell

@@ -11,9 +11,15 @@ static bool time_shown(const struct trial_comparison *trial, bool all)
     return measured && (all || trial->time.regression || trial->time.open);
 }
 
+// Changed bits are worth a line by themselves where nothing explains them but the program.
+static bool bits_shown(const struct trial_comparison *trial, bool all)
+{
+    return trial->bits.changed && (all || !trial->bits.causes);
+}
+
 static bool trial_shown(const struct trial_comparison *trial, bool all)
 {
-    return all || trial->change != CHANGE_NONE;
+    return all || trial->change != CHANGE_NONE || bits_shown(trial, all);
 }
 
 static const char *text_or(const json_t *record, const char *key, const char *without)
@@ -63,6 +69,13 @@ static void print_quantity(const struct trial_comparison *trial, const struct qu
     putchar('\n');
 }
 
+static void print_bits(const struct trial_comparison *trial)
+{
+    print_head(trial, "bits");
+    printf("gradient bits changed in %zu of %zu tensors, first in %s\n", trial->bits.changed, trial->bits.tensors,
+           trial->bits.first);
+}
+
 static void print_ratio(struct shift ratio)
 {
     printf("x%.3f [%.3f, %.3f]", ratio.estimate, ratio.low, ratio.high);
@@ -95,9 +108,11 @@ static void print_trial(const struct trial_comparison *trial, bool all)
         print_status(trial);
     for (size_t i = 0; i < trial->change_count; i++)
         print_quantity(trial, &trial->changes[i]);
+    if (bits_shown(trial, all))
+        print_bits(trial);
     if (time_shown(trial, all))
         print_time(trial);
-    else if (all && trial->change == CHANGE_NONE) {
+    else if (all && trial->change == CHANGE_NONE && !trial->bits.changed) {
         print_head(trial, "same");
         printf("%s\n", text_or(trial->new, "status", ""));
     }
@@ -123,6 +138,21 @@ static void print_times(const struct time_change *time, bool all)
         print_group(&time->all);
 }
 
+static void print_bits_summary(const struct comparison *comparison)
+{
+    if (!comparison->bits_known)
+        return;
+    printf("gradients: bits changed in %zu of %zu trials", comparison->bits_changed, comparison->bits_known);
+    const char *separator = "; not the same in both: ";
+    for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++) {
+        if (comparison->bits_causes >> i & 1) {
+            printf("%s%s", separator, gradient_bits_causes[i]);
+            separator = ", ";
+        }
+    }
+    putchar('\n');
+}
+
 static void print_summary(const struct comparison *comparison)
 {
     const size_t *trials = comparison->by_change;
@@ -130,6 +160,7 @@ static void print_summary(const struct comparison *comparison)
            "changed\n",
            comparison->both, comparison->base_only, comparison->new_only, trials[CHANGE_WORSE], trials[CHANGE_LOST],
            trials[CHANGE_BETTER], trials[CHANGE_ALLOWED]);
+    print_bits_summary(comparison);
     if (comparison->options.deterministic)
         printf("times: left out\n");
     else
@@ -237,6 +268,29 @@ static json_t *quantity_json(const struct quantity_change *change)
     return object;
 }
 
+static json_t *bits_json(const struct gradient_bits *bits)
+{
+    if (!bits->known)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "tensors", json_integer((json_int_t)bits->tensors));
+    set(object, "changed", json_integer((json_int_t)bits->changed));
+    set(object, "first", bits->first ? json_string(bits->first) : json_null());
+    return object;
+}
+
+static json_t *bits_summary_json(const struct comparison *comparison)
+{
+    json_t *object = json_object(), *causes = json_array();
+    set(object, "known", json_integer((json_int_t)comparison->bits_known));
+    set(object, "changed", json_integer((json_int_t)comparison->bits_changed));
+    for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
+        if (comparison->bits_causes >> i & 1)
+            json_array_append_new(causes, json_string(gradient_bits_causes[i]));
+    set(object, "not_the_same", causes);
+    return object;
+}
+
 static json_t *text_json(const json_t *record, const char *key)
 {
     const char *text = text_or(record, key, NULL);
@@ -258,6 +312,7 @@ static json_t *trial_json(const struct trial_comparison *trial)
     for (size_t i = 0; i < trial->change_count; i++)
         json_array_append_new(quantities, quantity_json(&trial->changes[i]));
     set(object, "quantities", quantities);
+    set(object, "gradient_bits", bits_json(&trial->bits));
     set(object, "time", time_json(&trial->time));
     return object;
 }
@@ -277,6 +332,7 @@ json_t *comparison_json(const struct comparison *comparison, bool all)
     set(trials, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
     set(trials, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
     set(object, "trials", trials);
+    set(object, "gradient_bits", bits_summary_json(comparison));
     set(object, "time", times_json(comparison));
     for (size_t i = 0; i < comparison->count; i++)
         if (trial_shown(&comparison->trials[i], all))

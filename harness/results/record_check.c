@@ -14,7 +14,9 @@ enum field_type {
     FIELD_ARRAY,
     FIELD_TIMES,  // an array of numbers > 0
     FIELD_COUNTS, // an array of whole numbers >= 0
-    FIELD_OBJECT
+    FIELD_HASH,   // 16 hexadecimal digits
+    FIELD_OBJECT,
+    FIELD_OBJECTS // an object of objects under any names, each of `members`
 };
 
 struct field {
@@ -57,6 +59,11 @@ static const struct field trial_fields[] = {{"model", FIELD_ANY, false, NULL},
                                             {"limits", FIELD_OBJECT, false, limits_fields},
                                             {NULL, FIELD_ANY, false, NULL}};
 
+static const struct field tensor_fields[] = {{"relative_l2", FIELD_SIZE, false, NULL},
+                                             {"max_abs", FIELD_SIZE, false, NULL},
+                                             {"hash", FIELD_HASH, false, NULL},
+                                             {NULL, FIELD_ANY, false, NULL}};
+
 static const struct field gradient_fields[] = {{"relative_l2", FIELD_SIZE, false, NULL},
                                                {"max_abs", FIELD_SIZE, false, NULL},
                                                {"cosine", FIELD_NUMBER, false, NULL},
@@ -66,7 +73,8 @@ static const struct field gradient_fields[] = {{"relative_l2", FIELD_SIZE, false
                                                {"noise_floor", FIELD_SIZE, false, NULL},
                                                {"worst_tensor", FIELD_STRING, false, NULL},
                                                {"worst_relative_l2", FIELD_SIZE, false, NULL},
-                                               {"tensors", FIELD_OBJECT, false, NULL},
+                                               {"hash", FIELD_HASH, false, NULL},
+                                               {"tensors", FIELD_OBJECTS, false, tensor_fields},
                                                {NULL, FIELD_ANY, false, NULL}};
 
 static const struct field bias_fields[] = {{"relative_l2", FIELD_SIZE, false, NULL},
@@ -175,6 +183,12 @@ static bool are_counts(const json_t *list)
     return fine;
 }
 
+static bool is_hash(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text && strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
+}
+
 static bool has_type(const json_t *value, enum field_type type)
 {
     switch (type) {
@@ -196,7 +210,10 @@ static bool has_type(const json_t *value, enum field_type type)
         return are_times(value);
     case FIELD_COUNTS:
         return are_counts(value);
+    case FIELD_HASH:
+        return is_hash(value);
     case FIELD_OBJECT:
+    case FIELD_OBJECTS:
         return json_is_object(value);
     }
     return false;
@@ -214,7 +231,9 @@ static const char *type_name(enum field_type type)
         [FIELD_ARRAY] = "an array",
         [FIELD_TIMES] = "an array of numbers > 0",
         [FIELD_COUNTS] = "an array of whole numbers >= 0",
+        [FIELD_HASH] = "16 hexadecimal digits",
         [FIELD_OBJECT] = "an object",
+        [FIELD_OBJECTS] = "an object",
     };
     return names[type];
 }
@@ -235,6 +254,9 @@ static bool check_known(const json_t *object, const struct names *known, const c
     return true;
 }
 
+static bool check_objects(const json_t *objects, const struct field *fields, const char *where, const char *parent,
+                          struct status *status);
+
 // parent: "" or the path of the object, such as "trial.measure.".
 static bool check_object(const json_t *object, const struct field *fields, const char *where, const char *parent,
                          struct status *status)
@@ -253,10 +275,29 @@ static bool check_object(const json_t *object, const struct field *fields, const
                               type_name(field->type));
         char inner[80];
         snprintf(inner, sizeof inner, "%s%s.", parent, field->name);
-        if (field->members && !check_object(value, field->members, where, inner, status))
+        bool (*check)(const json_t *, const struct field *, const char *, const char *, struct status *) =
+            field->type == FIELD_OBJECTS ? check_objects : check_object;
+        if (field->members && !check(value, field->members, where, inner, status))
             return false;
     }
     return check_known(object, &known, where, parent, status);
+}
+
+static bool check_objects(const json_t *objects, const struct field *fields, const char *where, const char *parent,
+                          struct status *status)
+{
+    const char *name;
+    json_t *object;
+    json_object_foreach((json_t *)objects, name, object)
+    {
+        char inner[240];
+        if (!json_is_object(object))
+            return status_set(status, STATUS_BAD_INPUT, "%s: \"%s%.112s\" is not an object", where, parent, name);
+        snprintf(inner, sizeof inner, "%s%.112s.", parent, name);
+        if (!check_object(object, fields, where, inner, status))
+            return false;
+    }
+    return true;
 }
 
 static bool check_categories(const json_t *categories, const char *where, struct status *status)

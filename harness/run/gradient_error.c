@@ -1,8 +1,11 @@
 // Gradient error: one pass over two arrays gathers the sums from which every measure follows.
 // A NaN anywhere reaches every measure: none of them may hide it.
+#define XXH_INLINE_ALL
 #include "harness/run/gradient_error.h"
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 struct sums {
     double difference_squared, value_squared, reference_squared, product;
@@ -51,6 +54,30 @@ static struct gradient_error error_of(const struct sums *sums)
     };
 }
 
+static uint64_t hash_of_tensor(struct device *device, struct tensor t)
+{
+    size_t size = tensor_bytes(t);
+    void *bytes = calloc(size + 1, 1);
+    CHECK(bytes);
+    op_download(device, bytes, t);
+    uint64_t hash = XXH3_64bits(bytes, size);
+    free(bytes);
+    return hash;
+}
+
+static uint64_t hash_of_set(const struct gradient_set *set)
+{
+    size_t line_max = sizeof set->tensors->name + 20, length = 0;
+    char *text = calloc(set->count + 1, line_max);
+    CHECK(text);
+    for (size_t i = 0; i < set->count; i++)
+        length += (size_t)snprintf(text + length, line_max, "%s %016" PRIx64 "\n", set->tensors[i].name,
+                                   set->tensors[i].hash);
+    uint64_t hash = XXH3_64bits(text, length);
+    free(text);
+    return hash;
+}
+
 void gradient_set_take(struct gradient_set *set, const struct model *model)
 {
     *set = (struct gradient_set){0};
@@ -66,7 +93,9 @@ void gradient_set_take(struct gradient_set *set, const struct model *model)
         tensor->values = malloc((tensor->size + 1) * sizeof(double));
         CHECK(tensor->values);
         tensor_read(model->device, parameter->grad, tensor->values);
+        tensor->hash = hash_of_tensor(model->device, parameter->grad);
     }
+    set->hash = hash_of_set(set);
 }
 
 void gradient_set_free(struct gradient_set *set)
@@ -81,7 +110,7 @@ void gradient_compare(struct gradient_report *report, const struct gradient_set 
                       const struct gradient_set *reference)
 {
     CHECK(set->count == reference->count);
-    *report = (struct gradient_report){.count = set->count};
+    *report = (struct gradient_report){.hash = set->hash, .count = set->count};
     report->tensors = calloc(set->count + 1, sizeof *report->tensors);
     CHECK(report->tensors);
     struct sums overall = {0};
@@ -92,6 +121,7 @@ void gradient_compare(struct gradient_report *report, const struct gradient_set 
         add(&sums, g->values, r->values, g->size);
         add(&overall, g->values, r->values, g->size);
         memcpy(report->tensors[i].name, g->name, sizeof g->name);
+        report->tensors[i].hash = g->hash;
         report->tensors[i].error = error_of(&sums);
         double worst = report->tensors[report->worst].error.relative_l2;
         if (!isnan(worst) && !(report->tensors[i].error.relative_l2 <= worst))

@@ -7,10 +7,12 @@ struct gradient_tensor {
     char name[112];
     size_t size;
     double *values; // [size]
+    uint64_t hash;  // XXH3 of its bytes, in the dtype that the device holds it in
 };
 
 // The gradients of everything that trains, in the model's order.
 struct gradient_set {
+    uint64_t hash; // XXH3 of "NAME HASH\n" of each tensor, its hash in 16 hexadecimal digits
     size_t count;
     struct gradient_tensor *tensors;
 };
@@ -27,11 +29,13 @@ struct gradient_error {
 
 struct tensor_error {
     char name[112];
+    uint64_t hash; // of the gradient, not of the reference
     struct gradient_error error;
 };
 
 struct gradient_report {
     struct gradient_error overall;
+    uint64_t hash; // of the gradient
     size_t count;
     struct tensor_error *tensors; // [count]
     size_t worst;                 // index of the largest relative_l2; one that is not a number counts as larger

@@ -1,5 +1,6 @@
 // Record line: the layout stated in record.h, built in that order; jansson keeps the order of insertion.
 #include "harness/run/record_line.h"
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -170,6 +171,13 @@ static void set_counts(json_t *object, const struct record *record)
     set(object, "launches", known ? json_integer((json_int_t)record->counters.launches) : json_null());
 }
 
+static json_t *hash_json(uint64_t hash)
+{
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016" PRIx64, hash);
+    return json_string(digits);
+}
+
 static json_t *gradient_json(const struct record *record)
 {
     const struct gradient_report *report = record->gradient;
@@ -187,10 +195,12 @@ static json_t *gradient_json(const struct record *record)
     set(object, "worst_tensor", report->count ? record_text(report->tensors[report->worst].name) : json_null());
     set(object, "worst_relative_l2",
         report->count ? number(report->tensors[report->worst].error.relative_l2) : json_null());
+    set(object, "hash", hash_json(report->hash));
     for (size_t i = 0; i < report->count; i++) {
         json_t *tensor = json_object();
         set(tensor, "relative_l2", number(report->tensors[i].error.relative_l2));
         set(tensor, "max_abs", number(report->tensors[i].error.max_abs));
+        set(tensor, "hash", hash_json(report->tensors[i].hash));
         set(tensors, report->tensors[i].name, tensor);
     }
     set(object, "tensors", tensors);
