@@ -1,6 +1,7 @@
 // Command: `longbp list`, what there is to measure, with, and on.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/results/record_fields.h"
 #include "methods/method.h"
 
 #include <jansson.h>
@@ -98,10 +99,50 @@ static json_t *list_devices(bool json)
     return list;
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+// Appends the fields under `parent`, "" or "gradient.tensors.NAME.".
+static void list_fields_of(json_t *list, const struct record_field *fields, const char *parent, bool json)
+{
+    for (const struct record_field *field = fields; field->name; field++) {
+        char name[120], inner[130];
+        snprintf(name, sizeof name, "%s%s", parent, field->name);
+        if (!json)
+            printf("%-34s %-32s %-9s %s%s%s\n", name, field_type_name(field->type), field->unit ? field->unit : "",
+                   field->meaning ? field->meaning : "",
+                   !field->null     ? ""
+                   : field->meaning ? " | null: "
+                                    : "null: ",
+                   field->null ? field->null : "");
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "name", name, "type",
+                                              field_type_name(field->type), "required", (int)field->required,
+                                              "unit", text_or_null(field->unit), "meaning",
+                                              text_or_null(field->meaning), "null", text_or_null(field->null)));
+        if (!field->members)
+            continue;
+        snprintf(inner, sizeof inner, "%s%s", name,
+                 field->type == FIELD_MAP    ? ".NAME."
+                 : field->type == FIELD_ROWS ? "[]."
+                                             : ".");
+        list_fields_of(list, field->members, inner, json);
+    }
+}
+
+static json_t *list_fields(bool json)
+{
+    json_t *list = json_array();
+    list_fields_of(list, record_fields, "", json);
+    return list;
+}
+
 static const struct {
     const char *name;
     json_t *(*list)(bool json); // prints a table unless the value is wanted
-} lists[] = {{"methods", list_methods}, {"models", list_models}, {"devices", list_devices}};
+} lists[] = {
+    {"methods", list_methods}, {"models", list_models}, {"devices", list_devices}, {"fields", list_fields}};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -112,12 +153,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->what)
-            argp_error(state, "one of methods, models, devices; not also \"%s\"", text);
+            argp_error(state, "one of methods, models, devices, fields; not also \"%s\"", text);
         arguments->what = text;
         return 0;
     case ARGP_KEY_END:
         if (!arguments->what)
-            argp_error(state, "say what to list: methods, models or devices");
+            argp_error(state, "say what to list: methods, models, devices or fields");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -127,8 +168,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 int command_list(int argc, char **argv)
 {
     static const struct argp_option options[] = {{.name = "json", .key = 'j', .doc = "print JSON"}, {0}};
-    static const struct argp argp = {
-        .options = options, .parser = parse, .args_doc = "methods|models|devices", .doc = "Lists what there is."};
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .args_doc = "methods|models|devices|fields",
+                                     .doc = "Lists what there is; fields: of a record."};
     struct arguments arguments = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -142,6 +185,6 @@ int command_list(int argc, char **argv)
         json_decref(list);
         return EXIT_FINE;
     }
-    fprintf(stderr, "%s: nothing called \"%s\"; methods, models or devices\n", argv[0], arguments.what);
+    fprintf(stderr, "%s: nothing called \"%s\"; methods, models, devices or fields\n", argv[0], arguments.what);
     return EXIT_BAD_INPUT;
 }

@@ -1,5 +1,5 @@
-// Record check: whether a JSON value is a record of this program's schema (harness/results/record.h): every key
-// known, every value of its type, no size below zero. A field that record.h gains must be added here.
+// Record check: whether a JSON value is a record of this program's schema: every key in the table of
+// record_fields.h, every value of its type, no size below zero.
 #pragma once
 #include "kernels/base/status.h"
 #include <jansson.h>

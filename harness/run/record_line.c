@@ -1,4 +1,4 @@
-// Record line: the layout stated in record.h, built in that order; jansson keeps the order of insertion.
+// Record line: the fields of record_fields.h, built in that order; jansson keeps the order of insertion.
 #include "harness/run/record_line.h"
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,4 +1,5 @@
-// Record line: what a trial's run came to, written as the line of JSON that harness/results/record.h describes.
+// Record line: what a trial's run came to, written as a line of JSON of the fields of
+// harness/results/record_fields.h.
 #pragma once
 #include "harness/results/record.h"
 #include "harness/run/bias.h"
