@@ -5,12 +5,12 @@
 #include "kernels/transformer/head.h"
 #include "methods/options.h"
 
-// What a step reports besides the gradients, which are in the model's parameters.
+// What a step reports besides the gradients, which are in the model's parameters. Zeroed before the first step;
+// release with step_report_free after the last.
 struct step_report {
     double loss;
     double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
-    size_t column_count; // spaco: the columns drawn, left to right
-    uint32_t columns[COLUMNS_MAX];
+    struct index_list columns; // spaco: the columns drawn, left to right
 };
 
 // One step's setting, shared by all walks.
@@ -51,3 +51,4 @@ const struct method *method_find(const char *name);
 // status.
 void method_step(const struct method *method, struct model *model, const struct batch *batch,
                  const struct method_options *options, struct step_report *report);
+void step_report_free(struct step_report *report);

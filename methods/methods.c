@@ -24,7 +24,7 @@ void method_step(const struct method *method, struct model *model, const struct 
 {
     struct device *device = model->device;
     report->loss = 0;
-    report->column_count = 0;
+    index_list_free(&report->columns);
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
     step.loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
@@ -37,4 +37,9 @@ void method_step(const struct method *method, struct model *model, const struct 
     range_pop(device);
     op_download(device, &report->loss, step.loss);
     tensor_free(device, &step.loss);
+}
+
+void step_report_free(struct step_report *report)
+{
+    index_list_free(&report->columns);
 }

@@ -70,3 +70,24 @@ void options_init(struct method_options *options)
         }
     }
 }
+
+struct method_options options_copy(const struct method_options *options)
+{
+    struct method_options copy = *options;
+    for (const struct option *option = method_option_table; option->name; option++) {
+        if (option->type == OPTION_LIST) {
+            const void *list = (const char *)options + option->offset;
+            *(struct index_list *)((char *)&copy + option->offset) = index_list_copy(list);
+        }
+    }
+    return copy;
+}
+
+void options_free(struct method_options *options)
+{
+    for (const struct option *option = method_option_table; option->name; option++) {
+        if (option->type == OPTION_LIST) {
+            index_list_free((struct index_list *)((char *)options + option->offset));
+        }
+    }
+}

@@ -2,6 +2,7 @@
 #pragma once
 #include "kernels/base/status.h"
 #include "kernels/transformer/cell.h"
+#include "methods/index_list.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,7 @@ enum loss_scope { LOSS_ALL, LOSS_SAMPLED };
 enum inner { INNER_NONE, INNER_CHECKPOINT };
 enum behaviour { BEHAVIOUR_OK, BEHAVIOUR_FAIL, BEHAVIOUR_HANG, BEHAVIOUR_OOM, BEHAVIOUR_CRASH };
 
-#define COLUMNS_MAX 4096
+#define COLUMNS_MAX 4096 // that may be drawn from
 
 struct method_options {
     size_t chunk;      // tokens per column
@@ -26,8 +27,7 @@ struct method_options {
     double minimum; // least probability of `sequential`; 0: half of budget / columns
     enum loss_scope loss;
     size_t sampler_seed;
-    size_t column_count; // of `fixed`
-    uint32_t columns[COLUMNS_MAX];
+    struct index_list columns; // of `fixed`
     // null
     enum behaviour behaviour;
     double seconds;
@@ -38,7 +38,7 @@ enum option_type { OPTION_COUNT, OPTION_NUMBER, OPTION_CHOICE, OPTION_LIST };
 struct option {
     const char *name;
     enum option_type type;
-    size_t offset;              // of the value in struct method_options; OPTION_CHOICE values are ints
+    size_t offset;              // of the value in struct method_options: size_t, double, int, struct index_list
     double minimum, maximum;    // OPTION_COUNT and OPTION_NUMBER
     double initial;             // default; for OPTION_CHOICE the index
     const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
@@ -48,5 +48,9 @@ struct option {
 // Every option there is, ending with a NULL name. A method lists those it knows by name.
 extern const struct option method_option_table[];
 const struct option *option_find(const char *name);
-// All defaults.
+// All defaults: lists are empty, and nothing need be released.
 void options_init(struct method_options *options);
+// A copy with lists of its own. Release with options_free.
+struct method_options options_copy(const struct method_options *options);
+// Releases the lists.
+void options_free(struct method_options *options);

@@ -6,7 +6,7 @@
 static double budget(const struct method_options *options)
 {
     if (options->sampler == SAMPLER_FIXED && options->budget == 0) {
-        return options->column_count ? options->column_count : 1;
+        return options->columns.count ? options->columns.count : 1;
     }
     return options->budget;
 }
@@ -19,10 +19,10 @@ static double sequential_probability(const struct method_options *options, size_
     return p > 1 ? 1 : p < minimum ? minimum : p;
 }
 
-static bool contains(const uint32_t *columns, size_t count, size_t column)
+static bool contains(const struct index_list *columns, size_t column)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (columns[i] == column) {
+    for (size_t i = 0; i < columns->count; i++) {
+        if (columns->items[i] == column) {
             return true;
         }
     }
@@ -47,7 +47,7 @@ size_t sampler_seed_of(size_t sampler_seed, size_t index)
     return index == 0 ? sampler_seed : (size_t)(random_bits(&random, index) >> 11);
 }
 
-void sampler_draw(const struct method_options *options, size_t count, struct draw *draw)
+struct draw sampler_draw(const struct method_options *options, size_t count)
 {
     struct random random = random_named(options->sampler_seed, "spaco columns");
     bool taken[COLUMNS_MAX] = {false};
@@ -67,33 +67,44 @@ void sampler_draw(const struct method_options *options, size_t count, struct dra
             taken[i] = u < p;
             break;
         case SAMPLER_FIXED:
-            taken[i] = contains(options->columns, options->column_count, i);
+            taken[i] = contains(&options->columns, i);
             break;
         }
         factor[i] = 1 / p;
         drawn += taken[i];
     }
-    draw->count = 0;
-    for (size_t i = 0; i < count; i++) {
+    struct draw draw = {.loss_factor = calloc(drawn + 1, sizeof *draw.loss_factor),
+                        .kv_factor = calloc(drawn + 1, sizeof *draw.kv_factor)};
+    CHECK(draw.loss_factor && draw.kv_factor);
+    index_list_resize(&draw.columns, drawn);
+    for (size_t i = 0, j = 0; i < count; i++) {
         if (taken[i]) {
-            draw->columns[draw->count] = (uint32_t)i;
-            draw->loss_factor[draw->count] = factor[i];
-            draw->kv_factor[draw->count] = kv_factor(options, factor[i]);
-            draw->count++;
+            draw.columns.items[j] = (uint32_t)i;
+            draw.loss_factor[j] = factor[i];
+            draw.kv_factor[j] = kv_factor(options, factor[i]);
+            j++;
         }
     }
+    return draw;
 }
 
-double sampler_probability(const struct method_options *options, size_t count, const uint32_t *columns,
-                           size_t drawn)
+void draw_free(struct draw *draw)
+{
+    index_list_free(&draw->columns);
+    free(draw->loss_factor);
+    free(draw->kv_factor);
+    *draw = (struct draw){0};
+}
+
+double sampler_probability(const struct method_options *options, size_t count, const struct index_list *columns)
 {
     double t = budget(options), probability = 1;
     size_t taken = 0;
     if (options->sampler == SAMPLER_FIXED) {
-        return drawn == options->column_count && memcmp(columns, options->columns, drawn * sizeof *columns) == 0;
+        return index_list_equal(columns, &options->columns);
     }
     for (size_t i = count; i-- > 0;) {
-        bool hit = contains(columns, drawn, i);
+        bool hit = contains(columns, i);
         double p = options->sampler == SAMPLER_UNIFORM     ? (t - taken) / (i + 1)
                    : options->sampler == SAMPLER_BERNOULLI ? t / count
                                                            : sequential_probability(options, count, i, taken);

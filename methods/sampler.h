@@ -11,17 +11,16 @@
 #include "methods/options.h"
 
 struct draw {
-    size_t count;
-    uint32_t columns[COLUMNS_MAX];   // left to right
-    double loss_factor[COLUMNS_MAX]; // s: of the column's loss
-    double kv_factor[COLUMNS_MAX];   // s': of the gradient that comes in through its keys and values
+    struct index_list columns; // left to right
+    double *loss_factor;       // [columns.count] s: of the column's loss
+    double *kv_factor;         // [columns.count] s': of the gradient that comes in through its keys and values
 };
 
 // The seed of draw `index` of a trial whose steps each walk a draw of their own: of draw 0 sampler_seed itself, of
 // the others a number made of both, at most 2^53, so that it may be given as sampler_seed to repeat the draw.
 size_t sampler_seed_of(size_t sampler_seed, size_t index);
-// count columns in all. The draw depends on options->sampler_seed alone.
-void sampler_draw(const struct method_options *options, size_t count, struct draw *draw);
+// count columns in all. The draw depends on options->sampler_seed alone. Release with draw_free.
+struct draw sampler_draw(const struct method_options *options, size_t count);
+void draw_free(struct draw *draw);
 // Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.
-double sampler_probability(const struct method_options *options, size_t count, const uint32_t *columns,
-                           size_t drawn);
+double sampler_probability(const struct method_options *options, size_t count, const struct index_list *columns);

@@ -7,7 +7,6 @@
 #include "methods/columns.h"
 #include "methods/cost.h"
 #include "methods/sampler.h"
-#include <string.h>
 
 // First pass: whatever the sampled columns attend to, and with loss `all` everything.
 static void fill_cache(struct step *step, struct columns columns, const struct draw *draw, struct kv *kv,
@@ -15,7 +14,7 @@ static void fill_cache(struct step *step, struct columns columns, const struct d
 {
     bool all = step->options->loss == LOSS_ALL;
     for (size_t c = 0, j = 0; c < needed; c++) {
-        bool sampled = j < draw->count && draw->columns[j] == c;
+        bool sampled = j < draw->columns.count && draw->columns.items[j] == c;
         j += sampled;
         if (sampled && c + 1 == needed) {
             return; // no column to its right reads its keys before its own second pass writes them
@@ -32,7 +31,7 @@ static void list_segments(struct step *step, struct columns columns, const struc
     for (size_t l = 0; l < step->model->config.layers; l++) {
         size_t row = 0;
         for (size_t j = 0; j < segment_count; j++) {
-            struct span chunk = column_span(columns, draw->columns[j]);
+            struct span chunk = column_span(columns, draw->columns.items[j]);
             struct kv own = kv_rows(grad_kv[l], row, chunk.count * B);
             segments[l * segment_count + j] = (struct key_segment){chunk.start, chunk.count, own.k, own.v};
             row += chunk.count * B;
@@ -47,42 +46,41 @@ static void walk(struct step *step)
     size_t layers = model->config.layers, B = step->batch->sequences;
     struct columns columns = columns_of(step->batch->context, step->options->chunk);
     bool all = step->options->loss == LOSS_ALL;
-    struct draw *draw = malloc(sizeof *draw);
-    CHECK(draw);
-    sampler_draw(step->options, columns.count, draw);
-    step->report->column_count = draw->count;
-    memcpy(step->report->columns, draw->columns, draw->count * sizeof *draw->columns);
+    struct draw draw = sampler_draw(step->options, columns.count);
+    size_t count = draw.columns.count;
+    const uint32_t *drawn = draw.columns.items;
+    step->report->columns = index_list_copy(&draw.columns);
 
     struct kv *kv = calloc(layers, sizeof *kv);           // [tokens needed * B, G D] each
     struct kv *grad_kv = calloc(layers, sizeof *grad_kv); // [tokens sampled * B, G D] each
-    struct key_segment *segments = calloc(layers * (draw->count + 1), sizeof *segments);
+    struct key_segment *segments = calloc(layers * (count + 1), sizeof *segments);
     CHECK(kv && grad_kv && segments);
-    size_t needed = all ? columns.count : draw->count ? draw->columns[draw->count - 1] + 1 : 0;
+    size_t needed = all ? columns.count : count ? drawn[count - 1] + 1 : 0;
     struct span last = column_span(columns, needed ? needed - 1 : 0);
     size_t sampled_tokens = 0;
-    for (size_t j = 0; j < draw->count; j++) {
-        sampled_tokens += column_span(columns, draw->columns[j]).count;
+    for (size_t j = 0; j < count; j++) {
+        sampled_tokens += column_span(columns, drawn[j]).count;
     }
     for (size_t l = 0; needed && l < layers; l++) {
         kv[l] = kv_new(model, (last.start + last.count) * B, device->ops->dtype, CATEGORY_KV_CACHE);
     }
-    fill_cache(step, columns, draw, kv, needed);
+    fill_cache(step, columns, &draw, kv, needed);
 
-    for (size_t l = 0; draw->count && l < layers; l++) {
+    for (size_t l = 0; count && l < layers; l++) {
         grad_kv[l] = kv_new(model, sampled_tokens * B, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv[l].k);
         op_zero(device, grad_kv[l].v);
     }
-    for (size_t j = draw->count; j-- > 0;) {
-        size_t c = draw->columns[j], count = j + 1;
-        list_segments(step, columns, draw, grad_kv, count, segments);
-        for (size_t l = 0; count < draw->count && l < layers; l++) {
+    for (size_t j = count; j-- > 0;) {
+        size_t c = drawn[j], segment_count = j + 1;
+        list_segments(step, columns, &draw, grad_kv, segment_count, segments);
+        for (size_t l = 0; segment_count < count && l < layers; l++) {
             // What the columns to the right sent, before the column adds its own.
-            op_scale(device, segments[l * count + j].grad_k, draw->kv_factor[j]);
-            op_scale(device, segments[l * count + j].grad_v, draw->kv_factor[j]);
+            op_scale(device, segments[l * segment_count + j].grad_k, draw.kv_factor[j]);
+            op_scale(device, segments[l * segment_count + j].grad_v, draw.kv_factor[j]);
         }
-        struct loss_weights weights = {.loss = all ? 1 : draw->loss_factor[j], .grad = draw->loss_factor[j]};
-        column_backward(step, column_span(columns, c), kv, c + 1 < needed, segments, count, weights);
+        struct loss_weights weights = {.loss = all ? 1 : draw.loss_factor[j], .grad = draw.loss_factor[j]};
+        column_backward(step, column_span(columns, c), kv, c + 1 < needed, segments, segment_count, weights);
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);
@@ -91,7 +89,7 @@ static void walk(struct step *step)
     free(segments);
     free(grad_kv);
     free(kv);
-    free(draw);
+    draw_free(&draw);
 }
 
 static bool check(const struct method_options *options, size_t context, struct status *status)
@@ -104,7 +102,7 @@ static bool check(const struct method_options *options, size_t context, struct s
                           "use a larger chunk",
                           options->chunk, context, count, COLUMNS_MAX);
     }
-    if (!fixed && options->column_count) {
+    if (!fixed && options->columns.count) {
         return status_set(status, STATUS_BAD_INPUT, "columns go with sampler \"fixed\" alone");
     }
     if (options->budget > count) {
@@ -119,12 +117,12 @@ static bool check(const struct method_options *options, size_t context, struct s
                           "backpropagate through",
                           count);
     }
-    for (size_t j = 0; j < options->column_count; j++) {
-        if (options->columns[j] >= count) {
+    for (size_t j = 0; j < options->columns.count; j++) {
+        if (options->columns.items[j] >= count) {
             return status_set(status, STATUS_BAD_INPUT,
                               "column %u does not exist: %zu tokens in chunks of %zu are "
                               "columns 0 to %zu",
-                              options->columns[j], context, options->chunk, count - 1);
+                              options->columns.items[j], context, options->chunk, count - 1);
         }
     }
     if (options->compensation == COMPENSATION_SEQUENTIAL && !fixed && options->sampler != SAMPLER_SEQUENTIAL) {
@@ -148,16 +146,17 @@ static void largest_draw(struct method_options *options, size_t context)
     }
     size_t count = columns_of(context, options->chunk).count;
     options->sampler = SAMPLER_FIXED;
-    options->column_count = options->budget < count ? options->budget : count;
-    for (size_t j = 0; j < options->column_count; j++) {
-        options->columns[j] = (uint32_t)(count - options->column_count + j);
+    size_t drawn = options->budget < count ? options->budget : count;
+    index_list_resize(&options->columns, drawn);
+    for (size_t j = 0; j < drawn; j++) {
+        options->columns.items[j] = (uint32_t)(count - drawn + j);
     }
 }
 
 static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
 {
     double count = columns_of(context, options->chunk).count;
-    double budget = options->budget ? options->budget : options->column_count;
+    double budget = options->budget ? options->budget : options->columns.count;
     return model->config.layers * (cost_kv(model) + cost_kv_gradients(model) * budget / count);
 }
 

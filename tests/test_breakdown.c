@@ -87,22 +87,21 @@ static void close_to(double found, double expected, const char *what)
 static void take(struct fixture *f, const struct method *method, size_t chunk, struct breakdown *b, double *ms)
 {
     struct method_options options;
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(report);
+    struct step_report report = {0};
     options_init(&options);
     options.chunk = options.head_chunk = chunk;
     options.budget = (f->context + chunk - 1) / chunk;
     f->device->counters = (struct counters){0};
     f->device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .launch_s = 1e-6};
     breakdown_start(b, f->device);
-    method_step(method, &f->model, &f->batch, &options, report);
-    *ms = report->ms;
+    method_step(method, &f->model, &f->batch, &options, &report);
+    *ms = report.ms;
     device_timer_start(f->device);
     op_scale(f->device, f->model.parameters[0].grad, 0.5); // as an optimizer would
     *ms += device_timer_stop_ms(f->device);
     breakdown_stop(b, f->device);
     assert_int_equal(f->device->status.code, STATUS_OK);
-    free(report);
+    step_report_free(&report);
 }
 
 static void test_rows_add_up_to_the_step(void **state)

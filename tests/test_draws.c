@@ -110,7 +110,6 @@ static void what_is_recorded_is_of_draw_0(void **state)
     static const char *const of_draw[] = {"loss",     "columns",     "peak_bytes", "peak_by_category",     "flops",
                                           "launches", "bytes_moved", "gradient",   "floor_bytes_per_token"};
     static const char *const samplers[] = {"uniform", "bernoulli", "sequential"};
-    struct draw *draw = malloc(sizeof *draw);
     size_t moved = 0;
     for (size_t i = 0; i < COUNT(samplers); i++) {
         for (int optimizer = 0; optimizer < 2; optimizer++) {
@@ -122,26 +121,26 @@ static void what_is_recorded_is_of_draw_0(void **state)
             options_init(&options);
             options.budget = 2;
             options.sampler = (enum sampler)i;
-            sampler_draw(&options, 6, draw);
+            struct draw draw = sampler_draw(&options, 6);
             json_t *record = run(method, more), *columns = json_object_get(record, "columns");
-            assert_int_equal(json_array_size(columns), draw->count);
-            for (size_t j = 0; j < draw->count; j++)
-                assert_int_equal(json_integer_value(json_array_get(columns, j)), draw->columns[j]);
+            assert_int_equal(json_array_size(columns), draw.columns.count);
+            for (size_t j = 0; j < draw.columns.count; j++)
+                assert_int_equal(json_integer_value(json_array_get(columns, j)), draw.columns.items[j]);
             // A trial that walks that draw alone, in a single sample.
             json_t *first = run_samples(1, method, more);
             for (size_t j = 0; j < COUNT(of_draw); j++)
                 if (!json_equal(json_object_get(record, of_draw[j]), json_object_get(first, of_draw[j])))
                     fail_msg("%s%s: %s is not of draw 0", samplers[i], more, of_draw[j]);
             options.sampler_seed = sampler_seed_of(options.sampler_seed, SAMPLES - 1);
-            uint32_t before = draw->columns[0];
-            sampler_draw(&options, 6, draw);
-            moved += draw->columns[0] != before;
+            struct draw last = sampler_draw(&options, 6);
+            moved += !index_list_equal(&last.columns, &draw.columns);
+            draw_free(&last);
+            draw_free(&draw);
             json_decref(first);
             json_decref(record);
         }
     }
     assert_true(moved > 0);
-    free(draw);
 }
 
 // The first two draws of seed 33 are of no column, the third of three.

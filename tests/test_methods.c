@@ -39,11 +39,11 @@ static struct method_options options_of(const struct variant *v)
 static void check_all_methods(struct fixture *f, const char *what)
 {
     fixture_open(f);
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     struct method_options options;
     options_init(&options);
-    double *expected = fixture_step(f, "full", &options, report);
-    double loss = report->loss;
+    double *expected = fixture_step(f, "full", &options, &report);
+    double loss = report.loss;
     for (const struct method *const *m = methods; *m; m++) {
         bool spaco = strcmp((*m)->name, "spaco") == 0;
         if (!(*m)->exact && !spaco) {
@@ -53,7 +53,7 @@ static void check_all_methods(struct fixture *f, const char *what)
             options = options_of(&variants[i]);
             options.budget = (f->context + options.chunk - 1) / options.chunk;
             options.loss = i % 2 ? LOSS_ALL : LOSS_SAMPLED;
-            double *found = fixture_step(f, (*m)->name, &options, report);
+            double *found = fixture_step(f, (*m)->name, &options, &report);
             size_t offset = 0;
             for (size_t p = 0; p < f->model.parameter_count; p++) {
                 size_t count = tensor_count(f->model.parameters[p].grad);
@@ -65,12 +65,12 @@ static void check_all_methods(struct fixture *f, const char *what)
                 }
                 offset += count;
             }
-            assert_true(fabs(report->loss - loss) <= 1e-13 * fabs(loss));
+            assert_true(fabs(report.loss - loss) <= 1e-13 * fabs(loss));
             free(found);
         }
     }
     free(expected);
-    free(report);
+    step_report_free(&report);
     fixture_close(f);
 }
 
@@ -177,33 +177,33 @@ static void test_several_blocks(void **state)
     f.context = 701;
     f.sequences = 3;
     fixture_open(&f);
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     struct method_options options;
     options_init(&options);
-    double *expected = fixture_step(&f, "full", &options, report);
+    double *expected = fixture_step(&f, "full", &options, &report);
     options.chunk = 300;
     const char *const names[] = {"checkpoint", "streambp", "seco"};
     for (int i = 0; i < 3; i++) {
-        double *found = fixture_step(&f, names[i], &options, report);
+        double *found = fixture_step(&f, names[i], &options, &report);
         assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-13);
         free(found);
     }
     free(expected);
-    free(report);
+    step_report_free(&report);
     fixture_close(&f);
 }
 
 static double loss_at(struct fixture *f, struct tensor weight, size_t element, double value)
 {
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     struct method_options options;
     options_init(&options);
     double *data = weight.data, before = data[element];
     data[element] = value;
-    free(fixture_step(f, "full", &options, report));
+    free(fixture_step(f, "full", &options, &report));
     data[element] = before;
-    double loss = report->loss;
-    free(report);
+    double loss = report.loss;
+    step_report_free(&report);
     return loss;
 }
 
@@ -211,10 +211,10 @@ static double loss_at(struct fixture *f, struct tensor weight, size_t element, d
 static void check_finite_differences(struct fixture *f)
 {
     fixture_open(f);
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     struct method_options options;
     options_init(&options);
-    double *gradient = fixture_step(f, "full", &options, report);
+    double *gradient = fixture_step(f, "full", &options, &report);
     size_t offset = 0;
     struct random random = random_named(3, "elements");
     for (size_t p = 0; p < f->model.parameter_count; p++) {
@@ -242,7 +242,7 @@ static void check_finite_differences(struct fixture *f)
         offset += count;
     }
     free(gradient);
-    free(report);
+    step_report_free(&report);
     fixture_close(f);
 }
 
@@ -273,21 +273,21 @@ static void test_f32_near_f64(void **state)
     f32.dtype = DTYPE_F32;
     fixture_open(&f64);
     fixture_open(&f32);
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     struct method_options options;
     options_init(&options);
-    double *expected = fixture_step(&f64, "full", &options, report);
+    double *expected = fixture_step(&f64, "full", &options, &report);
     for (const struct method *const *m = methods; *m; m++) {
         if ((*m)->exact) {
             options.chunk = 32;
-            double *found = fixture_step(&f32, (*m)->name, &options, report);
+            double *found = fixture_step(&f32, (*m)->name, &options, &report);
             double error = relative_l2(found, expected, f64.gradient_count);
             assert_true(error <= 1e-5 && error > 0);
             free(found);
         }
     }
     free(expected);
-    free(report);
+    step_report_free(&report);
     fixture_close(&f64);
     fixture_close(&f32);
 }
@@ -307,7 +307,7 @@ static void test_same_bits_on_any_threads(void **state)
         f.config.vocab = 300;
         f.context = 515;
         fixture_open(&f);
-        struct step_report *report = calloc(1, sizeof *report);
+        struct step_report report = {0};
         for (const struct method *const *m = methods; *m; m++) {
             struct method_options options;
             options_init(&options);
@@ -316,7 +316,7 @@ static void test_same_bits_on_any_threads(void **state)
             double *first = NULL;
             for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
                 omp_set_num_threads(threads[i]);
-                double *found = fixture_step(&f, (*m)->name, &options, report);
+                double *found = fixture_step(&f, (*m)->name, &options, &report);
                 if (first) {
                     assert_memory_equal(found, first, f.gradient_count * sizeof *found);
                     free(found);
@@ -326,7 +326,7 @@ static void test_same_bits_on_any_threads(void **state)
             }
             free(first);
         }
-        free(report);
+        step_report_free(&report);
         fixture_close(&f);
     }
     omp_set_num_threads(before);
@@ -338,32 +338,32 @@ static void test_memory_limit(void **state)
     (void)state;
     struct fixture f = fixture_default();
     fixture_open(&f);
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     for (const struct method *const *m = methods; *m; m++) {
         struct method_options options;
         options_init(&options);
         options.chunk = 6;
         options.budget = 2;
         arena_reset_peak(&f.device->arena);
-        double *expected = fixture_step(&f, (*m)->name, &options, report);
+        double *expected = fixture_step(&f, (*m)->name, &options, &report);
         size_t live = f.device->arena.live_bytes, peak = f.device->arena.peak_bytes;
         assert_true(peak > live);
         for (size_t part = 0; part < 8; part++) {
             f.device->arena.limit_bytes = live + (peak - live) * part / 8;
-            method_step(*m, &f.model, &f.batch, &options, report);
+            method_step(*m, &f.model, &f.batch, &options, &report);
             assert_int_equal(f.device->status.code, STATUS_OOM);
             assert_non_null(strstr(f.device->status.message, "limit"));
             assert_int_equal(f.device->arena.live_bytes, live);
             f.device->status = (struct status){0};
         }
         f.device->arena.limit_bytes = peak;
-        double *found = fixture_step(&f, (*m)->name, &options, report);
+        double *found = fixture_step(&f, (*m)->name, &options, &report);
         assert_memory_equal(found, expected, f.gradient_count * sizeof *found);
         f.device->arena.limit_bytes = 0;
         free(found);
         free(expected);
     }
-    free(report);
+    step_report_free(&report);
     fixture_close(&f);
 }
 

@@ -15,7 +15,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
                     const struct method_options *options, struct arena *arena, struct counters *counters)
 {
     struct status status = {0};
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     f->device = device_open(device, f->dtype, 0, &status);
     assert_non_null(f->device);
     struct model_options model_options = {f->lora, f->dtype, f->dtype, .optimizer = optimizers[0]};
@@ -24,7 +24,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
     f->device->counters = (struct counters){0};
-    method_step(method, &f->model, &f->batch, options, report);
+    method_step(method, &f->model, &f->batch, options, &report);
     optimizer_step(&f->model, &(struct optimizer_settings){.rate = 1e-3, .decay = 0.1}, 1);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *arena = f->device->arena;
@@ -33,7 +33,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     model_close(&f->model);
     device_close(f->device);
     free(ids);
-    free(report);
+    step_report_free(&report);
 }
 
 static void compare(struct fixture *f, const struct method *method, const struct method_options *options)
@@ -74,9 +74,7 @@ static void compare_all(struct fixture *f)
                 }
                 if (options.sampler == SAMPLER_FIXED || strcmp(*name, "columns") == 0) {
                     options.sampler = SAMPLER_FIXED;
-                    options.columns[0] = 1;
-                    options.columns[1] = 3;
-                    options.column_count = 2;
+                    options.columns = (struct index_list){2, (uint32_t[]){1, 3}};
                 }
                 // Method null hangs and crashes on request.
                 bool stops = options.behaviour != BEHAVIOUR_OK;
@@ -155,12 +153,14 @@ static void test_growth_is_the_floor(void **state)
         options.chunk = 128;
         options.budget = 32;
         options.sampler = SAMPLER_FIXED; // every column: its peak does not depend on the draw
+        uint32_t all[8192 / 128];
         double floors[2];
         size_t peaks[2];
         for (size_t i = 0; i < 2; i++) {
-            options.column_count = options.budget = (4096 << i) / 128;
-            for (uint32_t c = 0; c < options.column_count; c++) {
-                options.columns[c] = c;
+            options.budget = (4096 << i) / 128;
+            options.columns = (struct index_list){options.budget, all};
+            for (uint32_t c = 0; c < options.budget; c++) {
+                all[c] = c;
             }
             peaks[i] = tiny_peak(*m, &options, 4096 << i, &floors[i]);
         }

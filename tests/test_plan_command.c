@@ -301,7 +301,6 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     static const char head[] =
         "{'model': 'tiny', 'context': 128, 'device': 'plan', 'profile': 'rtx-3090', 'dtype': "
         "'bf16', 'method': {'name': 'spaco', 'chunk': 16, ";
-    struct draw *draw = malloc(sizeof *draw);
     char *json;
     assert_true(asprintf(&json, "%s'budget': 2, 'sampler': 'bernoulli'}}", head) > 0);
     json_t *record = record_of(json);
@@ -315,11 +314,12 @@ static void an_estimate_over_draws_is_their_mean(void **state)
         struct method_options options = trial.options;
         char columns[64] = "";
         assert_true(trial.method->draw(&options, i));
-        sampler_draw(&options, 8, draw);
-        assert_int_equal(draw->count, json_integer_value(json_array_get(counts, i)));
-        for (size_t j = 0; j < draw->count; j++)
+        struct draw draw = sampler_draw(&options, 8);
+        assert_int_equal(draw.columns.count, json_integer_value(json_array_get(counts, i)));
+        for (size_t j = 0; j < draw.columns.count; j++)
             snprintf(columns + strlen(columns), sizeof columns - strlen(columns), "%s%u", j ? ", " : "",
-                     draw->columns[j]);
+                     draw.columns.items[j]);
+        draw_free(&draw);
         assert_true(asprintf(&json, "%s'sampler': 'fixed', 'columns': [%s]}}", head, columns) > 0);
         json_t *one = record_of(json);
         assert_null(json_object_get(one, "sample_columns"));
@@ -330,7 +330,6 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     assert_true(fabs(number(record, "estimate_ms") / mean - 1) < 1e-12);
     json_decref(record);
     trial_free(&trial);
-    free(draw);
 }
 
 static void a_time_line_is_a_result_file(void **state)

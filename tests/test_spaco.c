@@ -16,7 +16,7 @@
 
 struct estimate {
     struct fixture fixture;
-    struct step_report *report;
+    struct step_report report;
     double *exact;
     double exact_loss;
 };
@@ -27,17 +27,17 @@ static void estimate_open(struct estimate *e)
     e->fixture.context = COLUMNS * CHUNK - 1; // a ragged last column
     e->fixture.sequences = 1;
     fixture_open(&e->fixture);
-    e->report = calloc(1, sizeof *e->report);
+    e->report = (struct step_report){0};
     struct method_options options;
     options_init(&options);
-    e->exact = fixture_step(&e->fixture, "full", &options, e->report);
-    e->exact_loss = e->report->loss;
+    e->exact = fixture_step(&e->fixture, "full", &options, &e->report);
+    e->exact_loss = e->report.loss;
 }
 
 static void estimate_close(struct estimate *e)
 {
     free(e->exact);
-    free(e->report);
+    step_report_free(&e->report);
     fixture_close(&e->fixture);
 }
 
@@ -52,7 +52,8 @@ static struct method_options spaco_options(enum sampler sampler, size_t budget, 
     return options;
 }
 
-// The set of subset `bits` as the options of sampler fixed that make `options`' estimate of it again.
+// The set of subset `bits`, to be released with options_free, as the options of sampler fixed that make `options`'
+// estimate of it again.
 static struct method_options fixed_options(const struct method_options *options, unsigned bits)
 {
     struct method_options fixed = *options;
@@ -60,12 +61,15 @@ static struct method_options fixed_options(const struct method_options *options,
     if (options->sampler == SAMPLER_SEQUENTIAL) {
         fixed.compensation = COMPENSATION_SEQUENTIAL;
     }
-    fixed.column_count = 0;
+    size_t count = 0;
+    fixed.columns = (struct index_list){0};
+    index_list_resize(&fixed.columns, COLUMNS);
     for (uint32_t c = 0; c < COLUMNS; c++) {
         if (bits >> c & 1) {
-            fixed.columns[fixed.column_count++] = c;
+            fixed.columns.items[count++] = c;
         }
     }
+    index_list_resize(&fixed.columns, count);
     return fixed;
 }
 
@@ -76,16 +80,17 @@ static double *expectation(struct estimate *e, const struct method_options *opti
     *loss = 0;
     for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
         struct method_options fixed = fixed_options(options, bits);
-        double p = sampler_probability(options, COLUMNS, fixed.columns, fixed.column_count);
+        double p = sampler_probability(options, COLUMNS, &fixed.columns);
         total += p;
         if (p > 0) {
-            double *gradient = fixture_step(&e->fixture, "spaco", &fixed, e->report);
+            double *gradient = fixture_step(&e->fixture, "spaco", &fixed, &e->report);
             for (size_t i = 0; i < e->fixture.gradient_count; i++) {
                 mean[i] += p * gradient[i];
             }
-            *loss += p * e->report->loss;
+            *loss += p * e->report.loss;
             free(gradient);
         }
+        options_free(&fixed);
     }
     assert_true(fabs(total - 1) < 1e-14);
     return mean;
@@ -147,7 +152,7 @@ static void take_apart(struct estimate *e, double *parts[COLUMNS])
         struct method_options options = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_CAPPED);
         options = fixed_options(&options, (1u << COLUMNS) - 1);
         options.cap = z[i];
-        values[i] = fixture_step(&e->fixture, "spaco", &options, e->report);
+        values[i] = fixture_step(&e->fixture, "spaco", &options, &e->report);
         for (size_t k = 0; k < count; k++) {
             values[i][k] /= COLUMNS; // s = K / 1
         }
@@ -240,16 +245,17 @@ static void test_fixed_repeats_any_draw(void **state)
         for (size_t seed = 1; seed <= 8; seed++) {
             struct method_options options = spaco_options(samplers[i], 3, COMPENSATION_PAPER);
             options.sampler_seed = seed;
-            double *drawn = fixture_step(&e.fixture, "spaco", &options, e.report);
+            double *drawn = fixture_step(&e.fixture, "spaco", &options, &e.report);
             unsigned bits = 0;
-            for (size_t j = 0; j < e.report->column_count; j++) {
-                bits |= 1u << e.report->columns[j];
+            for (size_t j = 0; j < e.report.columns.count; j++) {
+                bits |= 1u << e.report.columns.items[j];
             }
             sets |= 1u << (bits % 31);
-            assert_true(samplers[i] != SAMPLER_UNIFORM || e.report->column_count == 3);
+            assert_true(samplers[i] != SAMPLER_UNIFORM || e.report.columns.count == 3);
             struct method_options fixed = fixed_options(&options, bits);
-            double *again = fixture_step(&e.fixture, "spaco", &fixed, e.report);
+            double *again = fixture_step(&e.fixture, "spaco", &fixed, &e.report);
             assert_memory_equal(drawn, again, e.fixture.gradient_count * sizeof *drawn);
+            options_free(&fixed);
             free(again);
             free(drawn);
         }
@@ -264,27 +270,27 @@ static void test_draws_follow_probabilities(void **state)
     (void)state;
     const enum sampler samplers[] = {SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL};
     const size_t draws = 20000;
-    struct draw *draw = malloc(sizeof *draw);
     for (size_t i = 0; i < 3; i++) {
         struct method_options options = spaco_options(samplers[i], 2, COMPENSATION_PAPER);
         size_t seen[1 << COLUMNS] = {0};
         for (size_t seed = 0; seed < draws; seed++) {
             options.sampler_seed = seed;
-            sampler_draw(&options, COLUMNS, draw);
+            struct draw draw = sampler_draw(&options, COLUMNS);
             unsigned bits = 0;
-            for (size_t j = 0; j < draw->count; j++) {
-                bits |= 1u << draw->columns[j];
+            for (size_t j = 0; j < draw.columns.count; j++) {
+                bits |= 1u << draw.columns.items[j];
             }
+            draw_free(&draw);
             seen[bits]++;
         }
         for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
             struct method_options fixed = fixed_options(&options, bits);
-            double p = sampler_probability(&options, COLUMNS, fixed.columns, fixed.column_count);
+            double p = sampler_probability(&options, COLUMNS, &fixed.columns);
             double deviation = sqrt(p * (1 - p) / draws); // seeds are fixed: this holds or does not, always
             assert_true(fabs((double)seen[bits] / draws - p) <= 5 * deviation);
+            options_free(&fixed);
         }
     }
-    free(draw);
 }
 
 // A trial's draws: the first is that of its own seed, all are the same whenever they are made, their seeds can be
@@ -294,9 +300,9 @@ static void test_draws_of_a_trial(void **state)
     (void)state;
     const struct method *spaco = method_find("spaco");
     const size_t draws = 4000;
-    struct draw *draw = malloc(sizeof *draw), *again = malloc(sizeof *again);
     for (size_t budget = 1; budget <= COLUMNS; budget++) {
         struct method_options asked = spaco_options(SAMPLER_BERNOULLI, budget, COMPENSATION_PAPER), options;
+        struct draw draw = {0}, again;
         size_t columns = 0, seeds = 0, last = 0;
         asked.sampler_seed = budget;
         for (size_t i = 0; i < draws; i++) {
@@ -307,25 +313,25 @@ static void test_draws_of_a_trial(void **state)
             assert_true(i > 0 || options.sampler_seed == budget);
             seeds += options.sampler_seed != last;
             last = options.sampler_seed;
-            sampler_draw(&options, COLUMNS, draw);
-            columns += draw->count;
+            draw_free(&draw);
+            draw = sampler_draw(&options, COLUMNS);
+            columns += draw.columns.count;
         }
         assert_int_equal(seeds, draws);
         double p = (double)budget / COLUMNS, deviation = sqrt(COLUMNS * p * (1 - p) / draws);
         assert_true(fabs((double)columns / draws - budget) <= 5 * deviation);
         options = asked;
         spaco->draw(&options, draws - 1);
-        sampler_draw(&options, COLUMNS, again);
-        assert_int_equal(again->count, draw->count);
-        assert_memory_equal(again->columns, draw->columns, draw->count * sizeof *draw->columns);
+        again = sampler_draw(&options, COLUMNS);
+        assert_true(index_list_equal(&again.columns, &draw.columns));
+        draw_free(&again);
+        draw_free(&draw);
     }
     struct method_options fixed = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_PAPER);
     assert_false(spaco->draw(&fixed, 1));
     for (size_t i = 0; methods[i]; i++) {
         assert_true(!methods[i]->draw == !methods[i]->largest_draw); // who draws is asked for both
     }
-    free(again);
-    free(draw);
 }
 
 int main(int argc, char **argv)

@@ -176,10 +176,10 @@ static void a_list_option_takes_a_list_of_lists(void **state)
                                "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [[1], [0, 3]]}]}}",
                                NULL, NULL);
     assert_int_equal(spec.trial_count, 3);
-    assert_int_equal(spec.trials[0].options.column_count, 2);
-    assert_int_equal(spec.trials[0].options.columns[1], 2);
-    assert_int_equal(spec.trials[1].options.column_count, 1);
-    assert_int_equal(spec.trials[2].options.columns[1], 3);
+    assert_int_equal(spec.trials[0].options.columns.count, 2);
+    assert_int_equal(spec.trials[0].options.columns.items[1], 2);
+    assert_int_equal(spec.trials[1].options.columns.count, 1);
+    assert_int_equal(spec.trials[2].options.columns.items[1], 3);
     spec_free(&spec);
 }
 

@@ -288,8 +288,8 @@ static void options_reach_the_method(void **state)
     assert_int_equal(trial.options.loss, LOSS_ALL);
     assert_int_equal(trial.options.sampler_seed, 7);
     assert_true(trial.options.cap == 1.5);
-    assert_int_equal(trial.options.column_count, 3);
-    assert_memory_equal(trial.options.columns, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
+    assert_int_equal(trial.options.columns.count, 3);
+    assert_memory_equal(trial.options.columns.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
     assert_true(trial.measure.bias);
     expect_id(trial.canonical, trial.id);
     trial_free(&trial);

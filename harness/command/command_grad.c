@@ -89,8 +89,8 @@ static void print_report(const struct trial *trial, const struct step_report *re
                          const char *out)
 {
     json_t *columns = json_array();
-    for (size_t i = 0; i < report->column_count; i++)
-        json_array_append_new(columns, json_integer(report->columns[i]));
+    for (size_t i = 0; i < report->columns.count; i++)
+        json_array_append_new(columns, json_integer(report->columns.items[i]));
     json_t *loss = json_real(report->loss); // NULL when it is not finite
     json_t *object =
         json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", trial->method->name,
@@ -104,19 +104,18 @@ static bool compute(const struct trial *trial, const char *out, struct status *s
 {
     struct setup setup;
     struct setup_options options = setup_options_of(trial);
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(report);
+    struct step_report report = {0};
     bool done = setup_open(&setup, trial, &options, status);
     if (done) {
-        method_step(trial->method, &setup.model, &setup.batch, &trial->options, report);
+        method_step(trial->method, &setup.model, &setup.batch, &trial->options, &report);
         const struct status *step = &setup.device->status;
         done = step->code == STATUS_OK ? gradients_write(out, &setup.model, status)
                                        : status_set(status, step->code, "%s", step->message);
     }
     if (done)
-        print_report(trial, report, &setup, out);
+        print_report(trial, &report, &setup, out);
     setup_close(&setup);
-    free(report);
+    step_report_free(&report);
     return done;
 }
 

@@ -34,8 +34,8 @@ static struct subsets subsets_of(size_t columns, const struct method_options *op
         s.mask = ((uint64_t)1 << options->budget) - 1;
     } else if (options->sampler == SAMPLER_FIXED) {
         s.count = 1;
-        for (size_t i = 0; i < options->column_count; i++)
-            s.mask |= (uint64_t)1 << options->columns[i];
+        for (size_t i = 0; i < options->columns.count; i++)
+            s.mask |= (uint64_t)1 << options->columns.items[i];
         s.end = s.mask + 1;
     } else {
         s.count = s.end <= BIAS_SUBSETS_MAX ? s.end : BIAS_SUBSETS_MAX + 1;
@@ -58,15 +58,16 @@ static void advance(struct subsets *s)
 // probability.
 static double fix(struct method_options *fixed, const struct method_options *options, const struct subsets *s)
 {
-    *fixed = *options;
-    fixed->column_count = 0;
+    size_t count = 0;
+    index_list_resize(&fixed->columns, s->columns);
     for (size_t i = 0; i < s->columns; i++)
         if (s->mask >> i & 1)
-            fixed->columns[fixed->column_count++] = (uint32_t)i;
+            fixed->columns.items[count++] = (uint32_t)i;
+    index_list_resize(&fixed->columns, count);
     fixed->sampler = SAMPLER_FIXED;
     if (options->sampler == SAMPLER_SEQUENTIAL)
         fixed->compensation = COMPENSATION_SEQUENTIAL;
-    return sampler_probability(options, s->columns, fixed->columns, fixed->column_count);
+    return sampler_probability(options, s->columns, &fixed->columns);
 }
 
 // Adds the estimate's share to the expectation; returns ||g - r||^2.
@@ -113,18 +114,17 @@ bool bias_measure(struct bias *bias, const struct method *method, struct model *
         return status_set(status, STATUS_UNSUPPORTED,
                           "measure.bias knows sampler sequential only with its own factors (compensation paper)");
     struct gradient_set expectation = {0}, estimate = {0};
-    struct method_options *fixed = malloc(sizeof *fixed);
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(fixed && report);
+    struct method_options fixed = options_copy(options);
+    struct step_report report = {0};
     gradient_set_take(&expectation, model); // for its shape
     set_zero(&expectation);
 
     double squared = 0, total = 0;
     for (; s.mask < s.end && model->device->status.code == STATUS_OK; advance(&s)) {
-        double probability = fix(fixed, options, &s);
+        double probability = fix(&fixed, options, &s);
         if (probability == 0)
             continue;
-        method_step(method, model, batch, fixed, report);
+        method_step(method, model, batch, &fixed, &report);
         gradient_set_take(&estimate, model);
         squared += probability * add_estimate(&expectation, &estimate, reference, probability);
         gradient_set_free(&estimate);
@@ -135,8 +135,8 @@ bool bias_measure(struct bias *bias, const struct method *method, struct model *
     bias->relative_l2 = gradient_relative_l2(&expectation, reference);
     bias->rms_error = norm_squared > 0 ? sqrt(squared / norm_squared) : squared > 0 ? INFINITY : 0;
     gradient_set_free(&expectation);
-    free(report);
-    free(fixed);
+    step_report_free(&report);
+    options_free(&fixed);
     if (model->device->status.code != STATUS_OK)
         return status_set(status, model->device->status.code, "%s", model->device->status.message);
     CHECK(fabs(total - 1) < 1e-9); // or sets are missing

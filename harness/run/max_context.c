@@ -21,7 +21,7 @@ struct search {
     const struct trial *trial;
     struct trial *tried; // at the context that is tried
     struct setup_options options;
-    struct step_report *report;
+    struct step_report report;
     struct max_context *result;
     size_t fits, fitted_before; // units: the two longest that fit, and their peaks
     double fits_bytes, before_bytes;
@@ -73,7 +73,8 @@ static enum outcome attempt(struct search *search, size_t units)
     struct setup setup;
     struct status status = {0};
     tried->context = units * search->result->granularity;
-    tried->options = search->trial->options;
+    options_free(&tried->options);
+    tried->options = options_copy(&search->trial->options);
     if (tried->method->check && !tried->method->check(&tried->options, tried->context, &status)) {
         note_failure(search, units, false, status.message);
         return FORBIDDEN;
@@ -82,7 +83,7 @@ static enum outcome attempt(struct search *search, size_t units)
         tried->method->largest_draw(&tried->options, tried->context);
     search->result->plans++;
     if (setup_open(&setup, tried, &search->options, &status)) {
-        method_step(tried->method, &setup.model, &setup.batch, &tried->options, search->report);
+        method_step(tried->method, &setup.model, &setup.batch, &tried->options, &search->report);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK)
@@ -162,11 +163,10 @@ bool max_context_find(struct max_context *result, const struct trial *trial, siz
     *result = (struct max_context){.granularity = trial->method->largest_draw ? trial->options.chunk : 1};
     struct search *search = calloc(1, sizeof *search);
     struct trial *tried = malloc(sizeof *tried);
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(search && tried && report);
-    *tried = *trial; // what it points to is borrowed
-    *search = (struct search){
-        .trial = trial, .tried = tried, .options = setup_options_of(trial), .report = report, .result = result};
+    CHECK(search && tried);
+    *tried = *trial; // what it points to is borrowed, but for the options
+    tried->options = options_copy(&trial->options);
+    *search = (struct search){.trial = trial, .tried = tried, .options = setup_options_of(trial), .result = result};
     search->options.memory_limit_bytes = limit_bytes;
     double_up(search, 1);
     close_in(search, limit_bytes);
@@ -178,7 +178,8 @@ bool max_context_find(struct max_context *result, const struct trial *trial, siz
         status_set(status, search->status.code, "%s", search->status.message);
     result->memory_bound = search->barrier.memory;
     memcpy(result->reason, search->barrier.reason, sizeof result->reason);
-    free(report);
+    step_report_free(&search->report);
+    options_free(&tried->options);
     free(tried);
     free(search);
     return status->code == STATUS_OK;

@@ -30,6 +30,7 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t bytes, 
 static void add_option(char *text, size_t bytes, const struct option *option, const struct method_options *options)
 {
     const void *value = (const char *)options + option->offset;
+    const struct index_list *list = value;
     switch (option->type) {
     case OPTION_COUNT:
         // The chunk is what trials of one method differ in most: it is always said.
@@ -45,9 +46,11 @@ static void add_option(char *text, size_t bytes, const struct option *option, co
             add(text, bytes, " %s=%s", option->name, option->choices[*(const int *)value]);
         break;
     case OPTION_LIST:
-        for (size_t i = 0; i < options->column_count && i < 16; i++)
-            add(text, bytes, "%s%u", i ? "," : " columns=", options->columns[i]);
-        if (options->column_count > 16)
+        if (list->count)
+            add(text, bytes, " %s=", option->name);
+        for (size_t i = 0; i < list->count && i < 16; i++)
+            add(text, bytes, "%s%u", i ? "," : "", list->items[i]);
+        if (list->count > 16)
             add(text, bytes, ",...");
         break;
     }

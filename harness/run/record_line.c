@@ -76,11 +76,11 @@ static void set_step(json_t *object, const struct record *record)
 {
     const struct step_report *step = record->step;
     set(object, "loss", step && !record->trial->planned ? number(step->loss) : json_null());
-    if (!step || !step->column_count)
+    if (!step || !step->columns.count)
         return;
     json_t *columns = json_array();
-    for (size_t i = 0; i < step->column_count; i++)
-        json_array_append_new(columns, json_integer(step->columns[i]));
+    for (size_t i = 0; i < step->columns.count; i++)
+        json_array_append_new(columns, json_integer(step->columns.items[i]));
     set(object, "columns", columns);
 }
 

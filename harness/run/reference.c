@@ -10,14 +10,13 @@ static bool full_gradients(struct gradient_set *set, double *loss, const struct 
 {
     struct setup setup;
     struct status reason = {0};
-    struct method_options *defaults = malloc(sizeof *defaults);
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(defaults && report);
-    options_init(defaults);
+    struct method_options defaults;
+    struct step_report report = {0};
+    options_init(&defaults);
     bool done = setup_open(&setup, trial, options, &reason);
     if (done) {
         setup.device->reverse_sums = reverse_sums;
-        method_step(method_find("full"), &setup.model, &setup.batch, defaults, report);
+        method_step(method_find("full"), &setup.model, &setup.batch, &defaults, &report);
         done = setup.device->status.code == STATUS_OK;
         if (done)
             gradient_set_take(set, &setup.model);
@@ -25,10 +24,9 @@ static bool full_gradients(struct gradient_set *set, double *loss, const struct 
             reason = setup.device->status;
     }
     if (loss)
-        *loss = report->loss;
+        *loss = report.loss;
     setup_close(&setup);
-    free(report);
-    free(defaults);
+    step_report_free(&report);
     // Not the method's own failure, whatever its kind: the check could not be made.
     return done || status_set(status, STATUS_FAILED,
                               "the reference gradient (full, %s on %s) could not be computed: %.800s",

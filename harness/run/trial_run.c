@@ -79,7 +79,8 @@ static void update_weights(struct run *run)
 static void set_draw(struct run *run, size_t index)
 {
     const struct method *method = run->trial->method;
-    run->options = run->trial->options;
+    options_free(&run->options);
+    run->options = options_copy(&run->trial->options);
     run->draws = method->draw && method->draw(&run->options, index);
 }
 
@@ -88,7 +89,7 @@ static bool fine_after(struct run *run, size_t draw)
 {
     const struct status *status = &run->setup.device->status;
     if (status->code != STATUS_OK && run->draws && draw > 0)
-        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.column_count,
+        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.columns.count,
                    status->message);
     return fine(run);
 }
@@ -107,6 +108,7 @@ static bool step(struct run *run, size_t draw, bool update)
         return false;
     if (!run->record.step) {
         run->first = run->step;
+        run->first.columns = index_list_copy(&run->step.columns);
         run->record.step = &run->first;
     }
     return true;
@@ -163,12 +165,6 @@ static void note_peak(struct run *run)
     memcpy(run->record.peak_by_category, arena->peak_by_category, sizeof run->record.peak_by_category);
 }
 
-static bool same_columns(const struct step_report *a, const struct step_report *b)
-{
-    return a->column_count == b->column_count &&
-           memcmp(a->columns, b->columns, a->column_count * sizeof *a->columns) == 0;
-}
-
 // The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
 static void note_estimate(struct run *run, double ms, size_t count)
 {
@@ -185,14 +181,14 @@ static bool note_sample(struct run *run, size_t i)
     if (i == 0) {
         record->counters = *counters;
         note_peak(run);
-    } else if (same_columns(&run->step, &run->first) &&
+    } else if (index_list_equal(&run->step.columns, &run->first.columns) &&
                memcmp(&record->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);
     }
     run->samples_ms[i] = run->step.ms;
     run->asked_ms[i] = run->step.asked_ms;
-    run->sample_columns[i] = run->step.column_count;
+    run->sample_columns[i] = run->step.columns.count;
     record->sample_count = i + 1;
     note_estimate(run, 1e3 * counters->estimate_s, i + 1);
     return true;
@@ -367,6 +363,9 @@ char *trial_run(const struct trial *trial, int store)
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);
     breakdown_free(&run->breakdown);
+    options_free(&run->options);
+    step_report_free(&run->step);
+    step_report_free(&run->first);
     free(run->samples_ms);
     free(run->asked_ms);
     free(run->sample_columns);

@@ -135,10 +135,9 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
     struct setup setup;
     struct status status = {0};
     struct setup_options options = setup_options_of(trial);
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(report);
+    struct step_report report = {0};
     if (setup_open(&setup, trial, &options, &status)) {
-        method_step(trial->method, &setup.model, &setup.batch, &trial->options, report);
+        method_step(trial->method, &setup.model, &setup.batch, &trial->options, &report);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK) {
@@ -148,11 +147,11 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
         gradient_compare(&errors, &set, &reference->gradients);
         result->error = errors.overall;
         // A loss of another gradient is wrong as well.
-        double loss_error = fabs(report->loss - reference->loss) / fmax(1, fabs(reference->loss));
+        double loss_error = fabs(report.loss - reference->loss) / fmax(1, fabs(reference->loss));
         result->good = errors.overall.relative_l2 <= bounds.relative_l2 && errors.overall.max_abs <= bounds.max_abs;
         if (!(loss_error <= bounds.relative_l2)) {
             result->good = false;
-            snprintf(result->reason, sizeof result->reason, "loss %.17g, reference %.17g", report->loss,
+            snprintf(result->reason, sizeof result->reason, "loss %.17g, reference %.17g", report.loss,
                      reference->loss);
         }
         gradient_report_free(&errors);
@@ -161,7 +160,7 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
         snprintf(result->reason, sizeof result->reason, "%.250s", status.message);
     }
     setup_close(&setup);
-    free(report);
+    step_report_free(&report);
 }
 
 static bool verify_shape(const struct verify_request *request, const struct shape *shape,

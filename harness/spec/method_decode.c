@@ -98,8 +98,7 @@ static bool read_choice(struct json_field field, const struct option *option, in
     return true;
 }
 
-// The one list there is has its length beside it, in column_count.
-static bool read_list(struct json_field field, const struct option *option, struct method_options *options,
+static bool read_list(struct json_field field, const struct option *option, struct index_list *list,
                       struct status *status)
 {
     size_t minimum = (size_t)option->minimum, maximum = (size_t)option->maximum;
@@ -108,19 +107,19 @@ static bool read_list(struct json_field field, const struct option *option, stru
     if (!json_is_array(field.value))
         return json_field_expected(field, status, "a list of whole numbers");
     size_t count = json_array_size(field.value);
-    if (count > COLUMNS_MAX)
-        return json_field_expected(field, status, "a list of at most %d whole numbers", COLUMNS_MAX);
+    if (count > maximum - minimum + 1) // for each is there once
+        return json_field_expected(field, status, "a list of at most %zu whole numbers", maximum - minimum + 1);
+    index_list_resize(list, count);
     for (size_t i = 0; i < count; i++) {
         struct json_field item = json_field_at(field, i);
         size_t number = 0;
         if (!json_field_count(item, minimum, maximum, "", &number, status))
             return false;
-        if (i > 0 && number <= options->columns[i - 1])
+        if (i > 0 && number <= list->items[i - 1])
             return json_field_expected(item, status, "a number above the one before it (%u), each once",
-                                       options->columns[i - 1]);
-        options->columns[i] = (uint32_t)number;
+                                       list->items[i - 1]);
+        list->items[i] = (uint32_t)number;
     }
-    options->column_count = count;
     return true;
 }
 
@@ -136,7 +135,7 @@ static bool read_option(struct json_field field, const struct option *option, st
     case OPTION_CHOICE:
         return read_choice(field, option, value, status);
     case OPTION_LIST:
-        return read_list(field, option, options, status);
+        return read_list(field, option, value, status);
     }
     return false;
 }
@@ -144,7 +143,8 @@ static bool read_option(struct json_field field, const struct option *option, st
 static json_t *option_json(const struct option *option, const struct method_options *options)
 {
     const void *value = (const char *)options + option->offset;
-    json_t *list;
+    const struct index_list *list = value;
+    json_t *numbers;
     switch (option->type) {
     case OPTION_COUNT:
         return json_integer((json_int_t) * (const size_t *)value);
@@ -153,10 +153,10 @@ static json_t *option_json(const struct option *option, const struct method_opti
     case OPTION_CHOICE:
         return json_string(option->choices[*(const int *)value]);
     case OPTION_LIST:
-        list = json_array();
-        for (size_t i = 0; i < options->column_count; i++)
-            json_array_append_new(list, json_integer(options->columns[i]));
-        return list;
+        numbers = json_array();
+        for (size_t i = 0; i < list->count; i++)
+            json_array_append_new(numbers, json_integer(list->items[i]));
+        return numbers;
     }
     return NULL;
 }

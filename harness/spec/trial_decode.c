@@ -527,5 +527,6 @@ void trial_free(struct trial *trial)
     free(trial->model_folder);
     free(trial->data.path);
     free(trial->labels);
+    options_free(&trial->options);
     *trial = (struct trial){0};
 }

@@ -61,8 +61,8 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     struct batch batch;
     size_t tokens = f->context * f->sequences;
     int32_t *ids = malloc(tokens * sizeof *ids);
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(ids && report);
+    struct step_report report = {0};
+    CHECK(ids);
     struct random random = random_named(f->seed, "ids");
     for (size_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
@@ -71,8 +71,8 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     model_randomize(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->sequences);
     d->counters = (struct counters){0};
-    method_step(method, &model, &batch, options, report);
-    run.loss = report->loss;
+    method_step(method, &model, &batch, options, &report);
+    run.loss = report.loss;
     run.arena = d->arena;
     run.counters = d->counters;
     run.status = d->status;
@@ -91,7 +91,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     batch_close(&batch, d);
     model_close(&model);
     device_close(d);
-    free(report);
+    step_report_free(&report);
     free(ids);
     return run;
 }

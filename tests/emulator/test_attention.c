@@ -184,9 +184,8 @@ static void test_glue_of_a_step(void **state)
         struct fixture f = fixture_default();
         struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
         struct method_options how;
-        struct step_report *report = calloc(1, sizeof *report);
+        struct step_report report = {0};
         int32_t ids[2 * (2 * KEYS + 7)] = {3, 1, 4, 1, 5, 9, 2, 6};
-        CHECK(report);
         f.config.head_dim = 8;
         f.context = 2 * KEYS + 7;
         options_init(&how);
@@ -196,7 +195,7 @@ static void test_glue_of_a_step(void **state)
         model_randomize(&f.model, f.seed, DTYPE_BF16);
         batch_open(&f.batch, device, ids, NULL, f.context, f.sequences);
         counted = device->counters.glue_bytes = 0;
-        method_step(*m, &f.model, &f.batch, &how, report);
+        method_step(*m, &f.model, &f.batch, &how, &report);
         assert_int_equal(device->status.code, STATUS_OK);
         if (device->counters.glue_bytes != counted) {
             fail_msg("%s moves %.0f bytes, not %.0f", (*m)->name, counted, device->counters.glue_bytes);
@@ -205,7 +204,7 @@ static void test_glue_of_a_step(void **state)
         batch_close(&f.batch, device);
         model_close(&f.model);
         close_counting(device);
-        free(report);
+        step_report_free(&report);
     }
 }
 

@@ -22,8 +22,7 @@ static void step_on(const char *name, char bus_id[32])
     struct status status = {0};
     struct fixture f = fixture_default();
     struct method_options options;
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(report);
+    struct step_report report = {0};
     options_init(&options);
     f.config.head_dim = 8;
     f.dtype = f.rounding = DTYPE_BF16;
@@ -37,15 +36,15 @@ static void step_on(const char *name, char bus_id[32])
     model_open(&f.model, &f.config, &model, f.device);
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
-    method_step(method_find("full"), &f.model, &f.batch, &options, report);
+    method_step(method_find("full"), &f.model, &f.batch, &options, &report);
     assert_int_equal(f.device->status.code, STATUS_OK);
-    assert_true(isfinite(report->loss));
+    assert_true(isfinite(report.loss));
     assert_non_null(strstr(f.device->description, f.device->bus_id));
     memcpy(bus_id, f.device->bus_id, sizeof f.device->bus_id);
     batch_close(&f.batch, f.device);
     model_close(&f.model);
     device_close(f.device);
-    free(report);
+    step_report_free(&report);
 }
 
 static void test_cards_take_turns(void **state)

@@ -24,16 +24,15 @@ static char *longbp;
 static size_t waits_of(struct fixture *f, const struct method *method, size_t chunk)
 {
     struct method_options options;
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(report);
+    struct step_report report = {0};
     options_init(&options);
     options.chunk = options.head_chunk = chunk;
     options.budget = (f->context + chunk - 1) / chunk;
     size_t before = waits();
-    method_step(method, &f->model, &f->batch, &options, report);
+    method_step(method, &f->model, &f->batch, &options, &report);
     size_t after = waits();
     assert_int_equal(f->device->status.code, STATUS_OK);
-    free(report);
+    step_report_free(&report);
     return after - before;
 }
 
@@ -74,13 +73,12 @@ static void test_a_step_taken_apart(void **state)
     (void)state;
     struct status status = {0};
     struct fixture f = fixture_default();
-    struct step_report *report = calloc(1, sizeof *report);
+    struct step_report report = {0};
     struct method_options options;
     struct breakdown b;
     double sum_ms = 0, glue_ms = 0, engine_ms = 0;
     uint64_t launches = 0;
     int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
-    CHECK(report);
     options_init(&options);
     options.chunk = 4;
     f.config.head_dim = 8;
@@ -94,7 +92,7 @@ static void test_a_step_taken_apart(void **state)
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
     breakdown_start(&b, f.device);
     size_t before = waits();
-    method_step(method_find("seco"), &f.model, &f.batch, &options, report);
+    method_step(method_find("seco"), &f.model, &f.batch, &options, &report);
     size_t waited = waits() - before;
     breakdown_stop(&b, f.device);
     assert_int_equal(f.device->status.code, STATUS_OK);
@@ -107,7 +105,7 @@ static void test_a_step_taken_apart(void **state)
     }
     assert_true(launches > 2 * DEVICE_MARKS);
     // Each event's time is a float.
-    assert_true(fabs(sum_ms - report->ms) <= 1e-5 * report->ms);
+    assert_true(fabs(sum_ms - report.ms) <= 1e-5 * report.ms);
     assert_true(glue_ms > 0 && engine_ms > 0 && glue_ms + engine_ms < sum_ms);
     // Two marks an operation, two more for each of attention's parts; half of the marks at a time; and as ever for
     // the time and the loss.
@@ -116,7 +114,7 @@ static void test_a_step_taken_apart(void **state)
     batch_close(&f.batch, f.device);
     model_close(&f.model);
     device_close(f.device);
-    free(report);
+    step_report_free(&report);
 }
 
 // Peak of one step of `full` over more rows than a block has.
@@ -125,8 +123,7 @@ static size_t peak_of(const char *name, size_t multiprocessors)
     struct status status = {0};
     struct method_options options;
     struct fixture f = fixture_default();
-    struct step_report *report = calloc(1, sizeof *report);
-    CHECK(report);
+    struct step_report report = {0};
     options_init(&options);
     f.config.layers = f.config.heads = f.config.kv_heads = 1;
     f.config.head_dim = 8;
@@ -144,14 +141,14 @@ static size_t peak_of(const char *name, size_t multiprocessors)
     model_open(&f.model, &f.config, &model_options, f.device);
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
-    method_step(method_find("full"), &f.model, &f.batch, &options, report);
+    method_step(method_find("full"), &f.model, &f.batch, &options, &report);
     assert_int_equal(f.device->status.code, STATUS_OK);
     size_t peak = f.device->arena.peak_bytes;
     batch_close(&f.batch, f.device);
     model_close(&f.model);
     device_close(f.device);
     free(ids);
-    free(report);
+    step_report_free(&report);
     return peak;
 }
 

@@ -1,0 +1,17 @@
+// Index list: whole numbers, such as the columns of a draw. It belongs to the struct that holds it; a zeroed one is
+// empty.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct index_list {
+    size_t count;
+    uint32_t *items;
+};
+
+// Makes room for so many; the items are not yet set.
+void index_list_resize(struct index_list *list, size_t count);
+struct index_list index_list_copy(const struct index_list *list);
+bool index_list_equal(const struct index_list *a, const struct index_list *b);
+void index_list_free(struct index_list *list);
