@@ -11,18 +11,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-static void check_trial(const struct trial *trial)
+static void check_trial(const struct spec *spec, size_t index)
 {
-    struct trial again;
+    struct trial trial, again;
     struct status status = {0};
-    CHECK(trial_decode(&again, trial->canonical, "canonical", &status));
-    CHECK(!strcmp(again.canonical, trial->canonical) && !strcmp(again.id, trial->id));
-    CHECK(again.context == trial->context && again.method == trial->method);
-    struct method_options first = trial->options, second = again.options;
+    CHECK(spec_trial(spec, index, &trial, &status) && !strcmp(trial.id, spec->trials[index].id));
+    CHECK(trial_decode(&again, trial.canonical, "canonical", &status));
+    CHECK(!strcmp(again.canonical, trial.canonical) && !strcmp(again.id, trial.id));
+    CHECK(again.context == trial.context && again.method == trial.method);
+    struct method_options first = trial.options, second = again.options;
     CHECK(index_list_equal(&first.columns, &second.columns));
     first.columns = second.columns = (struct index_list){0};
     CHECK(!memcmp(&first, &second, sizeof first));
     trial_free(&again);
+    trial_free(&trial);
 }
 
 static void check_spec(const char *text, size_t bytes, const struct spec_changes *changes)
@@ -33,7 +35,7 @@ static void check_spec(const char *text, size_t bytes, const struct spec_changes
     CHECK(ok == (status.code == STATUS_OK) && ok == (status.message[0] == '\0'));
     CHECK(!ok || (spec.trial_count > 0 && spec.experiment));
     for (size_t i = 0; ok && i < spec.trial_count && i < TRIALS_CHECKED; i++)
-        check_trial(&spec.trials[i]);
+        check_trial(&spec, i);
     spec_free(&spec);
 }
 

@@ -50,18 +50,29 @@ static void expect_bad(const char *json, const char *const *axes, const char *de
     free(expected);
 }
 
+static struct trial trial_of(const struct spec *spec, size_t index)
+{
+    struct trial trial;
+    struct status status = {0};
+    if (!spec_trial(spec, index, &trial, &status))
+        fail_msg("%s", status.message);
+    assert_string_equal(trial.id, spec->trials[index].id);
+    return trial;
+}
+
 // "full 512, seco/128 512, ...": the method, its chunk if it has one, and the context of every trial.
 static void expect_trials(const struct spec *spec, const char *expected)
 {
     char text[4096] = "";
     size_t used = 0;
     for (size_t i = 0; i < spec->trial_count; i++) {
-        const struct trial *trial = &spec->trials[i];
-        bool chunked = strcmp(trial->method->name, "full") && strcmp(trial->method->name, "checkpoint");
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", trial->method->name);
+        struct trial trial = trial_of(spec, i);
+        bool chunked = strcmp(trial.method->name, "full") && strcmp(trial.method->name, "checkpoint");
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", trial.method->name);
         if (chunked)
-            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", trial->options.chunk);
-        used += (size_t)snprintf(text + used, sizeof text - used, " %zu", trial->context);
+            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", trial.options.chunk);
+        used += (size_t)snprintf(text + used, sizeof text - used, " %zu", trial.context);
+        trial_free(&trial);
     }
     assert_string_equal(text, expected);
 }
@@ -76,13 +87,16 @@ static void expect_trials(const struct spec *spec, const char *expected)
 #define METHODS(entries) START "'axes': {'context': [512, 128], 'method': [" entries "]}}"
 
 // What a record holds of a trial of a sweep decodes to the same trial.
-static void expect_same_trial(const struct trial *trial)
+static void expect_same_trials(const struct spec *spec)
 {
-    struct trial again;
-    struct status status = {0};
-    assert_true(trial_decode(&again, trial->canonical, "record", &status));
-    assert_string_equal(again.id, trial->id);
-    trial_free(&again);
+    for (size_t i = 0; i < spec->trial_count; i++) {
+        struct trial trial = trial_of(spec, i), again;
+        struct status status = {0};
+        assert_true(trial_decode(&again, trial.canonical, "record", &status));
+        assert_string_equal(again.id, trial.id);
+        trial_free(&again);
+        trial_free(&trial);
+    }
 }
 
 static void axes_multiply_in_the_order_written(void **state)
@@ -94,12 +108,15 @@ static void axes_multiply_in_the_order_written(void **state)
     expect_trials(&spec,
                   "full 512, seco/64 512, seco/128 512, spaco/64 512, spaco/64 512, spaco/64 512, spaco/64 512, "
                   "full 256, seco/64 256, seco/128 256, spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256");
-    assert_int_equal(spec.trials[4].options.budget, 1);
-    assert_int_equal(spec.trials[4].options.sampler, SAMPLER_BERNOULLI);
-    assert_int_equal(spec.trials[5].options.budget, 2);
-    assert_int_equal(spec.trials[5].options.sampler, SAMPLER_UNIFORM);
-    for (size_t i = 0; i < spec.trial_count; i++)
-        expect_same_trial(&spec.trials[i]);
+    static const struct method_options drawn[] = {{.budget = 1, .sampler = SAMPLER_BERNOULLI},
+                                                  {.budget = 2, .sampler = SAMPLER_UNIFORM}};
+    for (size_t i = 0; i < COUNT(drawn); i++) {
+        struct trial trial = trial_of(&spec, 4 + i);
+        assert_int_equal(trial.options.budget, drawn[i].budget);
+        assert_int_equal(trial.options.sampler, drawn[i].sampler);
+        trial_free(&trial);
+    }
+    expect_same_trials(&spec);
     spec_free(&spec);
 
     spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'method': ['full', 'checkpoint'],"
@@ -122,10 +139,12 @@ static void an_entry_may_give_keys_of_its_own(void **state)
                                "{'name': 'full', 'context': 256, 'dtype': ['f32', 'f64']}");
     struct spec spec = spec_of(json, NULL, NULL);
     expect_trials(&spec, "full 512, seco/8 64, seco/8 32, seco/16 64, seco/16 32, full 256, full 256, full 128");
-    assert_int_equal(spec.trials[5].dtype, DTYPE_F32);
-    assert_int_equal(spec.trials[6].dtype, DTYPE_F64);
-    for (size_t i = 0; i < spec.trial_count; i++)
-        expect_same_trial(&spec.trials[i]);
+    for (size_t i = 5; i <= 6; i++) {
+        struct trial trial = trial_of(&spec, i);
+        assert_int_equal(trial.dtype, i == 5 ? DTYPE_F32 : DTYPE_F64);
+        trial_free(&trial);
+    }
+    expect_same_trials(&spec);
     spec_free(&spec);
     spec = spec_of(json, axes, NULL); // the command line's count for all
     expect_trials(&spec, "full 4, seco/8 4, seco/16 4, full 4");
@@ -176,10 +195,13 @@ static void a_list_option_takes_a_list_of_lists(void **state)
                                "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [[1], [0, 3]]}]}}",
                                NULL, NULL);
     assert_int_equal(spec.trial_count, 3);
-    assert_int_equal(spec.trials[0].options.columns.count, 2);
-    assert_int_equal(spec.trials[0].options.columns.items[1], 2);
-    assert_int_equal(spec.trials[1].options.columns.count, 1);
-    assert_int_equal(spec.trials[2].options.columns.items[1], 3);
+    static uint32_t columns[][2] = {{0, 2}, {1}, {0, 3}};
+    for (size_t i = 0; i < COUNT(columns); i++) {
+        struct index_list expected = {i == 1 ? 1 : 2, columns[i]};
+        struct trial trial = trial_of(&spec, i);
+        assert_true(index_list_equal(&trial.options.columns, &expected));
+        trial_free(&trial);
+    }
     spec_free(&spec);
 }
 
@@ -190,8 +212,11 @@ static void one_trial_is_measured_once(void **state)
                                "'method': ['full', {'name': 'full'}, {'name': 'full', 'keep': ['all', 'lean']}]}}",
                                NULL, NULL);
     expect_trials(&spec, "full 8, full 8, full 4, full 4");
-    assert_int_equal(spec.trials[0].options.keep, KEEP_LEAN);
-    assert_int_equal(spec.trials[1].options.keep, KEEP_ALL);
+    for (size_t i = 0; i < 2; i++) {
+        struct trial trial = trial_of(&spec, i);
+        assert_int_equal(trial.options.keep, i == 0 ? KEEP_LEAN : KEEP_ALL);
+        trial_free(&trial);
+    }
     spec_free(&spec);
 }
 
@@ -218,13 +243,18 @@ static void the_command_line_changes_axes(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct spec spec = spec_of(SWEEP, cases[i].axes, cases[i].device);
         expect_trials(&spec, cases[i].trials);
-        for (size_t j = 0; cases[i].device && j < spec.trial_count; j++)
-            assert_string_equal(spec.trials[j].device, cases[i].device);
+        for (size_t j = 0; cases[i].device && j < spec.trial_count; j++) {
+            struct trial trial = trial_of(&spec, j);
+            assert_string_equal(trial.device, cases[i].device);
+            trial_free(&trial);
+        }
         spec_free(&spec);
     }
     struct spec spec = spec_of(SWEEP, (const char *const[]){"method=full", "dtype=f64", NULL}, NULL);
-    assert_int_equal(spec.trials[0].dtype, DTYPE_F64);
-    assert_int_equal(spec.trials[0].gradient_dtype, DTYPE_F64);
+    struct trial trial = trial_of(&spec, 0);
+    assert_int_equal(trial.dtype, DTYPE_F64);
+    assert_int_equal(trial.gradient_dtype, DTYPE_F64);
+    trial_free(&trial);
     spec_free(&spec);
     // A key that the file lacks may come from the command line.
     spec = spec_of("{'experiment': 'e', 'axes': {'method': ['full']}}",

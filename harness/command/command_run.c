@@ -154,26 +154,31 @@ static char *rerun_command(const struct arguments *arguments)
     return command;
 }
 
-static void list_trials(const struct spec *spec, bool json)
+static bool list_trials(const struct spec *spec, bool json, struct status *status)
 {
-    for (size_t i = 0; i < spec->trial_count; i++) {
-        const struct trial *trial = &spec->trials[i];
+    bool listed = true;
+    for (size_t i = 0; listed && i < spec->trial_count; i++) {
+        struct trial trial;
         char what[512];
-        progress_describe(trial, what, sizeof what);
-        if (json)
-            printf("{\"id\":\"%s\",\"trial\":%s}\n", trial->id, trial->canonical);
-        else
-            printf("%s  %s\n", trial->id, what);
+        listed = spec_trial(spec, i, &trial, status);
+        if (listed)
+            progress_describe(&trial, what, sizeof what);
+        if (listed && json)
+            printf("{\"id\":\"%s\",\"trial\":%s}\n", trial.id, trial.canonical);
+        else if (listed)
+            printf("%s  %s\n", trial.id, what);
+        trial_free(&trial);
     }
+    return listed;
 }
 
 static int print_trial(const struct spec *spec, const char *id, const char *rerun, struct status *status)
 {
-    const struct trial *trial = NULL;
-    for (size_t i = 0; i < spec->trial_count; i++)
-        if (strcmp(spec->trials[i].id, id) == 0)
-            trial = &spec->trials[i];
-    if (!trial) {
+    size_t index = 0;
+    struct trial trial;
+    while (index < spec->trial_count && strcmp(spec->trials[index].id, id) != 0)
+        index++;
+    if (index == spec->trial_count) {
         status_set(status, STATUS_BAD_INPUT, "no trial %s in experiment %s; --list shows its trials", id,
                    spec->experiment);
         return EXIT_BAD_INPUT;
@@ -181,12 +186,14 @@ static int print_trial(const struct spec *spec, const char *id, const char *reru
     int signals = child_signals_open(status);
     struct sweep_trial outcome = {0};
     int code = EXIT_BAD_INPUT;
-    if (signals >= 0 && sweep_trial(spec, trial, NULL, rerun, -1, signals, &outcome, status)) {
+    bool decoded = spec_trial(spec, index, &trial, status);
+    if (signals >= 0 && decoded && sweep_trial(spec, &trial, NULL, rerun, -1, signals, &outcome, status)) {
         code = !outcome.line ? EXIT_INTERRUPTED : outcome.status == RECORD_OK ? EXIT_FINE : EXIT_CHECK_FAILED;
         if (outcome.line)
             printf("%s\n", outcome.line);
         free(outcome.line);
     }
+    trial_free(&trial);
     if (signals >= 0)
         close(signals);
     return code;
@@ -222,8 +229,7 @@ static int run(const struct arguments *arguments, struct status *status)
     if (arguments->against && !is_program(arguments->against, status)) {
         code = EXIT_BAD_INPUT;
     } else if (arguments->list) {
-        list_trials(&spec, arguments->json);
-        code = EXIT_FINE;
+        code = list_trials(&spec, arguments->json, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
         code = print_trial(&spec, arguments->trial, rerun, status);
     } else {

@@ -85,9 +85,10 @@ struct sweep {
     bool interrupted;
 };
 
-static size_t rounds_done(const struct sweep *sweep, const struct side *side, const struct trial *trial)
+static size_t rounds_done(const struct sweep *sweep, const struct side *side, size_t trial)
 {
-    size_t done = (size_t)json_integer_value(json_object_get(side->counts, trial->id));
+    const char *id = sweep->spec->trials[trial].id;
+    size_t done = (size_t)json_integer_value(json_object_get(side->counts, id));
     return done < sweep->options->rounds ? done : sweep->options->rounds;
 }
 
@@ -96,7 +97,7 @@ static size_t trials_left(const struct sweep *sweep)
     size_t left = 0;
     for (size_t s = 0; s < sweep->side_count; s++)
         for (size_t i = 0; i < sweep->spec->trial_count; i++)
-            left += sweep->options->rounds - rounds_done(sweep, &sweep->sides[s], &sweep->spec->trials[i]);
+            left += sweep->options->rounds - rounds_done(sweep, &sweep->sides[s], i);
     return left;
 }
 
@@ -131,16 +132,25 @@ static bool run_trial(struct sweep *sweep, struct side *side, const struct trial
     return running && !outcome.interrupted;
 }
 
+// Decodes the trial again, which takes far less than to start its process.
+static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, struct status *status)
+{
+    struct trial trial;
+    bool running = spec_trial(sweep->spec, index, &trial, status) && run_trial(sweep, side, &trial, status);
+    trial_free(&trial);
+    return running;
+}
+
 // The sides take turns at being the first.
 static bool run_round(struct sweep *sweep, size_t round, struct status *status)
 {
     bool running = true;
     for (size_t i = 0; i < sweep->spec->trial_count && running; i++) {
-        const struct trial *trial = &sweep->spec->trials[sweep->order[i]];
+        size_t trial = sweep->order[i];
         for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
             struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
             if (rounds_done(sweep, side, trial) <= round)
-                running = run_trial(sweep, side, trial, status);
+                running = run_trial_at(sweep, side, trial, status);
         }
     }
     return running;

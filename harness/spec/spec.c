@@ -27,14 +27,15 @@ struct entry {
     size_t variants; // product of the axes
 };
 
-// A spec being expanded.
+// The file and what the command line changed: what the trials are picked from.
 struct expansion {
-    const struct json_source *source;
+    struct json_source source;
     struct override *overrides;
     size_t override_count;
     struct json_field constants[TRIAL_KEYS];
     size_t axis_count; // TRIAL_METHOD among them: its values are the variants of the entries
     struct axis axes[TRIAL_KEYS];
+    size_t sizes[TRIAL_KEYS]; // values of each axis
     size_t entry_count;
     struct entry *entries;
 };
@@ -177,7 +178,7 @@ static void read_constants(struct expansion *e, struct json_field root, struct j
 
 static bool read_root(struct expansion *e, struct spec *spec, struct status *status)
 {
-    struct json_field root = json_field_root(e->source), axes = json_field_get(root, "axes");
+    struct json_field root = json_field_root(&e->source), axes = json_field_get(root, "axes");
     struct names known = {2, {"experiment", "question"}};
     names_add_all(&known, trial_key_names);
     names_add(&known, "axes");
@@ -391,17 +392,17 @@ static size_t values_of(const struct expansion *e, const struct axis *axis)
 }
 
 // Trial number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
-static void pick_fields(const struct expansion *e, const size_t *sizes, size_t n, struct trial_fields *fields)
+static void pick_fields(const struct expansion *e, size_t n, struct trial_fields *fields)
 {
     size_t variant = 0;
     memcpy(fields->keys, e->constants, sizeof fields->keys);
     for (size_t i = e->axis_count; i-- > 0;) {
         const struct axis *axis = &e->axes[i];
         if (axis->key == TRIAL_METHOD)
-            variant = n % sizes[i];
+            variant = n % e->sizes[i];
         else
-            fields->keys[axis->key] = axis_value(axis, n % sizes[i]);
-        n /= sizes[i];
+            fields->keys[axis->key] = axis_value(axis, n % e->sizes[i]);
+        n /= e->sizes[i];
     }
     pick_method(e, variant, fields);
 }
@@ -439,7 +440,7 @@ static bool check_files(const struct trial *trial, const struct trial_fields *fi
 
 // Remembers an id in an open hash table of positions in trials, from 1; false if it is there. Ids are hashes
 // already.
-static bool add_id(uint32_t *table, size_t slots, const struct trial *trials, size_t index)
+static bool add_id(uint32_t *table, size_t slots, const struct spec_trial *trials, size_t index)
 {
     char start[9] = "";
     memcpy(start, trials[index].id, 8);
@@ -459,17 +460,17 @@ static bool check_limits(const struct trial_fields *fields, struct status *statu
     return !json_is_number(memory.value) || json_field_expected(memory, status, SIZE_EXPECTED);
 }
 
-static bool expand(const struct expansion *e, struct spec *spec, struct status *status)
+static bool expand(struct expansion *e, struct spec *spec, struct status *status)
 {
-    size_t total = 1, sizes[TRIAL_KEYS];
+    size_t total = 1;
     for (size_t i = 0; i < e->axis_count; i++) {
-        sizes[i] = values_of(e, &e->axes[i]);
-        total = product(total, sizes[i]);
+        e->sizes[i] = values_of(e, &e->axes[i]);
+        total = product(total, e->sizes[i]);
     }
     if (total > SPEC_TRIALS_MAX)
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: the axes multiply to more than %d trials; use fewer values, or several specs",
-                          e->source->name, SPEC_TRIALS_MAX);
+                          e->source.name, SPEC_TRIALS_MAX);
     size_t slots = 2 * total + 1;
     uint32_t *table = calloc(slots, sizeof *table);
     spec->trials = calloc(total, sizeof *spec->trials);
@@ -477,58 +478,74 @@ static bool expand(const struct expansion *e, struct spec *spec, struct status *
     bool ok = true;
     for (size_t n = 0; ok && n < total; n++) {
         struct trial_fields fields;
-        struct trial *trial = &spec->trials[spec->trial_count];
-        pick_fields(e, sizes, n, &fields);
-        ok = check_limits(&fields, status) && trial_decode_fields(trial, &fields, status) &&
-             check_files(trial, &fields, status);
-        if (ok && add_id(table, slots, spec->trials, spec->trial_count))
-            spec->trial_count++;
-        else
-            trial_free(trial);
+        struct trial trial = {0};
+        struct spec_trial *kept = &spec->trials[spec->trial_count];
+        pick_fields(e, n, &fields);
+        ok = check_limits(&fields, status) && trial_decode_fields(&trial, &fields, status) &&
+             check_files(&trial, &fields, status);
+        if (ok) {
+            memcpy(kept->id, trial.id, sizeof kept->id);
+            kept->place = (uint32_t)n;
+            spec->trial_count += add_id(table, slots, spec->trials, spec->trial_count);
+        }
+        trial_free(&trial);
     }
     free(table);
     return ok;
 }
 
-static bool load(struct spec *spec, const struct json_source *source, const struct spec_changes *changes,
-                 struct status *status)
+static struct expansion *expansion_new(void)
 {
-    struct expansion e = {.source = source};
-    bool ok = read_overrides(&e, changes, status) && read_root(&e, spec, status) && read_entries(&e, status) &&
-              expand(&e, spec, status);
-    for (size_t i = 0; i < e.override_count; i++)
-        override_close(&e.overrides[i]);
-    free(e.overrides);
-    for (size_t i = 0; i < e.entry_count; i++)
-        json_decref(e.entries[i].method);
-    free(e.entries);
-    return ok;
+    struct expansion *e = calloc(1, sizeof *e);
+    CHECK(e);
+    return e;
+}
+
+static void expansion_free(struct expansion *e)
+{
+    for (size_t i = 0; i < e->override_count; i++)
+        override_close(&e->overrides[i]);
+    free(e->overrides);
+    for (size_t i = 0; i < e->entry_count; i++)
+        json_decref(e->entries[i].method);
+    free(e->entries);
+    json_source_close(&e->source);
+    free(e);
+}
+
+static bool load(struct spec *spec, const struct spec_changes *changes, struct status *status)
+{
+    struct expansion *e = spec->expansion;
+    return read_overrides(e, changes, status) && read_root(e, spec, status) && read_entries(e, status) &&
+           expand(e, spec, status);
 }
 
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status)
 {
-    *spec = (struct spec){0};
-    struct json_source source;
+    *spec = (struct spec){.expansion = expansion_new()};
     char found[PATH_MAX];
-    bool ok = json_source_open(&source, share_resolve(path, found), status) && load(spec, &source, changes, status);
-    json_source_close(&source);
-    return ok;
+    return json_source_open(&spec->expansion->source, share_resolve(path, found), status) &&
+           load(spec, changes, status);
 }
 
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
                 const struct spec_changes *changes, struct status *status)
 {
-    *spec = (struct spec){0};
-    struct json_source source;
-    bool ok = json_source_parse(&source, name, text, bytes, status) && load(spec, &source, changes, status);
-    json_source_close(&source);
-    return ok;
+    *spec = (struct spec){.expansion = expansion_new()};
+    return json_source_parse(&spec->expansion->source, name, text, bytes, status) && load(spec, changes, status);
+}
+
+bool spec_trial(const struct spec *spec, size_t index, struct trial *trial, struct status *status)
+{
+    struct trial_fields fields;
+    pick_fields(spec->expansion, spec->trials[index].place, &fields);
+    return trial_decode_fields(trial, &fields, status);
 }
 
 void spec_free(struct spec *spec)
 {
-    for (size_t i = 0; i < spec->trial_count; i++)
-        trial_free(&spec->trials[i]);
+    if (spec->expansion)
+        expansion_free(spec->expansion);
     free(spec->trials);
     free(spec->experiment);
     free(spec->question);

@@ -1,13 +1,20 @@
-// Spec: an experiment file, and the trials its axes multiply to. Everything is checked before anything runs.
+// Spec: an experiment file, and the trials its axes multiply to. Everything is checked before anything runs. Of the
+// trials the spec then keeps the ids alone and decodes one again when it is asked for: there may be many.
 #pragma once
 #include "harness/spec/trial.h"
 
 #define SPEC_TRIALS_MAX 100000
 
+struct spec_trial {
+    char id[TRIAL_ID_BYTES];
+    uint32_t place; // in the product of the axes
+};
+
 struct spec {
     char *experiment, *question; // question may be NULL
     size_t trial_count;
-    struct trial *trials; // in the order written, the last axis fastest; no two with the same id
+    struct spec_trial *trials;   // in the order written, the last axis fastest; no two with the same id
+    struct expansion *expansion; // what they are decoded from
 };
 
 // What the command line changes.
@@ -29,4 +36,7 @@ bool spec_load(struct spec *spec, const char *path, const struct spec_changes *c
 // The same from memory; name takes the path's place in messages.
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
                 const struct spec_changes *changes, struct status *status);
+// Decodes a trial; a profile's file or a model's folder is read again. False and a status if one of those was
+// changed since. Release with trial_free, also after a failure.
+bool spec_trial(const struct spec *spec, size_t index, struct trial *trial, struct status *status);
 void spec_free(struct spec *spec);

@@ -17,9 +17,11 @@ struct measure {
     bool bias;       // spaco: expectation and spread of the estimate over every subset
 };
 
+#define TRIAL_ID_BYTES 33 // with its zero
+
 struct trial {
-    char id[33];     // hash of what differs from the defaults
-    char *canonical; // compact JSON with sorted keys and every default spelled out
+    char id[TRIAL_ID_BYTES]; // hash of what differs from the defaults
+    char *canonical;         // compact JSON with sorted keys and every default spelled out
     const struct method *method;
     struct method_options options;
     struct config config;
