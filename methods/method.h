@@ -22,6 +22,9 @@ struct step {
     struct step_report *report;
 };
 
+// Takes one outcome of a draw; false: no more.
+typedef bool draw_visit(void *visitor, const struct method_options *options, double probability);
+
 struct method {
     const char *name;
     const char *summary;        // one line
@@ -38,6 +41,13 @@ struct method {
     // Options that leave the columns to chance become those of the draw that takes the most memory among the draws
     // of as many columns as are to be expected; context: a multiple of the chunk. NULL: nothing is drawn.
     void (*largest_draw)(struct method_options *options, size_t context);
+    // Visits every draw that has a probability, as options that leave nothing to chance and make that draw's
+    // estimate. False and a status (unsupported) where there are more than max, or where options cannot say it.
+    // NULL: nothing is drawn.
+    bool (*each_draw)(const struct method_options *options, size_t context, size_t max, draw_visit *visit,
+                      void *visitor, struct status *status);
+    // Options become those under which the gradient is that of the full loss. NULL: it always is, or never.
+    void (*make_exact)(struct method_options *options, size_t context);
     // The growth of the peak per token of context that methods/methods.md derives, in bytes: a floor to be held
     // against.
     double (*floor_bytes_per_token)(const struct model *model, const struct method_options *options,

@@ -6,6 +6,7 @@
 #include "methods/column.h"
 #include "methods/columns.h"
 #include "methods/cost.h"
+#include "methods/draws.h"
 #include "methods/sampler.h"
 
 // First pass: whatever the sampled columns attend to, and with loss `all` everything.
@@ -153,6 +154,12 @@ static void largest_draw(struct method_options *options, size_t context)
     }
 }
 
+// Every column is drawn.
+static void make_exact(struct method_options *options, size_t context)
+{
+    options->budget = columns_of(context, options->chunk).count;
+}
+
 static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
 {
     double count = columns_of(context, options->chunk).count;
@@ -170,5 +177,7 @@ const struct method method_spaco = {
     .walk = walk,
     .draw = redraw,
     .largest_draw = largest_draw,
+    .each_draw = draws_each,
+    .make_exact = make_exact,
     .floor_bytes_per_token = floor_bytes,
 };

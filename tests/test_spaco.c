@@ -330,8 +330,51 @@ static void test_draws_of_a_trial(void **state)
     struct method_options fixed = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_PAPER);
     assert_false(spaco->draw(&fixed, 1));
     for (size_t i = 0; methods[i]; i++) {
-        assert_true(!methods[i]->draw == !methods[i]->largest_draw); // who draws is asked for both
+        // Who draws is asked for all three.
+        assert_true(!methods[i]->draw == !methods[i]->largest_draw);
+        assert_true(!methods[i]->draw == !methods[i]->each_draw);
     }
+}
+
+struct seen {
+    const struct method *method;
+    double total;
+    size_t draws, most; // most: after which to stop
+};
+
+static bool see(void *visitor, const struct method_options *options, double probability)
+{
+    struct seen *seen = visitor;
+    struct method_options copy = options_copy(options);
+    assert_false(seen->method->draw(&copy, 1)); // nothing is left to chance
+    options_free(&copy);
+    assert_true(probability > 0);
+    seen->total += probability;
+    return ++seen->draws < seen->most;
+}
+
+static void test_each_draw(void **state)
+{
+    (void)state;
+    const struct method *spaco = method_find("spaco");
+    const size_t counts[] = {[SAMPLER_UNIFORM] = 20, [SAMPLER_BERNOULLI] = 64, [SAMPLER_SEQUENTIAL] = 42};
+    for (enum sampler sampler = SAMPLER_UNIFORM; sampler <= SAMPLER_SEQUENTIAL; sampler++) {
+        struct method_options options = spaco_options(sampler, 3, COMPENSATION_PAPER);
+        struct seen seen = {.method = spaco, .most = SIZE_MAX}, few = {.method = spaco, .most = 5};
+        struct status status = {0};
+        assert_true(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, &seen, &status));
+        assert_int_equal(seen.draws, counts[sampler]);
+        assert_true(fabs(seen.total - 1) < 1e-14);
+        assert_true(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, &few, &status));
+        assert_int_equal(few.draws, 5);
+        assert_false(spaco->each_draw(&options, COLUMNS * CHUNK, 19, see, &seen, &status));
+        assert_non_null(strstr(status.message, "allow more than 19 sets of 6 columns"));
+        assert_int_equal(seen.draws, counts[sampler]);
+    }
+    struct method_options options = spaco_options(SAMPLER_SEQUENTIAL, 3, COMPENSATION_CAPPED);
+    struct status status = {0};
+    assert_false(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, NULL, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 
 int main(int argc, char **argv)
@@ -345,6 +388,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_fixed_repeats_any_draw),
         cmocka_unit_test(test_draws_follow_probabilities),
         cmocka_unit_test(test_draws_of_a_trial),
+        cmocka_unit_test(test_each_draw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,74 +1,7 @@
 // Bias: the estimate is a function of the set drawn alone, so its moments are finite sums over the sets.
 #include "harness/run/bias.h"
-#include "methods/columns.h"
-#include "methods/sampler.h"
 #include <math.h>
 #include <string.h>
-
-// The subsets of K columns as bit masks: all of them, or for `uniform` those with t bits, in rising order.
-struct subsets {
-    size_t columns, count; // count is cut short at BIAS_SUBSETS_MAX + 1
-    uint64_t mask, end;
-    bool same_size;
-};
-
-static size_t choose(size_t n, size_t k)
-{
-    size_t result = k <= n;
-    k = k > n - k ? n - k : k;
-    for (size_t i = 1; i <= k && result && result <= BIAS_SUBSETS_MAX; i++)
-        result = result * (n - k + i) / i;
-    return result <= BIAS_SUBSETS_MAX ? result : BIAS_SUBSETS_MAX + 1;
-}
-
-static struct subsets subsets_of(size_t columns, const struct method_options *options)
-{
-    struct subsets s = {.columns = columns, .same_size = options->sampler == SAMPLER_UNIFORM};
-    if (columns >= 64) {
-        s.count = BIAS_SUBSETS_MAX + 1;
-        return s;
-    }
-    s.end = (uint64_t)1 << columns;
-    if (s.same_size) {
-        s.count = choose(columns, options->budget);
-        s.mask = ((uint64_t)1 << options->budget) - 1;
-    } else if (options->sampler == SAMPLER_FIXED) {
-        s.count = 1;
-        for (size_t i = 0; i < options->columns.count; i++)
-            s.mask |= (uint64_t)1 << options->columns.items[i];
-        s.end = s.mask + 1;
-    } else {
-        s.count = s.end <= BIAS_SUBSETS_MAX ? s.end : BIAS_SUBSETS_MAX + 1;
-    }
-    return s;
-}
-
-static void advance(struct subsets *s)
-{
-    if (!s->same_size || s->mask == 0) {
-        s->mask = s->mask == 0 && s->same_size ? s->end : s->mask + 1;
-        return;
-    }
-    // The next number with as many bits (Gosper; HAKMEM item 175).
-    uint64_t lowest = s->mask & -s->mask, ripple = s->mask + lowest;
-    s->mask = ripple | ((ripple ^ s->mask) >> 2) / lowest;
-}
-
-// Makes `fixed` give the estimate that the sampler of `options` would give for the subset; returns the subset's
-// probability.
-static double fix(struct method_options *fixed, const struct method_options *options, const struct subsets *s)
-{
-    size_t count = 0;
-    index_list_resize(&fixed->columns, s->columns);
-    for (size_t i = 0; i < s->columns; i++)
-        if (s->mask >> i & 1)
-            fixed->columns.items[count++] = (uint32_t)i;
-    index_list_resize(&fixed->columns, count);
-    fixed->sampler = SAMPLER_FIXED;
-    if (options->sampler == SAMPLER_SEQUENTIAL)
-        fixed->compensation = COMPENSATION_SEQUENTIAL;
-    return sampler_probability(options, s->columns, &fixed->columns);
-}
 
 // Adds the estimate's share to the expectation; returns ||g - r||^2.
 static double add_estimate(struct gradient_set *expectation, const struct gradient_set *estimate,
@@ -99,46 +32,49 @@ static double squared_norm(const struct gradient_set *set)
     return squared;
 }
 
+struct expectation {
+    struct bias *bias;
+    const struct method *method;
+    struct model *model;
+    const struct batch *batch;
+    const struct gradient_set *reference;
+    struct gradient_set mean;
+    double squared, total; // E ||g - r||^2, and all probabilities
+    struct step_report report;
+};
+
+static bool add_draw(void *context, const struct method_options *options, double probability)
+{
+    struct expectation *e = context;
+    struct gradient_set estimate = {0};
+    method_step(e->method, e->model, e->batch, options, &e->report);
+    gradient_set_take(&estimate, e->model);
+    e->squared += probability * add_estimate(&e->mean, &estimate, e->reference, probability);
+    gradient_set_free(&estimate);
+    e->total += probability;
+    e->bias->subsets++;
+    return e->model->device->status.code == STATUS_OK;
+}
+
 bool bias_measure(struct bias *bias, const struct method *method, struct model *model, const struct batch *batch,
                   const struct method_options *options, const struct gradient_set *reference, struct status *status)
 {
     *bias = (struct bias){0};
-    struct subsets s = subsets_of(columns_of(batch->context, options->chunk).count, options);
-    if (s.count > BIAS_SUBSETS_MAX)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "measure.bias enumerates every set of columns, and sampler and budget allow more than %d "
-                          "sets of %zu columns; use a larger chunk",
-                          BIAS_SUBSETS_MAX, s.columns);
-    if (options->sampler == SAMPLER_SEQUENTIAL && options->compensation != COMPENSATION_PAPER &&
-        options->compensation != COMPENSATION_SEQUENTIAL)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "measure.bias knows sampler sequential only with its own factors (compensation paper)");
-    struct gradient_set expectation = {0}, estimate = {0};
-    struct method_options fixed = options_copy(options);
-    struct step_report report = {0};
-    gradient_set_take(&expectation, model); // for its shape
-    set_zero(&expectation);
-
-    double squared = 0, total = 0;
-    for (; s.mask < s.end && model->device->status.code == STATUS_OK; advance(&s)) {
-        double probability = fix(&fixed, options, &s);
-        if (probability == 0)
-            continue;
-        method_step(method, model, batch, &fixed, &report);
-        gradient_set_take(&estimate, model);
-        squared += probability * add_estimate(&expectation, &estimate, reference, probability);
-        gradient_set_free(&estimate);
-        total += probability;
-        bias->subsets++;
-    }
+    struct expectation e = {.bias = bias, .method = method, .model = model, .batch = batch, .reference = reference};
+    struct status why = {0};
+    const struct status *device = &model->device->status;
+    gradient_set_take(&e.mean, model); // for its shape
+    set_zero(&e.mean);
+    bool able = method->each_draw(options, batch->context, BIAS_SUBSETS_MAX, add_draw, &e, &why);
     double norm_squared = squared_norm(reference);
-    bias->relative_l2 = gradient_relative_l2(&expectation, reference);
-    bias->rms_error = norm_squared > 0 ? sqrt(squared / norm_squared) : squared > 0 ? INFINITY : 0;
-    gradient_set_free(&expectation);
-    step_report_free(&report);
-    options_free(&fixed);
-    if (model->device->status.code != STATUS_OK)
-        return status_set(status, model->device->status.code, "%s", model->device->status.message);
-    CHECK(fabs(total - 1) < 1e-9); // or sets are missing
+    bias->relative_l2 = gradient_relative_l2(&e.mean, reference);
+    bias->rms_error = norm_squared > 0 ? sqrt(e.squared / norm_squared) : e.squared > 0 ? INFINITY : 0;
+    gradient_set_free(&e.mean);
+    step_report_free(&e.report);
+    if (!able)
+        return status_set(status, why.code, "measure.bias walks every draw: %.900s", why.message);
+    if (device->code != STATUS_OK)
+        return status_set(status, device->code, "%s", device->message);
+    CHECK(fabs(e.total - 1) < 1e-9); // or draws are missing
     return true;
 }

@@ -3,7 +3,6 @@
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
-#include "methods/columns.h"
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -123,7 +122,8 @@ static bool apply(struct method_options *options, const struct method *method, c
     options->inner = variant->inner;
     if (variant->blocks)
         options->head_chunk = 3;
-    options->budget = columns_of(shape->context, shape->chunk).count;
+    if (method->make_exact)
+        method->make_exact(options, shape->context);
     return !*variant->text || (variant->keep != KEEP_LEAN && method_knows(method, "keep")) ||
            (variant->inner != INNER_NONE && method_knows(method, "inner")) ||
            (variant->blocks && method_knows(method, "head_chunk"));
@@ -186,7 +186,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
     bool taken = reference_take(&reference, trial, status);
     for (size_t i = 0; taken && methods[i]; i++) {
         trial->method = methods[i];
-        if (!trial->method->exact && !method_knows(trial->method, "budget"))
+        if (!trial->method->exact && !trial->method->make_exact)
             continue;
         for (size_t j = 0; j < sizeof variants / sizeof *variants; j++) {
             struct verify_case result = {.method = trial->method};

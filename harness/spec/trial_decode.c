@@ -347,7 +347,7 @@ static json_t *decode_measure(struct trial *trial, struct json_field field, stru
     }
     measure->gradient = trial->planned ? GRADIENT_NONE : (enum gradient_check)check;
     measure->gemm = measure->gemm && !trial->planned;
-    measure->bias = measure->bias && !trial->planned && method_knows(trial->method, "sampler");
+    measure->bias = measure->bias && !trial->planned && trial->method->each_draw;
     return json_pack("{s:I, s:I, s:f, s:s, s:b, s:b, s:b, s:b}", "warmup", (json_int_t)measure->warmup, "samples",
                      (json_int_t)measure->samples, "max_seconds", measure->max_seconds, "gradient",
                      checks.items[measure->gradient], "timeline", measure->timeline, "bias", measure->bias, "gemm",

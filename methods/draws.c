@@ -1,0 +1,93 @@
+#include "methods/draws.h"
+#include "methods/columns.h"
+#include "methods/sampler.h"
+
+// The subsets of K columns as bit masks: all of them, or for `uniform` those with t bits, in rising order.
+struct subsets {
+    size_t columns, count; // count is cut short at one more than asked for
+    uint64_t mask, end;
+    bool same_size;
+};
+
+static size_t choose(size_t n, size_t k, size_t max)
+{
+    size_t result = k <= n;
+    k = k > n - k ? n - k : k;
+    for (size_t i = 1; i <= k && result && result <= max; i++)
+        result = result * (n - k + i) / i;
+    return result <= max ? result : max + 1;
+}
+
+static struct subsets subsets_of(size_t columns, const struct method_options *options, size_t max)
+{
+    struct subsets s = {.columns = columns, .same_size = options->sampler == SAMPLER_UNIFORM};
+    if (columns >= 64) {
+        s.count = max + 1;
+        return s;
+    }
+    s.end = (uint64_t)1 << columns;
+    if (s.same_size) {
+        s.count = choose(columns, options->budget, max);
+        s.mask = ((uint64_t)1 << options->budget) - 1;
+    } else if (options->sampler == SAMPLER_FIXED) {
+        s.count = 1;
+        for (size_t i = 0; i < options->columns.count; i++)
+            s.mask |= (uint64_t)1 << options->columns.items[i];
+        s.end = s.mask + 1;
+    } else {
+        s.count = s.end <= max ? s.end : max + 1;
+    }
+    return s;
+}
+
+static void advance(struct subsets *s)
+{
+    if (!s->same_size || s->mask == 0) {
+        s->mask = s->mask == 0 && s->same_size ? s->end : s->mask + 1;
+        return;
+    }
+    // The next number with as many bits (Gosper; HAKMEM item 175).
+    uint64_t lowest = s->mask & -s->mask, ripple = s->mask + lowest;
+    s->mask = ripple | ((ripple ^ s->mask) >> 2) / lowest;
+}
+
+// Makes `fixed` give the estimate that the sampler of `options` would give for the subset; returns the subset's
+// probability.
+static double fix(struct method_options *fixed, const struct method_options *options, const struct subsets *s)
+{
+    size_t count = 0;
+    index_list_resize(&fixed->columns, s->columns);
+    for (size_t i = 0; i < s->columns; i++)
+        if (s->mask >> i & 1)
+            fixed->columns.items[count++] = (uint32_t)i;
+    index_list_resize(&fixed->columns, count);
+    fixed->sampler = SAMPLER_FIXED;
+    if (options->sampler == SAMPLER_SEQUENTIAL)
+        fixed->compensation = COMPENSATION_SEQUENTIAL;
+    return sampler_probability(options, s->columns, &fixed->columns);
+}
+
+bool draws_each(const struct method_options *options, size_t context, size_t max, draw_visit *visit, void *visitor,
+                struct status *status)
+{
+    struct subsets s = subsets_of(columns_of(context, options->chunk).count, options, max);
+    if (s.count > max) {
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "sampler and budget allow more than %zu sets of %zu columns; use a larger chunk", max,
+                          s.columns);
+    }
+    if (options->sampler == SAMPLER_SEQUENTIAL && options->compensation != COMPENSATION_PAPER &&
+        options->compensation != COMPENSATION_SEQUENTIAL) {
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "a draw of sampler sequential can be repeated only with its own factors (compensation paper)");
+    }
+    struct method_options fixed = options_copy(options);
+    bool going = true;
+    for (; going && s.mask < s.end; advance(&s)) {
+        double probability = fix(&fixed, options, &s);
+        going = probability == 0 || visit(visitor, &fixed, probability);
+    }
+    options_free(&fixed);
+    return true;
+}
