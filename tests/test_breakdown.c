@@ -1,6 +1,6 @@
 // Tests of kernels/base/breakdown and observer: every operation is seen, with the counts of its front; the rows'
-// time is the timer's, goes to the operation or part that took it, and the rest is idle; a plan has the same rows;
-// and without an observer the device's table is its own.
+// time is the timer's, goes to the operation or part that took it, and the rest is idle; and a plan has the same
+// rows.
 #include "kernels/base/breakdown.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
@@ -18,31 +18,94 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
 }
 
+// What an observer is told: how many ranges, and the names of the operations, each once.
+struct witness {
+    struct observer observer;
+    size_t operations, open, name_count;
+    const char *names[64];
+};
+
+static void witness_push(struct observer *observer, struct device *device, const struct range *range)
+{
+    (void)device;
+    struct witness *w = (struct witness *)observer;
+    size_t i = 0;
+    assert_int_equal(range->level, RANGE_OPERATION);
+    assert_int_equal(w->open++, 0);
+    w->operations++;
+    while (i < w->name_count && strcmp(w->names[i], range->name) != 0)
+        i++;
+    if (i == w->name_count) {
+        assert_true(i < sizeof w->names / sizeof w->names[0]);
+        w->names[w->name_count++] = range->name;
+    }
+}
+
+static void witness_pop(struct observer *observer, struct device *device)
+{
+    (void)device;
+    ((struct witness *)observer)->open--;
+}
+
+// Every front, once.
+static void ask_for_all(struct device *d)
+{
+    struct tensor t[9], ids = tensor_new(d, 2, 1, DTYPE_I32, CATEGORY_DATA);
+    for (size_t i = 0; i < 9; i++) {
+        t[i] = tensor_new(d, 2, 2, DTYPE_F64, CATEGORY_WORKSPACE);
+        op_zero(d, t[i]);
+    }
+    op_zero(d, ids);
+    struct tensor vector = tensor_rows(t[7], 0, 1), rstd = tensor_reshape(tensor_rows(t[8], 0, 1), 2, 1);
+    struct tensor one = tensor_reshape(tensor_rows(rstd, 0, 1), 1, 1);
+    struct attention_shape shape = {.queries = 2, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 2};
+    struct key_segment segment = {0, 2, t[4], t[5]};
+    op_copy(d, t[0], t[1]);
+    op_scale(d, t[0], 2);
+    op_gemm(d, t[0], t[1], NO_TRANSPOSE, t[2], NO_TRANSPOSE, 1, 0);
+    op_bias_forward(d, t[0], vector);
+    op_bias_backward(d, vector, t[0]);
+    op_rmsnorm_forward(d, t[0], rstd, t[1], vector, 1e-6);
+    op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, rstd);
+    op_rope(d, t[0], one, 0, 1, 1);
+    op_attention_forward(d, shape, t[0], rstd, t[1], t[2], t[3]);
+    op_attention_backward(d, shape, t[6], &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);
+    op_swiglu_forward(d, t[0], t[1], t[2]);
+    op_swiglu_backward(d, t[0], t[1], t[2]);
+    op_embedding_forward(d, t[0], t[1], ids);
+    op_embedding_backward(d, t[0], t[1], ids);
+    op_cross_entropy(d, t[0], ids, one, 1, 1);
+    op_adamw(d, t[0], t[1], t[2], t[3], 0.1, 0.9, 0.9, 1e-8, 0, 1);
+    tensor_free(d, &ids);
+    for (size_t i = 0; i < 9; i++)
+        tensor_free(d, &t[i]);
+}
+
+// The operations are the last members of the table, from `zero` on: each has a front, and each front tells.
 static void test_every_operation_is_seen(void **state)
 {
     (void)state;
-    struct status status = {0};
-    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
-    assert_non_null(device);
-    const struct device_ops *own = device->ops;
-    struct breakdown breakdown, second;
-    breakdown_start(&breakdown, device);
-    breakdown_start(&second, device);
-    assert_ptr_not_equal(device->ops, own);
-    // The operations are the last members of the table, from `zero` on.
-    for (size_t at = offsetof(struct device_ops, zero); at < sizeof *own; at += sizeof(void (*)(void))) {
-        bool same = memcmp((const char *)device->ops + at, (const char *)own + at, sizeof(void (*)(void))) == 0;
-        if (same)
-            fail_msg("the operation at offset %zu of the table is not seen", at);
+    static const char *const devices[] = {"cpu", "plan-cpu"};
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        struct status status = {0};
+        struct device *device = device_open(devices[i], DTYPE_F64, 0, &status);
+        assert_non_null(device);
+        struct witness all = {.observer = {.push = witness_push, .pop = witness_pop}}, part = all;
+        observer_attach(&all.observer, device);
+        observer_attach(&part.observer, device);
+        ask_for_all(device);
+        assert_int_equal(device->status.code, STATUS_OK);
+        observer_detach(&all.observer, device); // in any order
+        op_zero(device, tensor_none());
+        observer_detach(&part.observer, device);
+        assert_null(device->observers);
+        assert_int_equal(all.name_count,
+                         (sizeof *device->ops - offsetof(struct device_ops, zero)) / sizeof(void (*)(void)));
+        assert_int_equal(all.operations + 1, device->counters.launches);
+        assert_int_equal(part.operations, device->counters.launches);
+        assert_int_equal(all.open + part.open, 0);
+        device_close(device);
     }
-    breakdown_stop(&breakdown, device); // in any order
-    assert_ptr_not_equal(device->ops, own);
-    breakdown_stop(&second, device);
-    assert_ptr_equal(device->ops, own);
-    assert_null(device->observation);
-    breakdown_free(&second);
-    breakdown_free(&breakdown);
-    device_close(device);
 }
 
 struct total {

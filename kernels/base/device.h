@@ -40,12 +40,13 @@ enum transpose { NO_TRANSPOSE, TRANSPOSE };
 #define DEVICE_MARKS 1026
 
 struct device;
-struct observation;
+struct observer;
 struct device_ops {
     const char *name; // "cpu"
     enum dtype dtype; // of weights and activations
     struct arena_source source;
-    bool dataless;          // tensors have no data (a plan): nothing is written, read or computed
+    // Tensors have no data (a plan): nothing is written, read or computed, and the table has no operations.
+    bool dataless;
     size_t workspace_bytes; // of device->workspace, which lives as long as the device
     // The most elements of a tensor that gemm and attention are handed: the fronts hand them longer ones in parts.
     // 0: any number. All other operations take any.
@@ -74,6 +75,7 @@ struct device_ops {
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
+    // Waits until all that was asked for is done. NULL: it always is.
     void (*synchronize)(struct device *device);
     // t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype: the same bits
     // on every device. f64, f32 and bf16.
@@ -165,12 +167,12 @@ struct device {
     bool whole_attention;
     // Of the card; of a plan what its profile says. 0: not known, or no card.
     size_t multiprocessors;
-    struct observation *observation; // kernels/base/observer.h; NULL: nobody looks on
-    int64_t marks_ns[DEVICE_MARKS];  // by the host's clock
-    struct tensor workspace;         // of ops->workspace_bytes, for one operation at a time
-    char description[512];           // the card, its driver and libraries; empty: nothing to say
-    char bus_id[32];                 // of the card, by which kernels/base/sensors.h finds it; empty: not a card
-    void *backend;                   // the device's own
+    struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on
+    int64_t marks_ns[DEVICE_MARKS]; // by the host's clock
+    struct tensor workspace;        // of ops->workspace_bytes, for one operation at a time
+    char description[512];          // the card, its driver and libraries; empty: nothing to say
+    char bus_id[32];                // of the card, by which kernels/base/sensors.h finds it; empty: not a card
+    void *backend;                  // the device's own
 };
 
 // What a device's name consists of: "cuda:1" is card 1 of device "cuda", which alone is its card 0.

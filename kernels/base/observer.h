@@ -1,6 +1,5 @@
 // Observer: is told what a device is asked for, as nested ranges: the step, its cells, each operation, an
-// operation's parts. While one is attached the device's table tells it of every operation; else the table is the
-// device's own, and an operation costs what it always does.
+// operation's parts. Operations are told by their fronts (kernels/base/ops.h), on devices without data too.
 #pragma once
 #include "kernels/base/device.h"
 
@@ -51,19 +50,19 @@ struct observer {
 void observer_attach(struct observer *observer, struct device *device);
 void observer_detach(struct observer *observer, struct device *device);
 
-void observation_push(struct device *device, const struct range *range);
-void observation_pop(struct device *device);
+void observers_push(struct device *device, const struct range *range);
+void observers_pop(struct device *device);
 
 static inline void range_push(struct device *device, struct range range)
 {
-    if (device->observation) {
-        observation_push(device, &range);
+    if (device->observers) {
+        observers_push(device, &range);
     }
 }
 
 static inline void range_pop(struct device *device)
 {
-    if (device->observation) {
-        observation_pop(device);
+    if (device->observers) {
+        observers_pop(device);
     }
 }

@@ -1,10 +1,17 @@
 #include "kernels/base/ops.h"
+#include "kernels/base/observer.h"
 
 #define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
 
 static bool failed(const struct device *device)
 {
     return device->status.code != STATUS_OK;
+}
+
+// Whether there is anything to write, read or compute.
+static bool holds_data(const struct device *device)
+{
+    return !failed(device) && !device->ops->dataless;
 }
 
 // One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
@@ -18,6 +25,24 @@ static void count(struct device *device, double flops, double bytes)
     device->counters.flops += flops;
     device->counters.bytes_moved += bytes;
     device->counters.launches++;
+}
+
+static struct range operation(enum work work, const char *name)
+{
+    return (struct range){.level = RANGE_OPERATION, .name = name, .work = work};
+}
+
+// Counts an operation and begins its range. True: the device is to be asked for it, and then the range to be
+// popped. False: there is no data, and the operation is over.
+static bool begin(struct device *device, struct range range, double flops, double bytes)
+{
+    count(device, flops, bytes);
+    range_push(device, range);
+    if (device->ops->dataless) {
+        range_pop(device);
+        return false;
+    }
+    return true;
 }
 
 static double bytes(struct tensor t)
@@ -60,7 +85,7 @@ void tensor_free(struct device *device, struct tensor *t)
 
 void tensor_write(struct device *device, struct tensor t, const double *values)
 {
-    if (failed(device) || device->ops->dataless) {
+    if (!holds_data(device)) {
         return;
     }
     size_t n = tensor_count(t);
@@ -91,7 +116,7 @@ void tensor_write(struct device *device, struct tensor t, const double *values)
 
 void tensor_read(struct device *device, struct tensor t, double *values)
 {
-    if (failed(device) || device->ops->dataless) {
+    if (!holds_data(device)) {
         return;
     }
     size_t n = tensor_count(t);
@@ -124,14 +149,14 @@ void tensor_read(struct device *device, struct tensor t, double *values)
 // step's cost.
 void op_upload(struct device *device, struct tensor t, const void *src)
 {
-    if (!failed(device)) {
+    if (holds_data(device)) {
         device->ops->upload(device, t, src);
     }
 }
 
 void op_download(struct device *device, void *dst, struct tensor t)
 {
-    if (!failed(device)) {
+    if (holds_data(device)) {
         device->ops->download(device, dst, t);
     }
 }
@@ -139,7 +164,7 @@ void op_download(struct device *device, void *dst, struct tensor t)
 void op_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
                       enum dtype rounding)
 {
-    if (!failed(device)) {
+    if (holds_data(device)) {
         device->ops->random_normal(device, t, random, mean, deviation, rounding);
     }
 }
@@ -149,8 +174,10 @@ void op_zero(struct device *device, struct tensor t)
     if (failed(device)) {
         return;
     }
-    count(device, 0, bytes(t));
-    device->ops->zero(device, t);
+    if (begin(device, operation(WORK_COPY, "zero"), 0, bytes(t))) {
+        device->ops->zero(device, t);
+        range_pop(device);
+    }
 }
 
 void op_copy(struct device *device, struct tensor dst, struct tensor src)
@@ -159,8 +186,10 @@ void op_copy(struct device *device, struct tensor dst, struct tensor src)
         return;
     }
     CHECK(tensor_count(dst) == tensor_count(src));
-    count(device, 0, bytes(dst) + bytes(src));
-    device->ops->copy(device, dst, src);
+    if (begin(device, operation(WORK_COPY, "copy"), 0, bytes(dst) + bytes(src))) {
+        device->ops->copy(device, dst, src);
+        range_pop(device);
+    }
 }
 
 void op_scale(struct device *device, struct tensor t, double factor)
@@ -168,8 +197,10 @@ void op_scale(struct device *device, struct tensor t, double factor)
     if (failed(device)) {
         return;
     }
-    count(device, 0, 2 * bytes(t));
-    device->ops->scale(device, t, factor);
+    if (begin(device, operation(WORK_COPY, "scale"), 0, 2 * bytes(t))) {
+        device->ops->scale(device, t, factor);
+        range_pop(device);
+    }
 }
 
 // Parts are of a multiple of this many rows, where one of them fits: tiles and blocks stay whole.
@@ -208,10 +239,15 @@ static bool holds(struct device *device, struct tensor t, const char *what)
 static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
                  struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
-    size_t k = transpose_a ? a.rows : a.cols;
-    if (holds(device, a, "gemm") && holds(device, b, "gemm") && holds(device, c, "gemm")) {
-        count(device, 2.0 * c.rows * c.cols * k, bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1));
+    if (!holds(device, a, "gemm") || !holds(device, b, "gemm") || !holds(device, c, "gemm")) {
+        return;
+    }
+    struct range range = operation(WORK_GEMM, "gemm");
+    range.m = c.rows, range.n = c.cols, range.k = transpose_a ? a.rows : a.cols;
+    if (begin(device, range, 2.0 * c.rows * c.cols * range.k,
+              bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1))) {
         device->ops->gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+        range_pop(device);
     }
 }
 
@@ -248,8 +284,10 @@ void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
         return;
     }
     CHECK(is_vector(bias, y.cols));
-    count(device, 0, 2 * bytes(y) + bytes(bias));
-    device->ops->bias_forward(device, y, bias);
+    if (begin(device, operation(WORK_BIAS, "bias_forward"), 0, 2 * bytes(y) + bytes(bias))) {
+        device->ops->bias_forward(device, y, bias);
+        range_pop(device);
+    }
 }
 
 void op_bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
@@ -258,8 +296,10 @@ void op_bias_backward(struct device *device, struct tensor grad_bias, struct ten
         return;
     }
     CHECK(is_vector(grad_bias, grad_y.cols));
-    count(device, 0, bytes(grad_y) + 2 * bytes(grad_bias));
-    device->ops->bias_backward(device, grad_bias, grad_y);
+    if (begin(device, operation(WORK_BIAS, "bias_backward"), 0, bytes(grad_y) + 2 * bytes(grad_bias))) {
+        device->ops->bias_backward(device, grad_bias, grad_y);
+        range_pop(device);
+    }
 }
 
 void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
@@ -270,8 +310,11 @@ void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rs
     }
     CHECK(same_shape(x, y) && is_vector(gain, x.cols));
     CHECK(!rstd.data || tensor_count(rstd) == x.rows);
-    count(device, 0, bytes(x) + bytes(y) + bytes(gain) + bytes(rstd));
-    device->ops->rmsnorm_forward(device, y, rstd, x, gain, epsilon);
+    if (begin(device, operation(WORK_NORM, "rmsnorm_forward"), 0,
+              bytes(x) + bytes(y) + bytes(gain) + bytes(rstd))) {
+        device->ops->rmsnorm_forward(device, y, rstd, x, gain, epsilon);
+        range_pop(device);
+    }
 }
 
 void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
@@ -283,10 +326,12 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
     CHECK(same_shape(grad_x, x) && same_shape(grad_y, x) && is_vector(gain, x.cols));
     CHECK(tensor_count(rstd) == x.rows && (!grad_gain.data || is_vector(grad_gain, x.cols)));
     CHECK(!accumulate || (grad_x.data != x.data && grad_x.data != grad_y.data));
-    count(device, 0,
-          bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
-              2 * bytes(grad_gain));
-    device->ops->rmsnorm_backward(device, grad_x, accumulate, grad_gain, grad_y, x, gain, rstd);
+    if (begin(device, operation(WORK_NORM, "rmsnorm_backward"), 0,
+              bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
+                  2 * bytes(grad_gain))) {
+        device->ops->rmsnorm_backward(device, grad_x, accumulate, grad_gain, grad_y, x, gain, rstd);
+        range_pop(device);
+    }
 }
 
 void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
@@ -296,8 +341,10 @@ void op_rope(struct device *device, struct tensor x, struct tensor frequencies, 
         return;
     }
     CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
-    count(device, 0, 2 * bytes(x));
-    device->ops->rope(device, x, frequencies, start, batch, direction);
+    if (begin(device, operation(WORK_ROPE, "rope"), 0, 2 * bytes(x))) {
+        device->ops->rope(device, x, frequencies, start, batch, direction);
+        range_pop(device);
+    }
 }
 
 // Keys of [first, first + keys) seen by the queries at positions below `end`, together.
@@ -329,8 +376,11 @@ static void attention_forward(struct device *device, struct attention_shape shap
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     double pairs = causal_pairs(shape, 0, shape.start + shape.queries) * shape.batch * shape.heads;
-    count(device, 4 * pairs * shape.head_dim, attention_bytes(shape, q, k) + bytes(logsumexp));
-    device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
+    if (begin(device, operation(WORK_ATTENTION_FORWARD, "attention_forward"), 4 * pairs * shape.head_dim,
+              attention_bytes(shape, q, k) + bytes(logsumexp))) {
+        device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
+        range_pop(device);
+    }
 }
 
 static void attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
@@ -351,12 +401,14 @@ static void attention_backward(struct device *device, struct attention_shape sha
     if (failed(device)) {
         return;
     }
-    count(device, flops, moved);
     if (device->ops->attention_backward_glue) {
         device->counters.glue_bytes += device->ops->attention_backward_glue(device, shape, segments, segment_count);
     }
-    device->ops->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
-                                    workspace);
+    if (begin(device, operation(WORK_ATTENTION_BACKWARD, "attention_backward"), flops, moved)) {
+        device->ops->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k,
+                                        v, workspace);
+        range_pop(device);
+    }
     tensor_free(device, &workspace);
 }
 
@@ -459,8 +511,10 @@ void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gat
         return;
     }
     CHECK(same_shape(y, gate) && same_shape(y, up));
-    count(device, 0, 3 * bytes(y));
-    device->ops->swiglu_forward(device, y, gate, up);
+    if (begin(device, operation(WORK_SWIGLU, "swiglu_forward"), 0, 3 * bytes(y))) {
+        device->ops->swiglu_forward(device, y, gate, up);
+        range_pop(device);
+    }
 }
 
 void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
@@ -469,8 +523,10 @@ void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor
         return;
     }
     CHECK(same_shape(grad_y, gate) && same_shape(grad_y, up));
-    count(device, 0, 6 * bytes(grad_y));
-    device->ops->swiglu_backward(device, gate, up, grad_y);
+    if (begin(device, operation(WORK_SWIGLU, "swiglu_backward"), 0, 6 * bytes(grad_y))) {
+        device->ops->swiglu_backward(device, gate, up, grad_y);
+        range_pop(device);
+    }
 }
 
 void op_embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
@@ -479,8 +535,10 @@ void op_embedding_forward(struct device *device, struct tensor y, struct tensor 
         return;
     }
     CHECK(y.rows == tensor_count(ids) && y.cols == table.cols);
-    count(device, 0, 2 * bytes(y) + bytes(ids));
-    device->ops->embedding_forward(device, y, table, ids);
+    if (begin(device, operation(WORK_EMBEDDING, "embedding_forward"), 0, 2 * bytes(y) + bytes(ids))) {
+        device->ops->embedding_forward(device, y, table, ids);
+        range_pop(device);
+    }
 }
 
 void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y, struct tensor ids)
@@ -489,8 +547,10 @@ void op_embedding_backward(struct device *device, struct tensor grad_table, stru
         return;
     }
     CHECK(grad_y.rows == tensor_count(ids) && grad_y.cols == grad_table.cols);
-    count(device, 0, 3 * bytes(grad_y) + bytes(ids));
-    device->ops->embedding_backward(device, grad_table, grad_y, ids);
+    if (begin(device, operation(WORK_EMBEDDING, "embedding_backward"), 0, 3 * bytes(grad_y) + bytes(ids))) {
+        device->ops->embedding_backward(device, grad_table, grad_y, ids);
+        range_pop(device);
+    }
 }
 
 void op_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
@@ -500,8 +560,10 @@ void op_cross_entropy(struct device *device, struct tensor logits, struct tensor
         return;
     }
     CHECK(logits.rows == tensor_count(targets) && tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
-    count(device, 0, 2 * bytes(logits) + bytes(targets));
-    device->ops->cross_entropy(device, logits, targets, loss, loss_weight, grad_weight);
+    if (begin(device, operation(WORK_HEAD, "cross_entropy"), 0, 2 * bytes(logits) + bytes(targets))) {
+        device->ops->cross_entropy(device, logits, targets, loss, loss_weight, grad_weight);
+        range_pop(device);
+    }
 }
 
 void op_adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
@@ -511,6 +573,8 @@ void op_adamw(struct device *device, struct tensor w, struct tensor g, struct te
         return;
     }
     CHECK(same_shape(w, g) && same_shape(w, m) && same_shape(w, v) && t > 0);
-    count(device, 0, 2 * (bytes(w) + bytes(m) + bytes(v)) + bytes(g));
-    device->ops->adamw(device, w, g, m, v, rate, beta1, beta2, epsilon, decay, t);
+    if (begin(device, operation(WORK_OPTIMIZER, "adamw"), 0, 2 * (bytes(w) + bytes(m) + bytes(v)) + bytes(g))) {
+        device->ops->adamw(device, w, g, m, v, rate, beta1, beta2, epsilon, decay, t);
+        range_pop(device);
+    }
 }

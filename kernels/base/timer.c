@@ -14,10 +14,12 @@ void device_mark(struct device *device, size_t mark)
     CHECK(mark < DEVICE_MARKS);
     if (device->ops->mark) {
         device->ops->mark(device, mark);
-    } else {
-        device->ops->synchronize(device);
-        device->marks_ns[mark] = now_ns();
+        return;
     }
+    if (device->ops->synchronize) {
+        device->ops->synchronize(device);
+    }
+    device->marks_ns[mark] = now_ns();
 }
 
 double device_marks_ms(struct device *device, size_t from, size_t to)

@@ -46,11 +46,6 @@ size_t cpu_block_rows(const struct device *device, size_t cols)
     return 1024;
 }
 
-void cpu_synchronize(struct device *device)
-{
-    (void)device;
-}
-
 void cpu_upload(struct device *device, struct tensor t, const void *src)
 {
     (void)device;

@@ -13,7 +13,6 @@ void *cpu_allocate(const struct arena *arena, size_t bytes);
 void cpu_release(const struct arena *arena, void *pointer);
 void cpu_upload(struct device *device, struct tensor t, const void *src);
 void cpu_download(struct device *device, void *dst, struct tensor t);
-void cpu_synchronize(struct device *device);
 void cpu_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
                        enum dtype rounding);
 void cpu_zero(struct device *device, struct tensor t);

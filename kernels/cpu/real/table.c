@@ -8,7 +8,6 @@ const struct device_ops NAME(cpu_ops) = {
     .source = {cpu_allocate, cpu_release},
     .upload = cpu_upload,
     .download = cpu_download,
-    .synchronize = cpu_synchronize,
     .random_normal = cpu_random_normal,
     .zero = cpu_zero,
     .copy = cpu_copy,
