@@ -1,5 +1,5 @@
 // Device: a place where tensors live and operations run. One table of functions per device and dtype; each
-// operation's formula and gradient contract (what is =, what is +=) is stated here, once.
+// operation's signature, formula and gradient contract (what is =, what is +=) is stated here, once.
 // The core calls the fronts in ops.h, which check the shapes, count the cost and then call the table.
 #pragma once
 #include "kernels/base/random.h"
@@ -41,6 +41,79 @@ enum transpose { NO_TRANSPOSE, TRANSPOSE };
 
 struct device;
 struct observer;
+
+// The operations. A device's functions for them, and their fronts, are declared by these types: `zero_op
+// cpu_zero;`.
+
+// t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype: the same bits
+// on every device. f64, f32 and bf16.
+typedef void random_normal_op(struct device *device, struct tensor t, struct random random, double mean,
+                              double deviation, enum dtype rounding);
+
+// t = 0
+typedef void zero_op(struct device *device, struct tensor t);
+// dst = src, converting the dtype
+typedef void copy_op(struct device *device, struct tensor dst, struct tensor src);
+// t = factor * t
+typedef void scale_op(struct device *device, struct tensor t, double factor);
+
+// c = alpha * op(a) * op(b) + beta * c;  c: [m, n], op(a): [m, k], op(b): [k, n]
+typedef void gemm_op(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
+                     struct tensor b, enum transpose transpose_b, double alpha, double beta);
+// y += bias, for every row.  y: [n, d], bias: [1, d]
+typedef void bias_forward_op(struct device *device, struct tensor y, struct tensor bias);
+// grad_bias += column sums of grad_y
+typedef void bias_backward_op(struct device *device, struct tensor grad_bias, struct tensor grad_y);
+
+// rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain, by row.  x, y: [n, d], gain: [1, d], rstd: [n, 1].
+// y may be x. rstd may be no tensor.
+typedef void rmsnorm_forward_op(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
+                                struct tensor gain, double epsilon);
+// u = grad_y * gain;  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate.
+// grad_gain += sum over rows of grad_y * x * rstd, if it is a tensor.
+// Without accumulate grad_x may be x or grad_y.
+typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bool accumulate,
+                                 struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
+                                 struct tensor rstd);
+
+// Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
+// direction * position * frequencies[j]; row r stands at position start + r / batch. direction: +1, or -1 for
+// the gradient. frequencies: [1, D/2], f64.
+typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+                     int direction);
+
+// o = softmax(q k^T * scale + causal) v;  logsumexp: [queries * batch, heads], natural logarithm.
+typedef void attention_forward_op(struct device *device, struct attention_shape shape, struct tensor o,
+                                  struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
+// P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;
+// grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
+// alone. workspace: attention_backward_workspace(shape) bytes.
+typedef void attention_backward_op(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                                   const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                                   struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                                   struct tensor v, struct tensor workspace);
+
+// y = silu(gate) * up.  All [n, f].
+typedef void swiglu_forward_op(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
+// In place, with y the value above: gate becomes the gradient of gate, up that of up, and grad_y becomes y.
+typedef void swiglu_backward_op(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y);
+
+// y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
+typedef void embedding_forward_op(struct device *device, struct tensor y, struct tensor table, struct tensor ids);
+// grad_table[ids[r]] += grad_y[r], rows in order
+typedef void embedding_backward_op(struct device *device, struct tensor grad_table, struct tensor grad_y,
+                                   struct tensor ids);
+// For every row with targets[r] >= 0:  loss += loss_weight * (logsumexp(logits) - logits[target]) and
+// logits = grad_weight * (softmax(logits) - onehot(target)). Rows without a target become 0.
+// logits: [n, vocab], targets: [n, 1] i32, loss: [1, 1] f64
+typedef void cross_entropy_op(struct device *device, struct tensor logits, struct tensor targets,
+                              struct tensor loss, double loss_weight, double grad_weight);
+
+// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+// w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter 2019)
+typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
+                      double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
+
 struct device_ops {
     const char *name; // "cpu"
     enum dtype dtype; // of weights and activations
@@ -77,74 +150,24 @@ struct device_ops {
     void (*download)(struct device *device, void *dst, struct tensor t);
     // Waits until all that was asked for is done. NULL: it always is.
     void (*synchronize)(struct device *device);
-    // t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype: the same bits
-    // on every device. f64, f32 and bf16.
-    void (*random_normal)(struct device *device, struct tensor t, struct random random, double mean,
-                          double deviation, enum dtype rounding);
-
-    // t = 0
-    void (*zero)(struct device *device, struct tensor t);
-    // dst = src, converting the dtype
-    void (*copy)(struct device *device, struct tensor dst, struct tensor src);
-    // t = factor * t
-    void (*scale)(struct device *device, struct tensor t, double factor);
-
-    // c = alpha * op(a) * op(b) + beta * c;  c: [m, n], op(a): [m, k], op(b): [k, n]
-    void (*gemm)(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
-                 struct tensor b, enum transpose transpose_b, double alpha, double beta);
-    // y += bias, for every row.  y: [n, d], bias: [1, d]
-    void (*bias_forward)(struct device *device, struct tensor y, struct tensor bias);
-    // grad_bias += column sums of grad_y
-    void (*bias_backward)(struct device *device, struct tensor grad_bias, struct tensor grad_y);
-
-    // rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain, by row.  x, y: [n, d], gain: [1, d], rstd: [n, 1].
-    // y may be x. rstd may be no tensor.
-    void (*rmsnorm_forward)(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                            struct tensor gain, double epsilon);
-    // u = grad_y * gain;  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate.
-    // grad_gain += sum over rows of grad_y * x * rstd, if it is a tensor.
-    // Without accumulate grad_x may be x or grad_y.
-    void (*rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                             struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd);
-
-    // Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
-    // direction * position * frequencies[j]; row r stands at position start + r / batch. direction: +1, or -1 for
-    // the gradient. frequencies: [1, D/2], f64.
-    void (*rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                 int direction);
-
-    // o = softmax(q k^T * scale + causal) v;  logsumexp: [queries * batch, heads], natural logarithm.
-    void (*attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,
-                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
-    // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;
-    // grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
-    // alone. workspace: attention_backward_workspace(shape) bytes.
-    void (*attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                               struct tensor v, struct tensor workspace);
-
-    // y = silu(gate) * up.  All [n, f].
-    void (*swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
-    // In place, with y the value above: gate becomes the gradient of gate, up that of up, and grad_y becomes y.
-    void (*swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y);
-
-    // y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
-    void (*embedding_forward)(struct device *device, struct tensor y, struct tensor table, struct tensor ids);
-    // grad_table[ids[r]] += grad_y[r], rows in order
-    void (*embedding_backward)(struct device *device, struct tensor grad_table, struct tensor grad_y,
-                               struct tensor ids);
-    // For every row with targets[r] >= 0:  loss += loss_weight * (logsumexp(logits) - logits[target]) and
-    // logits = grad_weight * (softmax(logits) - onehot(target)). Rows without a target become 0.
-    // logits: [n, vocab], targets: [n, 1] i32, loss: [1, 1] f64
-    void (*cross_entropy)(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
-                          double loss_weight, double grad_weight);
-
-    // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-    // w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter
-    // 2019)
-    void (*adamw)(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
-                  double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
+    random_normal_op *random_normal;
+    zero_op *zero;
+    copy_op *copy;
+    scale_op *scale;
+    gemm_op *gemm;
+    bias_forward_op *bias_forward;
+    bias_backward_op *bias_backward;
+    rmsnorm_forward_op *rmsnorm_forward;
+    rmsnorm_backward_op *rmsnorm_backward;
+    rope_op *rope;
+    attention_forward_op *attention_forward;
+    attention_backward_op *attention_backward;
+    swiglu_forward_op *swiglu_forward;
+    swiglu_backward_op *swiglu_backward;
+    embedding_forward_op *embedding_forward;
+    embedding_backward_op *embedding_backward;
+    cross_entropy_op *cross_entropy;
+    adamw_op *adamw;
 };
 
 struct device {

@@ -13,8 +13,7 @@ void *cpu_allocate(const struct arena *arena, size_t bytes);
 void cpu_release(const struct arena *arena, void *pointer);
 void cpu_upload(struct device *device, struct tensor t, const void *src);
 void cpu_download(struct device *device, void *dst, struct tensor t);
-void cpu_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
-                       enum dtype rounding);
-void cpu_zero(struct device *device, struct tensor t);
+random_normal_op cpu_random_normal;
+zero_op cpu_zero;
 size_t cpu_block_rows(const struct device *device, size_t cols);
-void cpu_copy(struct device *device, struct tensor dst, struct tensor src);
+copy_op cpu_copy;
