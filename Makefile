@@ -17,7 +17,7 @@ CFLAGS   := -std=gnu11 $(COMMON)
 CXXFLAGS := -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)
 LDFLAGS  := -fopenmp $(SANITIZE)
-LDLIBS   := -ljansson -lopenblas -lm
+LDLIBS   := -ljansson -lopenblas -lm -ldl
 
 # One line per compilation; `make V=1` shows the commands.
 Q        := $(if $(V),,@)
@@ -28,29 +28,28 @@ say       = $(if $(V),,@echo "  $(1)  $(2)")
 REAL     := $(wildcard kernels/cpu/real/*.c)
 CUDA_C   := $(filter-out %/plugin.c %/workspace.c,$(wildcard kernels/cuda/*.c))
 PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*/*.c))
-OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(REAL:%.c=$(BUILD)/%.f32.o) $(REAL:%.c=$(BUILD)/%.f64.o)
+OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(foreach bits,16 32 64,$(REAL:%.c=$(BUILD)/%.$(bits).o))
 TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
 SOURCES  := $(foreach folder,kernels kernels/* kernels/*/* methods harness harness/* tests tests/* bench bench/*,\
               $(wildcard $(addprefix $(folder)/*.,c h cpp cu cuh)))
-FIGURES  := context-sweep chunk sparsity gradient-error timeline
+FIGURES  := context-sweep chunk sparsity gradient-error timeline accumulators
 
 all: $(BUILD)/longbp ## build the program (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk | expand -t 20
 
 $(BUILD)/longbp: $(BUILD)/harness/main.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/%.f32.o: %.c
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DREAL_BITS=32 -c -o $@ $<
-$(BUILD)/%.f64.o: %.c
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DREAL_BITS=64 -c -o $@ $<
+define REAL_RULE
+$(BUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$@)
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -DREAL_BITS=$(1) -c -o $$@ $$<
+endef
+$(foreach bits,16 32 64,$(eval $(call REAL_RULE,$(bits))))
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -81,7 +80,8 @@ figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=)
 	@mkdir -p $(RESULTS) $(PICTURES)
 	@for name in $(FIGURES); do \
 	  $(BUILD)/longbp run experiments/$$name.json --out $(RESULTS)/$$name.jsonl $(RUN) || exit $$?; done
-	@$(BUILD)/longbp plot --out $(PICTURES) $(FIGURES:%=$(RESULTS)/%.jsonl)
+	@$(BUILD)/longbp plot --out $(PICTURES) $(patsubst %,$(RESULTS)/%.jsonl,$(filter-out accumulators,$(FIGURES)))
+	@$(BUILD)/longbp plot --out $(PICTURES) --figures accumulators $(RESULTS)/accumulators.jsonl
 figure-programs: all
 
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
@@ -119,6 +119,7 @@ test: ## install what is missing, build, run every test; under ten minutes
 	@failed=; for test in $(wildcard tests/check_*) $(TESTS); do \
 	  BUILD=$(BUILD) LONGBP=$(BUILD)/longbp $$test || failed="$$failed $$test"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	@$(MAKE) --no-print-directory test-bf16
 	@$(if $(SANITIZE),,$(MAKE) --no-print-directory test-cuda-graphs test-cuda-code)
 	@$(MAKE) --no-print-directory test-cuda-emulated $(if $(SANITIZE),,test-rehearse)
 test-programs: all $(TESTS)

@@ -342,9 +342,8 @@ void add_cuda()
 
 void describe_machine()
 {
-    if (on_cuda) {
-        benchmark::AddCustomContext("device", Bench(DTYPE_F32).device->description);
-    } else {
+    benchmark::AddCustomContext("device", Bench(on_cuda ? DTYPE_F32 : DTYPE_BF16).device->description);
+    if (!on_cuda) {
         benchmark::AddCustomContext("blas", openblas_get_config());
         benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));
     }
@@ -418,8 +417,7 @@ int main(int argc, char **argv)
     describe_machine();
     for (enum dtype dtype : {DTYPE_BF16, DTYPE_F32, DTYPE_F64}) { // in order of worth
         added = dtype;
-        if (dtype != DTYPE_BF16 || on_cuda)
-            small ? add_small() : on_cuda ? add_cuda() : add_cpu();
+        small ? add_small() : on_cuda ? add_cuda() : add_cpu();
     }
     if (out.empty()) {
         benchmark::RunSpecifiedBenchmarks();

@@ -5,23 +5,18 @@
 #include "kernels/plan/plan.h"
 #include <string.h>
 
-static const struct device_ops *cpu_ops(enum dtype dtype)
-{
-    return dtype == DTYPE_F64 ? &cpu_ops_f64 : dtype == DTYPE_F32 ? &cpu_ops_f32 : NULL;
-}
-
 static const struct {
-    const char *name, *dtypes;
+    const char *name;
     const struct device_ops *(*ops)(enum dtype dtype);
     bool (*load)(struct status *status); // before all else; NULL: it is part of the program
     void (*start)(void);
     size_t (*available_bytes)(void); // NULL: no limit
     bool has_cards;                  // that a name can number
 } devices[] = {
-    {"cpu", "f32 and f64", cpu_ops, NULL, cpu_start, cpu_available_bytes, false},
-    {"cuda", "bf16, f32 and f64", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, true},
-    {"plan-cpu", "f32 and f64", plan_ops_like_cpu, NULL, NULL, NULL, false},
-    {"plan-cuda", "bf16, f32 and f64", plan_ops_like_cuda, NULL, NULL, NULL, false},
+    {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, false},
+    {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, true},
+    {"plan-cpu", plan_ops_like_cpu, NULL, NULL, NULL, false},
+    {"plan-cuda", plan_ops_like_cuda, NULL, NULL, NULL, false},
 };
 #define DEVICES     (sizeof devices / sizeof *devices)
 #define CARD_DIGITS 3
@@ -75,7 +70,7 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
     }
     const struct device_ops *ops = devices[i].ops(dtype);
     if (!ops) {
-        status_set(status, STATUS_UNSUPPORTED, "device %s computes in %s, not in %s", name, devices[i].dtypes,
+        status_set(status, STATUS_UNSUPPORTED, "device %s computes in bf16, f32 and f64, not in %s", name,
                    dtype_name(dtype));
         return NULL;
     }

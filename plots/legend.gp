@@ -1,4 +1,4 @@
-# The legend: one entry per series, then those named in legend_extra (limit cross bound whiskers errors). It is made of labels and
+# The legend: one entry per series, then those named in legend_extra (limit cross bound floor whiskers errors). It is made of labels and
 # arrows, for gnuplot holds a key to the width of one panel. (The svg terminal joins arrows of one colour and width to one
 # path with one kind of dashes, so each width is a little different.) call 'legend.gp' LEFT TOP, in pixels, before the last plot.
 legend_x(e) = ARG1 + (e / legend_rows) * legend_step
@@ -27,6 +27,11 @@ do for [e=0:legend_entries-1] {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \
                 nohead lw 1.2 dt 2 lc rgb pale front
             legend_text = 'memory limit'
+        }
+        if (extra eq 'floor') {
+            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \
+                nohead lw 1.2 dt 3 lc rgb pale front
+            legend_text = 'noise floor, sums in f32'
         }
         if (extra eq 'bound') {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \

@@ -1,5 +1,6 @@
 #include "tests/fixture.h"
 #include <math.h>
+#include <string.h>
 
 struct fixture fixture_default(void)
 {
@@ -22,13 +23,19 @@ struct fixture fixture_default(void)
     };
 }
 
+enum dtype fixture_sums(const struct fixture *f)
+{
+    return f->dtype == DTYPE_BF16 && !f->narrow ? DTYPE_F32 : f->dtype;
+}
+
 void fixture_open(struct fixture *f)
 {
     struct status status = {0};
     CHECK(config_check(&f->config, &status));
     f->device = device_open("cpu", f->dtype, 0, &status);
     CHECK(f->device);
-    struct model_options options = {.lora = f->lora, .kv_gradient_dtype = f->dtype, .gradient_dtype = f->dtype};
+    enum dtype sums = fixture_sums(f);
+    struct model_options options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
     model_open(&f->model, &f->config, &options, f->device);
     model_randomize(&f->model, f->seed, f->rounding);
     size_t count = f->context * f->sequences;
@@ -60,12 +67,8 @@ double *fixture_step(struct fixture *f, const char *method, const struct method_
     // What is left in the gradients must not matter.
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         struct tensor grad = f->model.parameters[i].grad;
-        for (size_t j = 0; grad.data && j < tensor_count(grad); j++) {
-            if (grad.dtype == DTYPE_F64) {
-                ((double *)grad.data)[j] = NAN;
-            } else {
-                ((float *)grad.data)[j] = NAN;
-            }
+        if (grad.data) {
+            memset(grad.data, 0xff, tensor_bytes(grad)); // NaN in every dtype
         }
     }
     size_t live = f->device->arena.live_bytes;

@@ -7,6 +7,7 @@ struct fixture {
     struct config config;
     struct lora lora;
     enum dtype dtype, rounding; // rounding: the dtype that the random weights are rounded to first
+    bool narrow;                // bf16: gradients are summed in bf16, not in f32
     size_t context, sequences;
     const int32_t *targets; // NULL: the next token
     uint64_t seed;
@@ -19,6 +20,8 @@ struct fixture {
 };
 
 struct fixture fixture_default(void);
+// The dtype in which its gradients are summed.
+enum dtype fixture_sums(const struct fixture *fixture);
 void fixture_open(struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
 // One step. The gradients of all parameters in order: fixture->gradient_count numbers, to be freed.

@@ -17,7 +17,7 @@ typedef void forward_fn(struct device *, struct attention_shape, struct tensor o
 typedef void backward_fn(struct device *, struct attention_shape, struct tensor grad_q, const struct key_segment *,
                          size_t, struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                          struct tensor k, struct tensor v, struct tensor workspace);
-typedef size_t workspace_fn(const struct device *, struct attention_shape);
+typedef size_t workspace_fn(const struct device *, struct attention_shape, const struct key_segment *, size_t);
 forward_fn attention_forward_f32, attention_forward_f64;
 backward_fn attention_backward_f32, attention_backward_f64;
 workspace_fn attention_backward_workspace_f32, attention_backward_workspace_f64;
@@ -200,7 +200,8 @@ static void attention(struct problem *p, struct options options)
             span.start, span.count, to_tensor(p->grad_k + begin, span.count * s.batch, k_cols, 0, options.dtype),
             to_tensor(p->grad_v + begin, span.count * s.batch, k_cols, 0, options.dtype)};
     }
-    size_t bytes = (f32 ? attention_backward_workspace_f32 : attention_backward_workspace_f64)(NULL, s);
+    size_t bytes = (f32 ? attention_backward_workspace_f32 : attention_backward_workspace_f64)(NULL, s, segments,
+                                                                                               p->segment_count);
     struct tensor workspace = {
         .data = aligned_alloc(256, (bytes + CANARY_BYTES + 255) / 256 * 256), .rows = 1, .cols = bytes};
     memset(workspace.data, 0xff, bytes + CANARY_BYTES); // NaN in both dtypes
@@ -478,10 +479,10 @@ static void test_workspace(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct attention_shape longer = shapes[i];
         longer.start = 1000000, longer.queries = 65536;
-        size_t bytes = attention_backward_workspace_f32(NULL, shapes[i]);
+        size_t bytes = attention_backward_workspace_f32(NULL, shapes[i], NULL, 0);
         assert_true(bytes > 0 && bytes <= (size_t)8 << 20);
-        assert_int_equal(bytes, attention_backward_workspace_f32(NULL, longer));
-        assert_true(attention_backward_workspace_f64(NULL, longer) <= (size_t)8 << 20);
+        assert_int_equal(bytes, attention_backward_workspace_f32(NULL, longer, NULL, 0));
+        assert_true(attention_backward_workspace_f64(NULL, longer, NULL, 0) <= (size_t)8 << 20);
     }
 }
 

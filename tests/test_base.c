@@ -57,7 +57,7 @@ static void test_sizes_beyond_addresses(void **state)
     assert_null(device_open("abacus", DTYPE_F32, 0, &status));
     assert_non_null(strstr(status.message, "abacus"));
     status = (struct status){0};
-    assert_null(device_open("cpu", DTYPE_BF16, 0, &status));
+    assert_null(device_open("cpu", DTYPE_F16, 0, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 

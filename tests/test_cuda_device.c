@@ -93,7 +93,7 @@ static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bo
     assert_non_null(device);
     device->whole_attention = whole;
     device->deterministic = deterministic;
-    size_t bytes = device->ops->attention_backward_workspace(device, shape);
+    size_t bytes = device->ops->attention_backward_workspace(device, shape, NULL, 0);
     device_close(device);
     return bytes;
 }

@@ -1,6 +1,6 @@
 // Every method against full backprop in f64, over the shapes in which chunked walks go wrong; full against finite
-// differences; f32 against f64; the same bits on any number of threads. A loop over the array of methods: a new
-// exact method is tested by existing.
+// differences; f32 and bf16 against f64; the same bits on any number of threads. A loop over the array of methods:
+// a new exact method is tested by existing.
 #include "harness/run/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -265,14 +265,22 @@ static void test_finite_differences(void **state)
     check_finite_differences(&f);
 }
 
-static void test_f32_near_f64(void **state)
+// Dtypes below f64; bf16 with sums in f32 and with sums in bf16.
+static const struct precision {
+    enum dtype dtype;
+    bool narrow;
+    double bound; // relative L2 against f64
+} precisions[] = {{DTYPE_F32, false, 1e-5}, {DTYPE_BF16, false, 3e-2}, {DTYPE_BF16, true, 3e-2}};
+#define PRECISIONS (sizeof precisions / sizeof *precisions)
+
+static void check_near_f64(const struct precision *precision, struct fixture f)
 {
-    (void)state;
-    struct fixture f64 = fixture_default(), f32 = fixture_default();
-    f64.context = f32.context = 70;
-    f32.dtype = DTYPE_F32;
+    struct fixture f64 = f;
+    f.dtype = precision->dtype;
+    f.narrow = precision->narrow;
+    f.rounding = f64.rounding = precision->dtype;
     fixture_open(&f64);
-    fixture_open(&f32);
+    fixture_open(&f);
     struct step_report report = {0};
     struct method_options options;
     options_init(&options);
@@ -280,16 +288,34 @@ static void test_f32_near_f64(void **state)
     for (const struct method *const *m = methods; *m; m++) {
         if ((*m)->exact) {
             options.chunk = 32;
-            double *found = fixture_step(&f32, (*m)->name, &options, &report);
+            double *found = fixture_step(&f, (*m)->name, &options, &report);
             double error = relative_l2(found, expected, f64.gradient_count);
-            assert_true(error <= 1e-5 && error > 0);
+            if (!(error <= precision->bound && error > 0)) {
+                fail_msg("%s in %s: relative L2 %.2e, bound %.0e", (*m)->name, dtype_name(f.dtype), error,
+                         precision->bound);
+            }
             free(found);
         }
     }
     free(expected);
     step_report_free(&report);
     fixture_close(&f64);
-    fixture_close(&f32);
+    fixture_close(&f);
+}
+
+static void test_near_f64(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < PRECISIONS; i++) {
+        struct fixture f = fixture_default();
+        f.context = 70;
+        check_near_f64(&precisions[i], f);
+        f.config.qk_norm = f.config.tied = true;
+        check_near_f64(&precisions[i], f);
+        f.config.qkv_bias = true;
+        f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
+        check_near_f64(&precisions[i], f);
+    }
 }
 
 static void test_same_bits_on_any_threads(void **state)
@@ -297,9 +323,10 @@ static void test_same_bits_on_any_threads(void **state)
     (void)state;
     const int threads[] = {1, 2, 3, 7};
     int before = omp_get_max_threads();
-    for (int narrow = 0; narrow < 2; narrow++) {
+    for (size_t p = 0; p <= PRECISIONS; p++) { // and f64
         struct fixture f = fixture_default();
-        f.dtype = narrow ? DTYPE_F32 : DTYPE_F64;
+        f.dtype = p < PRECISIONS ? precisions[p].dtype : DTYPE_F64;
+        f.narrow = p < PRECISIONS && precisions[p].narrow;
         f.config.width = 96;
         f.config.heads = 4;
         f.config.head_dim = 32;
@@ -384,7 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_several_blocks),
         cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_f32_near_f64),
+        cmocka_unit_test(test_near_f64),
         cmocka_unit_test(test_same_bits_on_any_threads),
         cmocka_unit_test(test_memory_limit),
     };

@@ -18,7 +18,8 @@ static void measure(struct fixture *f, const char *device, const struct method *
     struct step_report report = {0};
     f->device = device_open(device, f->dtype, 0, &status);
     assert_non_null(f->device);
-    struct model_options model_options = {f->lora, f->dtype, f->dtype, .optimizer = optimizers[0]};
+    enum dtype sums = fixture_sums(f);
+    struct model_options model_options = {f->lora, sums, sums, .optimizer = optimizers[0]};
     model_open(&f->model, &f->config, &model_options, f->device);
     model_randomize(&f->model, 1, DTYPE_F32);
     int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
@@ -95,6 +96,10 @@ static void test_full_training(void **state)
     f.config.qk_norm = true;
     f.config.tied = true;
     f.sequences = 3;
+    compare_all(&f);
+    f.dtype = DTYPE_BF16;
+    compare_all(&f);
+    f.narrow = true;
     compare_all(&f);
 }
 

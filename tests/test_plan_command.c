@@ -104,23 +104,30 @@ static void a_planned_record_is_the_measured_one(void **state)
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 2}",
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 3}",
         "'method': {'name': 'streambp', 'chunk': 33}, 'data': {'text': 'Makefile'}, 'optimizer': 'adamw'",
+        "'method': {'name': 'seco', 'chunk': 30}, 'dtype': 'bf16', 'kv_gradient_dtype': 'bf16'",
     };
     static const char *const equal[] = {
         "peak_bytes",  "peak_by_category", "resident_bytes", "lower_bound_bytes", "peak_over_bound",      "flops",
         "model_flops", "bytes_moved",      "launches",       "columns",           "floor_bytes_per_token"};
     for (size_t i = 0; i < COUNT(trials); i++) {
         char *json;
-        assert_true(asprintf(&json,
-                             "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'measure': {'samples': 2}, %s}",
-                             trials[i]) > 0);
-        json_t *measured = record_of(json);
-        memcpy(strstr(json, "'device': 'cpu', 'measure'"), "'device':'plan', 'measure'", 26);
-        json_t *planned = record_of(json);
+        json_t *records[2];
+        for (size_t d = 0; d < 2; d++) {
+            assert_true(asprintf(&json,
+                                 "{'model': 'tiny', 'context': 100, 'device': '%s', 'measure': {'samples': 2}, %s}",
+                                 d ? "plan-cpu" : "cpu", trials[i]) > 0);
+            records[d] = record_of(json);
+            free(json);
+        }
+        json_t *measured = records[0], *planned = records[1];
         for (size_t j = 0; j < COUNT(equal); j++) {
             json_t *a = json_object_get(planned, equal[j]), *b = json_object_get(measured, equal[j]);
             if (!(a && json_equal(a, b)) && strcmp(equal[j], "columns") != 0)
-                fail_msg("%s: %s differs", json, equal[j]);
+                fail_msg("%s: %s differs", trials[i], equal[j]);
         }
+        // What multiplies in bf16.
+        const json_t *blas = json_object_get(json_object_get(measured, "provenance"), "blas");
+        assert_int_equal(strstr(json_string_value(blas), "; bf16 ") != NULL, strstr(trials[i], "bf16") != NULL);
         assert_true(json_is_null(json_object_get(planned, "loss")));
         assert_true(json_is_null(json_object_get(planned, "gradient")));
         assert_true(json_is_null(json_object_get(planned, "median_ms")));
@@ -131,7 +138,6 @@ static void a_planned_record_is_the_measured_one(void **state)
         assert_true(json_is_null(json_object_get(planned, "estimate_ms")));
         json_decref(measured);
         json_decref(planned);
-        free(json);
     }
 }
 
@@ -543,7 +549,6 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 0", "key \"context\": expected a whole number of tokens >= 1, found 0"},
         {"plan --model tniy --context 5", "did you mean \"tiny\"?"},
         {"plan --model tiny --context 5 --like gpu", "--like is cpu or cuda, not \"gpu\""},
-        {"plan --model tiny --context 5 --like cpu --dtype bf16", "computes in f32 and f64, not in bf16"},
         {"plan --model tiny --context 5 --memory-limit 3x",
          "--memory-limit: expected a size with its unit, such as 24GiB"},
         {"plan --model tiny --context 5 --memory-limit 24",
@@ -588,17 +593,20 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// No number of an operand comes twice, but for what rounding to f32 makes equal.
+// No number of an operand comes twice, but for what rounding makes equal.
 static void calibrate_works_on_data(void **state)
 {
     (void)state;
     enum { ROWS = 40, COLS = 50, COUNT = ROWS * COLS };
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64};
-    for (size_t d = 0; d < 2; d++) {
+    static const struct {
+        enum dtype dtype;
+        size_t different;
+    } cases[] = {{DTYPE_F32, COUNT * 99 / 100}, {DTYPE_F64, COUNT * 99 / 100}, {DTYPE_BF16, COUNT / 4}};
+    for (size_t d = 0; d < 3; d++) {
         struct calibrate_operands operands;
         struct status status = {0};
         double values[2][COUNT];
-        assert_true(calibrate_open(&operands, "cpu", dtypes[d], ROWS, COLS, &status));
+        assert_true(calibrate_open(&operands, "cpu", cases[d].dtype, ROWS, COLS, &status));
         tensor_read(operands.device, operands.a, values[0]);
         tensor_read(operands.device, operands.b, values[1]);
         for (int i = 0; i < 2; i++) {
@@ -606,13 +614,13 @@ static void calibrate_works_on_data(void **state)
             qsort(values[i], COUNT, sizeof(double), by_value);
             for (size_t j = 1; j < COUNT; j++)
                 different += values[i][j] != values[i][j - 1];
-            assert_true(different > COUNT * 99 / 100);
+            assert_true(different > cases[d].different);
         }
         calibrate_close(&operands);
     }
     struct calibrate_operands operands;
     struct status status = {0};
-    assert_false(calibrate_open(&operands, "cpu", DTYPE_BF16, ROWS, COLS, &status));
+    assert_false(calibrate_open(&operands, "cpu", DTYPE_F16, ROWS, COLS, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
     calibrate_close(&operands);
 }
@@ -634,6 +642,7 @@ static void calibrate_writes_a_profile(void **state)
     assert_string_equal(profile.name, "host");
     assert_true(profile.flops_per_s[DTYPE_F32].value > profile.flops_per_s[DTYPE_F64].value);
     assert_true(profile.flops_per_s[DTYPE_F64].value > 1e8);
+    assert_true(profile.flops_per_s[DTYPE_BF16].value > 1e8);
     assert_true(profile.bandwidth_bytes_per_s.value > 1e8);
     assert_true(profile.launch_s.value < 1e-3);
     json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);

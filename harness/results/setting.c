@@ -120,6 +120,8 @@ static void append_value(char *text, size_t bytes, const char *key, const json_t
     if (strcmp(key, "model") == 0) {
         append(text, bytes, "-");
         append_model(text, bytes, value);
+    } else if (json_is_string(value) && strstr(key, "gradient_dtype")) { // two keys, the same values
+        append(text, bytes, "-%s-%s", key, json_string_value(value));
     } else if (json_is_string(value)) {
         append(text, bytes, "-%s", json_string_value(value));
     } else if (!value || json_is_null(value)) {

@@ -120,7 +120,8 @@ bool calibrate(struct profile *profile, struct status *status)
     *profile = (struct profile){.name = "host"};
     size_t usable = usable_bytes(status);
     double f32_flops = calibrate_gemm("cpu", DTYPE_F32, status),
-           f64_flops = calibrate_gemm("cpu", DTYPE_F64, status);
+           f64_flops = calibrate_gemm("cpu", DTYPE_F64, status),
+           bf16_flops = calibrate_gemm("cpu", DTYPE_BF16, status);
     double copy_bytes = calibrate_copy("cpu", DTYPE_F32, status);
     double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, status);
     if (status->code != STATUS_OK)
@@ -131,6 +132,7 @@ bool calibrate(struct profile *profile, struct status *status)
     note(&profile->usable_bytes, (double)usable, "what was available when this was measured", where);
     note(&profile->flops_per_s[DTYPE_F64], f64_flops, "measured: dgemm of 2048 x 2048 x 2048", where);
     note(&profile->flops_per_s[DTYPE_F32], f32_flops, "measured: sgemm of 2048 x 2048 x 2048", where);
+    note(&profile->flops_per_s[DTYPE_BF16], bf16_flops, "measured: GEMM of 2048 x 2048 x 2048 in bf16", where);
     note(&profile->bandwidth_bytes_per_s, copy_bytes, "measured: a copy of 256 MiB, read and written", where);
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
     return true;

@@ -1,5 +1,5 @@
-// Calibrate: this machine's own profile, measured on the CPU device: GEMM in f64 and f32, copies, and an operation
-// that does next to nothing.
+// Calibrate: this machine's own profile, measured on the CPU device: GEMM in f64, f32 and bf16, copies, and an
+// operation that does next to nothing.
 #pragma once
 #include "harness/spec/profile.h"
 

@@ -9,7 +9,7 @@
 struct provenance {
     const char *version, *revision, *compiler, *flags;
     int dirty;      // 1: built from changed files, 0: not, -1: unknown
-    char blas[320]; // name, version, build and the core it chose
+    char blas[320]; // name, version, build and the core it chose; in bf16 also what multiplies that
     char cpu[128];
     char card[512]; // the device's own words: card, driver, libraries; empty on the CPU
     char kernel[256];
@@ -19,7 +19,7 @@ struct provenance {
     char time[32];                            // UTC, ISO 8601
 };
 
-// Fills in everything but card and clock_mhz_after.
+// Fills in everything but card, clock_mhz_after and what the device says of itself.
 void provenance_take(struct provenance *provenance);
 // The name of the kernels that OpenBLAS chose for this CPU.
 const char *provenance_blas_core(void);

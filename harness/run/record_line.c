@@ -192,6 +192,7 @@ static json_t *gradient_json(const struct record *record)
     set(object, "mean_abs", number(overall->mean_abs));
     set(object, "mean_relative", number(overall->mean_relative));
     set(object, "noise_floor", number(record->noise_floor));
+    set(object, "sums_relative_l2", number(record->sums_relative_l2));
     set(object, "worst_tensor", report->count ? record_text(report->tensors[report->worst].name) : json_null());
     set(object, "worst_relative_l2",
         report->count ? number(report->tensors[report->worst].error.relative_l2) : json_null());

@@ -26,7 +26,7 @@ struct record {
     double floor_bytes_per_token, model_flops;
     struct counters counters; // of one step
     const struct gradient_report *gradient;
-    double noise_floor;
+    double noise_floor, sums_relative_l2; // NaN: no sums in bf16
     double gemm_flops_per_s;
     const struct bias *bias;
     const struct arena *timeline; // the arena whose events are recorded

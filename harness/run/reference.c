@@ -1,22 +1,21 @@
-// Reference: three steps of `full`, each on a device that is opened for it and closed behind it.
+// Reference: steps that are not measured, each on a device that is opened for it and closed behind it.
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
 #include <math.h>
 #include <string.h>
 
-// Gradients of `full` and, if asked, its loss.
-static bool full_gradients(struct gradient_set *set, double *loss, const struct trial *trial,
-                           const struct setup_options *options, bool reverse_sums, struct status *status)
+// Gradients of one step and, if asked, its loss.
+static bool gradients_of(struct gradient_set *set, double *loss, const struct trial *trial,
+                         const struct setup_options *options, const struct method *method,
+                         const struct method_options *method_options, bool reverse_sums, struct status *status)
 {
     struct setup setup;
     struct status reason = {0};
-    struct method_options defaults;
     struct step_report report = {0};
-    options_init(&defaults);
     bool done = setup_open(&setup, trial, options, &reason);
     if (done) {
         setup.device->reverse_sums = reverse_sums;
-        method_step(method_find("full"), &setup.model, &setup.batch, &defaults, &report);
+        method_step(method, &setup.model, &setup.batch, method_options, &report);
         done = setup.device->status.code == STATUS_OK;
         if (done)
             gradient_set_take(set, &setup.model);
@@ -28,9 +27,17 @@ static bool full_gradients(struct gradient_set *set, double *loss, const struct 
     setup_close(&setup);
     step_report_free(&report);
     // Not the method's own failure, whatever its kind: the check could not be made.
-    return done || status_set(status, STATUS_FAILED,
-                              "the reference gradient (full, %s on %s) could not be computed: %.800s",
-                              dtype_name(options->dtype), options->device, reason.message);
+    return done ||
+           status_set(status, STATUS_FAILED, "the reference gradient (%s, %s on %s) could not be computed: %.800s",
+                      method->name, dtype_name(options->dtype), options->device, reason.message);
+}
+
+static bool full_gradients(struct gradient_set *set, double *loss, const struct trial *trial,
+                           const struct setup_options *options, bool reverse_sums, struct status *status)
+{
+    struct method_options defaults;
+    options_init(&defaults);
+    return gradients_of(set, loss, trial, options, method_find("full"), &defaults, reverse_sums, status);
 }
 
 bool reference_take(struct reference *reference, const struct trial *trial, struct status *status)
@@ -55,32 +62,49 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
     return done;
 }
 
+bool reference_sums(double *relative_l2, const struct gradient_set *set, const struct trial *trial,
+                    const struct method_options *options, struct status *status)
+{
+    struct setup_options wide = setup_options_of(trial);
+    if (wide.kv_gradient_dtype != DTYPE_BF16 && wide.gradient_dtype != DTYPE_BF16)
+        return true;
+    wide.kv_gradient_dtype = wide.gradient_dtype = DTYPE_F32;
+    wide.optimizer = NULL;
+    wide.memory_limit_bytes = 0;
+    struct gradient_set gradients = {0};
+    bool done = gradients_of(&gradients, NULL, trial, &wide, trial->method, options, false, status);
+    if (done)
+        *relative_l2 = gradient_relative_l2(set, &gradients);
+    gradient_set_free(&gradients);
+    return done;
+}
+
 void reference_free(struct reference *reference)
 {
     gradient_set_free(&reference->gradients);
     gradient_report_free(&reference->floor);
 }
 
-static double bound(double noise_floor)
+static double bound(enum dtype dtype, double noise_floor)
 {
-    return fmax(1e-12, 1000 * noise_floor);
+    return fmax(fmax(1e-12, 1000 * noise_floor), 32 * dtype_epsilon(dtype));
 }
 
-bool reference_accepts(const struct reference *reference, const struct gradient_report *report,
+bool reference_accepts(const struct reference *reference, enum dtype dtype, const struct gradient_report *report,
                        struct status *status)
 {
     double overall_floor = reference->floor.overall.relative_l2;
-    bool overall_good = report->overall.relative_l2 <= bound(overall_floor);
+    bool overall_good = report->overall.relative_l2 <= bound(dtype, overall_floor);
     for (size_t i = 0; i < report->count; i++) {
         double floor = fmax(overall_floor, reference->floor.tensors[i].error.relative_l2);
         double error = report->tensors[i].error.relative_l2;
-        if (!(error <= bound(floor)))
+        if (!(error <= bound(dtype, floor)))
             return status_set(
                 status, STATUS_FAILED,
                 "the gradient of %s is off: relative L2 %.3g against full f64, where rounding explains "
                 "%.3g",
-                report->tensors[i].name, error, bound(floor));
+                report->tensors[i].name, error, bound(dtype, floor));
     }
     return overall_good || status_set(status, STATUS_FAILED, "the gradient is off: relative L2 %.3g, bound %.3g",
-                                      report->overall.relative_l2, bound(overall_floor));
+                                      report->overall.relative_l2, bound(dtype, overall_floor));
 }

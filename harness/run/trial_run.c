@@ -132,10 +132,12 @@ static bool check_gradient(struct run *run)
     struct gradient_set set;
     gradient_set_take(&set, &run->setup.model);
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
-    gradient_set_free(&set);
     run->record.gradient = &run->gradient;
     run->record.noise_floor = run->reference.floor.overall.relative_l2;
-    return !trial->method->exact || reference_accepts(&run->reference, &run->gradient, &run->status);
+    bool done = reference_sums(&run->record.sums_relative_l2, &set, trial, &run->options, &run->status);
+    gradient_set_free(&set);
+    return done && (!trial->method->exact ||
+                    reference_accepts(&run->reference, trial->dtype, &run->gradient, &run->status));
 }
 
 static bool measure_bias(struct run *run)
@@ -269,6 +271,16 @@ static void note_device_memory(struct run *run)
         run->record.device_reserved_bytes = device->ops->reserved_bytes(device);
 }
 
+// A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
+static void take_description(struct provenance *provenance, const struct device *device)
+{
+    size_t used = strlen(provenance->blas);
+    if (strcmp(device->ops->name, "cpu") != 0)
+        snprintf(provenance->card, sizeof provenance->card, "%s", device->description);
+    else if (*device->description)
+        snprintf(provenance->blas + used, sizeof provenance->blas - used, "; %s", device->description);
+}
+
 static bool measure(struct run *run)
 {
     const struct trial *trial = run->trial;
@@ -276,7 +288,7 @@ static bool measure(struct run *run)
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
     struct arena *arena = &run->setup.device->arena;
-    snprintf(run->record.provenance.card, sizeof run->record.provenance.card, "%s", run->setup.device->description);
+    take_description(&run->record.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
@@ -340,6 +352,7 @@ char *trial_run(const struct trial *trial, int store)
     struct record *record = &run->record;
     record->trial = trial;
     provenance_take(&record->provenance);
+    record->sums_relative_l2 = NAN;
 
     if (!measure(run)) {
         record->status = record_status_of(run->status.code);

@@ -136,9 +136,10 @@ struct device_ops {
     size_t (*used_bytes)(struct device *device);
     // The most of it that this process's allocator has held at any time; NULL: no such figure.
     size_t (*reserved_bytes)(struct device *device);
-    // Pure functions of the shape and of what the device may do, or of its multiprocessors: the plan device asks
+    // Pure functions of shapes, dtypes and what the device may do, or of its multiprocessors: the plan device asks
     // them too. Bytes of attention_backward's workspace.
-    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape);
+    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape,
+                                           const struct key_segment *segments, size_t segment_count);
     // Bytes that it moves besides its operands and results, where it is put together of other
     // operations; NULL: none.
     double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
@@ -193,7 +194,7 @@ struct device {
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on
     int64_t marks_ns[DEVICE_MARKS]; // by the host's clock
     struct tensor workspace;        // of ops->workspace_bytes, for one operation at a time
-    char description[512];          // the card, its driver and libraries; empty: nothing to say
+    char description[512];          // the card, its driver and libraries; what multiplies; empty: nothing to say
     char bus_id[32];                // of the card, by which kernels/base/sensors.h finds it; empty: not a card
     void *backend;                  // the device's own
 };

@@ -1,7 +1,4 @@
 #include "kernels/base/dtype.h"
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 static const struct {
     const char *name;
@@ -34,24 +31,6 @@ bool dtype_from_name(const char *name, enum dtype *dtype)
         }
     }
     return false;
-}
-
-float dtype_from_bf16(unsigned short bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-unsigned short dtype_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (isnan(value)) {
-        return (unsigned short)(bits >> 16 | 0x40);
-    }
-    return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 double dtype_round(double value, enum dtype dtype)

@@ -2,6 +2,8 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 enum dtype { DTYPE_F64, DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_COUNT };
 
@@ -13,6 +15,20 @@ bool dtype_from_name(const char *name, enum dtype *dtype);
 double dtype_epsilon(enum dtype dtype);
 // value rounded to what f64, f32 or bf16 can hold (to nearest, ties to even), as a double.
 double dtype_round(double value, enum dtype dtype);
-// bf16 as its 16 bits; NaN stays NaN.
-unsigned short dtype_bf16(float value);
-float dtype_from_bf16(unsigned short bits);
+
+// bf16 as its 16 bits, to nearest, ties to even; NaN stays NaN. Inline and without branches, so that loops over
+// them become vectors.
+static inline uint16_t dtype_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+static inline float dtype_from_bf16(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}

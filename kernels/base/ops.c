@@ -396,7 +396,7 @@ static void attention_backward(struct device *device, struct attention_shape sha
         flops += 4 * causal_pairs(shape, segment->start, segment->count) * heads;
         moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
     }
-    size_t wanted = device->ops->attention_backward_workspace(device, shape);
+    size_t wanted = device->ops->attention_backward_workspace(device, shape, segments, segment_count);
     struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
     if (failed(device)) {
         return;

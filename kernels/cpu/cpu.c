@@ -64,7 +64,7 @@ void cpu_random_normal(struct device *device, struct tensor t, struct random ran
                        enum dtype rounding)
 {
     (void)device;
-    CHECK(t.dtype == DTYPE_F64 || t.dtype == DTYPE_F32);
+    CHECK(t.dtype == DTYPE_F64 || t.dtype == DTYPE_F32 || t.dtype == DTYPE_BF16);
     size_t count = tensor_count(t);
 #pragma omp parallel for schedule(static)
     for (size_t first = 0; first < count; first += DRAWN) {
@@ -75,8 +75,10 @@ void cpu_random_normal(struct device *device, struct tensor t, struct random ran
             double value = dtype_round(values[i], rounding);
             if (t.dtype == DTYPE_F64) {
                 ((double *)t.data)[first + i] = value;
-            } else {
+            } else if (t.dtype == DTYPE_F32) {
                 ((float *)t.data)[first + i] = (float)value;
+            } else {
+                ((uint16_t *)t.data)[first + i] = dtype_bf16((float)value);
             }
         }
     }
@@ -98,21 +100,18 @@ void cpu_zero(struct device *device, struct tensor t)
 void cpu_copy(struct device *device, struct tensor dst, struct tensor src)
 {
     (void)device;
-    size_t count = tensor_count(src), size = tensor_bytes(src);
-    if (dst.dtype == src.dtype) {
+    CHECK(dst.dtype == src.dtype);
+    size_t size = tensor_bytes(dst);
 #pragma omp parallel for schedule(static) if (size > 2 * PIECE)
-        for (size_t first = 0; first < size; first += PIECE) {
-            memcpy((char *)dst.data + first, (const char *)src.data + first,
-                   size - first < PIECE ? size - first : PIECE);
-        }
-    } else if (dst.dtype == DTYPE_F64 && src.dtype == DTYPE_F32) {
-        for (size_t i = 0; i < count; i++) {
-            ((double *)dst.data)[i] = ((const float *)src.data)[i];
-        }
-    } else {
-        CHECK(dst.dtype == DTYPE_F32 && src.dtype == DTYPE_F64);
-        for (size_t i = 0; i < count; i++) {
-            ((float *)dst.data)[i] = (float)((const double *)src.data)[i];
-        }
+    for (size_t first = 0; first < size; first += PIECE) {
+        memcpy((char *)dst.data + first, (const char *)src.data + first,
+               size - first < PIECE ? size - first : PIECE);
     }
+}
+
+const struct device_ops *cpu_ops(enum dtype dtype)
+{
+    static const struct device_ops *const ops[DTYPE_COUNT] = {
+        [DTYPE_F64] = &cpu_ops_f64, [DTYPE_F32] = &cpu_ops_f32, [DTYPE_BF16] = &cpu_ops_bf16};
+    return ops[dtype];
 }

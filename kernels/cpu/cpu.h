@@ -1,8 +1,10 @@
-// CPU: what the f32 and f64 devices share: memory and copies.
+// CPU: what its devices share: memory and copies.
 #pragma once
 #include "kernels/base/device.h"
 
-extern const struct device_ops cpu_ops_f32, cpu_ops_f64;
+// The table of a dtype; NULL if the CPU does not compute in it.
+const struct device_ops *cpu_ops(enum dtype dtype);
+extern const struct device_ops cpu_ops_bf16, cpu_ops_f32, cpu_ops_f64;
 
 // Before the first operation: a heap that keeps its pages.
 void cpu_start(void);
@@ -16,4 +18,5 @@ void cpu_download(struct device *device, void *dst, struct tensor t);
 random_normal_op cpu_random_normal;
 zero_op cpu_zero;
 size_t cpu_block_rows(const struct device *device, size_t cols);
+// Between tensors of one dtype.
 copy_op cpu_copy;

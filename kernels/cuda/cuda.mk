@@ -66,6 +66,11 @@ test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against t
 	@failed=; for test in $(CUDA_TESTS); do LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $$test || failed="$$failed $$test"; \
 	  done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
+# The same programs hold the CPU in bf16; in f32 and f64 other tests do.
+test-bf16: $(CUDA_TESTS) ## every operation and method on the CPU in bf16 against the CPU in f64
+	@$(BUILD)/tests/cuda/test_ops cpu $(if $(SANITIZE),2e4,2e5) bf16 && $(BUILD)/tests/cuda/test_methods cpu plan-cpu 40 bf16
+test-programs: $(CUDA_TESTS)
+
 bench-cuda: cuda $(BUILD)/bench/bench_ops ## operations on the GPU: rates and shares of its large GEMM and large copy
 	@LONGBP_CUDA=$(abspath $(BUILD))/longbp-cuda.so $(BUILD)/bench/bench_ops cuda
 
@@ -93,4 +98,4 @@ lint-cuda:
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
 
 test-programs: $(if $(SANITIZE),,$(GRAPHS))
-.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda bench-cuda
+.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda test-bf16 bench-cuda

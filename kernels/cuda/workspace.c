@@ -178,8 +178,10 @@ bool cuda_attention_backward_by_cudnn(const struct device *device, struct attent
            !device->deterministic;
 }
 
-size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape)
+size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape,
+                                         const struct key_segment *segments, size_t segment_count)
 {
+    (void)segments, (void)segment_count;
     return cuda_attention_backward_by_cudnn(device, shape)
                ? cuda_attention_layout(shape, device->whole_attention).bytes
                : 0;

@@ -71,6 +71,7 @@ bool cuda_attention_backward_by_cudnn(const struct device *device, struct attent
 size_t cuda_block_rows(size_t multiprocessors, size_t cols);
 
 // As the device's table has them. Own kernels accumulate in place: they take no workspace, and have no glue.
-size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape);
+size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape,
+                                         const struct key_segment *segments, size_t segment_count);
 double cuda_attention_backward_glue(const struct device *device, struct attention_shape shape,
                                     const struct key_segment *segments, size_t segment_count);

@@ -15,14 +15,10 @@ static void release(const struct arena *arena, void *pointer)
 }
 
 // What the real device itself uses.
-static size_t cpu_workspace_f32(const struct device *device, struct attention_shape shape)
+static size_t cpu_workspace(const struct device *device, struct attention_shape shape,
+                            const struct key_segment *segments, size_t segment_count)
 {
-    return cpu_ops_f32.attention_backward_workspace(device, shape);
-}
-
-static size_t cpu_workspace_f64(const struct device *device, struct attention_shape shape)
-{
-    return cpu_ops_f64.attention_backward_workspace(device, shape);
+    return cpu_ops(device->ops->dtype)->attention_backward_workspace(device, shape, segments, segment_count);
 }
 
 static size_t cuda_rows(const struct device *device, size_t cols)
@@ -37,21 +33,22 @@ static size_t cuda_rows(const struct device *device, size_t cols)
         .block_rows = rows                                                                                         \
     }
 
-const struct device_ops *plan_ops_like_cpu(enum dtype dtype)
-{
-    static const struct device_ops f32 = PLAN("plan-cpu", DTYPE_F32, 0, 0, cpu_block_rows, cpu_workspace_f32, NULL);
-    static const struct device_ops f64 = PLAN("plan-cpu", DTYPE_F64, 0, 0, cpu_block_rows, cpu_workspace_f64, NULL);
-    return dtype == DTYPE_F32 ? &f32 : dtype == DTYPE_F64 ? &f64 : NULL;
-}
-
+#define PLAN_CPU(element) PLAN("plan-cpu", element, 0, 0, cpu_block_rows, cpu_workspace, NULL)
 #define PLAN_CUDA(element)                                                                                         \
     PLAN("plan-cuda", element, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_rows,                                 \
          cuda_attention_backward_workspace, cuda_attention_backward_glue)
 
+static const struct device_ops like_cpu[DTYPE_COUNT] = {
+    [DTYPE_F64] = PLAN_CPU(DTYPE_F64), [DTYPE_F32] = PLAN_CPU(DTYPE_F32), [DTYPE_BF16] = PLAN_CPU(DTYPE_BF16)};
+static const struct device_ops like_cuda[DTYPE_COUNT] = {
+    [DTYPE_F64] = PLAN_CUDA(DTYPE_F64), [DTYPE_F32] = PLAN_CUDA(DTYPE_F32), [DTYPE_BF16] = PLAN_CUDA(DTYPE_BF16)};
+
+const struct device_ops *plan_ops_like_cpu(enum dtype dtype)
+{
+    return like_cpu[dtype].name ? &like_cpu[dtype] : NULL;
+}
+
 const struct device_ops *plan_ops_like_cuda(enum dtype dtype)
 {
-    static const struct device_ops bf16 = PLAN_CUDA(DTYPE_BF16);
-    static const struct device_ops f32 = PLAN_CUDA(DTYPE_F32);
-    static const struct device_ops f64 = PLAN_CUDA(DTYPE_F64);
-    return dtype == DTYPE_BF16 ? &bf16 : dtype == DTYPE_F32 ? &f32 : dtype == DTYPE_F64 ? &f64 : NULL;
+    return like_cuda[dtype].name ? &like_cuda[dtype] : NULL;
 }

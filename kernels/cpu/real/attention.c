@@ -8,6 +8,7 @@
 // (token, head of the group), cut into query blocks. Tiles of S are held transposed, [keys, rows], so that
 // whatever belongs to a row (maximum, sum, logsumexp, delta) is a vector along the tile's columns, and the causal
 // mask of a key is a run of columns from 0. Blocks and lanes are cut by the shape alone.
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
 #include <float.h>
@@ -22,7 +23,7 @@ enum {
     UNITS = 16,         // pieces that the backward of one query block is cut into
 };
 
-#if REAL_BITS == 32
+#if REAL_BITS != 64
 #define REAL_LOWEST (-FLT_MAX)
 #define EXP_LOWEST  (-86.0f)
 #define EXP_ZERO    5e-38f // a little more than exp(EXP_LOWEST)
@@ -119,15 +120,15 @@ static size_t first_column(const struct tiling *t, const struct block *block, si
 
 // tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero past the last row.
 static void gather_rows(const struct tiling *t, size_t pair, size_t row, struct view tile, struct view turned,
-                        const real *source, real factor)
+                        const stored *source, real factor)
 {
     size_t dim = t->shape.head_dim;
     for (size_t i = 0; i < TILE_UNIT; i++) {
         real *to = tile.data + i * tile.row;
         size_t count = row + i < t->rows ? dim : 0;
-        const real *from = source + (count ? query_index(t, pair, row + i) * dim : 0);
+        const stored *from = source + (count ? query_index(t, pair, row + i) * dim : 0);
         for (size_t d = 0; d < count; d++)
-            to[d] = factor * from[d];
+            to[d] = factor * load(from[d]);
         memset(to + count, 0, (t->dim - count) * sizeof(real));
     }
     for (size_t d = 0; d < t->dim; d++)
@@ -137,13 +138,15 @@ static void gather_rows(const struct tiling *t, size_t pair, size_t row, struct 
 
 // tile[i, d] = source, for `count` keys of a pair from `key` on; zero up to `rows` rows.
 static void gather_keys(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
-                        struct view tile, const real *source)
+                        struct view tile, const stored *source)
 {
     size_t dim = t->shape.head_dim;
     for (size_t i = 0; i < rows; i++) {
         size_t filled = i < count ? dim : 0;
-        if (filled)
-            memcpy(tile.data + i * tile.row, source + key_index(t, pair, key + i) * dim, dim * sizeof(real));
+        const stored *from = source + (filled ? key_index(t, pair, key + i) * dim : 0);
+        real *to = tile.data + i * tile.row;
+        for (size_t d = 0; d < filled; d++)
+            to[d] = load(from[d]);
         memset(tile.data + i * tile.row + filled, 0, (t->dim - filled) * sizeof(real));
     }
 }
@@ -213,8 +216,8 @@ static void softmax_step(struct view s, size_t rows, size_t from, size_t columns
             o.data[d * o.row + c] *= shrink[c];
 }
 
-static void forward_block(const struct tiling *t, struct block block, real *o, real *logsumexp, const real *q,
-                          const real *k, const real *v)
+static void forward_block(const struct tiling *t, struct block block, stored *o, real *logsumexp, const stored *q,
+                          const stored *k, const stored *v)
 {
     size_t dim = t->shape.head_dim;
     _Alignas(64) real rows_data[TILE_UNIT * t->dim_stride];
@@ -251,7 +254,7 @@ static void forward_block(const struct tiling *t, struct block block, real *o, r
         size_t index = query_index(t, block.pair, block.row + c);
         for (size_t d = 0; d < dim; d++)
             // Columns from rows on pad the last tile; sum is set for all. NOLINTNEXTLINE(clang-analyzer-core.*)
-            o[index * dim + d] = o_data[d * o_tile.row + c] / sum[c];
+            o[index * dim + d] = store(o_data[d * o_tile.row + c] / sum[c]);
         logsumexp[index] = maximum[c] + (real)log((double)sum[c]);
     }
 }
@@ -304,7 +307,7 @@ static struct slot slot_at(const struct tiling *t, real *workspace, size_t index
 
 // Fills TILE_UNIT columns of a slot.
 static void slot_fill(const struct tiling *t, struct slot slot, struct block block, size_t column,
-                      const real *grad_o, const real *o, const real *logsumexp, const real *q)
+                      const stored *grad_o, const stored *o, const real *logsumexp, const stored *q)
 {
     size_t dim = t->shape.head_dim, row = block.row + column;
     gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->scale);
@@ -316,7 +319,7 @@ static void slot_fill(const struct tiling *t, struct slot slot, struct block blo
         real delta = 0;
 #pragma omp simd reduction(+ : delta)
         for (size_t d = 0; d < (filled ? dim : 0); d++)
-            delta += grad_o[index * dim + d] * o[index * dim + d];
+            delta += load(grad_o[index * dim + d]) * load(o[index * dim + d]);
         slot.delta[c] = delta;
         slot.logsumexp[c] = filled ? logsumexp[index] : 0;
     }
@@ -324,7 +327,7 @@ static void slot_fill(const struct tiling *t, struct slot slot, struct block blo
 
 // Writes TILE_UNIT rows of grad_q: the sum of the lanes that had keys.
 static void slot_reduce(const struct tiling *t, struct slot slot, struct block block, size_t column, size_t lanes,
-                        real *grad_q)
+                        stored *grad_q)
 {
     size_t dim = t->shape.head_dim;
     for (size_t d = 0; d < dim; d++) {
@@ -335,7 +338,7 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
                 sum[c] += slot.grad_q.data[(lane * t->dim + d) * slot.grad_q.row + column + c];
         }
         for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++)
-            grad_q[query_index(t, block.pair, block.row + column + c) * dim + d] = t->scale * sum[c];
+            grad_q[query_index(t, block.pair, block.row + column + c) * dim + d] = store(t->scale * sum[c]);
     }
 }
 
@@ -359,7 +362,8 @@ static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_
 }
 
 static void backward_lane(const struct tiling *t, struct slot slot, struct block block, size_t lane,
-                          const struct key_segment *segments, size_t segment_count, const real *k, const real *v)
+                          const struct key_segment *segments, size_t segment_count, const stored *k,
+                          const stored *v)
 {
     size_t dim = t->shape.head_dim;
     size_t key_blocks = ceil_div(ceil_div(block.keys, t->block_keys) - lane, t->lanes); // lane, lane + lanes, ...
@@ -401,37 +405,90 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
     }
 }
 
+static void backward(const struct tiling *t, stored *grad_q, const struct key_segment *segments,
+                     size_t segment_count, const stored *grad_o, const stored *o, const real *logsumexp,
+                     const stored *q, const stored *k, const stored *v, real *workspace)
+{
+#pragma omp parallel
+    for (size_t pair = 0; pair < t->pairs; pair += t->slots)
+        for (size_t b = 0; b < t->blocks; b++) {
+            size_t index = t->reverse ? t->blocks - 1 - b : b, slots = min(t->slots, t->pairs - pair);
+            struct block block = block_of(t, pair, index);
+            size_t strips = block.columns / TILE_UNIT;
+            size_t lanes = min(t->lanes, ceil_div(block.keys, t->block_keys));
+#pragma omp for
+            for (size_t i = 0; i < slots * strips; i++)
+                slot_fill(t, slot_at(t, workspace, i / strips), block_of(t, pair + i / strips, index),
+                          i % strips * TILE_UNIT, grad_o, o, logsumexp, q);
+#pragma omp for schedule(dynamic)
+            for (size_t i = 0; i < slots * lanes; i++)
+                backward_lane(t, slot_at(t, workspace, i % slots), block_of(t, pair + i % slots, index), i / slots,
+                              segments, segment_count, k, v);
+#pragma omp for nowait
+            for (size_t i = 0; i < slots * strips; i++)
+                slot_reduce(t, slot_at(t, workspace, i / strips), block_of(t, pair + i / strips, index),
+                            i % strips * TILE_UNIT, lanes, grad_q);
+        }
+}
+
+// Elements of a narrow gradient of keys or values: all query blocks are summed in real before it is rounded, once.
+static size_t staged_count(const struct key_segment *segment)
+{
+    return segment->grad_k.dtype == DTYPE_BF16 ? tensor_count(segment->grad_k) : 0;
+}
+
+static struct tensor stage(struct device *device, real **next, size_t count)
+{
+    struct tensor staged = {.data = *next, .dtype = DTYPE_F32, .rows = 1, .cols = count};
+    cpu_zero(device, staged);
+    *next += count;
+    return staged;
+}
+
+static void add_staged(struct tensor grad, const real *staged)
+{
+    struct accumulator to = accumulator_of(grad);
+    size_t count = tensor_count(grad);
+#pragma omp parallel for simd schedule(static)
+    for (size_t i = 0; i < count; i++)
+        accumulator_set(to, i, accumulator_get(to, i) + staged[i]);
+}
+
 void NAME(attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                               struct tensor v, struct tensor workspace)
 {
     struct tiling t = tiling_of(shape, device->reverse_sums);
-#pragma omp parallel
-    for (size_t pair = 0; pair < t.pairs; pair += t.slots)
-        for (size_t b = 0; b < t.blocks; b++) {
-            size_t index = t.reverse ? t.blocks - 1 - b : b, slots = min(t.slots, t.pairs - pair);
-            struct block block = block_of(&t, pair, index);
-            size_t strips = block.columns / TILE_UNIT;
-            size_t lanes = min(t.lanes, ceil_div(block.keys, t.block_keys));
-#pragma omp for
-            for (size_t i = 0; i < slots * strips; i++)
-                slot_fill(&t, slot_at(&t, workspace.data, i / strips), block_of(&t, pair + i / strips, index),
-                          i % strips * TILE_UNIT, grad_o.data, o.data, logsumexp.data, q.data);
-#pragma omp for schedule(dynamic)
-            for (size_t i = 0; i < slots * lanes; i++)
-                backward_lane(&t, slot_at(&t, workspace.data, i % slots), block_of(&t, pair + i % slots, index),
-                              i / slots, segments, segment_count, k.data, v.data);
-#pragma omp for nowait
-            for (size_t i = 0; i < slots * strips; i++)
-                slot_reduce(&t, slot_at(&t, workspace.data, i / strips), block_of(&t, pair + i / strips, index),
-                            i % strips * TILE_UNIT, lanes, grad_q.data);
+    real *next = (real *)workspace.data + t.slots * slot_count(&t);
+    struct key_segment *to = malloc((segment_count + 1) * sizeof *to);
+    CHECK(to);
+    for (size_t i = 0; i < segment_count; i++) {
+        size_t count = staged_count(&segments[i]);
+        to[i] = segments[i];
+        if (count) {
+            to[i].grad_k = stage(device, &next, count);
+            to[i].grad_v = stage(device, &next, count);
         }
+    }
+    backward(&t, grad_q.data, to, segment_count, grad_o.data, o.data, logsumexp.data, q.data, k.data, v.data,
+             workspace.data);
+    for (size_t i = 0; i < segment_count; i++) {
+        if (staged_count(&segments[i])) {
+            add_staged(segments[i].grad_k, to[i].grad_k.data);
+            add_staged(segments[i].grad_v, to[i].grad_v.data);
+        }
+    }
+    free(to);
 }
 
-size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape)
+size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape,
+                                          const struct key_segment *segments, size_t segment_count)
 {
     (void)device;
     struct tiling t = tiling_of(shape, false);
-    return t.slots * slot_count(&t) * sizeof(real);
+    size_t count = t.slots * slot_count(&t);
+    for (size_t i = 0; i < segment_count; i++)
+        count += 2 * staged_count(&segments[i]);
+    return count * sizeof(real);
 }

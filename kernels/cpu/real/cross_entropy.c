@@ -9,26 +9,32 @@
 // Rows whose losses are kept until they are summed in order.
 #define ROWS 256
 
-// Turns one row of logits into its gradient; returns its loss.
-static double row_gradient(real *row, size_t vocab, int32_t target, real grad_weight)
+// Turns one row of logits into its gradient; returns its loss. In bf16 the exponentials are taken twice, for they
+// would be rounded if they were kept in their row.
+static double row_gradient(stored *row, size_t vocab, int32_t target, real grad_weight)
 {
+    const bool keep = sizeof(stored) == sizeof(real);
     real largest = -REAL_INFINITY;
 #pragma omp simd reduction(max : largest)
     for (size_t j = 0; j < vocab; j++) {
-        largest = row[j] > largest ? row[j] : largest;
+        largest = load(row[j]) > largest ? load(row[j]) : largest;
     }
-    double at_target = (double)row[target] - largest, sum = 0;
+    real logit = load(row[target]);
+    double at_target = (double)logit - largest, sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (size_t j = 0; j < vocab; j++) {
-        row[j] = real_exp(row[j] - largest);
-        sum += (double)row[j];
+        real e = real_exp(load(row[j]) - largest);
+        if (keep)
+            row[j] = store(e);
+        sum += (double)e;
     }
     real factor = (real)(grad_weight / sum);
 #pragma omp simd
     for (size_t j = 0; j < vocab; j++) {
-        row[j] *= factor;
+        row[j] = store((keep ? load(row[j]) : real_exp(load(row[j]) - largest)) * factor);
     }
-    row[target] -= grad_weight;
+    real probability = keep ? load(row[target]) : real_exp(logit - largest) * factor;
+    row[target] = store(probability - grad_weight);
     return log(sum) - at_target;
 }
 
@@ -37,7 +43,7 @@ void NAME(cross_entropy)(struct device *device, struct tensor logits, struct ten
 {
     (void)device;
     const int32_t *target = targets.data;
-    real *data = logits.data;
+    stored *data = logits.data;
     size_t vocab = logits.cols;
     double total = 0;
     for (size_t first = 0; first < logits.rows; first += ROWS) {
@@ -45,7 +51,7 @@ void NAME(cross_entropy)(struct device *device, struct tensor logits, struct ten
         double losses[ROWS];
 #pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
         for (size_t r = 0; r < rows; r++) {
-            real *row = data + (first + r) * vocab;
+            stored *row = data + (first + r) * vocab;
             losses[r] = 0;
             if (target[first + r] >= 0) {
                 losses[r] = row_gradient(row, vocab, target[first + r], (real)grad_weight);

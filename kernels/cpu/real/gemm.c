@@ -1,5 +1,6 @@
 // GEMM: BLAS on tiles of the output. The tiles depend on the shape alone and each is one single-threaded call, so
 // the result has the same bits on any number of threads; BLAS's own threading does not promise that.
+#include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/real/kernels.h"
 #include <omp.h>
 
@@ -13,10 +14,30 @@ static size_t tile_size(size_t extent, size_t preferred)
     return (size + 15) / 16 * 16;
 }
 
-static void multiply(struct tensor c, const real *a, size_t a_stride, enum transpose transpose_a, const real *b,
-                     size_t b_stride, enum transpose transpose_b, size_t k, double alpha, double beta)
+static const stored *element(struct gemm_operand x, size_t row, size_t col)
+{
+    return (const stored *)x.data + (x.transpose ? col * x.stride + row : row * x.stride + col);
+}
+
+static void multiply_tile(const struct device *device, const struct gemm_tile *tile)
+{
+#if REAL_BITS == 16
+    bf16_gemm(device->backend, tile, device->reverse_sums);
+#else
+    (void)device;
+    real_gemm(CblasRowMajor, tile->a.transpose ? CblasTrans : CblasNoTrans,
+              tile->b.transpose ? CblasTrans : CblasNoTrans, (int)tile->m, (int)tile->n, (int)tile->k,
+              (real)tile->alpha, tile->a.data, (int)tile->a.stride, tile->b.data, (int)tile->b.stride,
+              (real)tile->beta, tile->c, (int)tile->c_stride);
+#endif
+}
+
+static void multiply(const struct device *device, struct tensor c, struct gemm_operand a, struct gemm_operand b,
+                     size_t k, double alpha, double beta)
 {
     size_t m = c.rows, n = c.cols;
+    if (m == 0 || n == 0)
+        return;
     // A small chunk is one row of tiles: each packs its part of the weights once, so they are wide.
     size_t half = (n + 1) / 2, most = m <= 256 ? 704 : 384;
     size_t tile_m = tile_size(m, 512), tile_n = tile_size(n, m <= 512 && half < most ? half : most);
@@ -28,12 +49,19 @@ static void multiply(struct tensor c, const real *a, size_t a_stride, enum trans
         for (size_t j = 0; j < tiles_n; j++) {
             for (size_t i = 0; i < tiles_m; i++) {
                 size_t row = i * tile_m, col = j * tile_n;
-                size_t rows = m - row < tile_m ? m - row : tile_m, cols = n - col < tile_n ? n - col : tile_n;
-                real_gemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
-                          transpose_b ? CblasTrans : CblasNoTrans, (int)rows, (int)cols, (int)k, (real)alpha,
-                          a + (transpose_a ? row : row * a_stride), (int)a_stride,
-                          b + (transpose_b ? col * b_stride : col), (int)b_stride, (real)beta,
-                          (real *)c.data + row * n + col, (int)n);
+                struct gemm_tile tile = {
+                    .m = m - row < tile_m ? m - row : tile_m,
+                    .n = n - col < tile_n ? n - col : tile_n,
+                    .k = k,
+                    .a = {element(a, row, 0), a.stride, a.transpose},
+                    .b = {element(b, 0, col), b.stride, b.transpose},
+                    .c = (char *)c.data + (row * n + col) * dtype_bytes(c.dtype),
+                    .c_stride = n,
+                    .c_dtype = c.dtype,
+                    .alpha = alpha,
+                    .beta = beta,
+                };
+                multiply_tile(device, &tile);
             }
         }
     }
@@ -43,14 +71,15 @@ void NAME(gemm)(struct device *device, struct tensor c, struct tensor a, enum tr
                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
     size_t k = transpose_a ? a.rows : a.cols;
-    const real *pa = a.data, *pb = b.data;
-    if (!device->reverse_sums || k < 2) {
-        multiply(c, pa, a.cols, transpose_a, pb, b.cols, transpose_b, k, alpha, beta);
+    struct gemm_operand left = {a.data, a.cols, transpose_a}, right = {b.data, b.cols, transpose_b};
+    if (REAL_BITS == 16 || !device->reverse_sums || k < 2) {
+        multiply(device, c, left, right, k, alpha, beta);
         return;
     }
     // The second half of the terms first.
     size_t half = k / 2;
-    multiply(c, pa + (transpose_a ? half * a.cols : half), a.cols, transpose_a,
-             pb + (transpose_b ? half : half * b.cols), b.cols, transpose_b, k - half, alpha, beta);
-    multiply(c, pa, a.cols, transpose_a, pb, b.cols, transpose_b, half, alpha, 1);
+    struct gemm_operand left_half = {element(left, 0, half), a.cols, transpose_a};
+    struct gemm_operand right_half = {element(right, half, 0), b.cols, transpose_b};
+    multiply(device, c, left_half, right_half, k - half, alpha, beta);
+    multiply(device, c, left, right, half, alpha, 1);
 }

@@ -14,11 +14,13 @@ rmsnorm_backward_op NAME(rmsnorm_backward);
 rope_op NAME(rope);
 attention_forward_op NAME(attention_forward);
 attention_backward_op NAME(attention_backward);
-size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape);
+size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape,
+                                          const struct key_segment *segments, size_t segment_count);
 swiglu_forward_op NAME(swiglu_forward);
 swiglu_backward_op NAME(swiglu_backward);
 embedding_forward_op NAME(embedding_forward);
 embedding_backward_op NAME(embedding_backward);
 cross_entropy_op NAME(cross_entropy);
+copy_op NAME(copy);
 scale_op NAME(scale);
 adamw_op NAME(adamw);

@@ -10,21 +10,22 @@ void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor
                            struct tensor gain, double epsilon)
 {
     (void)device;
-    const real *px = x.data, *pg = gain.data;
-    real *py = y.data, *pr = rstd.data;
+    const stored *px = x.data, *pg = gain.data;
+    stored *py = y.data;
+    real *pr = rstd.data;
     size_t d = x.cols;
 #pragma omp parallel for schedule(static) if (x.rows * d > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < x.rows; r++) {
-        const real *row = px + r * d;
+        const stored *row = px + r * d;
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (size_t j = 0; j < d; j++) {
-            sum += (double)row[j] * row[j];
+            sum += (double)load(row[j]) * load(row[j]);
         }
         real scale = (real)(1 / sqrt(sum / d + epsilon));
 #pragma omp simd
         for (size_t j = 0; j < d; j++) {
-            py[r * d + j] = row[j] * scale * pg[j];
+            py[r * d + j] = store(load(row[j]) * scale * load(pg[j]));
         }
         if (pr) {
             pr[r] = scale;
@@ -34,23 +35,24 @@ void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor
 
 static void gain_backward(struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor rstd)
 {
-    const real *px = x.data, *pgy = grad_y.data, *pr = rstd.data;
-    real *out = grad_gain.data;
+    const stored *px = x.data, *pgy = grad_y.data;
+    const real *pr = rstd.data;
+    struct accumulator out = accumulator_of(grad_gain);
     size_t d = x.cols;
 #pragma omp parallel for schedule(static) if (x.rows * d > PARALLEL_ELEMENTS)
     for (size_t first = 0; first < d; first += STRIP) {
         size_t width = d - first < STRIP ? d - first : STRIP;
         real sums[STRIP] = {0};
         for (size_t r = 0; r < x.rows; r++) {
-            const real *row = px + r * d + first, *grad = pgy + r * d + first;
+            const stored *row = px + r * d + first, *grad = pgy + r * d + first;
             real scale = pr[r];
 #pragma omp simd
             for (size_t j = 0; j < width; j++) {
-                sums[j] += grad[j] * row[j] * scale;
+                sums[j] += load(grad[j]) * load(row[j]) * scale;
             }
         }
         for (size_t j = 0; j < width; j++) {
-            out[first + j] += sums[j];
+            accumulator_set(out, first + j, accumulator_get(out, first + j) + sums[j]);
         }
     }
 }
@@ -59,8 +61,9 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
                             struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
 {
     (void)device;
-    const real *px = x.data, *pgy = grad_y.data, *pg = gain.data, *pr = rstd.data;
-    real *pgx = grad_x.data;
+    const stored *px = x.data, *pgy = grad_y.data, *pg = gain.data;
+    const real *pr = rstd.data;
+    stored *pgx = grad_x.data;
     size_t d = x.cols;
     // First, because grad_x may be x or grad_y.
     if (grad_gain.data) {
@@ -68,23 +71,23 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
     }
 #pragma omp parallel for schedule(static) if (x.rows * d > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < x.rows; r++) {
-        const real *row = px + r * d, *grad = pgy + r * d;
-        real *out = pgx + r * d;
+        const stored *row = px + r * d, *grad = pgy + r * d;
+        stored *out = pgx + r * d;
         double dot = 0;
 #pragma omp simd reduction(+ : dot)
         for (size_t j = 0; j < d; j++) {
-            dot += (double)(grad[j] * pg[j]) * row[j];
+            dot += (double)(load(grad[j]) * load(pg[j])) * load(row[j]);
         }
         real scale = pr[r], along = (real)(dot / d * scale * scale);
         if (accumulate) {
 #pragma omp simd
             for (size_t j = 0; j < d; j++) {
-                out[j] += scale * (grad[j] * pg[j] - row[j] * along);
+                out[j] = store(load(out[j]) + scale * (load(grad[j]) * load(pg[j]) - load(row[j]) * along));
             }
         } else {
 #pragma omp simd
             for (size_t j = 0; j < d; j++) {
-                out[j] = scale * (grad[j] * pg[j] - row[j] * along);
+                out[j] = store(scale * (load(grad[j]) * load(pg[j]) - load(row[j]) * along));
             }
         }
     }
@@ -93,14 +96,14 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
 void NAME(bias_forward)(struct device *device, struct tensor y, struct tensor bias)
 {
     (void)device;
-    real *py = y.data;
-    const real *pb = bias.data;
+    stored *py = y.data;
+    const stored *pb = bias.data;
     size_t d = y.cols;
 #pragma omp parallel for schedule(static) if (y.rows * d > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < y.rows; r++) {
 #pragma omp simd
         for (size_t j = 0; j < d; j++) {
-            py[r * d + j] += pb[j];
+            py[r * d + j] = store(load(py[r * d + j]) + load(pb[j]));
         }
     }
 }
@@ -108,8 +111,8 @@ void NAME(bias_forward)(struct device *device, struct tensor y, struct tensor bi
 void NAME(bias_backward)(struct device *device, struct tensor grad_bias, struct tensor grad_y)
 {
     (void)device;
-    const real *pgy = grad_y.data;
-    real *out = grad_bias.data;
+    const stored *pgy = grad_y.data;
+    struct accumulator out = accumulator_of(grad_bias);
     size_t d = grad_y.cols;
 #pragma omp parallel for schedule(static) if (grad_y.rows * d > PARALLEL_ELEMENTS)
     for (size_t first = 0; first < d; first += STRIP) {
@@ -118,11 +121,11 @@ void NAME(bias_backward)(struct device *device, struct tensor grad_bias, struct 
         for (size_t r = 0; r < grad_y.rows; r++) {
 #pragma omp simd
             for (size_t j = 0; j < width; j++) {
-                sums[j] += pgy[r * d + first + j];
+                sums[j] += load(pgy[r * d + first + j]);
             }
         }
         for (size_t j = 0; j < width; j++) {
-            out[first + j] += sums[j];
+            accumulator_set(out, first + j, accumulator_get(out, first + j) + sums[j]);
         }
     }
 }

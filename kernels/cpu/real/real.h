@@ -1,29 +1,91 @@
-// Real: every file of this folder is compiled twice, for f32 and f64. `real` is the element, NAME(x) the symbol,
-// and the BLAS and vector functions carry one name. Exponentials are glibc's vector functions (libmvec, below 4
-// ulp).
+// Real: every file of this folder is compiled once per dtype of the device: f64, f32 and bf16. `stored` is an
+// element of a tensor, `real` what is computed with: the same but for bf16, which is computed and summed in f32 and
+// rounded once, to nearest even, where a result is stored. Statistics (rstd, logsumexp) are real. NAME(x) is the
+// symbol, and the BLAS and vector functions carry one name. Exponentials are glibc's vector functions (libmvec,
+// below 4 ulp).
 #pragma once
+#include "kernels/base/tensor.h"
 #include <cblas.h>
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
-#if REAL_BITS == 32
+#if REAL_BITS == 16
 typedef float real;
-#define NAME(x)       x##_f32
-#define REAL_DTYPE    DTYPE_F32
-#define real_gemm     cblas_sgemm
-#define real_exp      expf
-#define real_sqrt     sqrtf
-#define REAL_INFINITY ((float)INFINITY)
+typedef uint16_t stored;
+#define NAME(x)    x##_bf16
+#define REAL_DTYPE DTYPE_BF16
+#elif REAL_BITS == 32
+typedef float real;
+typedef float stored;
+#define NAME(x)    x##_f32
+#define REAL_DTYPE DTYPE_F32
 #elif REAL_BITS == 64
 typedef double real;
-#define NAME(x)       x##_f64
-#define REAL_DTYPE    DTYPE_F64
+typedef double stored;
+#define NAME(x)    x##_f64
+#define REAL_DTYPE DTYPE_F64
+#else
+#error "compile with -DREAL_BITS=16, 32 or 64"
+#endif
+
+#if REAL_BITS == 64
 #define real_gemm     cblas_dgemm
 #define real_exp      exp
 #define real_sqrt     sqrt
 #define REAL_INFINITY INFINITY
 #else
-#error "compile with -DREAL_BITS=32 or 64"
+#define real_gemm     cblas_sgemm
+#define real_exp      expf
+#define real_sqrt     sqrtf
+#define REAL_INFINITY ((float)INFINITY)
 #endif
+
+static inline real load(stored value)
+{
+#if REAL_BITS == 16
+    return dtype_from_bf16(value);
+#else
+    return value;
+#endif
+}
+static inline stored store(real value)
+{
+#if REAL_BITS == 16
+    return dtype_bf16(value);
+#else
+    return value;
+#endif
+}
+
+// Elements of a tensor that sums are kept in: weight gradients, gradients of keys and values, an optimizer's
+// moments. Under bf16 they are real or stored, as the tensor's dtype says; else both are one.
+struct accumulator {
+    void *data;
+    bool narrow;
+};
+static inline struct accumulator accumulator_of(struct tensor t)
+{
+    return (struct accumulator){t.data, t.dtype == DTYPE_BF16};
+}
+static inline real accumulator_get(struct accumulator a, size_t i)
+{
+#if REAL_BITS == 16
+    if (a.narrow)
+        return load(((const stored *)a.data)[i]);
+#endif
+    return ((const real *)a.data)[i];
+}
+static inline void accumulator_set(struct accumulator a, size_t i, real value)
+{
+#if REAL_BITS == 16
+    if (a.narrow) {
+        ((stored *)a.data)[i] = store(value);
+        return;
+    }
+#endif
+    ((real *)a.data)[i] = value;
+}
 
 // Lets `#pragma omp simd` loops call the vector versions.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -9,13 +9,13 @@
 #define BLOCK 64  // positions
 #define PAIRS 256 // pairs handled at a time: head_dim 512 in one go
 
-static void rotate(real *x, const double *cosine, const double *sine, size_t pairs, size_t half)
+static void rotate(stored *x, const double *cosine, const double *sine, size_t pairs, size_t half)
 {
 #pragma omp simd
     for (size_t j = 0; j < pairs; j++) {
-        real c = (real)cosine[j], s = (real)sine[j], low = x[j], high = x[j + half];
-        x[j] = low * c - high * s;
-        x[j + half] = high * c + low * s;
+        real c = (real)cosine[j], s = (real)sine[j], low = load(x[j]), high = load(x[j + half]);
+        x[j] = store(low * c - high * s);
+        x[j + half] = store(high * c + low * s);
     }
 }
 
@@ -26,7 +26,7 @@ void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencie
     const double *frequency = frequencies.data;
     size_t half = frequencies.cols, heads = x.cols / (2 * half), tokens = x.rows / batch;
     size_t first_block = start / BLOCK, blocks = tokens ? (start + tokens - 1) / BLOCK - first_block + 1 : 0;
-    real *data = x.data;
+    stored *data = x.data;
 #pragma omp parallel for schedule(static) if (x.rows * x.cols > PARALLEL_ELEMENTS)
     for (size_t block = 0; block < blocks; block++) {
         size_t base = (first_block + block) * BLOCK;

@@ -9,15 +9,16 @@
 void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
 {
     (void)device;
-    const real *pg = gate.data, *pu = up.data;
-    real *py = y.data;
+    const stored *pg = gate.data, *pu = up.data;
+    stored *py = y.data;
     size_t count = tensor_count(y);
 #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
     for (size_t first = 0; first < count; first += PIECE) {
         size_t n = count - first < PIECE ? count - first : PIECE;
 #pragma omp simd
         for (size_t i = first; i < first + n; i++) {
-            py[i] = pg[i] / (1 + real_exp(-pg[i])) * pu[i];
+            real g = load(pg[i]);
+            py[i] = store(g / (1 + real_exp(-g)) * load(pu[i]));
         }
     }
 }
@@ -25,18 +26,18 @@ void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor 
 void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
 {
     (void)device;
-    real *pg = gate.data, *pu = up.data, *py = grad_y.data;
+    stored *pg = gate.data, *pu = up.data, *py = grad_y.data;
     size_t count = tensor_count(grad_y);
 #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
     for (size_t first = 0; first < count; first += PIECE) {
         size_t n = count - first < PIECE ? count - first : PIECE;
 #pragma omp simd
         for (size_t i = first; i < first + n; i++) {
-            real g = pg[i], u = pu[i], grad = py[i];
+            real g = load(pg[i]), u = load(pu[i]), grad = load(py[i]);
             real sigma = 1 / (1 + real_exp(-g)), silu = g * sigma;
-            pg[i] = grad * u * (sigma * (1 + g * (1 - sigma)));
-            pu[i] = grad * silu;
-            py[i] = silu * u;
+            pg[i] = store(grad * u * (sigma * (1 + g * (1 - sigma))));
+            pu[i] = store(grad * silu);
+            py[i] = store(silu * u);
         }
     }
 }

@@ -1,16 +1,38 @@
 // Table: the CPU device for one dtype.
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/real/kernels.h"
+
+#if REAL_BITS == 16
+static bool open(struct device *device, struct status *status)
+{
+    (void)status;
+    device->backend = onednn_open(); // NULL: the BLAS
+    snprintf(device->description, sizeof device->description, "bf16 %s%s",
+             device->backend ? "by " : "widened to f32",
+             device->backend ? onednn_description(device->backend) : "");
+    return true;
+}
+
+static void close(struct device *device)
+{
+    onednn_close(device->backend);
+}
+#endif
 
 const struct device_ops NAME(cpu_ops) = {
     .name = "cpu",
     .dtype = REAL_DTYPE,
     .source = {cpu_allocate, cpu_release},
+#if REAL_BITS == 16
+    .open = open,
+    .close = close,
+#endif
     .upload = cpu_upload,
     .download = cpu_download,
     .random_normal = cpu_random_normal,
     .zero = cpu_zero,
-    .copy = cpu_copy,
+    .copy = NAME(copy),
     .scale = NAME(scale),
     .gemm = NAME(gemm),
     .bias_forward = NAME(bias_forward),

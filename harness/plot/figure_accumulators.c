@@ -1,0 +1,103 @@
+// What sums in bf16 cost in accuracy: a row per chunk size, a series per method and pair of dtypes of its sums
+// (dKV, the weights' gradients dW).
+#include "harness/plot/figure.h"
+#include "harness/results/series.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const dkv = "kv_gradient_dtype", *const dw = "gradient_dtype";
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text(const json_t *record, const char *key)
+{
+    const char *value = json_string_value(json_object_get(json_object_get(record, "trial"), key));
+    return value ? value : "";
+}
+
+// A chunk of 0 is the whole context; NaN: the method has no chunks.
+static double chunks_of(const json_t *record)
+{
+    const json_t *trial = json_object_get(record, "trial");
+    double chunk = number(json_object_get(trial, "method"), "chunk"), context = number(trial, "context");
+    return chunk == 0 ? 1 : ceil(context / chunk);
+}
+
+static bool counts(const json_t *record, const char *dkv_dtype, const char *dw_dtype)
+{
+    const json_t *gradient = json_object_get(record, "gradient");
+    return strcmp(text(record, dkv), dkv_dtype) == 0 && strcmp(text(record, dw), dw_dtype) == 0 &&
+           isfinite(number(gradient, "relative_l2")) && isfinite(chunks_of(record)) &&
+           strcmp(json_string_value(json_object_get(record, "status")), "ok") == 0;
+}
+
+static int by_chunks(const void *a, const void *b)
+{
+    double x = chunks_of(*(const json_t *const *)a), y = chunks_of(*(const json_t *const *)b);
+    return (x > y) - (x < y);
+}
+
+static void put(FILE *table, double value)
+{
+    if (isfinite(value)) {
+        fprintf(table, "\t%.15g", value);
+    } else {
+        fputs("\tNaN", table);
+    }
+}
+
+static bool tabulate(const json_t *const *records, size_t count, FILE *table)
+{
+    static const char *const pairs[][2] = {{"f32", "f32"}, {"bf16", "f32"}, {"f32", "bf16"}, {"bf16", "bf16"}};
+    static const char *const omit[] = {"chunk", NULL};
+    const json_t **kept = calloc(count + 1, sizeof *kept);
+    CHECK(kept);
+    size_t written = 0, narrow = 0; // series; points of a series with sums in bf16, at most
+    fputs("series\tmethod\tlabel\trank\tchunks\trelative_l2\tnoise_floor\tsums_relative_l2\n", table);
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        size_t kept_count = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (counts(records[i], pairs[p][0], pairs[p][1])) {
+                kept[kept_count++] = records[i];
+            }
+        }
+        struct series_table all;
+        series_make(&all, kept, kept_count, omit, true);
+        for (size_t s = 0; s < all.count; s++) {
+            struct series *series = &all.series[s];
+            qsort(series->records, series->record_count, sizeof *series->records, by_chunks);
+            written++;
+            for (size_t i = 0; i < series->record_count; i++) {
+                const json_t *record = series->records[i], *gradient = json_object_get(record, "gradient");
+                fprintf(table, "%zu\t%s\t%s, dKV in %s, dW in %s\t%zu", written, series->method, series->label,
+                        pairs[p][0], pairs[p][1], p);
+                put(table, chunks_of(record));
+                put(table, number(gradient, "relative_l2"));
+                put(table, number(gradient, "noise_floor"));
+                put(table, number(gradient, "sums_relative_l2"));
+                fputc('\n', table);
+            }
+            narrow = p > 0 && series->record_count > narrow ? series->record_count : narrow;
+        }
+        series_free(&all);
+    }
+    free(kept);
+    return narrow >= 2;
+}
+
+static const char *const along_sums[] = {"kv_gradient_dtype", "gradient_dtype", NULL};
+
+const struct figure figure_accumulators = {
+    .name = "accumulators",
+    .needs =
+        "a gradient check (\"gradient\": \"full-f64\") at two chunk sizes or more at one context, in bf16 with "
+        "\"kv_gradient_dtype\" or \"gradient_dtype\" bf16",
+    .one_context = true,
+    .within = along_sums,
+    .tabulate = tabulate,
+};

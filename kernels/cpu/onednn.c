@@ -1,0 +1,285 @@
+#define _GNU_SOURCE // tdestroy
+#include "kernels/cpu/onednn.h"
+#if __has_include(<dnnl_version.h>)
+#include <dnnl_version.h>
+#endif
+#if DNNL_VERSION_MAJOR == 2 // another version's functions are others
+#include <dlfcn.h>
+#include <dnnl.h>
+#include <pthread.h>
+#include <search.h>
+#include <string.h>
+
+// What is called of the library.
+#define FUNCTIONS(X)                                                                                               \
+    X(version)                                                                                                     \
+    X(get_effective_cpu_isa)                                                                                       \
+    X(engine_create)                                                                                               \
+    X(engine_destroy)                                                                                              \
+    X(stream_create)                                                                                               \
+    X(stream_destroy)                                                                                              \
+    X(stream_wait)                                                                                                 \
+    X(memory_desc_init_by_strides)                                                                                 \
+    X(memory_create)                                                                                               \
+    X(memory_destroy)                                                                                              \
+    X(matmul_desc_init)                                                                                            \
+    X(primitive_attr_create)                                                                                       \
+    X(primitive_attr_destroy)                                                                                      \
+    X(primitive_attr_set_scratchpad_mode)                                                                          \
+    X(primitive_attr_set_output_scales)                                                                            \
+    X(primitive_attr_set_post_ops)                                                                                 \
+    X(post_ops_create)                                                                                             \
+    X(post_ops_destroy)                                                                                            \
+    X(post_ops_append_sum)                                                                                         \
+    X(primitive_desc_create)                                                                                       \
+    X(primitive_desc_destroy)                                                                                      \
+    X(primitive_desc_query_md)                                                                                     \
+    X(memory_desc_get_size)                                                                                        \
+    X(primitive_create)                                                                                            \
+    X(primitive_destroy)                                                                                           \
+    X(primitive_execute)
+
+struct functions {
+#define X(name) __typeof__(&dnnl_##name) name;
+    FUNCTIONS(X)
+#undef X
+};
+
+// What a primitive is made for. All of one type: compared as bytes.
+struct problem {
+    uint64_t m, n, k, a_stride, b_stride, c_stride, transpose_a, transpose_b, c_dtype;
+    double alpha, beta;
+};
+
+struct product {
+    struct problem problem;
+    dnnl_memory_desc_t a, b, c, scratch;
+    dnnl_primitive_t primitive; // NULL: oneDNN does not serve it
+    size_t scratch_bytes;       // of one thread
+    __typeof__(&dnnl_primitive_destroy) destroy;
+};
+
+struct onednn {
+    void *library;
+    struct functions call;
+    dnnl_engine_t engine;
+    pthread_mutex_t lock; // of products
+    void *products;       // a tree (tsearch) of struct product
+    char description[64];
+};
+
+static bool load_functions(struct onednn *onednn)
+{
+    // It stays loaded, for threads keep state of its own.
+    onednn->library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!onednn->library)
+        return false;
+#define X(name)                                                                                                    \
+    onednn->call.name = (__typeof__(&dnnl_##name))dlsym(onednn->library, "dnnl_" #name);                           \
+    if (!onednn->call.name)                                                                                        \
+        return false;
+    FUNCTIONS(X)
+#undef X
+    return true;
+}
+
+struct onednn *onednn_open(void)
+{
+    struct onednn *onednn = calloc(1, sizeof *onednn);
+    CHECK(onednn);
+    pthread_mutex_init(&onednn->lock, NULL);
+    if (!load_functions(onednn)) {
+        onednn_close(onednn);
+        return NULL;
+    }
+    unsigned isa = onednn->call.get_effective_cpu_isa(), bf16 = dnnl_cpu_isa_avx512_core_bf16;
+    if ((isa & bf16) != bf16 || onednn->call.engine_create(&onednn->engine, dnnl_cpu, 0) != dnnl_success) {
+        onednn_close(onednn);
+        return NULL;
+    }
+    const dnnl_version_t *version = onednn->call.version();
+    unsigned amx = dnnl_cpu_isa_avx512_core_amx;
+    snprintf(onednn->description, sizeof onednn->description, "oneDNN %d.%d.%d, %s", version->major, version->minor,
+             version->patch, (isa & amx) == amx ? "AMX" : "AVX-512 BF16");
+    return onednn;
+}
+
+const char *onednn_description(const struct onednn *onednn)
+{
+    return onednn->description;
+}
+
+static void product_free(void *data)
+{
+    struct product *product = data;
+    if (product->primitive)
+        product->destroy(product->primitive);
+    free(product);
+}
+
+void onednn_close(struct onednn *onednn)
+{
+    if (!onednn)
+        return;
+    tdestroy(onednn->products, product_free);
+    if (onednn->engine)
+        onednn->call.engine_destroy(onednn->engine);
+    if (onednn->library)
+        dlclose(onednn->library);
+    pthread_mutex_destroy(&onednn->lock);
+    free(onednn);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return memcmp(&((const struct product *)a)->problem, &((const struct product *)b)->problem,
+                  sizeof(struct problem));
+}
+
+static bool lay_out(const struct functions *call, dnnl_memory_desc_t *matrix, uint64_t rows, uint64_t cols,
+                    uint64_t stride, bool transpose, dnnl_data_type_t type)
+{
+    dnnl_dims_t sizes = {(dnnl_dim_t)rows, (dnnl_dim_t)cols}, strides = {(dnnl_dim_t)stride, 1};
+    if (transpose)
+        strides[0] = 1, strides[1] = (dnnl_dim_t)stride;
+    return call->memory_desc_init_by_strides(matrix, 2, sizes, type, strides) == dnnl_success;
+}
+
+// alpha scales the product, beta what c holds.
+static bool set_factors(const struct functions *call, dnnl_primitive_attr_t attributes, dnnl_post_ops_t sum,
+                        const struct problem *p)
+{
+    float alpha = (float)p->alpha;
+    return call->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
+           (p->alpha == 1 || call->primitive_attr_set_output_scales(attributes, 1, 0, &alpha) == dnnl_success) &&
+           (p->beta == 0 || (call->post_ops_append_sum(sum, (float)p->beta) == dnnl_success &&
+                             call->primitive_attr_set_post_ops(attributes, sum) == dnnl_success));
+}
+
+// Leaves product->primitive NULL where oneDNN refuses.
+static void product_make(struct onednn *onednn, struct product *product)
+{
+    const struct functions *call = &onednn->call;
+    const struct problem *p = &product->problem;
+    dnnl_data_type_t c_type = p->c_dtype == DTYPE_F32 ? dnnl_f32 : dnnl_bf16;
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_post_ops_t sum = NULL;
+    dnnl_primitive_desc_t made = NULL;
+    dnnl_matmul_desc_t matmul;
+    if (lay_out(call, &product->a, p->m, p->k, p->a_stride, p->transpose_a, dnnl_bf16) &&
+        lay_out(call, &product->b, p->k, p->n, p->b_stride, p->transpose_b, dnnl_bf16) &&
+        lay_out(call, &product->c, p->m, p->n, p->c_stride, false, c_type) &&
+        call->matmul_desc_init(&matmul, &product->a, &product->b, NULL, &product->c) == dnnl_success &&
+        call->primitive_attr_create(&attributes) == dnnl_success && call->post_ops_create(&sum) == dnnl_success &&
+        set_factors(call, attributes, sum, p) &&
+        call->primitive_desc_create(&made, &matmul, attributes, onednn->engine, NULL) == dnnl_success) {
+        product->scratch = *call->primitive_desc_query_md(made, dnnl_query_scratchpad_md, 0);
+        product->scratch_bytes = call->memory_desc_get_size(&product->scratch);
+        if (call->primitive_create(&product->primitive, made) != dnnl_success)
+            product->primitive = NULL;
+    }
+    if (made)
+        call->primitive_desc_destroy(made);
+    if (sum)
+        call->post_ops_destroy(sum);
+    if (attributes)
+        call->primitive_attr_destroy(attributes);
+}
+
+static const struct product *product_of(struct onednn *onednn, const struct gemm_tile *tile)
+{
+    struct product wanted = {.problem = {
+                                 .m = tile->m,
+                                 .n = tile->n,
+                                 .k = tile->k,
+                                 .a_stride = tile->a.stride,
+                                 .b_stride = tile->b.stride,
+                                 .c_stride = tile->c_stride,
+                                 .transpose_a = tile->a.transpose,
+                                 .transpose_b = tile->b.transpose,
+                                 .c_dtype = tile->c_dtype,
+                                 .alpha = tile->alpha,
+                                 .beta = tile->beta,
+                             }};
+    pthread_mutex_lock(&onednn->lock);
+    struct product *const *found = tfind(&wanted, &onednn->products, compare);
+    struct product *product = found ? *found : NULL;
+    if (!product) {
+        product = malloc(sizeof *product);
+        CHECK(product);
+        *product = wanted;
+        product->destroy = onednn->call.primitive_destroy;
+        product_make(onednn, product);
+        CHECK(tsearch(product, &onednn->products, compare));
+    }
+    pthread_mutex_unlock(&onednn->lock);
+    return product;
+}
+
+// Memory that a thread's products need while they run. Like the BLAS's own buffers it is the library's, not the
+// arena's.
+static void *scratch_of_thread(size_t bytes)
+{
+    static _Thread_local struct {
+        void *data;
+        size_t bytes;
+    } scratch;
+    if (scratch.bytes < bytes) {
+        free(scratch.data);
+        scratch.bytes = (bytes + 4095) / 4096 * 4096;
+        scratch.data = aligned_alloc(4096, scratch.bytes);
+        CHECK(scratch.data);
+    }
+    return scratch.data;
+}
+
+bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
+{
+    if (tile->m == 0 || tile->n == 0 || tile->k == 0)
+        return false;
+    const struct functions *call = &onednn->call;
+    const struct product *product = product_of(onednn, tile);
+    if (!product->primitive)
+        return false;
+    enum { A, B, C, SCRATCH, OPERANDS };
+    const dnnl_memory_desc_t *shapes[OPERANDS] = {&product->a, &product->b, &product->c, &product->scratch};
+    void *data[OPERANDS] = {(void *)tile->a.data, (void *)tile->b.data, tile->c,
+                            scratch_of_thread(product->scratch_bytes)};
+    const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    dnnl_exec_arg_t operands[OPERANDS];
+    dnnl_stream_t stream;
+    CHECK(call->stream_create(&stream, onednn->engine, dnnl_stream_default_flags) == dnnl_success);
+    for (int i = 0; i < OPERANDS; i++) {
+        operands[i].arg = names[i];
+        CHECK(call->memory_create(&operands[i].memory, shapes[i], onednn->engine, data[i]) == dnnl_success);
+    }
+    CHECK(call->primitive_execute(product->primitive, stream, OPERANDS, operands) == dnnl_success);
+    CHECK(call->stream_wait(stream) == dnnl_success);
+    for (int i = 0; i < OPERANDS; i++)
+        call->memory_destroy(operands[i].memory);
+    call->stream_destroy(stream);
+    return true;
+}
+#else
+struct onednn *onednn_open(void)
+{
+    return NULL;
+}
+
+void onednn_close(struct onednn *onednn)
+{
+    (void)onednn;
+}
+
+const char *onednn_description(const struct onednn *onednn)
+{
+    (void)onednn;
+    return "";
+}
+
+bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
+{
+    (void)onednn, (void)tile;
+    return false;
+}
+#endif
