@@ -137,8 +137,12 @@ static void the_picture_is_drawn(void **state)
         }
         assert_int_equal(fclose(stream), 0);
         const char *const paths[] = {file.text};
-        const struct plot_request request = {
-            .paths = paths, .path_count = 1, .folder = out.text, .formats = "svg,png", .figures = "accumulators"};
+        const struct plot_request request = {.paths = paths,
+                                             .path_count = 1,
+                                             .folder = out.text,
+                                             .scripts = "plots",
+                                             .formats = "svg,png",
+                                             .figures = "accumulators"};
         struct status status = {0};
         if (!plot(&request, &status))
             fail_msg("%zu series: %s", count, status.message);

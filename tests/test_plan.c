@@ -54,6 +54,7 @@ static void compare(struct fixture *f, const struct method *method, const struct
 // Every choice of every option that a method knows, one at a time, and several chunk sizes.
 static void compare_all(struct fixture *f)
 {
+    uint32_t fixed[] = {1, 3};
     for (const struct method *const *m = methods; *m; m++) {
         for (const char *const *name = (*m)->options; *name; name++) {
             const struct option *option = option_find(*name);
@@ -75,7 +76,7 @@ static void compare_all(struct fixture *f)
                 }
                 if (options.sampler == SAMPLER_FIXED || strcmp(*name, "columns") == 0) {
                     options.sampler = SAMPLER_FIXED;
-                    options.columns = (struct index_list){2, (uint32_t[]){1, 3}};
+                    options.columns = (struct index_list){2, fixed};
                 }
                 // Method null hangs and crashes on request.
                 bool stops = options.behaviour != BEHAVIOUR_OK;

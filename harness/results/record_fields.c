@@ -120,7 +120,7 @@ FIELDS provenance_fields[] = {
     {.name = "dirty", .type = FIELD_BOOL, .meaning = "sources were not those of the revision", .null = "not known"},
     {.name = "compiler", .type = FIELD_STRING},
     {.name = "flags", .type = FIELD_STRING, .meaning = "of the compiler"},
-    {.name = "blas", .type = FIELD_STRING, .meaning = "its version and the core it chose"},
+    {.name = "blas", .type = FIELD_STRING, .meaning = "its version and the core it chose; what multiplies bf16"},
     {.name = "cpu", .type = FIELD_STRING},
     {.name = "card", .type = FIELD_STRING, .meaning = "its name, driver and libraries", .null = "the CPU"},
     {.name = "host_memory_bytes", .type = FIELD_COUNT, .unit = "bytes"},

@@ -87,7 +87,7 @@ typedef void attention_forward_op(struct device *device, struct attention_shape 
                                   struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
 // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;
 // grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
-// alone. workspace: attention_backward_workspace(shape) bytes.
+// alone. workspace: of attention_backward_workspace bytes.
 typedef void attention_backward_op(struct device *device, struct attention_shape shape, struct tensor grad_q,
                                    const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                                    struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
