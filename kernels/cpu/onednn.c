@@ -216,21 +216,33 @@ static const struct product *product_of(struct onednn *onednn, const struct gemm
     return product;
 }
 
-// Memory that a thread's products need while they run. Like the BLAS's own buffers it is the library's, not the
-// arena's.
+// Memory that a thread's products need while they run, released when the thread ends. Like the BLAS's own buffers
+// it is the library's, not the arena's.
+struct scratch {
+    size_t bytes; // that follow, from the next page on
+};
+#define SCRATCH_PAGE 4096
+
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+
+static void make_scratch_key(void)
+{
+    CHECK(pthread_key_create(&scratch_key, free) == 0);
+}
+
 static void *scratch_of_thread(size_t bytes)
 {
-    static _Thread_local struct {
-        void *data;
-        size_t bytes;
-    } scratch;
-    if (scratch.bytes < bytes) {
-        free(scratch.data);
-        scratch.bytes = (bytes + 4095) / 4096 * 4096;
-        scratch.data = aligned_alloc(4096, scratch.bytes);
-        CHECK(scratch.data);
+    pthread_once(&scratch_once, make_scratch_key);
+    struct scratch *scratch = pthread_getspecific(scratch_key);
+    if (!scratch || scratch->bytes < bytes) {
+        free(scratch);
+        size_t rounded = (bytes + SCRATCH_PAGE - 1) / SCRATCH_PAGE * SCRATCH_PAGE;
+        scratch = aligned_alloc(SCRATCH_PAGE, SCRATCH_PAGE + rounded);
+        CHECK(scratch && pthread_setspecific(scratch_key, scratch) == 0);
+        scratch->bytes = rounded;
     }
-    return scratch.data;
+    return (char *)scratch + SCRATCH_PAGE;
 }
 
 bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
