@@ -161,9 +161,10 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     expect(scratch, "$L run spec.json --out r.jsonl", 0, "nothing left to do");
     expect(scratch, "grep -v '\"status\":\"oom\"' r.jsonl > ok; mv ok r.jsonl; $L run spec.json --out r.jsonl", 0,
            "3 of 3 trials done: 3 oom");
-    // A device without the dtype: every trial is unsupported.
-    expect(scratch, "rm r.jsonl; $L run spec.json --out r.jsonl --axis dtype=bf16 --axis behaviour=ok", 1,
-           "none of the 3 trials is ok");
+    // A device that is not there: every trial is unsupported.
+    expect(scratch,
+           "rm r.jsonl; LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda --axis behaviour=ok",
+           1, "none of the 3 trials is ok");
     assert_says(scratch, "err", "3 unsupported");
     // Of two builds each needs one.
     expect(scratch,
