@@ -74,7 +74,7 @@ dependencies: ## install the packages that are missing, or say how
 # The two commands that start from nothing. Packages first; then what compiles, in a make of its own, for this one asked
 # pkg-config before they were there, and on all cores, unless -j says how many; then what runs, in sequence.
 PARALLEL  = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
-figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=); under five minutes
+figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=); some minutes
 	@tools/dependencies
 	@$(MAKE) --no-print-directory $(PARALLEL) figure-programs
 	@mkdir -p $(RESULTS) $(PICTURES)
