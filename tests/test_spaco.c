@@ -153,6 +153,7 @@ static void take_apart(struct estimate *e, double *parts[COLUMNS])
         options = fixed_options(&options, (1u << COLUMNS) - 1);
         options.cap = z[i];
         values[i] = fixture_step(&e->fixture, "spaco", &options, &e->report);
+        options_free(&options);
         for (size_t k = 0; k < count; k++) {
             values[i][k] /= COLUMNS; // s = K / 1
         }
