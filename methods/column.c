@@ -8,7 +8,7 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
 void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output)
 {
     struct model *model = step->model;
-    size_t layers = model->config.layers, rows = chunk.count * step->batch->sequences;
+    size_t layers = model->config.layers, rows = chunk.count * step->batch->batch;
     struct tensor x = hidden(model, rows, CATEGORY_ACTIVATIONS);
     embed_forward(model, step->batch, x, chunk.start);
     for (size_t l = 0; l < layers; l++) {
@@ -31,7 +31,7 @@ void column_backward(struct step *step, struct span chunk, struct kv *kv, bool c
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, rows = chunk.count * step->batch->sequences;
+    size_t layers = model->config.layers, rows = chunk.count * step->batch->batch;
     bool inner = step->options->inner == INNER_CHECKPOINT;
     enum category category = inner ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [C B, d], input of layer l

@@ -8,7 +8,7 @@ static void walk(struct step *step)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, rows = step->batch->context * step->batch->sequences;
+    size_t layers = model->config.layers, rows = step->batch->context * step->batch->batch;
     struct span all = {0, step->batch->context};
     enum dtype dtype = device->ops->dtype;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l

@@ -12,7 +12,7 @@ static void walk(struct step *step)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    size_t layers = model->config.layers, B = step->batch->batch, rows = step->batch->context * B;
     struct columns columns = columns_of(step->batch->context, step->options->chunk);
     struct kv *kv = calloc(layers, sizeof *kv), *grad_kv = calloc(layers, sizeof *grad_kv); // [T B, G D] each
     struct key_segment *seen = calloc(layers, sizeof *seen);

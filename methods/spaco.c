@@ -28,7 +28,7 @@ static void fill_cache(struct step *step, struct columns columns, const struct d
 static void list_segments(struct step *step, struct columns columns, const struct draw *draw,
                           const struct kv *grad_kv, size_t segment_count, struct key_segment *segments)
 {
-    size_t B = step->batch->sequences;
+    size_t B = step->batch->batch;
     for (size_t l = 0; l < step->model->config.layers; l++) {
         size_t row = 0;
         for (size_t j = 0; j < segment_count; j++) {
@@ -44,7 +44,7 @@ static void walk(struct step *step)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->sequences;
+    size_t layers = model->config.layers, B = step->batch->batch;
     struct columns columns = columns_of(step->batch->context, step->options->chunk);
     bool all = step->options->loss == LOSS_ALL;
     struct draw draw = sampler_draw(step->options, columns.count);

@@ -19,7 +19,7 @@ static void walk(struct step *step)
 {
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->sequences, rows = step->batch->context * B;
+    size_t layers = model->config.layers, B = step->batch->batch, rows = step->batch->context * B;
     enum dtype dtype = device->ops->dtype;
     struct columns columns = columns_of(step->batch->context, step->options->chunk);
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l

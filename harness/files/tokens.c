@@ -80,10 +80,10 @@ static int32_t *new_ids(size_t count, struct status *status)
     return ids;
 }
 
-static int32_t *read_file(const char *path, struct format format, size_t context, size_t sequences, size_t vocab,
+static int32_t *read_file(const char *path, struct format format, size_t context, size_t batch, size_t vocab,
                           struct status *status)
 {
-    size_t count = context * sequences, found;
+    size_t count = context * batch, found;
     FILE *file = open_file(path, format, &found, status);
     if (!file) {
         return NULL;
@@ -98,7 +98,7 @@ static int32_t *read_file(const char *path, struct format format, size_t context
         status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
     } else if (found < count) {
         status_set(status, STATUS_BAD_INPUT, "%s: %zu x %zu %ss are needed (batch x context), found %zu", path,
-                   sequences, context, format.noun, found);
+                   batch, context, format.noun, found);
     } else if (!bytes) {
         status_set(status, STATUS_OOM, "no room on the host for %zu token ids", count);
     } else {
@@ -114,13 +114,12 @@ static int32_t *read_file(const char *path, struct format format, size_t context
 }
 
 // Batches that no file could fill are refused before memory is asked for. Ids and classes must fit an int32.
-static bool check_sizes(size_t context, size_t sequences, size_t vocab, struct status *status)
+static bool check_sizes(size_t context, size_t batch, size_t vocab, struct status *status)
 {
     size_t count, bytes;
-    if (context == 0 || sequences == 0 || __builtin_mul_overflow(context, sequences, &count) ||
+    if (context == 0 || batch == 0 || __builtin_mul_overflow(context, batch, &count) ||
         __builtin_mul_overflow(count, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX / 2) {
-        return status_set(status, STATUS_BAD_INPUT, "%zu sequences of %zu tokens are not a batch", sequences,
-                          context);
+        return status_set(status, STATUS_BAD_INPUT, "%zu sequences of %zu tokens are not a batch", batch, context);
     }
     if (vocab == 0 || vocab > INT32_MAX) {
         return status_set(status, STATUS_BAD_INPUT, "a vocabulary of %zu is not from 1 to %d", vocab, INT32_MAX);
@@ -128,16 +127,16 @@ static bool check_sizes(size_t context, size_t sequences, size_t vocab, struct s
     return true;
 }
 
-int32_t *tokens_read(const struct data_source *source, size_t context, size_t sequences, size_t vocab,
-                     uint64_t seed, struct status *status)
+int32_t *tokens_read(const struct data_source *source, size_t context, size_t batch, size_t vocab, uint64_t seed,
+                     struct status *status)
 {
-    if (!check_sizes(context, sequences, vocab, status)) {
+    if (!check_sizes(context, batch, vocab, status)) {
         return NULL;
     }
     if (source->kind != DATA_RANDOM) {
-        return read_file(source->path, formats[source->kind], context, sequences, vocab, status);
+        return read_file(source->path, formats[source->kind], context, batch, vocab, status);
     }
-    size_t count = context * sequences;
+    size_t count = context * batch;
     int32_t *ids = new_ids(count, status);
     struct random random = random_named(seed, "tokens");
     for (size_t i = 0; ids && i < count; i++) {
@@ -146,10 +145,10 @@ int32_t *tokens_read(const struct data_source *source, size_t context, size_t se
     return ids;
 }
 
-int32_t *tokens_read_labels(const char *path, size_t context, size_t sequences, size_t vocab, struct status *status)
+int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size_t vocab, struct status *status)
 {
-    if (!check_sizes(context, sequences, vocab, status)) {
+    if (!check_sizes(context, batch, vocab, status)) {
         return NULL;
     }
-    return read_file(path, labels_format, context, sequences, vocab, status);
+    return read_file(path, labels_format, context, batch, vocab, status);
 }

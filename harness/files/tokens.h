@@ -12,11 +12,10 @@ struct data_source {
     char *path; // as share_resolve takes it; NULL for DATA_RANDOM
 };
 
-// The first sequences * context ids: [sequences, context], each below vocab. Text gives one id per byte; ids in
+// The first batch * context ids: [batch, context], each below vocab. Text gives one id per byte; ids in
 // files are little-endian; random ones depend on the seed alone. NULL and a status if there are too few or one is
 // not below vocab. To be freed.
-int32_t *tokens_read(const struct data_source *source, size_t context, size_t sequences, size_t vocab,
-                     uint64_t seed, struct status *status);
+int32_t *tokens_read(const struct data_source *source, size_t context, size_t batch, size_t vocab, uint64_t seed,
+                     struct status *status);
 // The same many labels from a file of little-endian int32: each a class below vocab, or NO_TARGET.
-int32_t *tokens_read_labels(const char *path, size_t context, size_t sequences, size_t vocab,
-                            struct status *status);
+int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size_t vocab, struct status *status);

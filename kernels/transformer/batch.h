@@ -11,13 +11,13 @@ struct span {
 };
 
 struct batch {
-    size_t context, sequences;
+    size_t context, batch;      // tokens of a sequence, sequences
     size_t target_count;        // rows with a target, over the whole batch
-    struct tensor ids, targets; // [context * sequences, 1] i32; row t * sequences + b
+    struct tensor ids, targets; // [context * batch, 1] i32; row t * batch + b
 };
 
-// ids and targets: [sequences, context], sequence-major as files hold them. targets NULL: the next token of the
+// ids and targets: [batch, context], sequence-major as files hold them. targets NULL: the next token of the
 // same sequence; the last position of a sequence has none. ids NULL: nothing is written, for devices without data.
-void batch_open(struct batch *batch, struct device *device, const int32_t *ids, const int32_t *targets,
-                size_t context, size_t sequences);
+void batch_open(struct batch *opened, struct device *device, const int32_t *ids, const int32_t *targets,
+                size_t context, size_t batch);
 void batch_close(struct batch *batch, struct device *device);

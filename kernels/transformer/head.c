@@ -9,7 +9,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     struct device *device = model->device;
     const struct config *c = &model->config;
     enum dtype dtype = x.dtype, statistic = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-    size_t n = x.rows, most = head_chunk * batch->sequences;
+    size_t n = x.rows, most = head_chunk * batch->batch;
     if (most == 0 || most > n) {
         most = n;
     }
@@ -27,8 +27,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
         op_rmsnorm_forward(device, h_block, rstd_block, x_block, model->final_norm->value, c->norm_epsilon);
         projection_forward(model, &projection, logits_block, h_block, false);
-        op_cross_entropy(device, logits_block, tensor_rows(batch->targets, start * batch->sequences + row, rows),
-                         loss, weights.loss * per_target, weights.grad * per_target);
+        op_cross_entropy(device, logits_block, tensor_rows(batch->targets, start * batch->batch + row, rows), loss,
+                         weights.loss * per_target, weights.grad * per_target);
         if (backward) {
             projection_backward_weights(model, &projection, logits_block, h_block);
             projection_backward_input(model, &projection, h_block, logits_block, false); // h is spent
@@ -56,7 +56,7 @@ void head_loss(struct model *model, const struct batch *batch, struct tensor x, 
 
 static struct tensor ids_of(const struct batch *batch, struct tensor x, size_t start)
 {
-    return tensor_rows(batch->ids, start * batch->sequences, x.rows);
+    return tensor_rows(batch->ids, start * batch->batch, x.rows);
 }
 
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
