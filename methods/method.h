@@ -57,8 +57,9 @@ struct method {
 // All methods, ending in NULL.
 extern const struct method *const methods[];
 const struct method *method_find(const char *name);
-// Zeroes the gradients and walks, both timed, waits for the device and reads the loss. Failures are in the device's
-// status.
+// Walks, timed, waits for the device and reads the loss. What the walk finds in the gradients it adds to: the
+// caller zeroes them (model_zero_gradients), before the first of several micro-batches alone. Failures are in the
+// device's status.
 void method_step(const struct method *method, struct model *model, const struct batch *batch,
                  const struct method_options *options, struct step_report *report);
 void step_report_free(struct step_report *report);

@@ -30,7 +30,6 @@ void method_step(const struct method *method, struct model *model, const struct 
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
     device_timer_start(device);
     op_zero(device, step.loss);
-    model_zero_gradients(model);
     method->walk(&step);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);

@@ -72,9 +72,15 @@ double *fixture_step(struct fixture *f, const char *method, const struct method_
         }
     }
     size_t live = f->device->arena.live_bytes;
+    model_zero_gradients(&f->model);
     method_step(method_find(method), &f->model, &f->batch, options, report);
     CHECK(f->device->status.code == STATUS_OK);
     CHECK(f->device->arena.live_bytes == live); // a walk gives back all that it takes
+    return fixture_gradients(f);
+}
+
+double *fixture_gradients(struct fixture *f)
+{
     double *gradients = malloc((f->gradient_count + 1) * sizeof *gradients), *next = gradients;
     CHECK(gradients);
     for (size_t i = 0; i < f->model.parameter_count; i++) {

@@ -24,9 +24,11 @@ struct fixture fixture_default(void);
 enum dtype fixture_sums(const struct fixture *fixture);
 void fixture_open(struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
-// One step. The gradients of all parameters in order: fixture->gradient_count numbers, to be freed.
+// One step from zero. The gradients of all parameters in order: fixture->gradient_count numbers, to be freed.
 double *fixture_step(struct fixture *fixture, const char *method, const struct method_options *options,
                      struct step_report *report);
+// The gradients as they are.
+double *fixture_gradients(struct fixture *fixture);
 // ||a - b|| / ||b||, and the largest |a - b|.
 double relative_l2(const double *a, const double *b, size_t count);
 double largest_difference(const double *a, const double *b, size_t count);

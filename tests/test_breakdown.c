@@ -154,6 +154,7 @@ static void take(struct fixture *f, const struct method *method, size_t chunk, s
     options_init(&options);
     options.chunk = options.head_chunk = chunk;
     options.budget = (f->context + chunk - 1) / chunk;
+    model_zero_gradients(&f->model);
     f->device->counters = (struct counters){0};
     f->device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .launch_s = 1e-6};
     breakdown_start(b, f->device);

@@ -25,6 +25,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
     f->device->counters = (struct counters){0};
+    model_zero_gradients(&f->model);
     method_step(method, &f->model, &f->batch, options, &report);
     optimizer_step(&f->model, &(struct optimizer_settings){.rate = 1e-3, .decay = 0.1}, 1);
     assert_int_equal(f->device->status.code, STATUS_OK);

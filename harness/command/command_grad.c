@@ -107,6 +107,7 @@ static bool compute(const struct trial *trial, const char *out, struct status *s
     struct step_report report = {0};
     bool done = setup_open(&setup, trial, &options, status);
     if (done) {
+        model_zero_gradients(&setup.model);
         method_step(trial->method, &setup.model, &setup.batch, &trial->options, &report);
         const struct status *step = &setup.device->status;
         done = step->code == STATUS_OK ? gradients_write(out, &setup.model, status)

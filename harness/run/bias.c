@@ -47,6 +47,7 @@ static bool add_draw(void *context, const struct method_options *options, double
 {
     struct expectation *e = context;
     struct gradient_set estimate = {0};
+    model_zero_gradients(e->model);
     method_step(e->method, e->model, e->batch, options, &e->report);
     gradient_set_take(&estimate, e->model);
     e->squared += probability * add_estimate(&e->mean, &estimate, e->reference, probability);

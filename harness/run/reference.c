@@ -15,6 +15,7 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
     bool done = setup_open(&setup, trial, options, &reason);
     if (done) {
         setup.device->reverse_sums = reverse_sums;
+        model_zero_gradients(&setup.model);
         method_step(method, &setup.model, &setup.batch, method_options, &report);
         done = setup.device->status.code == STATUS_OK;
         if (done)

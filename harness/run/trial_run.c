@@ -66,14 +66,23 @@ static bool fine(struct run *run)
     return run->status.code == STATUS_OK;
 }
 
-// The optimizer's step, whose time is the step's too.
-static void update_weights(struct run *run)
+// Gradients from zero, the walk, and with update the optimizer's: the time is that of all.
+static void walk(struct run *run, bool update)
 {
+    struct model *model = &run->setup.model;
     struct device *device = run->setup.device;
     device_timer_start(device);
-    optimizer_step(&run->setup.model, &run->trial->optimizer_settings, ++run->updates);
-    run->step.asked_ms += device_timer_asked_ms(device);
-    run->step.ms += device_timer_stop_ms(device);
+    model_zero_gradients(model);
+    double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
+    method_step(run->trial->method, model, &run->setup.batch, &run->options, &run->step);
+    if (update) {
+        device_timer_start(device);
+        optimizer_step(model, &run->trial->optimizer_settings, ++run->updates);
+        asked_ms += device_timer_asked_ms(device);
+        ms += device_timer_stop_ms(device);
+    }
+    run->step.asked_ms += asked_ms;
+    run->step.ms += ms;
 }
 
 static void set_draw(struct run *run, size_t index)
@@ -97,13 +106,9 @@ static bool fine_after(struct run *run, size_t draw)
 // One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
 static bool step(struct run *run, size_t draw, bool update)
 {
-    const struct trial *trial = run->trial;
-    struct setup *setup = &run->setup;
-    setup->device->counters = (struct counters){0};
+    run->setup.device->counters = (struct counters){0};
     set_draw(run, draw);
-    method_step(trial->method, &setup->model, &setup->batch, &run->options, &run->step);
-    if (update)
-        update_weights(run);
+    walk(run, update);
     if (!fine_after(run, draw))
         return false;
     if (!run->record.step) {

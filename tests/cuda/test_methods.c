@@ -72,6 +72,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     model_randomize(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->sequences);
     d->counters = (struct counters){0};
+    model_zero_gradients(&model);
     method_step(method, &model, &batch, options, &report);
     run.loss = report.loss;
     run.arena = d->arena;

@@ -195,6 +195,7 @@ static void test_glue_of_a_step(void **state)
         model_randomize(&f.model, f.seed, DTYPE_BF16);
         batch_open(&f.batch, device, ids, NULL, f.context, f.sequences);
         counted = device->counters.glue_bytes = 0;
+        model_zero_gradients(&f.model);
         method_step(*m, &f.model, &f.batch, &how, &report);
         assert_int_equal(device->status.code, STATUS_OK);
         if (device->counters.glue_bytes != counted) {

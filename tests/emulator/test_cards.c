@@ -36,6 +36,7 @@ static void step_on(const char *name, char bus_id[32])
     model_open(&f.model, &f.config, &model, f.device);
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
+    model_zero_gradients(&f.model);
     method_step(method_find("full"), &f.model, &f.batch, &options, &report);
     assert_int_equal(f.device->status.code, STATUS_OK);
     assert_true(isfinite(report.loss));

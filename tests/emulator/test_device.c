@@ -29,6 +29,7 @@ static size_t waits_of(struct fixture *f, const struct method *method, size_t ch
     options.chunk = options.head_chunk = chunk;
     options.budget = (f->context + chunk - 1) / chunk;
     size_t before = waits();
+    model_zero_gradients(&f->model);
     method_step(method, &f->model, &f->batch, &options, &report);
     size_t after = waits();
     assert_int_equal(f->device->status.code, STATUS_OK);
@@ -92,6 +93,7 @@ static void test_a_step_taken_apart(void **state)
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
     breakdown_start(&b, f.device);
     size_t before = waits();
+    model_zero_gradients(&f.model);
     method_step(method_find("seco"), &f.model, &f.batch, &options, &report);
     size_t waited = waits() - before;
     breakdown_stop(&b, f.device);
@@ -141,6 +143,7 @@ static size_t peak_of(const char *name, size_t multiprocessors)
     model_open(&f.model, &f.config, &model_options, f.device);
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
+    model_zero_gradients(&f.model);
     method_step(method_find("full"), &f.model, &f.batch, &options, &report);
     assert_int_equal(f.device->status.code, STATUS_OK);
     size_t peak = f.device->arena.peak_bytes;

@@ -46,6 +46,7 @@ static void test_ranges_of_a_step(void **state)
     model_open(&f.model, &f.config, &options, f.device);
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
+    model_zero_gradients(&f.model);
     free(take(&open));
     f.device->counters = (struct counters){0};
     breakdown_start(&breakdown, f.device); // both may look on
