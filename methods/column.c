@@ -1,5 +1,12 @@
 #include "methods/column.h"
 
+static void done(struct step *step, bool last, size_t unit)
+{
+    if (last) {
+        unit_done(step->model, unit);
+    }
+}
+
 static struct tensor hidden(struct model *model, size_t rows, enum category category)
 {
     return tensor_new(model->device, rows, model->config.width, model->device->ops->dtype, category);
@@ -26,7 +33,7 @@ void column_forward(struct step *step, struct span chunk, struct kv *kv, enum co
     tensor_free(model->device, &x);
 }
 
-void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached,
+void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached, bool last,
                      const struct key_segment *segments, size_t segment_count, struct loss_weights weights)
 {
     struct model *model = step->model;
@@ -51,14 +58,17 @@ void column_backward(struct step *step, struct span chunk, struct kv *kv, bool c
 
     struct tensor grad = x[layers];
     head_backward(model, step->batch, grad, chunk.start, step->options->head_chunk, weights, step->loss);
+    done(step, last, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         if (inner) {
             cell_forward(model, l, chunk, x[l], kv[l], tensor_none(), &kept[l], step->options->keep);
         }
         cell_backward(model, l, chunk, &kept[l], kv[l], segments + l * segment_count, segment_count, grad);
         tensor_free(device, &x[l]);
+        done(step, last, unit_of_layer(l));
     }
     embed_backward(model, step->batch, grad, chunk.start);
+    done(step, last, UNIT_EMBEDDING);
     tensor_free(device, &x[layers]);
     free(kept);
     free(x);

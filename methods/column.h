@@ -9,7 +9,7 @@ enum column_output { COLUMN_KV, COLUMN_LOSS };
 // share of the loss. Without it the top layer stops after its keys and values and the head is not run.
 void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output);
 // Second pass: rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), then
-// the head and the rows downward. cached: its keys and values are in kv already. segments: [layers][segment_count],
-// of which the last holds the column's own keys.
-void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached,
+// the head and the rows downward. cached: its keys and values are in kv already. last: no column is walked after
+// it. segments: [layers][segment_count], of which the last holds the column's own keys.
+void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached, bool last,
                      const struct key_segment *segments, size_t segment_count, struct loss_weights weights);

@@ -3,6 +3,7 @@
 // To add one: write methods/NAME.c that ends in one `const struct method`, and name it in methods/methods.c.
 #pragma once
 #include "kernels/transformer/head.h"
+#include "kernels/transformer/unit.h"
 #include "methods/options.h"
 
 // What a step reports besides the gradients, which are in the model's parameters. Zeroed before the first step;
@@ -33,7 +34,8 @@ struct method {
     bool exact;                 // the gradient is that of the full loss
     // What the options cannot say alone (a budget above the number of columns); NULL: nothing. False sets status.
     bool (*check)(const struct method_options *options, size_t context, struct status *status);
-    // Adds the gradient of the batch's mean loss to the parameters' gradients.
+    // Adds the gradient of the batch's mean loss to the parameters' gradients, and tells of each unit when it is
+    // done.
     void (*walk)(struct step *step);
     // Options that leave the columns to chance become those of draw `index` of a trial: a function of them and of
     // the index; draw 0 is the one that they ask for as they are. False: nothing is left to chance. NULL: never.

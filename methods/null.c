@@ -12,6 +12,7 @@ static void walk(struct step *step)
     nanosleep(&pause, NULL);
     switch (step->options->behaviour) {
     case BEHAVIOUR_OK:
+        unit_done_all(step->model);
         break;
     case BEHAVIOUR_FAIL:
         status_set(&device->status, STATUS_FAILED, "method null was asked to fail");

@@ -38,7 +38,7 @@ static void walk(struct step *step)
             seen[l] = (struct key_segment){0, end, grad_seen.k, grad_seen.v};
         }
         bool cached = c + 1 < columns.count;
-        column_backward(step, chunk, kv, cached, seen, 1, (struct loss_weights){1, 1});
+        column_backward(step, chunk, kv, cached, c == 0, seen, 1, (struct loss_weights){1, 1});
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);

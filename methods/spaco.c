@@ -72,6 +72,9 @@ static void walk(struct step *step)
         op_zero(device, grad_kv[l].k);
         op_zero(device, grad_kv[l].v);
     }
+    if (count == 0) {
+        unit_done_all(model);
+    }
     for (size_t j = count; j-- > 0;) {
         size_t c = drawn[j], segment_count = j + 1;
         list_segments(step, columns, &draw, grad_kv, segment_count, segments);
@@ -81,7 +84,8 @@ static void walk(struct step *step)
             op_scale(device, segments[l * segment_count + j].grad_v, draw.kv_factor[j]);
         }
         struct loss_weights weights = {.loss = all ? 1 : draw.loss_factor[j], .grad = draw.loss_factor[j]};
-        column_backward(step, column_span(columns, c), kv, c + 1 < needed, segments, segment_count, weights);
+        column_backward(step, column_span(columns, c), kv, c + 1 < needed, j == 0, segments, segment_count,
+                        weights);
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);

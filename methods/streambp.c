@@ -43,6 +43,7 @@ static void walk(struct step *step)
     // takes its place.
     struct tensor grad = x[layers];
     head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
@@ -62,8 +63,10 @@ static void walk(struct step *step)
         kv_free(model, &grad_kv);
         kv_free(model, &kv);
         tensor_free(device, &x[l]);
+        unit_done(model, unit_of_layer(l));
     }
     embed_backward(model, step->batch, grad, 0);
+    unit_done(model, UNIT_EMBEDDING);
     tensor_free(device, &x[layers]);
     free(x);
 }

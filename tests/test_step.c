@@ -54,10 +54,92 @@ static void test_micro_batches_add_up(void **state)
     fixture_close(&f);
 }
 
+// What a step has told of its units.
+struct record {
+    struct unit_listener listener;
+    const char *method;
+    size_t told[8];  // by unit
+    double *then[8]; // its gradient at that moment
+};
+
+// The gradient of a unit; to be freed.
+static double *gradient_of(struct model *model, size_t unit, size_t *count)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    *count = 0;
+    for (size_t i = 0; i < parameters.count; i++) {
+        *count += tensor_count(parameters.items[i].grad);
+    }
+    double *values = malloc((*count + 1) * sizeof *values), *next = values;
+    CHECK(values);
+    for (size_t i = 0; i < parameters.count; i++) {
+        if (parameters.items[i].grad.data) {
+            tensor_read(model->device, parameters.items[i].grad, next);
+            next += tensor_count(parameters.items[i].grad);
+        }
+    }
+    return values;
+}
+
+static void record_done(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    struct record *record = (struct record *)listener;
+    size_t count;
+    assert_true(unit < unit_count(model));
+    if (record->told[unit]++) {
+        fail_msg("%s: unit %zu is done twice", record->method, unit);
+    }
+    record->then[unit] = gradient_of(model, unit, &count);
+}
+
+static void check_done(struct fixture *f, const char *method, const struct method_options *options)
+{
+    struct record record = {.listener = {.done = record_done}, .method = method};
+    struct step_report report = {0};
+    size_t sum = 0;
+    f->model.listener = &record.listener;
+    free(fixture_step(f, method, options, &report));
+    f->model.listener = NULL;
+    for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
+        size_t count;
+        double *now = gradient_of(&f->model, unit, &count);
+        if (record.told[unit] != 1 || memcmp(record.then[unit], now, count * sizeof *now) != 0) {
+            fail_msg("%s: unit %zu is %s", method, unit, record.told[unit] ? "not done yet" : "never done");
+        }
+        sum += count;
+        free(now);
+        free(record.then[unit]);
+    }
+    assert_int_equal(sum, f->gradient_count); // no parameter is without a unit
+    step_report_free(&report);
+}
+
+// At each done a unit's gradient is what it is at the end of the step.
+static void test_done_is_done(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 3; variant++) {
+        struct fixture f = fixture_default();
+        f.config.tied = variant == 1;
+        f.lora =
+            variant == 2 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_DOWN} : (struct lora){0};
+        fixture_open(&f);
+        for (const struct method *const *m = methods; *m; m++) {
+            struct method_options options = options_of();
+            check_done(&f, (*m)->name, &options);
+        }
+        struct method_options none = options_of();
+        none.sampler = SAMPLER_FIXED;
+        check_done(&f, "spaco", &none); // no column is drawn
+        fixture_close(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_micro_batches_add_up)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_micro_batches_add_up),
+                                       cmocka_unit_test(test_done_is_done)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

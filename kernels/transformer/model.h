@@ -7,6 +7,7 @@
 #define PARAMETER_STATES 2
 
 struct optimizer;
+struct unit_listener;
 struct parameter {
     char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
     struct tensor value;
@@ -31,6 +32,7 @@ struct model {
     struct device *device;
     enum dtype kv_gradient_dtype, gradient_dtype;
     const struct optimizer *optimizer; // NULL: none
+    struct unit_listener *listener;    // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied

@@ -1,0 +1,44 @@
+#include "kernels/transformer/unit.h"
+
+size_t unit_of_layer(size_t layer)
+{
+    return layer + 1;
+}
+
+size_t unit_of_head(const struct model *model)
+{
+    return model->config.layers + 1;
+}
+
+size_t unit_count(const struct model *model)
+{
+    return model->config.layers + 2;
+}
+
+static struct parameter *first_of(const struct model *model, size_t unit)
+{
+    return unit == UNIT_EMBEDDING        ? model->embedding
+           : unit < unit_of_head(model)  ? model->layers[unit - unit_of_layer(0)].attention_norm
+           : unit == unit_of_head(model) ? model->final_norm
+                                         : model->parameters + model->parameter_count;
+}
+
+struct parameters unit_parameters(const struct model *model, size_t unit)
+{
+    struct parameter *first = first_of(model, unit);
+    return (struct parameters){first, (size_t)(first_of(model, unit + 1) - first)};
+}
+
+void unit_done(struct model *model, size_t unit)
+{
+    if (model->listener && model->listener->done) {
+        model->listener->done(model->listener, model, unit);
+    }
+}
+
+void unit_done_all(struct model *model)
+{
+    for (size_t unit = unit_count(model); unit-- > 0;) {
+        unit_done(model, unit);
+    }
+}

@@ -1,0 +1,28 @@
+// Unit: the parameters that a walk uses together and whose gradient it completes together; and who is told of it.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// From the bottom up: the embedding, the layers, and the head with the norm before it. The table of a tied head is
+// the embedding's.
+enum { UNIT_EMBEDDING };
+size_t unit_of_layer(size_t layer);
+size_t unit_of_head(const struct model *model);
+size_t unit_count(const struct model *model);
+
+// Consecutive in the order of the model's.
+struct parameters {
+    struct parameter *items;
+    size_t count;
+};
+struct parameters unit_parameters(const struct model *model, size_t unit);
+
+// Whom a model's steps tell. Functions may be NULL; they are called after the device has failed, too.
+struct unit_listener {
+    // This step adds nothing more to the gradient of the unit's parameters, nor reads their values: each unit once
+    // per step. Whole rows are done one after another, from the head down; where columns are walked, all units
+    // within the last one.
+    void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
+};
+void unit_done(struct model *model, size_t unit);
+// Of every unit, in the same order: a step that found nothing to add.
+void unit_done_all(struct model *model);
