@@ -19,9 +19,11 @@ static void walk(struct step *step)
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, all, x[l], kv, NULL);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
         cell_forward(model, l, all, x[l], kv, x[l + 1], NULL, KEEP_LEAN);
+        unit_release(model, unit_of_layer(l));
         kv_free(model, &kv);
     }
 
@@ -31,6 +33,7 @@ static void walk(struct step *step)
     for (size_t l = layers; l-- > 0;) {
         struct activations rebuilt = {0};
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, all, x[l], kv, &rebuilt);
         cell_forward(model, l, all, x[l], kv, tensor_none(), &rebuilt, step->options->keep);
         cell_backward_mlp(model, l, all, &rebuilt, grad);
@@ -39,6 +42,7 @@ static void walk(struct step *step)
         op_zero(device, grad_kv.v);
         struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
         cell_backward_attention(model, l, all, &rebuilt, kv, &keys, 1, grad);
+        unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
         kv_free(model, &kv);
         tensor_free(device, &x[l]);

@@ -19,6 +19,7 @@ void column_forward(struct step *step, struct span chunk, struct kv *kv, enum co
     struct tensor x = hidden(model, rows, CATEGORY_ACTIVATIONS);
     embed_forward(model, step->batch, x, chunk.start);
     for (size_t l = 0; l < layers; l++) {
+        unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, chunk, x, kv[l], NULL);
         if (l + 1 < layers || output == COLUMN_LOSS) {
             struct tensor y = hidden(model, rows, CATEGORY_ACTIVATIONS);
@@ -26,6 +27,7 @@ void column_forward(struct step *step, struct span chunk, struct kv *kv, enum co
             tensor_free(model->device, &x);
             x = y;
         }
+        unit_release(model, unit_of_layer(l));
     }
     if (output == COLUMN_LOSS) {
         head_loss(model, step->batch, x, chunk.start, step->options->head_chunk, step->loss);
@@ -49,21 +51,25 @@ void column_backward(struct step *step, struct span chunk, struct kv *kv, bool c
     embed_forward(model, step->batch, x[0], chunk.start);
     for (size_t l = 0; l < layers; l++) {
         struct activations *keep = inner ? NULL : &kept[l];
+        unit_acquire(model, unit_of_layer(l));
         if (!cached) {
             kv_project(model, l, chunk, x[l], kv[l], keep);
         }
         x[l + 1] = hidden(model, rows, category);
         cell_forward(model, l, chunk, x[l], kv[l], x[l + 1], keep, step->options->keep);
+        unit_release(model, unit_of_layer(l));
     }
 
     struct tensor grad = x[layers];
     head_backward(model, step->batch, grad, chunk.start, step->options->head_chunk, weights, step->loss);
     done(step, last, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
+        unit_acquire(model, unit_of_layer(l));
         if (inner) {
             cell_forward(model, l, chunk, x[l], kv[l], tensor_none(), &kept[l], step->options->keep);
         }
         cell_backward(model, l, chunk, &kept[l], kv[l], segments + l * segment_count, segment_count, grad);
+        unit_release(model, unit_of_layer(l));
         tensor_free(device, &x[l]);
         done(step, last, unit_of_layer(l));
     }

@@ -20,21 +20,25 @@ static void walk(struct step *step)
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
         kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, all, x[l], kv[l], &kept[l]);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
         cell_forward(model, l, all, x[l], kv[l], x[l + 1], &kept[l], step->options->keep);
+        unit_release(model, unit_of_layer(l));
     }
 
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
     head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
+        unit_acquire(model, unit_of_layer(l));
         cell_backward_mlp(model, l, all, &kept[l], grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
         struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
         cell_backward_attention(model, l, all, &kept[l], kv[l], &keys, 1, grad);
+        unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
         kv_free(model, &kv[l]);
         tensor_free(device, &x[l]);

@@ -30,12 +30,14 @@ static void walk(struct step *step)
     for (size_t l = 0; l < layers; l++) {
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+        unit_acquire(model, unit_of_layer(l));
         for (size_t c = 0; c < columns.count; c++) {
             struct span chunk = column_span(columns, c);
             struct tensor x_c = tokens_of(x[l], chunk, B), y_c = tokens_of(x[l + 1], chunk, B);
             kv_project(model, l, chunk, x_c, kv, NULL);
             cell_forward(model, l, chunk, x_c, kv, y_c, NULL, KEEP_LEAN);
         }
+        unit_release(model, unit_of_layer(l));
         kv_free(model, &kv);
     }
 
@@ -49,6 +51,7 @@ static void walk(struct step *step)
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
+        unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, (struct span){0, step->batch->context}, x[l], kv, NULL);
         for (size_t c = columns.count; c-- > 0;) {
             struct span chunk = column_span(columns, c);
@@ -60,6 +63,7 @@ static void walk(struct step *step)
                          step->options->keep);
             cell_backward(model, l, chunk, &rebuilt, kv, &seen, 1, tokens_of(grad, chunk, B));
         }
+        unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
         kv_free(model, &kv);
         tensor_free(device, &x[l]);

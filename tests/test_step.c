@@ -135,11 +135,94 @@ static void test_done_is_done(void **state)
     }
 }
 
+// Weights that are there between acquire and release alone; else they are NaN.
+struct absent {
+    struct unit_listener listener;
+    double *values[8]; // by unit, while it is absent
+};
+
+static void leave(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    struct absent *absent = (struct absent *)listener;
+    struct parameters parameters = unit_parameters(model, unit);
+    size_t count = 0;
+    assert_null(absent->values[unit]); // it was there
+    for (size_t i = 0; i < parameters.count; i++) {
+        count += tensor_count(parameters.items[i].value);
+    }
+    double *next = absent->values[unit] = malloc(count * sizeof *next);
+    CHECK(next);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct tensor value = parameters.items[i].value;
+        memcpy(next, value.data, tensor_bytes(value));
+        memset(value.data, 0xff, tensor_bytes(value));
+        next += tensor_count(value);
+    }
+}
+
+static void come(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    struct absent *absent = (struct absent *)listener;
+    struct parameters parameters = unit_parameters(model, unit);
+    const double *next = absent->values[unit];
+    assert_non_null(next); // it was not there
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct tensor value = parameters.items[i].value;
+        memcpy(value.data, next, tensor_bytes(value));
+        next += tensor_count(value);
+    }
+    free(absent->values[unit]);
+    absent->values[unit] = NULL;
+}
+
+static void check_absent(struct fixture *f, const char *method, const struct method_options *options)
+{
+    struct absent absent = {.listener = {.acquire = come, .release = leave}};
+    struct step_report report = {0};
+    double *expected = fixture_step(f, method, options, &report), loss = report.loss;
+    for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
+        leave(&absent.listener, &f->model, unit);
+    }
+    f->model.listener = &absent.listener;
+    double *found = fixture_step(f, method, options, &report);
+    f->model.listener = NULL;
+    for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
+        come(&absent.listener, &f->model, unit); // and so it is absent after the step
+    }
+    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.loss != loss) {
+        fail_msg("%s: a weight is read that was not acquired", method);
+    }
+    free(found);
+    free(expected);
+    step_report_free(&report);
+}
+
+static void test_weights_are_acquired(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        struct fixture f = fixture_default();
+        f.config.tied = variant & 1;
+        f.config.qk_norm = f.config.qkv_bias = variant & 2;
+        f.lora = variant == 3 ? (struct lora){.rank = 3, .alpha = 8, .targets = 127} : (struct lora){0};
+        fixture_open(&f);
+        for (const struct method *const *m = methods; *m; m++) {
+            struct method_options options = options_of();
+            options.keep = variant & 1 ? KEEP_ALL : KEEP_LEAN;
+            options.inner = variant & 2 ? INNER_CHECKPOINT : INNER_NONE;
+            options.loss = variant & 1 ? LOSS_ALL : LOSS_SAMPLED;
+            check_absent(&f, (*m)->name, &options);
+        }
+        fixture_close(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_micro_batches_add_up),
-                                       cmocka_unit_test(test_done_is_done)};
+                                       cmocka_unit_test(test_done_is_done),
+                                       cmocka_unit_test(test_weights_are_acquired)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,24 @@
 #include "kernels/transformer/head.h"
 #include "kernels/base/observer.h"
 #include "kernels/transformer/projection.h"
+#include "kernels/transformer/unit.h"
+
+// A tied head's table is the embedding's.
+static void acquire(struct model *model)
+{
+    unit_acquire(model, unit_of_head(model));
+    if (model->config.tied) {
+        unit_acquire(model, UNIT_EMBEDDING);
+    }
+}
+
+static void release(struct model *model)
+{
+    if (model->config.tied) {
+        unit_release(model, UNIT_EMBEDDING);
+    }
+    unit_release(model, unit_of_head(model));
+}
 
 // The head's loss over x, and its gradient in x's place when backward.
 static void head(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
@@ -18,6 +36,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     const struct projection projection = {.weight = model->head};
     range_push(device, (struct range){
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
+    acquire(model);
     struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
     struct tensor rstd = tensor_new(device, most, 1, statistic, CATEGORY_LOGITS);
@@ -36,6 +55,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
                                 model->final_norm->value, rstd_block);
         }
     }
+    release(model);
     tensor_free(device, &rstd);
     tensor_free(device, &logits);
     tensor_free(device, &h);
@@ -61,7 +81,9 @@ static struct tensor ids_of(const struct batch *batch, struct tensor x, size_t s
 
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
 {
+    unit_acquire(model, UNIT_EMBEDDING);
     op_embedding_forward(model->device, x, model->embedding->value, ids_of(batch, x, start));
+    unit_release(model, UNIT_EMBEDDING);
 }
 
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)

@@ -29,6 +29,20 @@ struct parameters unit_parameters(const struct model *model, size_t unit)
     return (struct parameters){first, (size_t)(first_of(model, unit + 1) - first)};
 }
 
+void unit_acquire(struct model *model, size_t unit)
+{
+    if (model->listener && model->listener->acquire) {
+        model->listener->acquire(model->listener, model, unit);
+    }
+}
+
+void unit_release(struct model *model, size_t unit)
+{
+    if (model->listener && model->listener->release) {
+        model->listener->release(model->listener, model, unit);
+    }
+}
+
 void unit_done(struct model *model, size_t unit)
 {
     if (model->listener && model->listener->done) {

@@ -18,11 +18,17 @@ struct parameters unit_parameters(const struct model *model, size_t unit);
 
 // Whom a model's steps tell. Functions may be NULL; they are called after the device has failed, too.
 struct unit_listener {
+    // Between the two alone are the values of the unit's parameters read. Never twice in turn for one unit. A walk
+    // of whole rows acquires a layer once per row and pass, a walk of columns once per cell.
+    void (*acquire)(struct unit_listener *listener, struct model *model, size_t unit);
+    void (*release)(struct unit_listener *listener, struct model *model, size_t unit);
     // This step adds nothing more to the gradient of the unit's parameters, nor reads their values: each unit once
     // per step. Whole rows are done one after another, from the head down; where columns are walked, all units
     // within the last one.
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };
+void unit_acquire(struct model *model, size_t unit);
+void unit_release(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);
 // Of every unit, in the same order: a step that found nothing to add.
 void unit_done_all(struct model *model);
