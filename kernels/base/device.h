@@ -43,7 +43,7 @@ struct device;
 struct observer;
 
 // The operations. A device's functions for them, and their fronts, are declared by these types: `zero_op
-// cpu_zero;`.
+// op_zero;`.
 
 // t[i] = mean + deviation * random_normal(random, i), rounded to `rounding`, then to t's dtype: the same bits
 // on every device. f64, f32 and bf16.
@@ -114,6 +114,20 @@ typedef void cross_entropy_op(struct device *device, struct tensor logits, struc
 typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
                       double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
 
+// The operations by name: NAME_op is the type of its functions, device_ops.NAME a device's, op_NAME its front. What
+// declares or lists them all does so by this.
+// clang-format off
+#define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
+    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(scale) OPERATION(gemm) \
+    OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
+    OPERATION(rope) OPERATION(attention_forward) OPERATION(swiglu_forward) OPERATION(swiglu_backward) \
+    OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(adamw)
+// clang-format on
+// Whose front has no workspace among its parameters, for it takes it from the arena itself.
+#define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward)
+#define DEVICE_OPERATIONS(OPERATION)                                                                               \
+    DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
+
 struct device_ops {
     const char *name; // "cpu"
     enum dtype dtype; // of weights and activations
@@ -151,24 +165,9 @@ struct device_ops {
     void (*download)(struct device *device, void *dst, struct tensor t);
     // Waits until all that was asked for is done. NULL: it always is.
     void (*synchronize)(struct device *device);
-    random_normal_op *random_normal;
-    zero_op *zero;
-    copy_op *copy;
-    scale_op *scale;
-    gemm_op *gemm;
-    bias_forward_op *bias_forward;
-    bias_backward_op *bias_backward;
-    rmsnorm_forward_op *rmsnorm_forward;
-    rmsnorm_backward_op *rmsnorm_backward;
-    rope_op *rope;
-    attention_forward_op *attention_forward;
-    attention_backward_op *attention_backward;
-    swiglu_forward_op *swiglu_forward;
-    swiglu_backward_op *swiglu_backward;
-    embedding_forward_op *embedding_forward;
-    embedding_backward_op *embedding_backward;
-    cross_entropy_op *cross_entropy;
-    adamw_op *adamw;
+#define OPERATION(name) name##_op *name;
+    DEVICE_OPERATIONS(OPERATION)
+#undef OPERATION
 };
 
 struct device {

@@ -16,25 +16,11 @@ void tensor_read(struct device *device, struct tensor t, double *values);
 
 void op_upload(struct device *device, struct tensor t, const void *src);
 void op_download(struct device *device, void *dst, struct tensor t);
-random_normal_op op_random_normal;
-zero_op op_zero;
-copy_op op_copy;
-scale_op op_scale;
-gemm_op op_gemm;
-bias_forward_op op_bias_forward;
-bias_backward_op op_bias_backward;
-rmsnorm_forward_op op_rmsnorm_forward;
-rmsnorm_backward_op op_rmsnorm_backward;
-rope_op op_rope;
-attention_forward_op op_attention_forward;
+#define OPERATION(name) name##_op op_##name;
+DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION)
+#undef OPERATION
 // The workspace is taken from the arena and given back here.
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
                            const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
                            struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
                            struct tensor v);
-swiglu_forward_op op_swiglu_forward;
-swiglu_backward_op op_swiglu_backward;
-embedding_forward_op op_embedding_forward;
-embedding_backward_op op_embedding_backward;
-cross_entropy_op op_cross_entropy;
-adamw_op op_adamw;

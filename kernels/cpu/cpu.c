@@ -58,57 +58,6 @@ void cpu_download(struct device *device, void *dst, struct tensor t)
     memcpy(dst, t.data, tensor_bytes(t));
 }
 
-#define DRAWN 1024 // numbers at a time, on the stack
-
-void cpu_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
-                       enum dtype rounding)
-{
-    (void)device;
-    CHECK(t.dtype == DTYPE_F64 || t.dtype == DTYPE_F32 || t.dtype == DTYPE_BF16);
-    size_t count = tensor_count(t);
-#pragma omp parallel for schedule(static)
-    for (size_t first = 0; first < count; first += DRAWN) {
-        double values[DRAWN];
-        size_t some = count - first < DRAWN ? count - first : DRAWN;
-        random_normals(&random, first, some, mean, deviation, values);
-        for (size_t i = 0; i < some; i++) {
-            double value = dtype_round(values[i], rounding);
-            if (t.dtype == DTYPE_F64) {
-                ((double *)t.data)[first + i] = value;
-            } else if (t.dtype == DTYPE_F32) {
-                ((float *)t.data)[first + i] = (float)value;
-            } else {
-                ((uint16_t *)t.data)[first + i] = dtype_bf16((float)value);
-            }
-        }
-    }
-}
-
-// Large fills and copies are split among threads, in pieces of this many bytes.
-#define PIECE ((size_t)1 << 18)
-
-void cpu_zero(struct device *device, struct tensor t)
-{
-    (void)device;
-    size_t size = tensor_bytes(t);
-#pragma omp parallel for schedule(static) if (size > 2 * PIECE)
-    for (size_t first = 0; first < size; first += PIECE) {
-        memset((char *)t.data + first, 0, size - first < PIECE ? size - first : PIECE);
-    }
-}
-
-void cpu_copy(struct device *device, struct tensor dst, struct tensor src)
-{
-    (void)device;
-    CHECK(dst.dtype == src.dtype);
-    size_t size = tensor_bytes(dst);
-#pragma omp parallel for schedule(static) if (size > 2 * PIECE)
-    for (size_t first = 0; first < size; first += PIECE) {
-        memcpy((char *)dst.data + first, (const char *)src.data + first,
-               size - first < PIECE ? size - first : PIECE);
-    }
-}
-
 const struct device_ops *cpu_ops(enum dtype dtype)
 {
     static const struct device_ops *const ops[DTYPE_COUNT] = {

@@ -1,4 +1,4 @@
-// CPU: what its devices share: memory and copies.
+// CPU: what its devices share: their memory.
 #pragma once
 #include "kernels/base/device.h"
 
@@ -15,8 +15,4 @@ void *cpu_allocate(const struct arena *arena, size_t bytes);
 void cpu_release(const struct arena *arena, void *pointer);
 void cpu_upload(struct device *device, struct tensor t, const void *src);
 void cpu_download(struct device *device, void *dst, struct tensor t);
-random_normal_op cpu_random_normal;
-zero_op cpu_zero;
 size_t cpu_block_rows(const struct device *device, size_t cols);
-// Between tensors of one dtype.
-copy_op cpu_copy;

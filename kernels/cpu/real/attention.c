@@ -8,7 +8,6 @@
 // (token, head of the group), cut into query blocks. Tiles of S are held transposed, [keys, rows], so that
 // whatever belongs to a row (maximum, sum, logsumexp, delta) is a vector along the tile's columns, and the causal
 // mask of a key is a run of columns from 0. Blocks and lanes are cut by the shape alone.
-#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
 #include <float.h>
@@ -440,7 +439,7 @@ static size_t staged_count(const struct key_segment *segment)
 static struct tensor stage(struct device *device, real **next, size_t count)
 {
     struct tensor staged = {.data = *next, .dtype = DTYPE_F32, .rows = 1, .cols = count};
-    cpu_zero(device, staged);
+    NAME(zero)(device, staged);
     *next += count;
     return staged;
 }

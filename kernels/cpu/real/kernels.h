@@ -6,21 +6,8 @@
 #include "kernels/base/device.h"
 #include "kernels/cpu/real/real.h"
 
-gemm_op NAME(gemm);
-bias_forward_op NAME(bias_forward);
-bias_backward_op NAME(bias_backward);
-rmsnorm_forward_op NAME(rmsnorm_forward);
-rmsnorm_backward_op NAME(rmsnorm_backward);
-rope_op NAME(rope);
-attention_forward_op NAME(attention_forward);
-attention_backward_op NAME(attention_backward);
+#define OPERATION(name) name##_op NAME(name);
+DEVICE_OPERATIONS(OPERATION)
+#undef OPERATION
 size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape,
                                           const struct key_segment *segments, size_t segment_count);
-swiglu_forward_op NAME(swiglu_forward);
-swiglu_backward_op NAME(swiglu_backward);
-embedding_forward_op NAME(embedding_forward);
-embedding_backward_op NAME(embedding_backward);
-cross_entropy_op NAME(cross_entropy);
-copy_op NAME(copy);
-scale_op NAME(scale);
-adamw_op NAME(adamw);

@@ -20,34 +20,18 @@ static void close(struct device *device)
 }
 #endif
 
-const struct device_ops NAME(cpu_ops) = {
-    .name = "cpu",
-    .dtype = REAL_DTYPE,
-    .source = {cpu_allocate, cpu_release},
+const struct device_ops NAME(cpu_ops) = {.name = "cpu",
+                                         .dtype = REAL_DTYPE,
+                                         .source = {cpu_allocate, cpu_release},
 #if REAL_BITS == 16
-    .open = open,
-    .close = close,
+                                         .open = open,
+                                         .close = close,
 #endif
-    .upload = cpu_upload,
-    .download = cpu_download,
-    .random_normal = cpu_random_normal,
-    .zero = cpu_zero,
-    .copy = NAME(copy),
-    .scale = NAME(scale),
-    .gemm = NAME(gemm),
-    .bias_forward = NAME(bias_forward),
-    .bias_backward = NAME(bias_backward),
-    .rmsnorm_forward = NAME(rmsnorm_forward),
-    .rmsnorm_backward = NAME(rmsnorm_backward),
-    .rope = NAME(rope),
-    .attention_forward = NAME(attention_forward),
-    .attention_backward = NAME(attention_backward),
-    .attention_backward_workspace = NAME(attention_backward_workspace),
-    .block_rows = cpu_block_rows,
-    .swiglu_forward = NAME(swiglu_forward),
-    .swiglu_backward = NAME(swiglu_backward),
-    .embedding_forward = NAME(embedding_forward),
-    .embedding_backward = NAME(embedding_backward),
-    .cross_entropy = NAME(cross_entropy),
-    .adamw = NAME(adamw),
+                                         .upload = cpu_upload,
+                                         .download = cpu_download,
+                                         .attention_backward_workspace = NAME(attention_backward_workspace),
+                                         .block_rows = cpu_block_rows,
+#define OPERATION(name) .name = NAME(name),
+                                         DEVICE_OPERATIONS(OPERATION)
+#undef OPERATION
 };
