@@ -23,11 +23,10 @@ LDLIBS   := -ljansson -lopenblas -lm -ldl
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@echo "  $(1)  $(2)")
 
-# Everything is found by wildcard; kernels/cpu/real is compiled once per dtype, and of kernels/cuda the program holds
-# what needs no CUDA: the rest is its plug-in.
+# Everything is found by wildcard; kernels/cpu/real is compiled once per dtype. kernels/cuda/plugin, which needs CUDA, is
+# no part of the program but kernels/cuda/cuda.mk's.
 REAL     := $(wildcard kernels/cpu/real/*.c)
-CUDA_C   := $(filter-out %/plugin.c %/workspace.c,$(wildcard kernels/cuda/*.c))
-PLAIN    := $(filter-out $(REAL) $(CUDA_C) harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*/*.c))
+PLAIN    := $(filter-out harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*/*.c))
 OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(foreach bits,16 32 64,$(REAL:%.c=$(BUILD)/%.$(bits).o))
 TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
 SOURCES  := $(foreach folder,kernels kernels/* kernels/*/* methods harness harness/* tests tests/* bench bench/*,\
@@ -103,9 +102,10 @@ $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUI
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers.
-SIMT     := $(patsubst kernels/cuda/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/*.cu)) $(BUILD)/tests/simt/array.o
+SIMT     := $(patsubst kernels/cuda/plugin/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/plugin/*.cu)) \
+             $(BUILD)/tests/simt/array.o
 $(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
-$(BUILD)/tests/simt/%.o: kernels/cuda/%.cu
+$(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<

@@ -2,7 +2,7 @@
 // f64, f32 and bf16, against the CPU device in f64 on the same rounded inputs. Outputs are poisoned first; +=
 // operands start from known values; rows are shorter than, as long as, and longer than what a thread, a warp and a
 // block take at once, aligned for 16-byte accesses and not.
-#include "kernels/cuda/attention_blocks.h"
+#include "kernels/cuda/plugin/attention_blocks.h"
 #include "tests/simt/array.h"
 #include <cuda_bf16.h>
 

@@ -2,8 +2,8 @@
 // their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
 // And on the first two, of one preset, compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c
 // stands in for the driver.
-#include "kernels/cuda/attention_cudnn.h"
-#include "kernels/cuda/attention_engines.h"
+#include "kernels/cuda/plugin/attention_cudnn.h"
+#include "kernels/cuda/plugin/attention_engines.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/transformer/config.h"
 #include <dlfcn.h>

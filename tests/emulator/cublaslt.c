@@ -1,5 +1,5 @@
-// cuBLASLt on the CPU, as far as kernels/cuda/gemm.c calls it: matrices are column-major as there, a product is
-// OpenBLAS's, bf16 with sums in f32, tf32 with factors of 10 bits. An algorithm serves the types, layouts and
+// cuBLASLt on the CPU, as far as kernels/cuda/plugin/gemm.c calls it: matrices are column-major as there, a product
+// is OpenBLAS's, bf16 with sums in f32, tf32 with factors of 10 bits. An algorithm serves the types, layouts and
 // alignments that it was chosen for and no others, and does not leave the workspace as it was.
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"

@@ -1,5 +1,5 @@
-// cuDNN's backend API on the CPU, as far as kernels/cuda/attention_graph.c and attention_cudnn.c call it: any graph
-// has one engine, which tests/emulator/graph.c computes.
+// cuDNN's backend API on the CPU, as far as kernels/cuda/plugin/attention_graph.c and attention_cudnn.c call it:
+// any graph has one engine, which tests/emulator/graph.c computes.
 #include "tests/emulator/graph.h"
 #include "tests/emulator/stream.h"
 

@@ -11,8 +11,8 @@ void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
 // Bytes from an address of the card's to the end of its allocation. Aborts if it is in none.
 size_t emulator_room(const void *pointer);
 // Counts bytes that work in a stream reads or writes, and what has been counted. Own kernels: every element that
-// kernels/cuda/element.cuh reads or writes; fills; of cuDNN's graphs what they store (graph.h). The latter is seen
-// from outside of the plug-in.
+// kernels/cuda/plugin/element.cuh reads or writes; fills; of cuDNN's graphs what they store (graph.h). The latter
+// is seen from outside of the plug-in.
 void emulator_count(size_t bytes);
 __attribute__((visibility("default"))) size_t emulator_moved(void);
 // Shared memory that a block may take on this card.

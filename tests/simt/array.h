@@ -1,7 +1,7 @@
 // Array: a tensor for a kernel under test, in memory of its exact size, beside the same values in f64 for the CPU
 // device, whose operations are the reference.
 #pragma once
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/plugin/kernels.h"
 #include <functional>
 #include <setjmp.h>
 #include <stdarg.h>

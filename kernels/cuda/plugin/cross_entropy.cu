@@ -3,8 +3,8 @@
 //   logits = grad_weight * (softmax - onehot(target)); 0 for rows without a target
 // The first look at a row keeps a running maximum and sum, the second writes the gradient. Each block adds the
 // losses of its rows and leaves the sum in scratch; the blocks' sums are then added in their order.
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 #include <cfloat>
 
 namespace

@@ -1,7 +1,7 @@
 // Launch: how a launcher picks a kernel's types and starts it.
 #pragma once
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/kernels.h"
 #include <type_traits>
 
 #ifdef __CUDACC__

@@ -29,11 +29,11 @@
 // one of them. Backwards cannot; of them few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE times a
 // power of two, and causal blocks are square where queries and their start are whole tiles. And all devices of a
 // process on one card share them.
-#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/base/observer.h"
-#include "kernels/cuda/attention_blocks.h"
-#include "kernels/cuda/attention_engines.h"
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/plugin/attention_blocks.h"
+#include "kernels/cuda/plugin/attention_engines.h"
+#include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/workspace.h"
 #include <float.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 //              grad_gain += sum over rows of grad_y * x * rstd.  Without accumulate grad_x may be x or grad_y.
 // A row is taken by one warp when it is short, by a block of eight when it is long; the second look at it, once its
 // sum is known, finds it in the cache.
-#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/plugin/columns.cuh"
 
 namespace
 {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE // tdestroy
-#include "kernels/cuda/attention_engines.h"
+#include "kernels/cuda/plugin/attention_engines.h"
 #include <search.h>
 #include <stddef.h>
 #include <string.h>

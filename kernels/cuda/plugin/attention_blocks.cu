@@ -1,9 +1,9 @@
 // Accumulate: dst += src, one pass: 16-byte accesses where the addresses allow.
 // Fold and unfold: a block of threads per token, whose heads change places with one another and with the rows of
 // other sequences; whole heads stay together. The logsumexp, so small that its strided writes stay in the cache.
-#include "kernels/cuda/attention_blocks.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/attention_blocks.h"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

@@ -1,8 +1,8 @@
 // Embedding:  y[r] = table[ids[r]];  grad_table[ids[r]] += grad_y[r], rows in order.
 // Backward without atomics: the first of the rows that share a token adds all of them, one warp per strip of
 // columns. Rows go in slices, one launch after another, so that the search among a slice's tokens stays short.
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

@@ -2,7 +2,7 @@
 // run in reverse or heads are not cuDNN's, bf16:
 //
 //   S = q k^T * scale, causal;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
-#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/plugin/attention_tile.cuh"
 #include <cfloat>
 
 namespace

@@ -1,8 +1,8 @@
 // Columns: grad[j] += sum over rows of term(row, j), in two passes of fixed order. First every block adds one slice
 // of the rows over one strip of columns and leaves the sums in scratch; then the slices are added in their order.
 #pragma once
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 constexpr int COLUMN_WARPS = 8, COLUMN_SLICES = 64, COLUMN_SLICE_ROWS = 64;
 

@@ -1,8 +1,8 @@
 // SwiGLU (Shazeer 2020): y = silu(gate) * up, silu(g) = g * sigma(g), sigma(g) = 1 / (1 + exp(-g)).
 // Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * (1 - sigma)), grad_up = grad_y * silu(gate),
 // and grad_y becomes y.
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

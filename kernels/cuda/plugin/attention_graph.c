@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention_graph.h"
+#include "kernels/cuda/plugin/attention_graph.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // Attention engines: the graphs that were built for one card, and what was compiled for them.
 #pragma once
-#include "kernels/cuda/attention_graph.h"
+#include "kernels/cuda/plugin/attention_graph.h"
 
 struct attention_engines {
     size_t card;

@@ -1,5 +1,5 @@
 // Probe: a kernel that is compiled as all others are: what the runtime says of it tells whether a card has code.
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/ranges.h"
+#include "kernels/cuda/plugin/ranges.h"
 #include <nvtx3/nvToolsExt.h>
 
 struct ranges {

@@ -2,12 +2,12 @@
 // cuDNN, everything else by the device's own kernels, all in one stream, so that nothing waits but what reads a
 // result.
 #include "kernels/base/tensor.h"
-#include "kernels/cuda/attention_cudnn.h"
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/gemm.h"
-#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/plugin.h"
-#include "kernels/cuda/ranges.h"
+#include "kernels/cuda/plugin/attention_cudnn.h"
+#include "kernels/cuda/plugin/check.h"
+#include "kernels/cuda/plugin/gemm.h"
+#include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/plugin/ranges.h"
 #include "kernels/cuda/workspace.h"
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 // Elementwise updates, in one pass over memory each: copies between dtypes, scaling, and AdamW (Loshchilov & Hutter
 // 2019):  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //         w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

@@ -8,7 +8,7 @@
 // grad_v in registers; then one block per tile of queries walks its keys and holds grad_q. No block waits for
 // another, no sum depends on their order, and nothing of queries x keys stands in memory. Keys first: grad_q may be
 // grad_o, and a block of queries reads no rows of grad_o but those it replaces.
-#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/plugin/attention_tile.cuh"
 
 namespace
 {

@@ -1,6 +1,6 @@
 // Attention blocks: what the blocks of attention's backward need besides cuDNN.
 #pragma once
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/plugin/kernels.h"
 
 #ifdef __cplusplus
 extern "C" {

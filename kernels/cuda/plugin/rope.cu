@@ -3,8 +3,8 @@
 //   frequency[j]
 // A block takes one position: each pair's sine is computed once for all sequences and heads. The angle's bits
 // depend on the position alone, never on the chunk that it falls in.
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

@@ -3,7 +3,7 @@
 // the fixed workspace) and kept with its descriptors. A choice depends on the shape and the addresses' alignment
 // alone, and split sums are added in a fixed order, so the same call has the same bits.
 #define _GNU_SOURCE // tdestroy
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/workspace.h"
 #include <cublasLt.h>
 #include <search.h>

@@ -1,7 +1,7 @@
 // Random normals:  t[i] = mean + deviation * normal(i), rounded to `rounding` and then to t's dtype, with the very
 // operations of the host (kernels/base/random.h).
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 
 namespace
 {

@@ -1,5 +1,5 @@
 // Bias:  y += bias, for every row;  grad_bias += column sums of grad_y.
-#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/plugin/columns.cuh"
 
 namespace
 {

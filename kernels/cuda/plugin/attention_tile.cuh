@@ -1,8 +1,8 @@
 // Attention tile: what attention's own kernels share: tiles of q, k, v and grad_o in shared memory, and the
 // products of two of them.
 #pragma once
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/plugin/element.cuh"
+#include "kernels/cuda/plugin/launch.cuh"
 #include <algorithm>
 #include <type_traits>
 
