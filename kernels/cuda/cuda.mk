@@ -50,13 +50,13 @@ $(BUILD)/stubs/libcuda.so.1: tests/cuda/driver.c
 	$(Q)$(CC) -shared -fPIC -O2 -Wall -Wextra -Werror -o $@ $< $(@D)/rest.c
 GRAPHS    := $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 test-cuda-graphs: $(GRAPHS)
-	@$(if $(NVCC),LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,echo "CUDA's graphs: left out, there is no nvcc")
+	@$(if $(NVCC),export LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib; $(call RUN_TEST,$(BUILD)/tests/cuda/check_graphs),echo "CUDA's graphs: left out, there is no nvcc")
 
 # What the plug-in holds. Some toolkits have no cuobjdump: tools/dependencies brings it.
 CUOBJDUMP ?= $(firstword $(shell command -v cuobjdump 2>/dev/null) \
              $(wildcard $(CUDA)/bin/cuobjdump build/python/nvidia/*/bin/cuobjdump))
 test-cuda-code: $(if $(NVCC),cuda)
-	@$(if $(and $(NVCC),$(CUOBJDUMP)),tests/cuda/check_code $(CUOBJDUMP) $(BUILD)/longbp-cuda.so $(CUDA_CODE),echo "CUDA's code: left out, there is no nvcc or no cuobjdump")
+	@$(if $(and $(NVCC),$(CUOBJDUMP)),$(call RUN_TEST,tests/cuda/check_code $(CUOBJDUMP) $(BUILD)/longbp-cuda.so $(CUDA_CODE)),echo "CUDA's code: left out, there is no nvcc or no cuobjdump")
 
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/test_*.c))
@@ -69,7 +69,8 @@ test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against t
 
 # The same programs hold the CPU in bf16; in f32 and f64 other tests do.
 test-bf16: $(CUDA_TESTS) ## every operation and method on the CPU in bf16 against the CPU in f64
-	@$(BUILD)/tests/cuda/test_ops cpu $(if $(SANITIZE),2e4,2e5) bf16 && $(BUILD)/tests/cuda/test_methods cpu plan-cpu 40 bf16
+	@$(call RUN_TEST,$(BUILD)/tests/cuda/test_ops cpu $(if $(SANITIZE),2e4,2e5) bf16)
+	@$(call RUN_TEST,$(BUILD)/tests/cuda/test_methods cpu plan-cpu 40 bf16)
 test-programs: $(CUDA_TESTS)
 
 bench-cuda: cuda $(BUILD)/bench/bench_ops ## operations on the GPU: rates and shares of its large GEMM and large copy

@@ -41,22 +41,31 @@ $(NVML): $(EMULATED)/tests/emulator/nvml.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $<
-# Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
 EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(RANGES_TOOL) $(NVML) \
   $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp)
-test-cuda-emulated: $(EMULATION) ## every operation and method of the CUDA device, run on the CPU
-	@$(if $(CAN_EMULATE),export LONGBP_CUDA=$(abspath $<) LONGBP=$(abspath $(BUILD))/longbp; $(EMULATED)/tests/emulator/test_traps && \
-	  $(EMULATED)/tests/emulator/test_device && $(EMULATED)/tests/emulator/test_attention && $(EMULATED)/tests/emulator/test_ranges && \
-	  NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges && \
-	  NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards && \
-	  EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 2e4 && \
-	  $(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5) && \
-	  $(if $(SANITIZE),:,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40),echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
+# $(call EMULATED_RUN,NAME,COMMAND), one run of them, which is a target.
+define EMULATED_RUN
+EMULATED_RUNS += run/emulated-$(1)
+run/emulated-$(1): $$(EMULATION)
+	@export LONGBP_CUDA=$$(abspath $(EMULATED)/longbp-cuda.so) LONGBP=$$(abspath $(BUILD))/longbp; $$(call RUN_TEST,$(2))
+endef
+# Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40)))
+$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5)))
+$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 2e4))
+$(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
+$(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
+$(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
+$(eval $(call EMULATED_RUN,ranges,$(EMULATED)/tests/emulator/test_ranges))
+$(eval $(call EMULATED_RUN,ranges-tool,NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges))
+$(eval $(call EMULATED_RUN,traps,$(EMULATED)/tests/emulator/test_traps))
+test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and method of the CUDA device, run on the CPU
+	@$(if $(CAN_EMULATE),,echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
 
 # What a machine with a GPU is sent through, at sizes for this one.
 REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
 test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at ten random moments
-	@$(if $(CAN_EMULATE),BUILD=$(BUILD) $(EMULATED)/tests/emulator/test_rehearse,echo "rehearsal: left out, there are no headers of CUDA and cuDNN")
+	@$(if $(CAN_EMULATE),export BUILD=$(BUILD); $(call RUN_TEST,$(EMULATED)/tests/emulator/test_rehearse),echo "rehearsal: left out, there are no headers of CUDA and cuDNN")
 
 test-programs: $(EMULATION) $(if $(SANITIZE),,$(REHEARSAL))
-.PHONY: test-cuda-emulated test-rehearse
+.PHONY: test-cuda-emulated test-rehearse $(EMULATED_RUNS)
