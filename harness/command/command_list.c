@@ -111,16 +111,16 @@ static void list_fields_of(json_t *list, const struct record_field *fields, cons
         char name[120], inner[130];
         snprintf(name, sizeof name, "%s%s", parent, field->name);
         if (!json)
-            printf("%-34s %-32s %-9s %s%s%s\n", name, field_type_name(field->type), field->unit ? field->unit : "",
+            printf("%-34s %-32s %-9s %s%s%s\n", name, field_type_name(field), field->unit ? field->unit : "",
                    field->meaning ? field->meaning : "",
                    !field->null     ? ""
                    : field->meaning ? " | null: "
                                     : "null: ",
                    field->null ? field->null : "");
         json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "name", name, "type",
-                                              field_type_name(field->type), "required", (int)field->required,
-                                              "unit", text_or_null(field->unit), "meaning",
-                                              text_or_null(field->meaning), "null", text_or_null(field->null)));
+                                              field_type_name(field), "required", (int)field->required, "unit",
+                                              text_or_null(field->unit), "meaning", text_or_null(field->meaning),
+                                              "null", text_or_null(field->null)));
         if (!field->members)
             continue;
         snprintf(inner, sizeof inner, "%s%s", name,

@@ -1,12 +1,14 @@
 // Record: one line of JSON per trial of a sweep, appended and synced when the trial ends.
 //
-// Its fields, with units and when they are null: record_fields.c, printed by `longbp list fields`.
+// Its fields, with units and when they are null: record_fields.c, printed by `longbp list fields`. The structs here
+// hold a record in memory, member by member of that table.
 //
 // Where columns are drawn all but the times is of draw 0, the one that sampler_seed names: a plan's bytes and
 // counts are then those of the run, and two runs' are equal. A number that is not finite is null (decimals of an
 // exact gradient too). What a trial did not come to is null. A planned trial ("device": "plan-cpu" or "plan-cuda")
 // has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
 #pragma once
+#include "kernels/base/arena.h"
 #include <jansson.h>
 
 #define RECORD_SCHEMA 2
@@ -23,6 +25,117 @@ enum record_status {
 const char *record_status_name(enum record_status status);
 // RECORD_STATUS_COUNT if there is no such status.
 enum record_status record_status_from_name(const char *name);
+
+struct number_list {
+    size_t count;
+    double *items; // [count]
+};
+
+struct record_parts {
+    size_t count;
+    void *items; // [count] structs of the field's kind
+};
+
+struct record_measure {
+    bool given;
+    double warmup, samples, max_seconds;
+    const char *gradient;
+    int timeline, gemm, bias, categories;
+};
+
+struct record_limits {
+    bool given;
+    double memory;
+};
+
+struct record_trial {
+    bool given;
+    const json_t *json; // the whole of it
+    const json_t *model, *data, *lora, *optimizer, *method;
+    const char *dtype, *device, *profile, *labels, *kv_gradient_dtype, *gradient_dtype;
+    double batch, context, seed;
+    int deterministic, tf32, whole_attention;
+    struct record_measure measure;
+    struct record_limits limits;
+};
+
+struct record_sm_clock {
+    bool given;
+    double min, median, max;
+};
+
+struct record_tensor {
+    const char *name;
+    double relative_l2, max_abs;
+    char hash[17];
+};
+
+struct record_gradient {
+    bool given;
+    double relative_l2, max_abs, cosine, decimals, mean_abs, mean_relative;
+    double noise_floor, sums_relative_l2, worst_relative_l2;
+    const char *worst_tensor;
+    char hash[17];
+    struct record_parts tensors; // struct record_tensor
+};
+
+struct record_bias {
+    bool given;
+    double relative_l2, rms_error, subsets;
+};
+
+struct record_timeline {
+    bool given;
+    const json_t *category_order, *events;
+};
+
+struct record_roofline {
+    bool given;
+    const char *source;
+    double flops_per_s, bytes_per_s, launch_s;
+};
+
+struct record_row {
+    const char *category, *operation;
+    struct number_list shape;
+    double launches, flops, bytes_moved, ms, estimate_ms;
+};
+
+struct record_categories {
+    bool given;
+    double step_ms;
+    struct record_roofline roofline;
+    struct record_parts rows; // struct record_row
+};
+
+struct record_provenance {
+    bool given;
+    const char *revision, *compiler, *flags, *blas, *cpu, *card, *kernel, *time, *version;
+    int dirty;
+    double host_memory_bytes, threads, clock_mhz_before, clock_mhz_after;
+};
+
+// What is null in each: record_fields.h. Texts and JSON are borrowed, lists and parts owned (record_json.h).
+struct record {
+    double schema;
+    const char *id, *experiment, *reason, *profile, *command;
+    enum record_status status;
+    struct record_trial trial;
+    double loss;
+    struct number_list columns, samples_ms, sample_columns;
+    double median_ms, mean_ms, mean_error_ms, asked_ms;
+    double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
+    struct record_sm_clock sm_clock_mhz;
+    double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
+    double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
+    double flops, model_flops, bytes_moved, attention_glue_bytes, launches;
+    struct record_gradient gradient;
+    struct record_bias bias;
+    struct record_timeline timeline;
+    struct record_categories categories;
+    struct record_provenance provenance;
+    double wall_s;
+};
 
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.

@@ -5,25 +5,9 @@
 #include "kernels/base/arena.h"
 #include <string.h>
 
-static bool are_times(const json_t *list)
-{
-    bool fine = json_is_array(list);
-    for (size_t i = 0; fine && i < json_array_size(list); i++)
-        fine = json_number_value(json_array_get(list, i)) > 0; // 0 if it is no number
-    return fine;
-}
-
 static bool is_count(const json_t *value)
 {
     return json_is_integer(value) && json_integer_value(value) >= 0;
-}
-
-static bool are_counts(const json_t *list)
-{
-    bool fine = json_is_array(list);
-    for (size_t i = 0; fine && i < json_array_size(list); i++)
-        fine = is_count(json_array_get(list, i));
-    return fine;
 }
 
 static bool is_hash(const json_t *value)
@@ -40,28 +24,39 @@ static bool has_type(const json_t *value, enum field_type type)
     case FIELD_BOOL:
         return json_is_boolean(value);
     case FIELD_STRING:
+    case FIELD_STATUS:
         return json_is_string(value);
     case FIELD_COUNT:
         return is_count(value);
     case FIELD_SIZE:
+    case FIELD_WHOLE:
         return json_is_number(value) && json_number_value(value) >= 0;
+    case FIELD_POSITIVE:
+        return json_is_number(value) && json_number_value(value) > 0;
     case FIELD_NUMBER:
         return json_is_number(value);
     case FIELD_ARRAY:
     case FIELD_ROWS:
         return json_is_array(value);
-    case FIELD_TIMES:
-        return are_times(value);
-    case FIELD_COUNTS:
-        return are_counts(value);
     case FIELD_HASH:
         return is_hash(value);
     case FIELD_OBJECT:
+    case FIELD_TRIAL:
     case FIELD_MAP:
     case FIELD_TALLY:
         return json_is_object(value);
     }
     return false;
+}
+
+static bool fits(const json_t *value, const struct record_field *field)
+{
+    if (!field->list)
+        return has_type(value, field->type);
+    bool fine = json_is_array(value);
+    for (size_t i = 0; fine && i < json_array_size(value); i++)
+        fine = has_type(json_array_get(value, i), field->type);
+    return fine;
 }
 
 static bool check_known(const json_t *object, const struct names *known, const char *where, const char *parent,
@@ -121,7 +116,7 @@ static bool check_members(const json_t *value, const struct record_field *field,
         return check_tally(value, where, parent, status);
     if (!field->members)
         return true;
-    bool one = field->type == FIELD_OBJECT;
+    bool one = field->type == FIELD_OBJECT || field->type == FIELD_TRIAL;
     return (one ? check_object : check_each)(value, field->members, where, parent, status);
 }
 
@@ -141,9 +136,9 @@ static bool check_object(const json_t *object, const struct record_field *fields
                               field->name);
         if (!value || (json_is_null(value) && !field->required))
             continue;
-        if (!has_type(value, field->type))
+        if (!fits(value, field))
             return status_set(status, STATUS_BAD_INPUT, "%s: \"%s%s\" is not %s", where, parent, field->name,
-                              field_type_name(field->type));
+                              field_type_name(field));
         char inner[240];
         snprintf(inner, sizeof inner, "%s%s.", parent, field->name);
         if (!check_members(value, field, where, inner, status))

@@ -1,37 +1,48 @@
-// Record fields: one table of all that a record holds, by which records are checked and described
-// (`longbp list fields`).
+// Record fields: one table of all that a record holds. Records are written, read and checked (record_json.h,
+// record_check.h) and described (`longbp list fields`) by it alone.
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 
+// Each with what holds it in a struct of record.h.
 enum field_type {
-    FIELD_ANY,
-    FIELD_BOOL,
-    FIELD_STRING,
-    FIELD_HASH,   // 16 hexadecimal digits
-    FIELD_COUNT,  // a whole number >= 0
-    FIELD_SIZE,   // a number >= 0
-    FIELD_NUMBER, // of any sign
-    FIELD_ARRAY,
-    FIELD_TIMES,  // an array of numbers > 0
-    FIELD_COUNTS, // an array of whole numbers >= 0
-    FIELD_ROWS,   // an array of objects, each of `members`
-    FIELD_OBJECT, // of `members`; NULL: any
-    FIELD_MAP,    // an object whose values are objects, each of `members`, under names of their own
-    FIELD_TALLY,  // an object of whole numbers >= 0 by category (kernels/base/arena.h)
+    FIELD_ANY,      // const json_t *; NULL: null
+    FIELD_BOOL,     // int; -1: null
+    FIELD_STRING,   // const char *; NULL: null
+    FIELD_STATUS,   // enum record_status
+    FIELD_HASH,     // char [17], 16 hexadecimal digits; "": null
+    FIELD_COUNT,    // double, a whole number >= 0 and at most 2^53; NaN: null, here and in all other numbers
+    FIELD_SIZE,     // double, >= 0
+    FIELD_WHOLE,    // double, >= 0, written without a fraction while it has none and is exact
+    FIELD_POSITIVE, // double, > 0
+    FIELD_NUMBER,   // double, of any sign
+    FIELD_ARRAY,    // const json_t *, an array of anything; NULL: null
+    FIELD_OBJECT,   // with members a struct of them that begins with `bool given`, else const json_t *
+    FIELD_TRIAL,    // such a struct, with the JSON it was read from behind `given`, which is what is written
+    FIELD_ROWS,     // struct record_parts: an array of objects, each a struct of `members`
+    FIELD_MAP,      // struct record_parts: an object of objects; each struct begins with its name, const char *
+    FIELD_TALLY,    // double [CATEGORY_COUNT], counts by category (kernels/base/arena.h); NaN: not named
 };
+
+// How a list without numbers is written.
+enum field_none { NONE_NULL, NONE_EMPTY, NONE_LEFT_OUT };
 
 struct record_field {
     const char *name;
+    size_t offset; // in the struct of what it is a field of
     enum field_type type;
+    bool list; // of numbers, in a struct number_list: one per sample, per column or per rank
+    enum field_none none;
     bool required;                      // whatever the record's status; all others may be null or absent
     const char *unit;                   // NULL: none
     const char *meaning;                // NULL: the name says it
     const char *null;                   // when it is null or absent besides not having been reached; NULL: never
     const struct record_field *members; // ending in a NULL name
+    size_t part_bytes;                  // of a map's or rows' struct
 };
 
 // Of the record itself, ending in a NULL name.
 extern const struct record_field record_fields[];
 
 // "a whole number >= 0"
-const char *field_type_name(enum field_type type);
+const char *field_type_name(const struct record_field *field);

@@ -1,42 +1,12 @@
-// Record line: the fields of record_fields.h, built in that order; jansson keeps the order of insertion.
 #include "harness/run/record_line.h"
+#include "harness/results/record_json.h"
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 // A time line is recorded with at most this many events: of each run of neighbours the one with the most live
 // bytes, so that thinning never lowers a peak.
 #define TIMELINE_EVENTS_MAX 4096
-
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-static json_t *bytes(size_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
-// A count kept in a double: written as an integer while that is exact.
-static json_t *whole(double value)
-{
-    return fabs(value) < 9007199254740992.0 && value == floor(value) ? json_integer((json_int_t)value)
-                                                                     : number(value);
-}
-
-static void set(json_t *object, const char *key, json_t *value)
-{
-    CHECK(value && json_object_set_new(object, key, value) == 0);
-}
-
-static json_t *categories(const size_t by_category[CATEGORY_COUNT])
-{
-    json_t *object = json_object();
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        set(object, category_name((enum category)i), bytes(by_category[i]));
-    return object;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -72,151 +42,147 @@ static double mean_error(const double *values, size_t count)
     return sqrt(squares / ((double)count - 1) / (double)count);
 }
 
-static void set_step(json_t *object, const struct record *record)
+// NaN, and so null, of what is 0 when it was not reached.
+static double reached(size_t value)
 {
-    const struct step_report *step = record->step;
-    set(object, "loss", step && !record->trial->planned ? number(step->loss) : json_null());
-    if (!step || !step->columns.count)
-        return;
-    json_t *columns = json_array();
-    for (size_t i = 0; i < step->columns.count; i++)
-        json_array_append_new(columns, json_integer(step->columns.items[i]));
-    set(object, "columns", columns);
-}
-
-static void set_sample_columns(json_t *object, const struct record *record)
-{
-    json_t *counts = json_array();
-    for (size_t i = 0; i < record->sample_count; i++)
-        json_array_append_new(counts, json_integer((json_int_t)record->sample_columns[i]));
-    set(object, "sample_columns", counts);
+    return value ? (double)value : NAN;
 }
 
 // The middle of the samples of one and the same step, and the mean of those of different draws.
-static double middle(const struct record *record, const double *values)
+static double middle(const struct trial_result *result, const double *values)
 {
-    return record->sample_columns ? mean(values, record->sample_count) : median(values, record->sample_count);
+    return result->sample_columns ? mean(values, result->sample_count) : median(values, result->sample_count);
 }
 
-static void set_times(json_t *object, const struct record *record)
+static void fill_step(struct record *record, const struct trial_result *result)
 {
-    bool timed = record->samples_ms && record->sample_count, drawn = record->sample_columns && timed;
-    json_t *samples = json_array();
-    for (size_t i = 0; timed && i < record->sample_count; i++)
-        json_array_append_new(samples, number(record->samples_ms[i]));
-    set(object, "samples_ms", samples);
-    if (record->sample_columns)
-        set_sample_columns(object, record);
-    set(object, "median_ms", timed ? number(median(record->samples_ms, record->sample_count)) : json_null());
-    set(object, "mean_ms", drawn ? number(mean(record->samples_ms, record->sample_count)) : json_null());
-    set(object, "mean_error_ms",
-        drawn ? number(mean_error(record->samples_ms, record->sample_count)) : json_null());
-    set(object, "asked_ms", timed && record->asked_ms ? number(middle(record, record->asked_ms)) : json_null());
-    // NaN where there is no such rate. Of draws the first is the one that is counted.
-    double seconds = timed ? 1e-3 * middle(record, record->samples_ms) : NAN;
-    double counted_seconds = drawn ? 1e-3 * record->samples_ms[0] : seconds;
-    double gemm = record->gemm_flops_per_s > 0 ? record->gemm_flops_per_s : NAN;
-    double model = record->trial->method->exact ? record->model_flops / seconds : NAN;
-    set(object, "flops_per_s", number(record->counters.flops / counted_seconds));
-    set(object, "model_flops_per_s", number(model));
-    set(object, "gemm_flops_per_s", number(gemm));
-    set(object, "model_flops_share", number(model / gemm));
-    const struct profile *profile = record->trial->profile;
-    bool estimated = profile && record->counters.launches > 0;
-    set(object, "estimate_ms", estimated ? number(record->estimate_ms) : json_null());
-    set(object, "profile", profile ? record_text(profile->name) : json_null());
+    const struct step_report *step = result->step;
+    if (!step)
+        return;
+    record->loss = result->trial->planned ? NAN : step->loss;
+    record->columns = number_list_make(step->columns.count);
+    for (size_t i = 0; i < step->columns.count; i++)
+        record->columns.items[i] = (double)step->columns.items[i];
 }
 
-static void set_sensors(json_t *object, const struct record *record)
+static void fill_samples(struct record *record, const struct trial_result *result, bool timed, bool drawn)
 {
-    const struct watch_report *watched = record->sample_count ? record->watched : NULL;
-    json_t *clock = json_null();
-    if (watched && isfinite(watched->sm_clock_median_mhz)) {
-        clock = json_object();
-        set(clock, "min", number(watched->sm_clock_min_mhz));
-        set(clock, "median", number(watched->sm_clock_median_mhz));
-        set(clock, "max", number(watched->sm_clock_max_mhz));
-    }
-    set(object, "energy_j", watched ? number(watched->energy_j / (double)record->sample_count) : json_null());
-    set(object, "sm_clock_mhz", clock);
+    record->samples_ms = number_list_make(timed ? result->sample_count : 0);
+    record->sample_columns = number_list_make(result->sample_columns ? result->sample_count : 0);
+    for (size_t i = 0; i < record->samples_ms.count; i++)
+        record->samples_ms.items[i] = result->samples_ms[i];
+    for (size_t i = 0; i < record->sample_columns.count; i++)
+        record->sample_columns.items[i] = (double)result->sample_columns[i];
+    record->median_ms = timed ? median(result->samples_ms, result->sample_count) : NAN;
+    record->mean_ms = drawn ? mean(result->samples_ms, result->sample_count) : NAN;
+    record->mean_error_ms = drawn ? mean_error(result->samples_ms, result->sample_count) : NAN;
+    record->asked_ms = timed && result->asked_ms ? middle(result, result->asked_ms) : NAN;
 }
 
-static void set_memory(json_t *object, const struct record *record)
+static void fill_times(struct record *record, const struct trial_result *result)
 {
-    bool known = record->peak_bytes > 0;
-    const struct trial *trial = record->trial;
-    double bound = (double)record->resident_bytes +
-                   record->floor_bytes_per_token * (double)trial->context * (double)trial->batch;
-    bool bounded = record->resident_bytes > 0;
-    set(object, "peak_bytes", known ? bytes(record->peak_bytes) : json_null());
-    set(object, "peak_by_category", known ? categories(record->peak_by_category) : json_null());
-    set(object, "resident_bytes", bounded ? bytes(record->resident_bytes) : json_null());
-    set(object, "device_used_bytes", record->device_used_bytes ? bytes(record->device_used_bytes) : json_null());
-    set(object, "device_reserved_bytes",
-        record->device_reserved_bytes ? bytes(record->device_reserved_bytes) : json_null());
-    set(object, "floor_bytes_per_token", bounded ? number(record->floor_bytes_per_token) : json_null());
-    set(object, "lower_bound_bytes", bounded ? whole(ceil(bound)) : json_null());
-    set(object, "peak_over_bound",
-        bounded && record->status == RECORD_OK ? number((double)record->peak_bytes / bound) : json_null());
+    bool timed = result->samples_ms && result->sample_count, drawn = result->sample_columns && timed;
+    fill_samples(record, result, timed, drawn);
+    // Of draws the first is the one that is counted.
+    double seconds = timed ? 1e-3 * middle(result, result->samples_ms) : NAN;
+    double counted_seconds = drawn ? 1e-3 * result->samples_ms[0] : seconds;
+    record->flops_per_s = result->counters.flops / counted_seconds;
+    record->model_flops_per_s = result->trial->method->exact ? result->model_flops / seconds : NAN;
+    record->gemm_flops_per_s = result->gemm_flops_per_s > 0 ? result->gemm_flops_per_s : NAN;
+    record->model_flops_share = record->model_flops_per_s / record->gemm_flops_per_s;
+    const struct profile *profile = result->trial->profile;
+    record->estimate_ms = profile && result->counters.launches > 0 ? result->estimate_ms : NAN;
+    record->profile = profile ? profile->name : NULL;
 }
 
-static void set_counts(json_t *object, const struct record *record)
+static void fill_sensors(struct record *record, const struct trial_result *result)
 {
-    bool known = record->counters.launches > 0;
-    set(object, "flops", known ? whole(record->counters.flops) : json_null());
-    set(object, "model_flops", record->model_flops > 0 ? whole(record->model_flops) : json_null());
-    set(object, "bytes_moved", known ? whole(record->counters.bytes_moved) : json_null());
-    bool glued = record->counters.glue_bytes > 0;
-    set(object, "attention_glue_bytes", glued ? whole(record->counters.glue_bytes) : json_null());
-    set(object, "launches", known ? json_integer((json_int_t)record->counters.launches) : json_null());
+    const struct watch_report *watched = result->sample_count ? result->watched : NULL;
+    if (!watched)
+        return;
+    record->energy_j = watched->energy_j / (double)result->sample_count;
+    record->sm_clock_mhz = (struct record_sm_clock){.given = isfinite(watched->sm_clock_median_mhz),
+                                                    .min = watched->sm_clock_min_mhz,
+                                                    .median = watched->sm_clock_median_mhz,
+                                                    .max = watched->sm_clock_max_mhz};
 }
 
-static json_t *hash_json(uint64_t hash)
+static void fill_memory(struct record *record, const struct trial_result *result)
 {
-    char digits[17];
-    snprintf(digits, sizeof digits, "%016" PRIx64, hash);
-    return json_string(digits);
+    const struct trial *trial = result->trial;
+    record->peak_bytes = reached(result->peak_bytes);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        record->peak_by_category[i] = result->peak_bytes ? (double)result->peak_by_category[i] : NAN;
+    record->resident_bytes = reached(result->resident_bytes);
+    record->device_used_bytes = reached(result->device_used_bytes);
+    record->device_reserved_bytes = reached(result->device_reserved_bytes);
+    if (!result->resident_bytes)
+        return;
+    double bound = (double)result->resident_bytes +
+                   result->floor_bytes_per_token * (double)trial->context * (double)trial->batch;
+    record->floor_bytes_per_token = result->floor_bytes_per_token;
+    record->lower_bound_bytes = ceil(bound);
+    record->peak_over_bound = result->status == RECORD_OK ? (double)result->peak_bytes / bound : NAN;
 }
 
-static json_t *gradient_json(const struct record *record)
+static void fill_counts(struct record *record, const struct trial_result *result)
 {
-    const struct gradient_report *report = record->gradient;
+    const struct counters *counters = &result->counters;
+    bool known = counters->launches > 0;
+    record->flops = known ? counters->flops : NAN;
+    record->model_flops = result->model_flops > 0 ? result->model_flops : NAN;
+    record->bytes_moved = known ? counters->bytes_moved : NAN;
+    record->attention_glue_bytes = counters->glue_bytes > 0 ? counters->glue_bytes : NAN;
+    record->launches = reached(counters->launches);
+}
+
+static void fill_hash(char text[17], uint64_t hash)
+{
+    snprintf(text, 17, "%016" PRIx64, hash);
+}
+
+static void *make_parts(struct record_parts *parts, size_t count, size_t part_bytes)
+{
+    *parts = (struct record_parts){count, calloc(count + 1, part_bytes)};
+    CHECK(parts->items);
+    return parts->items;
+}
+
+static void fill_gradient(struct record_gradient *gradient, const struct trial_result *result)
+{
+    const struct gradient_report *report = result->gradient;
     if (!report)
-        return json_null();
+        return;
     const struct gradient_error *overall = &report->overall;
-    json_t *object = json_object(), *tensors = json_object();
-    set(object, "relative_l2", number(overall->relative_l2));
-    set(object, "max_abs", number(overall->max_abs));
-    set(object, "cosine", number(overall->cosine));
-    set(object, "decimals", number(overall->decimals));
-    set(object, "mean_abs", number(overall->mean_abs));
-    set(object, "mean_relative", number(overall->mean_relative));
-    set(object, "noise_floor", number(record->noise_floor));
-    set(object, "sums_relative_l2", number(record->sums_relative_l2));
-    set(object, "worst_tensor", report->count ? record_text(report->tensors[report->worst].name) : json_null());
-    set(object, "worst_relative_l2",
-        report->count ? number(report->tensors[report->worst].error.relative_l2) : json_null());
-    set(object, "hash", hash_json(report->hash));
+    const struct tensor_error *worst = report->count ? &report->tensors[report->worst] : NULL;
+    *gradient = (struct record_gradient){.given = true,
+                                         .relative_l2 = overall->relative_l2,
+                                         .max_abs = overall->max_abs,
+                                         .cosine = overall->cosine,
+                                         .decimals = overall->decimals,
+                                         .mean_abs = overall->mean_abs,
+                                         .mean_relative = overall->mean_relative,
+                                         .noise_floor = result->noise_floor,
+                                         .sums_relative_l2 = result->sums_relative_l2,
+                                         .worst_tensor = worst ? worst->name : NULL,
+                                         .worst_relative_l2 = worst ? worst->error.relative_l2 : NAN};
+    fill_hash(gradient->hash, report->hash);
+    struct record_tensor *tensors = make_parts(&gradient->tensors, report->count, sizeof *tensors);
     for (size_t i = 0; i < report->count; i++) {
-        json_t *tensor = json_object();
-        set(tensor, "relative_l2", number(report->tensors[i].error.relative_l2));
-        set(tensor, "max_abs", number(report->tensors[i].error.max_abs));
-        set(tensor, "hash", hash_json(report->tensors[i].hash));
-        set(tensors, report->tensors[i].name, tensor);
+        const struct tensor_error *tensor = &report->tensors[i];
+        tensors[i] = (struct record_tensor){
+            .name = tensor->name, .relative_l2 = tensor->error.relative_l2, .max_abs = tensor->error.max_abs};
+        fill_hash(tensors[i].hash, tensor->hash);
     }
-    set(object, "tensors", tensors);
-    return object;
 }
 
-static json_t *bias_json(const struct bias *bias)
+static void fill_bias(struct record_bias *bias, const struct trial_result *result)
 {
-    if (!bias)
-        return json_null();
-    json_t *object = json_object();
-    set(object, "relative_l2", number(bias->relative_l2));
-    set(object, "rms_error", number(bias->rms_error));
-    set(object, "subsets", bytes(bias->subsets));
-    return object;
+    if (result->bias)
+        *bias = (struct record_bias){.given = true,
+                                     .relative_l2 = result->bias->relative_l2,
+                                     .rms_error = result->bias->rms_error,
+                                     .subsets = (double)result->bias->subsets};
 }
 
 static size_t event_total(const struct arena_event *event)
@@ -227,127 +193,127 @@ static size_t event_total(const struct arena_event *event)
     return total;
 }
 
-static json_t *timeline_json(const struct arena *arena)
+static json_t *event_json(const struct arena_event *event)
 {
-    if (!arena)
-        return json_null();
-    json_t *object = json_object(), *order = json_array(), *events = json_array();
+    json_t *json = json_array();
+    json_array_append_new(json, record_number_json(FIELD_SIZE, event->ms));
+    json_array_append_new(json, record_number_json(FIELD_WHOLE, event->flops));
     for (int i = 0; i < CATEGORY_COUNT; i++)
-        json_array_append_new(order, json_string(category_name((enum category)i)));
+        json_array_append_new(json, json_integer((json_int_t)event->live_bytes[i]));
+    return json;
+}
+
+static json_t *events_json(const struct arena *arena)
+{
+    json_t *events = json_array();
     size_t stride = (arena->timeline_count + TIMELINE_EVENTS_MAX - 1) / TIMELINE_EVENTS_MAX;
     for (size_t start = 0; start < arena->timeline_count; start += stride) {
         const struct arena_event *highest = &arena->timeline[start];
         for (size_t i = start; i < start + stride && i < arena->timeline_count; i++)
             if (event_total(&arena->timeline[i]) > event_total(highest))
                 highest = &arena->timeline[i];
-        json_t *event = json_array();
-        json_array_append_new(event, number(highest->ms));
-        json_array_append_new(event, whole(highest->flops));
-        for (int i = 0; i < CATEGORY_COUNT; i++)
-            json_array_append_new(event, bytes(highest->live_bytes[i]));
-        json_array_append_new(events, event);
+        json_array_append_new(events, event_json(highest));
     }
-    set(object, "category_order", order);
-    set(object, "events", events);
-    return object;
+    return events;
 }
 
-static json_t *roofline_json(const struct record *record)
+static void fill_timeline(struct record_timeline *timeline, const struct trial_result *result)
 {
-    const struct roofline *roofline = &record->roofline;
-    const struct profile *profile = record->trial->profile;
-    if (!(roofline->bytes_per_s > 0))
-        return json_null();
-    json_t *object = json_object();
-    set(object, "source", record_text(profile ? profile->name : "measured"));
-    set(object, "flops_per_s", number(roofline->flops_per_s));
-    set(object, "bytes_per_s", number(roofline->bytes_per_s));
-    set(object, "launch_s", number(roofline->launch_s));
-    return object;
+    if (!result->timeline)
+        return;
+    json_t *order = json_array();
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        json_array_append_new(order, json_string(category_name((enum category)i)));
+    *timeline = (struct record_timeline){true, order, events_json(result->timeline)};
 }
 
-static json_t *breakdown_row_json(const struct breakdown_row *row, bool timed, bool estimated)
+static void fill_row(struct record_row *to, const struct breakdown_row *row, bool timed, bool estimated)
 {
-    json_t *object = json_object(), *shape = row->m ? json_array() : json_null();
-    const size_t sizes[] = {row->m, row->n, row->k};
-    for (size_t i = 0; row->m && i < 3; i++)
-        json_array_append_new(shape, bytes(sizes[i]));
-    set(object, "category", json_string(work_name(row->work)));
-    set(object, "operation", json_string(row->operation));
-    set(object, "shape", shape);
-    set(object, "launches", json_integer((json_int_t)row->launches));
-    set(object, "flops", whole(row->flops));
-    set(object, "bytes_moved", whole(row->bytes_moved));
-    set(object, "ms", timed ? number(row->ms) : json_null());
-    set(object, "estimate_ms", estimated ? number(1e3 * row->estimate_s) : json_null());
-    return object;
+    const size_t shape[] = {row->m, row->n, row->k};
+    *to = (struct record_row){.category = work_name(row->work),
+                              .operation = row->operation,
+                              .shape = number_list_make(row->m ? 3 : 0),
+                              .launches = (double)row->launches,
+                              .flops = row->flops,
+                              .bytes_moved = row->bytes_moved,
+                              .ms = timed ? row->ms : NAN,
+                              .estimate_ms = estimated ? 1e3 * row->estimate_s : NAN};
+    for (size_t i = 0; i < to->shape.count; i++)
+        to->shape.items[i] = (double)shape[i];
 }
 
-static json_t *breakdown_json(const struct record *record)
+static void fill_categories(struct record_categories *categories, const struct trial_result *result)
 {
-    const struct breakdown *breakdown = record->breakdown;
+    const struct breakdown *breakdown = result->breakdown;
+    const struct roofline *roofline = &result->roofline;
+    const struct profile *profile = result->trial->profile;
+    bool timed = !result->trial->planned, estimated = roofline->bytes_per_s > 0;
     if (!breakdown)
-        return json_null();
-    bool timed = !record->trial->planned;
-    json_t *object = json_object(), *rows = json_array();
-    set(object, "step_ms", timed ? number(record->breakdown_ms) : json_null());
-    set(object, "roofline", roofline_json(record));
+        return;
+    categories->given = true;
+    categories->step_ms = timed ? result->breakdown_ms : NAN;
+    categories->roofline = (struct record_roofline){.given = estimated,
+                                                    .source = profile ? profile->name : "measured",
+                                                    .flops_per_s = roofline->flops_per_s,
+                                                    .bytes_per_s = roofline->bytes_per_s,
+                                                    .launch_s = roofline->launch_s};
+    struct record_row *rows = make_parts(&categories->rows, breakdown->row_count, sizeof *rows);
     for (size_t i = 0; i < breakdown->row_count; i++)
-        json_array_append_new(rows,
-                              breakdown_row_json(&breakdown->rows[i], timed, record->roofline.bytes_per_s > 0));
-    set(object, "rows", rows);
-    return object;
+        fill_row(&rows[i], &breakdown->rows[i], timed, estimated);
 }
 
-static json_t *clock_json(double mhz)
+static void fill_provenance(struct record_provenance *to, const struct provenance *from)
 {
-    return mhz > 0 ? number(mhz) : json_null();
+    *to = (struct record_provenance){.given = true,
+                                     .revision = from->revision,
+                                     .dirty = from->dirty,
+                                     .compiler = from->compiler,
+                                     .flags = from->flags,
+                                     .blas = from->blas,
+                                     .cpu = from->cpu,
+                                     .card = from->card[0] ? from->card : NULL,
+                                     .host_memory_bytes = (double)from->host_memory_bytes,
+                                     .threads = from->threads,
+                                     .kernel = from->kernel,
+                                     .clock_mhz_before = from->clock_mhz_before > 0 ? from->clock_mhz_before : NAN,
+                                     .clock_mhz_after = from->clock_mhz_after > 0 ? from->clock_mhz_after : NAN,
+                                     .time = from->time,
+                                     .version = from->version};
 }
 
-static json_t *provenance_json(const struct provenance *provenance)
+static void fill(struct record *record, const struct trial_result *result)
 {
-    json_t *object = json_object();
-    set(object, "revision", record_text(provenance->revision));
-    set(object, "dirty", provenance->dirty < 0 ? json_null() : json_boolean(provenance->dirty));
-    set(object, "compiler", record_text(provenance->compiler));
-    set(object, "flags", record_text(provenance->flags));
-    set(object, "blas", record_text(provenance->blas));
-    set(object, "cpu", record_text(provenance->cpu));
-    set(object, "card", provenance->card[0] ? record_text(provenance->card) : json_null());
-    set(object, "host_memory_bytes", bytes(provenance->host_memory_bytes));
-    set(object, "threads", json_integer(provenance->threads));
-    set(object, "kernel", record_text(provenance->kernel));
-    set(object, "clock_mhz_before", clock_json(provenance->clock_mhz_before));
-    set(object, "clock_mhz_after", clock_json(provenance->clock_mhz_after));
-    set(object, "time", record_text(provenance->time));
-    set(object, "version", record_text(provenance->version));
-    return object;
+    record_clear(record);
+    record->schema = RECORD_SCHEMA;
+    record->id = result->trial->id;
+    record->experiment = record->command = "";
+    record->status = result->status;
+    record->reason = result->reason;
+    record->trial.json = json_loads(result->trial->canonical, 0, NULL);
+    record->wall_s = result->wall_s;
+    fill_step(record, result);
+    fill_times(record, result);
+    fill_sensors(record, result);
+    fill_memory(record, result);
+    fill_counts(record, result);
+    fill_gradient(&record->gradient, result);
+    fill_bias(&record->bias, result);
+    fill_timeline(&record->timeline, result);
+    fill_categories(&record->categories, result);
+    fill_provenance(&record->provenance, &result->provenance);
 }
 
-char *record_line(const struct record *record)
+char *record_line(const struct trial_result *result)
 {
-    json_t *object = json_object(), *trial = json_loads(record->trial->canonical, 0, NULL);
-    CHECK(object && trial);
-    set(object, "schema", json_integer(RECORD_SCHEMA));
-    set(object, "id", record_text(record->trial->id));
-    set(object, "experiment", record_text(""));
-    set(object, "status", record_text(record_status_name(record->status)));
-    set(object, "reason", record_text(record->reason));
-    set(object, "trial", trial);
-    set_step(object, record);
-    set_times(object, record);
-    set_sensors(object, record);
-    set_memory(object, record);
-    set_counts(object, record);
-    set(object, "gradient", gradient_json(record));
-    set(object, "bias", bias_json(record->bias));
-    set(object, "timeline", timeline_json(record->timeline));
-    set(object, "categories", breakdown_json(record));
-    set(object, "provenance", provenance_json(&record->provenance));
-    set(object, "wall_s", number(record->wall_s));
-    set(object, "command", record_text(""));
+    struct record record;
+    fill(&record, result);
+    json_t *object = record_json(&record);
     char *line = json_dumps(object, JSON_COMPACT);
-    CHECK(line);
+    CHECK(record.trial.json && line);
     json_decref(object);
+    json_decref((json_t *)record.trial.json);
+    json_decref((json_t *)record.timeline.category_order);
+    json_decref((json_t *)record.timeline.events);
+    record_free(&record);
     return line;
 }

@@ -10,7 +10,7 @@
 #include "kernels/base/breakdown.h"
 
 // What is known about a trial when it ends. Everything is borrowed; 0, NULL: not reached.
-struct record {
+struct trial_result {
     const struct trial *trial;
     enum record_status status;
     char reason[1280];
@@ -39,4 +39,4 @@ struct record {
 
 // The record as one line without its newline, to be freed; experiment and command are left empty, for only the
 // sweep knows them.
-char *record_line(const struct record *record);
+char *record_line(const struct trial_result *result);

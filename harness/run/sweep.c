@@ -15,23 +15,23 @@
 // --- one trial
 
 // The record of a trial whose process could not write one.
-static char *obituary(const struct trial *trial, const struct child_result *result)
+static char *obituary(const struct trial *trial, const struct child_result *child)
 {
-    struct record *record = calloc(1, sizeof *record);
-    CHECK(record);
-    record->trial = trial;
-    record->status = result->end == CHILD_TIMEOUT      ? RECORD_TIMEOUT
-                     : result->end == CHILD_OOM_KILLED ? RECORD_OOM
-                                                       : RECORD_CRASH;
-    snprintf(record->reason, sizeof record->reason, "%s", result->reason);
-    if (result->end == CHILD_TIMEOUT)
-        snprintf(record->reason, sizeof record->reason, "did not end within max_seconds, %g",
+    struct trial_result *result = calloc(1, sizeof *result);
+    CHECK(result);
+    result->trial = trial;
+    result->status = child->end == CHILD_TIMEOUT      ? RECORD_TIMEOUT
+                     : child->end == CHILD_OOM_KILLED ? RECORD_OOM
+                                                      : RECORD_CRASH;
+    snprintf(result->reason, sizeof result->reason, "%s", child->reason);
+    if (child->end == CHILD_TIMEOUT)
+        snprintf(result->reason, sizeof result->reason, "did not end within max_seconds, %g",
                  trial->measure.max_seconds);
-    provenance_take(&record->provenance);
-    record->provenance.clock_mhz_after = record->provenance.clock_mhz_before;
-    record->wall_s = result->wall_s;
-    char *line = record_line(record);
-    free(record);
+    provenance_take(&result->provenance);
+    result->provenance.clock_mhz_after = result->provenance.clock_mhz_before;
+    result->wall_s = child->wall_s;
+    char *line = record_line(result);
+    free(result);
     return line;
 }
 

@@ -26,7 +26,7 @@
 struct run {
     const struct trial *trial;
     int store; // of references; -1: none
-    struct record record;
+    struct trial_result result;
     struct setup setup;
     struct status status;
     struct reference reference;
@@ -111,10 +111,10 @@ static bool step(struct run *run, size_t draw, bool update)
     walk(run, update);
     if (!fine_after(run, draw))
         return false;
-    if (!run->record.step) {
+    if (!run->result.step) {
         run->first = run->step;
         run->first.columns = index_list_copy(&run->step.columns);
-        run->record.step = &run->first;
+        run->result.step = &run->first;
     }
     return true;
 }
@@ -137,9 +137,9 @@ static bool check_gradient(struct run *run)
     struct gradient_set set;
     gradient_set_take(&set, &run->setup.model);
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
-    run->record.gradient = &run->gradient;
-    run->record.noise_floor = run->reference.floor.overall.relative_l2;
-    bool done = reference_sums(&run->record.sums_relative_l2, &set, trial, &run->options, &run->status);
+    run->result.gradient = &run->gradient;
+    run->result.noise_floor = run->reference.floor.overall.relative_l2;
+    bool done = reference_sums(&run->result.sums_relative_l2, &set, trial, &run->options, &run->status);
     gradient_set_free(&set);
     return done && (!trial->method->exact ||
                     reference_accepts(&run->reference, trial->dtype, &run->gradient, &run->status));
@@ -148,12 +148,12 @@ static bool check_gradient(struct run *run)
 static bool measure_bias(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!run->record.gradient && !take_reference(run))
+    if (!run->result.gradient && !take_reference(run))
         return false;
     if (!bias_measure(&run->bias, trial->method, &run->setup.model, &run->setup.batch, &trial->options,
                       &run->reference.gradients, &run->status))
         return false;
-    run->record.bias = &run->bias;
+    run->result.bias = &run->bias;
     return true;
 }
 
@@ -168,35 +168,35 @@ static bool time_left(const struct run *run, double longest_ms)
 static void note_peak(struct run *run)
 {
     const struct arena *arena = &run->setup.device->arena;
-    run->record.peak_bytes = arena->peak_bytes;
-    memcpy(run->record.peak_by_category, arena->peak_by_category, sizeof run->record.peak_by_category);
+    run->result.peak_bytes = arena->peak_bytes;
+    memcpy(run->result.peak_by_category, arena->peak_by_category, sizeof run->result.peak_by_category);
 }
 
 // The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
 static void note_estimate(struct run *run, double ms, size_t count)
 {
-    double before = ms - run->record.estimate_ms;
-    run->record.estimate_ms += before / (double)count;
-    run->estimate_squares += before * (ms - run->record.estimate_ms);
+    double before = ms - run->result.estimate_ms;
+    run->result.estimate_ms += before / (double)count;
+    run->estimate_squares += before * (ms - run->result.estimate_ms);
 }
 
 // Peak and counts are those of the first sample. A sample that walks the same columns must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
 {
-    struct record *record = &run->record;
+    struct trial_result *result = &run->result;
     const struct counters *counters = &run->setup.device->counters;
     if (i == 0) {
-        record->counters = *counters;
+        result->counters = *counters;
         note_peak(run);
     } else if (index_list_equal(&run->step.columns, &run->first.columns) &&
-               memcmp(&record->counters, counters, sizeof *counters) != 0) {
+               memcmp(&result->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);
     }
     run->samples_ms[i] = run->step.ms;
     run->asked_ms[i] = run->step.asked_ms;
     run->sample_columns[i] = run->step.columns.count;
-    record->sample_count = i + 1;
+    result->sample_count = i + 1;
     note_estimate(run, 1e3 * counters->estimate_s, i + 1);
     return true;
 }
@@ -206,7 +206,7 @@ static bool plan_wants_draw(const struct run *run, size_t taken)
 {
     double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
     return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
-           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->record.estimate_ms);
+           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);
 }
 
 static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
@@ -233,7 +233,7 @@ static bool record_timeline(struct run *run)
     arena_timeline_start(arena);
     bool done = step(run, 0, false);
     arena_timeline_stop(arena);
-    run->record.timeline = done ? arena : NULL;
+    run->result.timeline = done ? arena : NULL;
     return done;
 }
 
@@ -245,14 +245,14 @@ static void take_roofline(struct run *run)
     struct roofline *roofline = &run->setup.device->roofline;
     if (!trial->profile && strcmp(trial->device, "cpu") == 0) {
         struct status why = {0};
-        double gemm = run->record.gemm_flops_per_s;
+        double gemm = run->result.gemm_flops_per_s;
         if (!(gemm > 0))
             gemm = calibrate_gemm(trial->device, trial->dtype, &why);
         double copy = calibrate_copy(trial->device, trial->dtype, &why);
         if (why.code == STATUS_OK)
             *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy};
     }
-    run->record.roofline = *roofline;
+    run->result.roofline = *roofline;
 }
 
 static bool take_breakdown(struct run *run)
@@ -262,8 +262,8 @@ static bool take_breakdown(struct run *run)
     breakdown_start(&run->breakdown, device);
     bool done = step(run, 0, run->trial->optimizer);
     breakdown_stop(&run->breakdown, device);
-    run->record.breakdown_ms = run->step.ms;
-    run->record.breakdown = done ? &run->breakdown : NULL;
+    run->result.breakdown_ms = run->step.ms;
+    run->result.breakdown = done ? &run->breakdown : NULL;
     return done;
 }
 
@@ -271,9 +271,9 @@ static void note_device_memory(struct run *run)
 {
     struct device *device = run->setup.device;
     if (device->ops->used_bytes)
-        run->record.device_used_bytes = device->ops->used_bytes(device);
+        run->result.device_used_bytes = device->ops->used_bytes(device);
     if (device->ops->reserved_bytes)
-        run->record.device_reserved_bytes = device->ops->reserved_bytes(device);
+        run->result.device_reserved_bytes = device->ops->reserved_bytes(device);
 }
 
 // A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
@@ -293,14 +293,14 @@ static bool measure(struct run *run)
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
     struct arena *arena = &run->setup.device->arena;
-    take_description(&run->record.provenance, run->setup.device);
+    take_description(&run->result.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
-    run->record.resident_bytes = arena->live_bytes;
-    run->record.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch);
+    run->result.resident_bytes = arena->live_bytes;
+    run->result.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch);
     if (trial->method->floor_bytes_per_token)
-        run->record.floor_bytes_per_token =
+        run->result.floor_bytes_per_token =
             trial->method->floor_bytes_per_token(&run->setup.model, &trial->options, trial->context);
     if (trial->measure.gradient == GRADIENT_FULL_F64 && !check_gradient(run))
         return false;
@@ -315,18 +315,18 @@ static bool measure(struct run *run)
     watch_start(run->watch);
     bool sampled = sample(run);
     watch_stop(run->watch, &run->watched);
-    run->record.watched = run->watch ? &run->watched : NULL;
+    run->result.watched = run->watch ? &run->watched : NULL;
     if (!sampled)
         return false;
     if (!trial->planned) // whose clock measured this program
-        run->record.samples_ms = run->samples_ms;
+        run->result.samples_ms = run->samples_ms;
     if (run->draws)
-        run->record.sample_columns = run->sample_columns;
+        run->result.sample_columns = run->sample_columns;
     if (run->setup.device->ops->mark) // else it is the step's time once more
-        run->record.asked_ms = run->asked_ms;
+        run->result.asked_ms = run->asked_ms;
     note_device_memory(run);
     if (trial->measure.gemm) {
-        run->record.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
+        run->result.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
         if (!fine(run))
             return false;
     }
@@ -354,27 +354,27 @@ char *trial_run(const struct trial *trial, int store)
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
     CHECK(run->samples_ms && run->asked_ms && run->sample_columns);
-    struct record *record = &run->record;
-    record->trial = trial;
-    provenance_take(&record->provenance);
-    record->sums_relative_l2 = NAN;
+    struct trial_result *result = &run->result;
+    result->trial = trial;
+    provenance_take(&result->provenance);
+    result->sums_relative_l2 = NAN;
 
     if (!measure(run)) {
-        record->status = record_status_of(run->status.code);
-        snprintf(record->reason, sizeof record->reason, "%s", run->status.message);
+        result->status = record_status_of(run->status.code);
+        snprintf(result->reason, sizeof result->reason, "%s", run->status.message);
         // What a failed step took or reported measures nothing; where memory stood is why it failed.
-        record->sample_count = 0;
-        record->counters = (struct counters){0};
-        if (record->status == RECORD_OOM)
-            record->step = NULL;
+        result->sample_count = 0;
+        result->counters = (struct counters){0};
+        if (result->status == RECORD_OOM)
+            result->step = NULL;
         if (run->setup.device) {
             note_peak(run);
             note_device_memory(run);
         }
     }
-    record->provenance.clock_mhz_after = provenance_clock_mhz();
-    record->wall_s = seconds_since(run->start_ns);
-    char *line = record_line(record);
+    result->provenance.clock_mhz_after = provenance_clock_mhz();
+    result->wall_s = seconds_since(run->start_ns);
+    char *line = record_line(result);
 
     watch_close(run->watch);
     setup_close(&run->setup);

@@ -1,0 +1,323 @@
+#include "harness/results/record_json.h"
+#include <math.h>
+#include <string.h>
+
+// Above this not every whole number is a double.
+#define EXACT_MAX 0x1p53
+
+// owner: the struct that the fields are of.
+static void clear_fields(const struct record_field *fields, void *owner);
+static void read_fields(const struct record_field *fields, const json_t *object, void *owner);
+static json_t *fields_json(const struct record_field *fields, const void *owner);
+static void free_fields(const struct record_field *fields, void *owner);
+
+struct number_list number_list_make(size_t count)
+{
+    struct number_list list = {count, count ? malloc(count * sizeof *list.items) : NULL};
+    CHECK(list.items || !count);
+    return list;
+}
+
+static void *part_at(const struct record_field *field, const struct record_parts *parts, size_t i)
+{
+    return (char *)parts->items + i * field->part_bytes;
+}
+
+// --- null
+
+static void clear_field(const struct record_field *field, void *value)
+{
+    switch (field->type) {
+    case FIELD_BOOL:
+        *(int *)value = -1;
+        return;
+    case FIELD_STATUS:
+        *(enum record_status *)value = RECORD_STATUS_COUNT;
+        return;
+    case FIELD_HASH:
+        *(char *)value = 0;
+        return;
+    case FIELD_ANY:
+    case FIELD_ARRAY:
+    case FIELD_STRING:
+        *(const void **)value = NULL;
+        return;
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+    case FIELD_WHOLE:
+    case FIELD_POSITIVE:
+    case FIELD_NUMBER:
+        if (field->list)
+            *(struct number_list *)value = (struct number_list){0};
+        else
+            *(double *)value = NAN;
+        return;
+    case FIELD_TRIAL:
+        ((struct record_trial *)value)->json = NULL;
+        // fall through
+    case FIELD_OBJECT:
+        if (!field->members) {
+            *(const json_t **)value = NULL;
+            return;
+        }
+        clear_fields(field->members, value);
+        *(bool *)value = false;
+        return;
+    case FIELD_ROWS:
+    case FIELD_MAP:
+        *(struct record_parts *)value = (struct record_parts){0};
+        return;
+    case FIELD_TALLY:
+        for (int i = 0; i < CATEGORY_COUNT; i++)
+            ((double *)value)[i] = NAN;
+        return;
+    }
+}
+
+static void clear_fields(const struct record_field *fields, void *owner)
+{
+    for (const struct record_field *field = fields; field->name; field++)
+        clear_field(field, (char *)owner + field->offset);
+}
+
+void record_clear(struct record *record)
+{
+    clear_fields(record_fields, record);
+}
+
+// --- from JSON
+
+static double number_of(const json_t *value)
+{
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void read_list(const json_t *array, struct number_list *list)
+{
+    *list = number_list_make(json_array_size(array));
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i] = number_of(json_array_get(array, i));
+}
+
+static void read_parts(const struct record_field *field, const json_t *value, struct record_parts *parts)
+{
+    size_t count = json_object_size(value) + json_array_size(value), i = 0;
+    *parts = (struct record_parts){count, calloc(count + 1, field->part_bytes)};
+    CHECK(parts->items);
+    const char *name;
+    json_t *part;
+    json_object_foreach((json_t *)value, name, part)
+    {
+        read_fields(field->members, part, part_at(field, parts, i));
+        *(const char **)part_at(field, parts, i++) = name;
+    }
+    json_array_foreach(value, i, part) read_fields(field->members, part, part_at(field, parts, i));
+}
+
+static void read_field(const struct record_field *field, const json_t *json, void *value)
+{
+    const char *text = json_string_value(json);
+    switch (field->type) {
+    case FIELD_BOOL:
+        *(int *)value = json_is_boolean(json) ? json_is_true(json) : -1;
+        return;
+    case FIELD_STRING:
+        *(const char **)value = text;
+        return;
+    case FIELD_STATUS:
+        *(enum record_status *)value = text ? record_status_from_name(text) : RECORD_STATUS_COUNT;
+        return;
+    case FIELD_HASH:
+        snprintf(value, 17, "%s", text ? text : "");
+        return;
+    case FIELD_ANY:
+    case FIELD_ARRAY:
+        *(const json_t **)value = json;
+        return;
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+    case FIELD_WHOLE:
+    case FIELD_POSITIVE:
+    case FIELD_NUMBER:
+        if (field->list)
+            read_list(json, value);
+        else
+            *(double *)value = number_of(json);
+        return;
+    case FIELD_TRIAL:
+        ((struct record_trial *)value)->json = json;
+        // fall through
+    case FIELD_OBJECT:
+        if (!field->members) {
+            *(const json_t **)value = json;
+            return;
+        }
+        read_fields(field->members, json, value);
+        *(bool *)value = true;
+        return;
+    case FIELD_ROWS:
+    case FIELD_MAP:
+        read_parts(field, json, value);
+        return;
+    case FIELD_TALLY:
+        for (int i = 0; i < CATEGORY_COUNT; i++)
+            ((double *)value)[i] = number_of(json_object_get(json, category_name((enum category)i)));
+        return;
+    }
+}
+
+static void read_fields(const struct record_field *fields, const json_t *object, void *owner)
+{
+    for (const struct record_field *field = fields; field->name; field++) {
+        const json_t *json = json_object_get(object, field->name);
+        void *value = (char *)owner + field->offset;
+        clear_field(field, value);
+        if (json && !json_is_null(json))
+            read_field(field, json, value);
+    }
+}
+
+void record_read(struct record *record, const json_t *object)
+{
+    read_fields(record_fields, object, record);
+}
+
+// --- to JSON
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    CHECK(value && json_object_set_new(object, key, value) == 0);
+}
+
+json_t *record_number_json(enum field_type type, double value)
+{
+    bool whole = fabs(value) < EXACT_MAX && value == floor(value);
+    if (!isfinite(value))
+        return json_null();
+    return type == FIELD_COUNT || (type == FIELD_WHOLE && whole) ? json_integer((json_int_t)value)
+                                                                 : json_real(value);
+}
+
+static json_t *list_json(const struct record_field *field, const struct number_list *list)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        CHECK(json_array_append_new(array, record_number_json(field->type, list->items[i])) == 0);
+    return array;
+}
+
+static json_t *parts_json(const struct record_field *field, const struct record_parts *parts)
+{
+    bool named = field->type == FIELD_MAP;
+    json_t *all = named ? json_object() : json_array();
+    for (size_t i = 0; i < parts->count; i++) {
+        const void *part = part_at(field, parts, i);
+        json_t *json = fields_json(field->members, part);
+        if (named)
+            set(all, *(const char *const *)part, json);
+        else
+            CHECK(json_array_append_new(all, json) == 0);
+    }
+    return all;
+}
+
+// A category that is not named is left out; null if none is.
+static json_t *tally_json(const double *counts)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (isfinite(counts[i]))
+            set(object, category_name((enum category)i), record_number_json(FIELD_COUNT, counts[i]));
+    if (json_object_size(object) > 0)
+        return object;
+    json_decref(object);
+    return json_null();
+}
+
+static json_t *borrowed(const json_t *json)
+{
+    return json ? json_incref((json_t *)json) : json_null();
+}
+
+// NULL: left out.
+static json_t *field_json(const struct record_field *field, const void *value)
+{
+    switch (field->type) {
+    case FIELD_BOOL:
+        return *(const int *)value < 0 ? json_null() : json_boolean(*(const int *)value);
+    case FIELD_STRING:
+        return *(const char *const *)value ? record_text(*(const char *const *)value) : json_null();
+    case FIELD_STATUS:
+        return json_string(record_status_name(*(const enum record_status *)value));
+    case FIELD_HASH:
+        return *(const char *)value ? json_string(value) : json_null();
+    case FIELD_ANY:
+    case FIELD_ARRAY:
+        return borrowed(*(const json_t *const *)value);
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+    case FIELD_WHOLE:
+    case FIELD_POSITIVE:
+    case FIELD_NUMBER:
+        if (!field->list)
+            return record_number_json(field->type, *(const double *)value);
+        if (((const struct number_list *)value)->count == 0 && field->none != NONE_EMPTY)
+            return field->none == NONE_NULL ? json_null() : NULL;
+        return list_json(field, value);
+    case FIELD_TRIAL:
+        return borrowed(((const struct record_trial *)value)->json);
+    case FIELD_OBJECT:
+        if (!field->members)
+            return borrowed(*(const json_t *const *)value);
+        return *(const bool *)value ? fields_json(field->members, value) : json_null();
+    case FIELD_ROWS:
+    case FIELD_MAP:
+        return parts_json(field, value);
+    case FIELD_TALLY:
+        return tally_json(value);
+    }
+    return NULL;
+}
+
+static json_t *fields_json(const struct record_field *fields, const void *owner)
+{
+    json_t *object = json_object();
+    for (const struct record_field *field = fields; field->name; field++) {
+        json_t *value = field_json(field, (const char *)owner + field->offset);
+        if (value)
+            set(object, field->name, value);
+    }
+    return object;
+}
+
+json_t *record_json(const struct record *record)
+{
+    return fields_json(record_fields, record);
+}
+
+// --- release
+
+static void free_fields(const struct record_field *fields, void *owner)
+{
+    for (const struct record_field *field = fields; field->name; field++) {
+        void *value = (char *)owner + field->offset;
+        struct record_parts *parts = value;
+        if (field->list)
+            free(((struct number_list *)value)->items);
+        if (!field->members)
+            continue;
+        if (field->type == FIELD_OBJECT || field->type == FIELD_TRIAL) {
+            free_fields(field->members, value);
+            continue;
+        }
+        for (size_t i = 0; i < parts->count; i++)
+            free_fields(field->members, part_at(field, parts, i));
+        free(parts->items);
+    }
+}
+
+void record_free(struct record *record)
+{
+    free_fields(record_fields, record);
+    record_clear(record);
+}

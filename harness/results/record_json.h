@@ -1,0 +1,18 @@
+// Record JSON: a record from JSON and to JSON, each by walking the table of record_fields.h.
+#pragma once
+#include "harness/results/record.h"
+#include "harness/results/record_fields.h"
+
+// Sets every field to null.
+void record_clear(struct record *record);
+// Reads an object that record_check accepts; of any other JSON what is not of its field's type is null. Texts and
+// JSON stay the object's. Release with record_free.
+void record_read(struct record *record, const json_t *object);
+// The record as an object with its fields in the table's order, a new reference.
+json_t *record_json(const struct record *record);
+// A number of a field of that type; null if it is not finite.
+json_t *record_number_json(enum field_type type, double value);
+// Releases lists and parts, and clears the record.
+void record_free(struct record *record);
+// A list of `count` numbers, to be filled in.
+struct number_list number_list_make(size_t count);

@@ -1,0 +1,174 @@
+// Tests of harness/record_json: every record that was kept is read and written again, to the byte where it has all
+// the fields there are.
+#define _GNU_SOURCE // getline
+#include "harness/results/record_fields.h"
+#include "harness/results/record_json.h"
+#include "tests/quoted.h"
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static char *rewritten(const json_t *object)
+{
+    struct record record;
+    record_read(&record, object);
+    json_t *again = record_json(&record);
+    char *line = json_dumps(again, JSON_COMPACT);
+    json_decref(again);
+    record_free(&record);
+    return line;
+}
+
+// The object without its nulls, and its objects' too.
+static void drop_nulls(json_t *json)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    size_t i;
+    json_object_foreach_safe(json, next, key, value)
+    {
+        drop_nulls(value);
+        if (json_is_null(value) || (strcmp(key, "samples_ms") == 0 && json_array_size(value) == 0))
+            json_object_del(json, key);
+    }
+    json_array_foreach(json, i, value) drop_nulls(value);
+}
+
+// Whether the object lacks a key that `whole` has.
+static bool lacks_one(const json_t *object, const json_t *whole)
+{
+    const char *key;
+    json_t *value;
+    bool lacks = false;
+    json_object_foreach((json_t *)whole, key, value)
+    {
+        const json_t *own = json_object_get(object, key);
+        lacks |= !own || (json_is_object(own) && json_is_object(value) && lacks_one(own, value));
+    }
+    return lacks;
+}
+
+// One of the lines of a file; whether it came back to the byte.
+static bool check_line(const char *path, size_t number, const char *line)
+{
+    json_t *object = json_loads(line, 0, NULL);
+    assert_non_null(object);
+    char *again = rewritten(object);
+    bool equal = strncmp(line, again, strcspn(line, "\n")) == 0 && strcspn(line, "\n") == strlen(again);
+    json_t *whole = json_loads(again, 0, NULL);
+    if (!equal && !lacks_one(object, whole))
+        fail_msg("%s:%zu has every field, but was written as\n%s", path, number, again);
+    drop_nulls(object);
+    drop_nulls(whole);
+    if (!json_equal(object, whole))
+        fail_msg("%s:%zu was written as\n%s", path, number, again);
+    json_decref(object);
+    json_decref(whole);
+    free(again);
+    return equal;
+}
+
+static void check_file(const char *path, size_t *lines, size_t *equal)
+{
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    assert_non_null(file);
+    for (size_t number = 1; getline(&line, &capacity, file) > 0; number++, ++*lines)
+        *equal += check_line(path, number, line);
+    free(line);
+    fclose(file);
+}
+
+static void kept_records_come_back_to_the_byte(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"results", "results/baseline"};
+    size_t lines = 0, equal = 0;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        DIR *folder = opendir(folders[i]);
+        assert_non_null(folder);
+        for (struct dirent *entry; (entry = readdir(folder));) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/%s", folders[i], entry->d_name);
+            if (strstr(entry->d_name, ".jsonl"))
+                check_file(path, &lines, &equal);
+        }
+        closedir(folder);
+    }
+    printf("%zu of %zu records to the byte, the others have fewer fields\n", equal, lines);
+    assert_true(equal > lines / 2);
+}
+
+static void what_is_not_there_is_null(void **state)
+{
+    (void)state;
+    struct record record;
+    json_t *nothing = json_object();
+    record_read(&record, nothing);
+    assert_true(isnan(record.peak_bytes) && isnan(record.trial.context) && isnan(record.gradient.relative_l2));
+    assert_true(isnan(record.peak_by_category[0]) && isnan(record.trial.limits.memory));
+    assert_null(record.id);
+    assert_null(record.provenance.card);
+    assert_int_equal(record.trial.tf32, -1);
+    assert_int_equal(record.status, RECORD_STATUS_COUNT);
+    assert_false(record.gradient.given || record.trial.given || record.sm_clock_mhz.given);
+    assert_int_equal(record.samples_ms.count + record.gradient.tensors.count + record.categories.rows.count, 0);
+    record_free(&record);
+    json_decref(nothing);
+}
+
+static void members_are_read_by_type(void **state)
+{
+    (void)state;
+    char *text =
+        quoted("{'status': 'oom', 'trial': {'context': 64, 'tf32': true, 'limits': {'memory': 7}, 'method': "
+               "{'name': 'seco'}}, 'samples_ms': [1.5, 2], 'peak_by_category': {'weights': 3}, 'gradient': "
+               "{'hash': '0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': "
+               "[{'shape': [2, 3, 4], 'ms': 0.25}]}}");
+    json_t *object = json_loads(text, 0, NULL);
+    struct record record;
+    record_read(&record, object);
+    assert_int_equal(record.status, RECORD_OOM);
+    assert_true(record.trial.context == 64 && record.trial.tf32 == 1 && record.trial.limits.memory == 7);
+    assert_string_equal(json_string_value(json_object_get(record.trial.method, "name")), "seco");
+    assert_true(record.samples_ms.count == 2 && record.samples_ms.items[1] == 2);
+    assert_true(record.peak_by_category[CATEGORY_WEIGHTS] == 3 && isnan(record.peak_by_category[CATEGORY_LOGITS]));
+    assert_string_equal(record.gradient.hash, "0123456789abcdef");
+    const struct record_tensor *tensors = record.gradient.tensors.items;
+    assert_int_equal(record.gradient.tensors.count, 2);
+    assert_string_equal(tensors[1].name, "b");
+    assert_true(tensors[0].max_abs == 0.5 && isnan(tensors[1].max_abs));
+    const struct record_row *rows = record.categories.rows.items;
+    assert_true(record.categories.rows.count == 1 && rows[0].shape.items[2] == 4 && rows[0].ms == 0.25);
+    record_free(&record);
+    json_decref(object);
+    free(text);
+}
+
+// Every kind of number may be a list, of a value per sample or per rank.
+static void numbers_may_be_lists(void **state)
+{
+    (void)state;
+    static const enum field_type numbers[] = {FIELD_COUNT, FIELD_SIZE, FIELD_WHOLE, FIELD_POSITIVE, FIELD_NUMBER};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct record_field one = {.type = numbers[i]}, list = {.type = numbers[i], .list = true};
+        assert_string_not_equal(field_type_name(&one), field_type_name(&list));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_records_come_back_to_the_byte),
+        cmocka_unit_test(what_is_not_there_is_null),
+        cmocka_unit_test(members_are_read_by_type),
+        cmocka_unit_test(numbers_may_be_lists),
+    };
+    return cmocka_run_group_tests_name("record_json", tests, NULL, NULL);
+}
