@@ -1,6 +1,7 @@
 // Tests of harness/result_file: what is read, what is forgiven, and what is refused at its line.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/results/result_file.h"
+#include "harness/results/result_ids.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
@@ -57,18 +58,57 @@ static void test_whole_records(void **state)
     result_file_close(&file);
 }
 
+static void count_id(void *ids, const json_t *record)
+{
+    const char *status = json_string_value(json_object_get(record, "status"));
+    result_ids_add(ids, json_string_value(json_object_get(record, "id")), strcmp(status, "ok") == 0);
+}
+
+static void expect_count(struct result_ids *ids, const char *id, size_t records, size_t ok)
+{
+    struct result_id found = result_ids_find(ids, id);
+    assert_int_equal(found.records, records);
+    assert_int_equal(found.ok, ok);
+}
+
 static void test_records_with_an_id_are_counted(void **state)
 {
     struct result_file file =
         must_read(*state, RECORD(ID_A, "ok") "\n" RECORD(ID_B, "ok") "\n" RECORD(ID_A, "oom") "\n");
-    json_t *all = result_file_counts(&file, false), *ok = result_file_counts(&file, true);
-    assert_int_equal(json_integer_value(json_object_get(all, ID_A)), 2);
-    assert_int_equal(json_integer_value(json_object_get(ok, ID_A)), 1);
-    assert_int_equal(json_integer_value(json_object_get(all, ID_B)), 1);
-    assert_int_equal(json_object_size(all), 2);
-    json_decref(all);
-    json_decref(ok);
+    struct result_file scanned;
+    struct result_ids ids = {0};
+    struct status status = {0};
+    assert_true(result_file_scan(&scanned, file.path, count_id, &ids, &status));
+    assert_null(scanned.records);
+    assert_int_equal(scanned.intact_bytes, file.intact_bytes);
+    expect_count(&ids, ID_A, 2, 1);
+    expect_count(&ids, ID_B, 1, 1);
+    expect_count(&ids, "00000000000000000000000000000000", 0, 0);
+    assert_int_equal(ids.count, 2);
+    result_ids_free(&ids);
+    result_file_close(&scanned);
     result_file_close(&file);
+}
+
+// In rounds and out of order, looked up in between.
+static void test_many_ids_are_counted(void **state)
+{
+    (void)state;
+    struct result_ids ids = {0};
+    char id[33];
+    for (size_t i = 0; i < 30000; i++) {
+        snprintf(id, sizeof id, "%032zx", i % 10000 * 7919 % 10000);
+        result_ids_add(&ids, id, i % 10000 < 5000);
+        if (i % 7777 == 0)
+            assert_int_equal(result_ids_find(&ids, id).records, i / 10000 + 1);
+    }
+    for (size_t i = 0; i < 10000; i++) {
+        snprintf(id, sizeof id, "%032zx", i * 7919 % 10000);
+        expect_count(&ids, id, 3, i < 5000 ? 3 : 0);
+    }
+    assert_int_equal(ids.count, 10000);
+    assert_true(ids.capacity * sizeof *ids.items <= 100 * ids.count);
+    result_ids_free(&ids);
 }
 
 static void test_an_empty_file_has_no_records(void **state)
@@ -175,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_whole_records),
         TEST(test_records_with_an_id_are_counted),
+        TEST(test_many_ids_are_counted),
         TEST(test_an_empty_file_has_no_records),
         TEST(test_every_torn_end),
         TEST(test_a_missing_newline_is_not_torn),

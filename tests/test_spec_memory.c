@@ -1,5 +1,5 @@
-// Tests of what trials take: a trial is small, and of a large sweep `run --list` and `run` hold far less than its
-// trials.
+// Tests of what trials take: a trial is small, of a large sweep `run --list` and `run` hold far less than its
+// trials, and a sweep that resumes holds far less than its records.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/spec/spec.h"
 #include "tests/program.h"
@@ -8,6 +8,8 @@
 
 #define TRIALS          25000
 #define BYTES_PER_TRIAL 1024
+#define RECORDS         20000
+#define BYTES_PER_ID    100
 
 static void write_spec(const struct scratch *scratch, const char *name, size_t trials)
 {
@@ -35,6 +37,34 @@ static void a_trial_is_small(void **state)
     assert_true(sizeof(struct trial) <= BYTES_PER_TRIAL);
     assert_true(sizeof(struct spec_trial) <= 64);
     assert_true(sizeof(struct step_report) <= 64);
+}
+
+// The records of a file, again and again, each under an id of its own.
+static void write_records(const struct scratch *scratch, const char *from, const char *to, size_t count)
+{
+    char *line = text_of(scratch, from), *id = strstr(line, "\"id\":\"");
+    FILE *file = fopen(scratch_path(scratch, to).text, "w");
+    assert_true(id && file);
+    for (size_t i = 0; i < count; i++)
+        fprintf(file, "%.*s%032zx%s", (int)(id + 6 - line), line, i * 2654435761, id + 6 + 32);
+    assert_int_equal(fclose(file), 0);
+    free(line);
+}
+
+static void a_sweep_resumes_with_ids_alone(void **state)
+{
+    const struct scratch *scratch = *state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); // what is freed is kept
+#endif
+    write_spec(scratch, "one.json", 1);
+    assert_int_equal(run(scratch, "$L run --out one.jsonl one.json && $L run --out one.jsonl one.json"), 0);
+    size_t one = peak_bytes();
+    write_records(scratch, "one.jsonl", "long.jsonl", RECORDS);
+    assert_int_equal(run(scratch, "$L run --out long.jsonl one.json"), 0);
+    assert_int_equal(line_count(scratch, "long.jsonl"), RECORDS + 1);
+    printf("one record %zu KiB, %d records %zu KiB\n", one / 1024, RECORDS, peak_bytes() / 1024);
+    assert_true(peak_bytes() < one + RECORDS * BYTES_PER_ID);
 }
 
 static void many_trials_take_little_memory(void **state)
@@ -67,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trial_is_small),
+        cmocka_unit_test_setup_teardown(a_sweep_resumes_with_ids_alone, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(many_trials_take_little_memory, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 struct result_file {
     char *path;
-    json_t *records;     // array of objects, in the order of the lines
+    json_t *records;     // array of objects, in the order of the lines; NULL after a scan
     size_t bytes;        // of the file
     size_t intact_bytes; // up to the end of the last whole record; less than bytes when the last line is torn
     size_t torn_line;    // its number from 1; 0: none
@@ -18,8 +18,10 @@ struct result_file {
 // schema; a torn last line (no newline, not JSON, but with a record's beginning) is left out instead. Release with
 // result_file_close, also after a failure.
 bool result_file_read(struct result_file *file, const char *path, struct status *status);
+// The same, but each record is shown to `visit` and then let go: no more than one is in memory.
+typedef void result_visit(void *visitor, const json_t *record);
+bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
+                      struct status *status);
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is.
 void result_file_warn(const struct result_file *file);
-// How many records there are of each id, or how many that ended ok: {id: count}, to be released with json_decref.
-json_t *result_file_counts(const struct result_file *file, bool only_ok);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_log.h"
 #include "harness/files/output_file.h"
+#include "harness/results/record_json.h"
+#include "harness/results/result_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -80,15 +82,30 @@ static bool cut(struct result_log *log)
     return ftruncate(log->file, log->end) == 0 && fsync(log->file) == 0;
 }
 
-// What it holds, read without changing anything.
+static void note_id(void *ids, const json_t *object)
+{
+    struct record record;
+    record_read(&record, object);
+    result_ids_add(ids, record.id, record.status == RECORD_OK);
+    record_free(&record);
+}
+
+// Of what it holds the ids, read without changing anything.
 static bool read_existing(struct result_log *log, struct status *status)
 {
     struct status reason = {0};
-    if (result_file_read(&log->existing, log->path, &reason))
-        return true;
-    return status_set(status, reason.code,
-                      "%s; the file is left as it is: choose another --out, or --fresh to move it away",
-                      reason.message);
+    struct result_file file;
+    bool fine = result_file_scan(&file, log->path, note_id, &log->existing, &reason);
+    if (fine) {
+        result_file_warn(&file);
+        log->unterminated = file.unterminated;
+        log->end = (off_t)file.intact_bytes;
+        log->torn = file.intact_bytes < file.bytes;
+    }
+    result_file_close(&file);
+    return fine || status_set(status, reason.code,
+                              "%s; the file is left as it is: choose another --out, or --fresh to move it away",
+                              reason.message);
 }
 
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status)
@@ -103,11 +120,7 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
         return true;
     if (!read_existing(log, status))
         return false;
-    result_file_warn(&log->existing);
-    log->unterminated = log->existing.unterminated;
-    bool torn = log->existing.intact_bytes < log->existing.bytes;
-    log->end = (off_t)log->existing.intact_bytes;
-    if (torn && !cut(log))
+    if (log->torn && !cut(log))
         return io_failed(log, "cut off its torn last line", status);
     output_file_sync_folder(path);
     return true;
@@ -166,6 +179,6 @@ bool result_log_kept(const struct result_log *log, struct status *status)
 void result_log_close(struct result_log *log)
 {
     close_file(log);
-    result_file_close(&log->existing);
+    result_ids_free(&log->existing);
     *log = (struct result_log){.file = -1};
 }

@@ -1,15 +1,17 @@
 // Result log: a result file while a sweep writes it: locked, resumed, and never losing a record that was written.
 #pragma once
-#include "harness/results/result_file.h"
+#include "harness/results/result_ids.h"
+#include "kernels/base/status.h"
 #include <sys/types.h>
 
 struct result_log {
     const char *path;
     int file;
-    bool regular;                // a device or a pipe is written to, but cannot be locked, resumed or cut
-    bool unterminated;           // a newline must come first
-    off_t end;                   // behind the last whole record
-    struct result_file existing; // what was there
+    bool regular;               // a device or a pipe is written to, but cannot be locked, resumed or cut
+    bool unterminated;          // a newline must come first
+    bool torn;                  // what is behind `end` must be cut off
+    off_t end;                  // behind the last whole record
+    struct result_ids existing; // of the records that were there
 };
 
 // Opens or creates the file, locks it against other sweeps, reads what it holds and cuts off a torn last line.

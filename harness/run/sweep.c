@@ -69,8 +69,7 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, const char 
 struct side {
     const char *program; // NULL: this one
     struct result_log log;
-    json_t *counts; // {id: rounds} that the file already had when it was opened
-    bool any_ok;    // one of the spec's trials has a record that is ok
+    bool any_ok; // one of the spec's trials has a record that is ok
 };
 
 struct sweep {
@@ -85,14 +84,15 @@ struct sweep {
     bool interrupted;
 };
 
-static size_t rounds_done(const struct sweep *sweep, const struct side *side, size_t trial)
+// The rounds that the file already had when it was opened.
+static size_t rounds_done(const struct sweep *sweep, struct side *side, size_t trial)
 {
-    const char *id = sweep->spec->trials[trial].id;
-    size_t done = (size_t)json_integer_value(json_object_get(side->counts, id));
+    struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[trial].id);
+    size_t done = sweep->options->retry ? found.ok : found.records;
     return done < sweep->options->rounds ? done : sweep->options->rounds;
 }
 
-static size_t trials_left(const struct sweep *sweep)
+static size_t trials_left(struct sweep *sweep)
 {
     size_t left = 0;
     for (size_t s = 0; s < sweep->side_count; s++)
@@ -248,11 +248,8 @@ static bool open_side(struct sweep *sweep, struct side *side, const char *out, s
 {
     if (!result_log_open(&side->log, out, sweep->options->fresh, status))
         return false;
-    json_t *ok = result_file_counts(&side->log.existing, true);
     for (size_t i = 0; i < sweep->spec->trial_count; i++)
-        side->any_ok |= json_object_get(ok, sweep->spec->trials[i].id) != NULL;
-    side->counts = sweep->options->retry ? json_incref(ok) : result_file_counts(&side->log.existing, false);
-    json_decref(ok);
+        side->any_ok |= result_ids_find(&side->log.existing, sweep->spec->trials[i].id).ok > 0;
     return true;
 }
 
@@ -269,10 +266,8 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
         sweep.side_count++;
     }
     int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
-    for (size_t s = 0; s < sweep.side_count; s++) {
-        json_decref(sweep.sides[s].counts);
+    for (size_t s = 0; s < sweep.side_count; s++)
         result_log_close(&sweep.sides[s].log);
-    }
     if (sweep.references >= 0)
         close(sweep.references);
     free(sweep.order);
