@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"compare", "whether anything became worse between two result files", command_compare},
     {"plot", "draw the figures of recorded results", command_plot},
     {"report", "set recorded results beside what papers published", command_report},
+    {"export", "records as a table, csv or JSON", command_export},
     {"convert", "records of an earlier version as records of this one", command_convert},
     {"list", "methods, models and devices", command_list},
     {"init", "make a folder of random weights", command_init},

@@ -15,6 +15,7 @@ int command_init(int argc, char **argv);
 int command_compare(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_convert(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_trial(int argc, char **argv); // a sweep's child; not for people
