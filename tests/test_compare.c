@@ -224,6 +224,11 @@ static void gradient_errors_may_move_within_rounding(void **state)
         {{.error = 5e-7}, {.error = 1.8e-6}, 1},
         {{.error = 5e-7}, {.error = 1.8e-6, .floor = 1e-6}, 0}, // the larger floor
         {{.error = 1e-5}, {.error = 1e-7}, 0},
+        // A floor of next to nothing, for the one other order of sums flipped no rounding: up to 2 * 0.4247 * 2^-8.
+        {{.dtype = "bf16", .error = 5e-3, .floor = 1e-9}, {.dtype = "bf16", .error = 8.3e-3, .floor = 1e-9}, 0},
+        {{.dtype = "bf16", .error = 5e-3, .floor = 1e-9}, {.dtype = "bf16", .error = 8.4e-3, .floor = 1e-9}, 1},
+        {{.dtype = "bf16", .error = 5e-3, .floor = 3e-3}, {.dtype = "bf16", .error = 1.09e-2, .floor = 1e-9}, 0},
+        {{.dtype = "bf16", .error = 5e-3, .floor = 3e-3}, {.dtype = "bf16", .error = 1.11e-2, .floor = 1e-9}, 1},
         {{.dtype = "f64", .error = 1e-16, .floor = 1e-15}, {.dtype = "f64", .error = 9e-13, .floor = 1e-15}, 0},
         {{.dtype = "f64", .error = 1e-16, .floor = 1e-15}, {.dtype = "f64", .error = 1.1e-12, .floor = 1e-15}, 1},
         {{.error = 0.25}, {.error = 0.250001}, 0}, // a sampled gradient

@@ -1,11 +1,15 @@
 #include "harness/results/quantity.h"
 #include "harness/files/names.h"
 #include "harness/files/size.h"
+#include "kernels/base/dtype.h"
 #include <math.h>
 #include <string.h>
 
 // Errors below this are rounding in f64, whatever the noise floor came to.
 #define ERROR_LEAST 1e-12
+// Root mean square of the relative error of rounding once, over the dtype's epsilon: an error uniform within half a
+// unit in the last place over a mantissa m of density 1 / (m ln 2), m from 1 to 2: 1 / sqrt(8 ln 2).
+#define ROUNDING_RMS 0.4247
 
 static const char *const quantity_names[QUANTITY_COUNT + 1] = {
     [QUANTITY_PEAK_BYTES] = "peak_bytes", [QUANTITY_PEAK_BY_CATEGORY] = "peak_by_category",
@@ -122,14 +126,20 @@ static double noise_floor(const json_t *record)
     return value_of(json_object_get(record, "gradient"), "noise_floor");
 }
 
-// Without a floor: what rounding in the trial's dtype can come to.
+// The noise floor of a record is one draw: the difference that one other order of sums makes. In bf16, whose sums
+// are in f32, it may change no result at all in one build and some in the next, each by a whole unit in the last
+// place. So no floor is taken for less than what rounding each result once comes to. Without a floor: what rounding
+// in the trial's dtype can come to.
 static double error_slack(const json_t *base, const json_t *new)
 {
     double floor = fmax(noise_floor(base), noise_floor(new));
-    const char *dtype = json_string_value(json_object_get(json_object_get(base, "trial"), "dtype"));
+    const char *name = json_string_value(json_object_get(json_object_get(base, "trial"), "dtype"));
+    enum dtype dtype = DTYPE_F64;
+    if (name)
+        dtype_from_name(name, &dtype);
     if (isnan(floor))
-        floor = !dtype || strcmp(dtype, "f64") == 0 ? 0 : strcmp(dtype, "f32") == 0 ? 1e-6 : 1e-2;
-    return fmax(2 * floor, ERROR_LEAST);
+        floor = dtype == DTYPE_F64 ? 0 : dtype == DTYPE_F32 ? 1e-6 : 1e-2;
+    return fmax(2 * fmax(floor, ROUNDING_RMS * dtype_epsilon(dtype)), ERROR_LEAST);
 }
 
 static void add_error(struct change_list *list, const char *part, const char *key, const json_t *base,
