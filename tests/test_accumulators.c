@@ -7,6 +7,7 @@
 #include "harness/run/environment.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial_decode.h"
+#include "tests/parsed_record.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <math.h>
@@ -84,10 +85,9 @@ static char *record(const char *dkv, const char *dw, const char *method, const c
 // table NULL: these records make none.
 static void expect_table(char **lines, size_t count, const char *table)
 {
-    const json_t *records[16];
+    const struct record *records[16];
     for (size_t i = 0; i < count; i++) {
-        records[i] = json_loads(lines[i], 0, NULL);
-        assert_non_null(records[i]);
+        records[i] = &parsed_record(lines[i])->record;
         free(lines[i]);
     }
     char *text;
@@ -100,7 +100,7 @@ static void expect_table(char **lines, size_t count, const char *table)
         assert_string_equal(text, table);
     free(text);
     for (size_t i = 0; i < count; i++)
-        json_decref((json_t *)records[i]);
+        parsed_record_free(records[i]);
 }
 
 static void the_table_counts_chunks(void **state)

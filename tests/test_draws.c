@@ -3,6 +3,7 @@
 // harness/results/step_time, which reads such records. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/results/record_check.h"
+#include "harness/results/record_json.h"
 #include "harness/results/step_time.h"
 #include "harness/run/environment.h"
 #include "harness/run/trial_run.h"
@@ -45,6 +46,15 @@ static json_t *run_samples(size_t samples, const char *method, const char *more)
     free(json);
     free(text);
     return record;
+}
+
+static struct step_time time_of(const json_t *object, bool estimate)
+{
+    struct record record;
+    record_read(&record, object);
+    struct step_time time = estimate ? step_time_estimate(&record) : step_time_of(&record);
+    record_free(&record);
+    return time;
 }
 
 static json_t *run(const char *method, const char *more)
@@ -90,7 +100,7 @@ static void every_sample_walks_a_draw_of_its_own(void **state)
         size_t of_count[7];
         assert_string_equal(status_of(record), "ok");
         count_samples(record, of_count);
-        struct step_time time = step_time_of(record);
+        struct step_time time = time_of(record, false);
         double deviation = sqrt(6 * (1 / 3.) * (2 / 3.) / SAMPLES);
         assert_true(fabs(time.columns - (i == 0 ? 1 : 2)) < 3 * deviation);
         assert_true(of_count[2] > 0 && of_count[2] < SAMPLES);
@@ -172,19 +182,19 @@ static void what_does_not_draw_has_a_median(void **state)
         json_t *record = run(methods[i], "");
         assert_null(json_object_get(record, "sample_columns"));
         assert_true(json_is_null(json_object_get(record, "mean_ms")));
-        struct step_time time = step_time_of(record);
+        struct step_time time = time_of(record, false);
         assert_true(time.ms > 0 && time.ms == number(record, "median_ms"));
         assert_true(isnan(time.columns));
         json_decref(record);
     }
 }
 
-static struct step_time time_of(const char *text, bool estimate)
+static struct step_time time_by_hand(const char *text, bool estimate)
 {
     char *json = quoted(text);
     json_t *record = json_loads(json, 0, NULL);
     assert_non_null(record);
-    struct step_time time = estimate ? step_time_estimate(record) : step_time_of(record);
+    struct step_time time = time_of(record, estimate);
     json_decref(record);
     free(json);
     return time;
@@ -195,19 +205,19 @@ static void step_times_by_hand(void **state)
     (void)state;
 #define METHOD(sampler) "{'trial': {'method': {'name': 'spaco', 'sampler': '" sampler "'}}, "
 #define TIMES           "'samples_ms': [1, 2, 9], 'median_ms': 2, 'estimate_ms': 7"
-    struct step_time time = time_of("{'trial': {'method': {'name': 'seco'}}, " TIMES "}", false);
+    struct step_time time = time_by_hand("{'trial': {'method': {'name': 'seco'}}, " TIMES "}", false);
     assert_true(time.ms == 2 && time.low == 1 && time.high == 9 && isnan(time.columns));
-    time = time_of(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}",
-                   false);
+    time = time_by_hand(
+        METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}", false);
     assert_true(time.ms == 4 && time.low == 3 && time.high == 5);
     assert_true(fabs(time.columns - 5 / 3.) < 1e-15);
-    time = time_of(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4]}", true);
+    time = time_by_hand(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4]}", true);
     assert_true(time.ms == 7 && fabs(time.columns - 5 / 3.) < 1e-15);
     // Samples of one draw say nothing of the others.
-    assert_true(isnan(time_of(METHOD("uniform") TIMES "}", false).ms));
-    assert_true(isnan(time_of(METHOD("uniform") TIMES "}", true).ms));
-    assert_true(time_of(METHOD("fixed") TIMES "}", false).ms == 2);
-    assert_true(time_of(METHOD("fixed") TIMES "}", true).ms == 7);
+    assert_true(isnan(time_by_hand(METHOD("uniform") TIMES "}", false).ms));
+    assert_true(isnan(time_by_hand(METHOD("uniform") TIMES "}", true).ms));
+    assert_true(time_by_hand(METHOD("fixed") TIMES "}", false).ms == 2);
+    assert_true(time_by_hand(METHOD("fixed") TIMES "}", true).ms == 7);
 }
 
 int main(int argc, char **argv)

@@ -35,15 +35,15 @@ static void assert_complete(const struct scratch *scratch, size_t trials)
     if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status))
         fail_msg("%s", status.message);
     assert_int_equal(file.torn_line, 0);
-    assert_int_equal(json_array_size(file.records), trials);
+    assert_int_equal(file.count, trials);
     assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
     assert_int_equal(line_count(scratch, "out"), trials);
     char *list = text_of(scratch, "out");
     for (size_t i = 0; i < trials; i++) {
-        const char *id = json_string_value(json_object_get(json_array_get(file.records, i), "id"));
+        const char *id = json_string_value(json_object_get(json_array_get(file.objects, i), "id"));
         assert_non_null(strstr(list, id));
         for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(id, json_string_value(json_object_get(json_array_get(file.records, j), "id")));
+            assert_string_not_equal(id, json_string_value(json_object_get(json_array_get(file.objects, j), "id")));
     }
     free(list);
     result_file_close(&file);
@@ -170,9 +170,9 @@ static void every_end_of_a_trial_is_a_record(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    assert_int_equal(json_array_size(file.records), 5);
+    assert_int_equal(file.count, 5);
     for (size_t i = 0; i < 5; i++) {
-        const json_t *record = json_array_get(file.records, i);
+        const json_t *record = json_array_get(file.objects, i);
         assert_string_equal(field(record, "status"), expected[i].status);
         assert_non_null(strstr(field(record, "reason"), expected[i].reason));
         bool ok = strcmp(expected[i].status, "ok") == 0;
@@ -201,7 +201,7 @@ static void trial_killed_by_someone_else_is_a_crash(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    const json_t *record = json_array_get(file.records, 0);
+    const json_t *record = json_array_get(file.objects, 0);
     assert_string_equal(field(record, "status"), "crash");
     assert_non_null(strstr(field(record, "reason"), "SIGKILL (Killed), sent by another process"));
     result_file_close(&file);
@@ -217,7 +217,7 @@ static void samples_end_when_the_time_is_over(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    const json_t *record = json_array_get(file.records, 0), *samples = json_object_get(record, "samples_ms");
+    const json_t *record = json_array_get(file.objects, 0), *samples = json_object_get(record, "samples_ms");
     assert_string_equal(field(record, "status"), "ok");
     assert_in_range(json_array_size(samples), 1, 4);
     for (size_t i = 0; i < json_array_size(samples); i++)
@@ -233,7 +233,7 @@ static void memory_limit_is_a_result(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    const json_t *record = json_array_get(file.records, 0);
+    const json_t *record = json_array_get(file.objects, 0);
     assert_string_equal(field(record, "status"), "oom");
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(json_object_get(record, "trial"), "limits"), "memory")),
@@ -244,8 +244,8 @@ static void memory_limit_is_a_result(void **state)
     // The same trial without the limit is another trial, and fits.
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    assert_int_equal(json_array_size(file.records), 2);
-    assert_string_equal(field(json_array_get(file.records, 1), "status"), "ok");
+    assert_int_equal(file.count, 2);
+    assert_string_equal(field(json_array_get(file.objects, 1), "status"), "ok");
     result_file_close(&file);
 }
 
@@ -362,8 +362,8 @@ static size_t same_id(const struct result_file *file, size_t of, size_t first, s
 {
     size_t count = 0;
     for (size_t i = first; i < end; i++)
-        count += strcmp(field(json_array_get(file->records, i), "id"),
-                        field(json_array_get(file->records, of), "id")) == 0;
+        count += strcmp(field(json_array_get(file->objects, i), "id"),
+                        field(json_array_get(file->objects, of), "id")) == 0;
     return count;
 }
 
@@ -381,7 +381,7 @@ static void rounds_go_through_all_trials_and_resume(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    assert_int_equal(json_array_size(file.records), 6);
+    assert_int_equal(file.count, 6);
     for (size_t round = 0; round < 3; round++) // every trial once, in an order of the round's own
         assert_int_equal(same_id(&file, 0, 2 * round, 2 * round + 2), 1);
     assert_int_equal(same_id(&file, 0, 0, 6), 3);
@@ -446,8 +446,8 @@ static void one_trial_is_run_again_by_its_command(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    assert_int_equal(json_array_size(file.records), 1);
-    const json_t *record = json_array_get(file.records, 0);
+    assert_int_equal(file.count, 1);
+    const json_t *record = json_array_get(file.objects, 0);
     const char *command = field(record, "command");
     assert_memory_equal(command, "longbp run ", 11);
     char *rerun;

@@ -347,8 +347,8 @@ static void a_time_line_is_a_result_file(void **state)
     struct status status = {0};
     if (!result_file_read(&file, path.text, &status))
         fail_msg("%s", status.message);
-    assert_int_equal(json_array_size(file.records), 1);
-    const json_t *record = json_array_get(file.records, 0), *timeline = json_object_get(record, "timeline");
+    assert_int_equal(file.count, 1);
+    const json_t *record = json_array_get(file.objects, 0), *timeline = json_object_get(record, "timeline");
     const json_t *events = json_object_get(timeline, "events"), *event;
     double highest = 0;
     size_t i;

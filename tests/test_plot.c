@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/plot/figure.h"
 #include "harness/plot/plot.h"
+#include "tests/parsed_record.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
@@ -56,14 +57,10 @@ static const struct figure *figure_named(const char *name)
 // The table of a figure of these records (lines that end in NULL, freed here); NULL if there is none.
 static char *table_of(const char *figure, char *const *lines)
 {
-    const json_t *records[64];
+    const struct record *records[64];
     size_t count = 0, bytes;
     for (; lines[count]; count++) {
-        json_error_t error;
-        records[count] = json_loads(lines[count], 0, &error);
-        if (!records[count]) {
-            fail_msg("%s\n%s", error.text, lines[count]);
-        }
+        records[count] = &parsed_record(lines[count])->record;
         free(lines[count]);
     }
     char *text;
@@ -71,7 +68,7 @@ static char *table_of(const char *figure, char *const *lines)
     bool enough = figure_named(figure)->tabulate(records, count, stream);
     assert_int_equal(fclose(stream), 0);
     for (size_t i = 0; i < count; i++) {
-        json_decref((json_t *)records[i]);
+        parsed_record_free(records[i]);
     }
     if (!enough) {
         free(text);

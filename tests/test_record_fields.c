@@ -43,16 +43,16 @@ static void records_are_the_table(void **state)
     if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text,
                           &status)) // nothing but what is in the table
         fail_msg("%s", status.message);
-    assert_int_equal(json_array_size(file.records), 2);
+    assert_int_equal(file.count, 2);
     static const char *const absent[] = {"columns sample_columns ", ""};
     static const char *const parts[] = {"gradient", "timeline", "categories", "provenance"};
     for (size_t i = 0; i < 2; i++) {
-        const json_t *record = json_array_get(file.records, i);
+        const json_t *record = json_array_get(file.objects, i);
         expect_all(record, record_fields, absent[i]);
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
             assert_true(json_is_object(json_object_get(record, parts[j])));
     }
-    assert_true(json_is_object(json_object_get(json_array_get(file.records, 1), "bias")));
+    assert_true(json_is_object(json_object_get(json_array_get(file.objects, 1), "bias")));
     result_file_close(&file);
 }
 

@@ -4,6 +4,7 @@
 #include "harness/plot/figure.h"
 #include "harness/plot/plot.h"
 #include "harness/results/report.h"
+#include "tests/parsed_record.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <math.h>
@@ -181,10 +182,9 @@ static void the_figures_table_has_both(void **state)
     assert_true(published_load(&published, scratch->folder, &status));
     char *lines[] = {record(1, SECO(64), "f32", 1024, 50), record(2, SECO(64), "f32", 4096, 0),
                      record(3, SECO(64), "f32", 8192, 0), record(4, SECO(64), "bf16", 1024, 40)};
-    const json_t *records[4];
+    const struct record *records[4];
     for (size_t i = 0; i < 4; i++) {
-        records[i] = json_loads(lines[i], 0, NULL);
-        assert_non_null(records[i]);
+        records[i] = &parsed_record(lines[i])->record;
         free(lines[i]);
     }
     char *text;
@@ -203,7 +203,7 @@ static void the_figures_table_has_both(void **state)
               "2\tseco\tchunk 64\t0\t2\tseco, dKV in bf16\t64\t1024\t41943040\t104857600\t1000\t0\n");
     free(text);
     for (size_t i = 0; i < 4; i++)
-        json_decref((json_t *)records[i]);
+        parsed_record_free(records[i]);
     published_free(&published);
 }
 

@@ -7,6 +7,7 @@
 #include "harness/files/output_file.h"
 #include "harness/files/size.h"
 #include "harness/results/category_report.h"
+#include "harness/results/record_json.h"
 #include "harness/run/progress.h"
 #include "harness/run/trial_run.h"
 #include <string.h>
@@ -49,7 +50,8 @@ struct arguments {
 // What is known when the step is planned.
 struct plan {
     struct trial trial;
-    json_t *record;
+    json_t *object; // the record, as a sweep would have written it
+    struct record record;
     size_t limit_bytes; // 0: none
     char limit_what[128];
 };
@@ -82,20 +84,15 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-static size_t bytes_of(const json_t *object, const char *key)
-{
-    return (size_t)json_integer_value(json_object_get(object, key));
-}
-
 static bool fits(const struct plan *plan)
 {
-    return !plan->limit_bytes || bytes_of(plan->record, "peak_bytes") <= plan->limit_bytes;
+    return !plan->limit_bytes || plan->record.peak_bytes <= (double)plan->limit_bytes;
 }
 
 // The record as JSON Lines, as a sweep of one trial would have written it.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
-    char *line = json_dumps(plan->record, JSON_COMPACT), *text;
+    char *line = json_dumps(plan->object, JSON_COMPACT), *text;
     CHECK(line && asprintf(&text, "%s\n", line) > 0);
     bool written = output_file_write(path, text, strlen(text), status);
     free(text);
@@ -119,14 +116,15 @@ static bool make(const struct arguments *arguments, const char *command, struct 
     char *line = trial_run(&plan->trial, -1),
          *complete = record_complete(line, plan->trial.id, "plan", command, &ended);
     CHECK(complete);
-    plan->record = json_loads(complete, 0, NULL);
-    CHECK(plan->record);
+    plan->object = json_loads(complete, 0, NULL);
+    CHECK(plan->object);
+    record_read(&plan->record, plan->object);
     free(complete);
     free(line);
     if (ended == RECORD_OK)
         return !arguments->timeline || write_timeline(plan, arguments->timeline, status);
     return status_set(status, ended == RECORD_UNSUPPORTED ? STATUS_BAD_INPUT : STATUS_FAILED, "%s",
-                      json_string_value(json_object_get(plan->record, "reason")));
+                      plan->record.reason);
 }
 
 static void print_bytes(const char *what, size_t bytes, const char *note)
@@ -138,42 +136,38 @@ static void print_bytes(const char *what, size_t bytes, const char *note)
 
 static void print_table(const struct plan *plan)
 {
-    const json_t *record = plan->record, *categories = json_object_get(record, "peak_by_category");
+    const struct record *record = &plan->record;
     char text[512];
     progress_describe(&plan->trial, text, sizeof text);
     printf("%s\nbytes at the peak\n", text);
     for (int i = 0; i < CATEGORY_COUNT; i++) {
-        size_t bytes = bytes_of(categories, category_name((enum category)i));
-        if (bytes)
-            print_bytes(category_name((enum category)i), bytes, "");
+        double bytes = record->peak_by_category[i];
+        if (bytes > 0)
+            print_bytes(category_name((enum category)i), (size_t)bytes, "");
     }
-    size_t peak = bytes_of(record, "peak_bytes"), resident = bytes_of(record, "resident_bytes");
-    snprintf(text, sizeof text, "%.4f of the lower bound",
-             json_number_value(json_object_get(record, "peak_over_bound")));
+    size_t peak = (size_t)record->peak_bytes;
+    snprintf(text, sizeof text, "%.4f of the lower bound", record->peak_over_bound);
     print_bytes("peak", peak, text);
-    print_bytes("resident", resident, "before the step");
-    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence",
-             json_number_value(json_object_get(record, "floor_bytes_per_token")));
-    print_bytes("lower bound", bytes_of(record, "lower_bound_bytes"), text);
+    print_bytes("resident", (size_t)record->resident_bytes, "before the step");
+    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence", record->floor_bytes_per_token);
+    print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
     if (plan->limit_bytes) {
         print_bytes("limit", plan->limit_bytes, plan->limit_what);
         print_bytes(fits(plan) ? "fits, to spare" : "does not fit, short of",
                     fits(plan) ? plan->limit_bytes - peak : peak - plan->limit_bytes, "");
     }
-    double flops = json_number_value(json_object_get(record, "flops"));
-    double model_flops = json_number_value(json_object_get(record, "model_flops"));
-    printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", flops, flops / model_flops);
-    printf("  %-20s %12.4g\n", "bytes moved", json_number_value(json_object_get(record, "bytes_moved")));
-    double glue = json_number_value(json_object_get(record, "attention_glue_bytes"));
-    if (glue > 0)
+    printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
+           record->flops / record->model_flops);
+    printf("  %-20s %12.4g\n", "bytes moved", record->bytes_moved);
+    if (record->attention_glue_bytes > 0)
         printf("  %-20s %12.4g  bytes besides, between the blocks of attention's backward\n", "attention's glue",
-               glue);
-    printf("  %-20s %12zu\n", "launches", bytes_of(record, "launches"));
-    size_t draws = json_array_size(json_object_get(record, "sample_columns"));
+               record->attention_glue_bytes);
+    printf("  %-20s %12.0f\n", "launches", record->launches);
+    size_t draws = record->sample_columns.count;
     snprintf(text, sizeof text, draws > 1 ? ", mean of %zu draws" : "", draws);
     if (plan->trial.profile)
-        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time",
-               json_number_value(json_object_get(record, "estimate_ms")) / 1e3, plan->trial.profile->name, text);
+        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time", record->estimate_ms / 1e3,
+               plan->trial.profile->name, text);
     if (plan->trial.measure.categories) {
         putchar('\n');
         category_report_table(&(struct category_report){.operations = true}, record, stdout);
@@ -183,7 +177,7 @@ static void print_table(const struct plan *plan)
 // The record without its time line, and what only this command knows.
 static void print_json(const struct plan *plan)
 {
-    json_t *object = json_copy(plan->record);
+    json_t *object = json_copy(plan->object);
     CHECK(object);
     bool limited = plan->limit_bytes > 0;
     json_object_set_new(object, "timeline", json_null());
@@ -230,7 +224,8 @@ int command_plan(int argc, char **argv)
         print_json(&plan);
     else
         print_table(&plan);
-    json_decref(plan.record);
+    record_free(&plan.record);
+    json_decref(plan.object);
     trial_free(&plan.trial);
     trial_flags_close(&arguments.flags);
     free(command);

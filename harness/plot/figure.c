@@ -9,41 +9,31 @@
 
 static const char *const nothing[] = {NULL};
 
-// The number at object.key, NaN if it is not there.
-static double number(const json_t *object, const char *key)
+static double context_of(const struct record *record)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const json_t *trial_of(const json_t *record)
-{
-    return json_object_get(record, "trial");
-}
-static const json_t *method_of(const json_t *record)
-{
-    return json_object_get(trial_of(record), "method");
-}
-static double context_of(const json_t *record)
-{
-    return number(trial_of(record), "context");
-}
-
-static bool has_status(const json_t *record, const char *status)
-{
-    return strcmp(json_string_value(json_object_get(record, "status")), status) == 0;
+    return record->trial.context;
 }
 
 // A chunk of 0, or above the context, is the whole context; NaN: the method has no chunks.
-static double chunk_of(const json_t *record)
+static double chunk_of(const struct record *record)
 {
-    double chunk = number(method_of(record), "chunk"), context = context_of(record);
+    double chunk = record_option_number(record, "chunk"), context = context_of(record);
     return chunk == 0 || chunk > context ? context : chunk;
 }
 
-static double budget_of(const json_t *record)
+static bool is_ok(const struct record *record)
 {
-    return number(method_of(record), "budget");
+    return record->status == RECORD_OK;
+}
+
+static bool is_oom(const struct record *record)
+{
+    return record->status == RECORD_OOM;
+}
+
+static double budget_of(const struct record *record)
+{
+    return record_option_number(record, "budget");
 }
 
 // Numbers behind a tab each.
@@ -73,10 +63,10 @@ static void row_start(FILE *table, const struct series_table *all, const struct 
 }
 
 // Insertion sort of a series by one key; the order of the file decides between equals.
-static void sort_series(struct series *series, double (*key)(const json_t *record))
+static void sort_series(struct series *series, double (*key)(const struct record *record))
 {
     for (size_t i = 1; i < series->record_count; i++) {
-        const json_t *record = series->records[i];
+        const struct record *record = series->records[i];
         size_t at = i;
         for (; at > 0 && key(series->records[at - 1]) > key(record); at--) {
             series->records[at] = series->records[at - 1];
@@ -85,19 +75,15 @@ static void sort_series(struct series *series, double (*key)(const json_t *recor
     }
 }
 
-static bool any(const json_t *record)
+static bool any(const struct record *record)
 {
     (void)record;
     return true;
 }
 
-static bool is_ok(const json_t *record)
-{
-    return has_status(record, "ok");
-}
-
 // How many different values of key the series has, of those records that count.
-static size_t distinct(const struct series *series, double (*key)(const json_t *), bool (*counts)(const json_t *))
+static size_t distinct(const struct series *series, double (*key)(const struct record *),
+                       bool (*counts)(const struct record *))
 {
     size_t found = 0;
     for (size_t i = 0; i < series->record_count; i++) {
@@ -111,10 +97,10 @@ static size_t distinct(const struct series *series, double (*key)(const json_t *
 }
 
 // Series of the records that are wanted, so that each has rows. Release with series_free.
-static void wanted_series(struct series_table *all, const json_t *const *records, size_t count,
-                          bool (*wanted)(const json_t *), const char *const *omit, bool prefixed)
+static void wanted_series(struct series_table *all, const struct record *const *records, size_t count,
+                          bool (*wanted)(const struct record *), const char *const *omit, bool prefixed)
 {
-    const json_t **kept = calloc(count + 1, sizeof *kept);
+    const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -126,20 +112,20 @@ static void wanted_series(struct series_table *all, const json_t *const *records
     free(kept);
 }
 
-static bool has_memory(const json_t *record)
+static bool has_memory(const struct record *record)
 {
-    return has_status(record, "oom") || (has_status(record, "ok") && isfinite(number(record, "peak_bytes")));
+    return is_oom(record) || (is_ok(record) && isfinite(record->peak_bytes));
 }
-static bool has_time(const json_t *record)
+static bool has_time(const struct record *record)
 {
-    return has_status(record, "ok") && isfinite(step_time_of(record).ms);
+    return is_ok(record) && isfinite(step_time_of(record).ms);
 }
 
 static const char *const along_context[] = {"context", NULL};
 
 // Both figures against context: one row per record, and one curve at least must have two contexts.
-static bool against_context(const json_t *const *records, size_t count, FILE *table, const char *columns,
-                            bool (*wanted)(const json_t *), void (*row)(FILE *, const json_t *))
+static bool against_context(const struct record *const *records, size_t count, FILE *table, const char *columns,
+                            bool (*wanted)(const struct record *), void (*row)(FILE *, const struct record *))
 {
     struct series_table all;
     wanted_series(&all, records, count, wanted, nothing, true);
@@ -159,15 +145,14 @@ static bool against_context(const json_t *const *records, size_t count, FILE *ta
 }
 
 // A trial that ran out of memory has no peak: what it holds at that point is below what it needs.
-static void memory_row(FILE *table, const json_t *record)
+static void memory_row(FILE *table, const struct record *record)
 {
-    bool oom = has_status(record, "oom");
-    ROW(table, context_of(record), oom ? NAN : number(record, "peak_bytes"),
-        oom ? NAN : number(record, "lower_bound_bytes"),
-        number(json_object_get(trial_of(record), "limits"), "memory"), oom);
+    bool oom = is_oom(record);
+    ROW(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
+        record->trial.limits.memory, oom);
 }
 
-static bool tabulate_memory(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate_memory(const struct record *const *records, size_t count, FILE *table)
 {
     return against_context(records, count, table, "context\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom",
                            has_memory, memory_row);
@@ -180,13 +165,13 @@ static const struct figure memory = {
     .tabulate = tabulate_memory,
 };
 
-static void time_row(FILE *table, const json_t *record)
+static void time_row(FILE *table, const struct record *record)
 {
     struct step_time time = step_time_of(record);
     ROW(table, context_of(record), time.ms, time.low, time.high, time.columns);
 }
 
-static bool tabulate_time(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate_time(const struct record *const *records, size_t count, FILE *table)
 {
     return against_context(records, count, table, "context\tstep_ms\tlow_ms\thigh_ms\tdrawn", has_time, time_row);
 }
@@ -198,12 +183,12 @@ static const struct figure step_time = {
     .tabulate = tabulate_time,
 };
 
-static bool has_time_or_memory(const json_t *record)
+static bool has_time_or_memory(const struct record *record)
 {
     return has_time(record) || has_memory(record);
 }
 
-static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate_chunk(const struct record *const *records, size_t count, FILE *table)
 {
     static const char *const omit[] = {"chunk", NULL};
     struct series_table all;
@@ -215,12 +200,12 @@ static bool tabulate_chunk(const json_t *const *records, size_t count, FILE *tab
         sort_series(series, chunk_of);
         enough |= distinct(series, chunk_of, any) >= 3 && distinct(series, chunk_of, is_ok) >= 2;
         for (size_t i = 0; i < series->record_count; i++) {
-            const json_t *record = series->records[i];
-            bool oom = has_status(record, "oom");
+            const struct record *record = series->records[i];
+            bool oom = is_oom(record);
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
-            ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
-                oom ? NAN : number(record, "peak_bytes"), oom);
+            ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns, oom ? NAN : record->peak_bytes,
+                oom);
         }
     }
     series_free(&all);
@@ -238,23 +223,23 @@ static const struct figure chunk = {
 // The method whose every column is walked: what a budget saves is held against it.
 static const char whole_walk[] = "seco";
 
-static double whole_walk_ms(const json_t *const *records, size_t count, double chunk)
+static double whole_walk_ms(const struct record *const *records, size_t count, double chunk)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *name = json_string_value(json_object_get(method_of(records[i]), "name"));
-        if (strcmp(name, whole_walk) == 0 && has_time(records[i]) && chunk_of(records[i]) == chunk) {
+        if (strcmp(record_method(records[i]), whole_walk) == 0 && has_time(records[i]) &&
+            chunk_of(records[i]) == chunk) {
             return step_time_mean(records[i]);
         }
     }
     return NAN;
 }
 
-static bool has_budget(const json_t *record)
+static bool has_budget(const struct record *record)
 {
-    return has_status(record, "ok") && isfinite(budget_of(record));
+    return is_ok(record) && isfinite(budget_of(record));
 }
 
-static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate_sparsity(const struct record *const *records, size_t count, FILE *table)
 {
     static const char *const omit[] = {"budget", NULL};
     struct series_table all;
@@ -266,13 +251,13 @@ static bool tabulate_sparsity(const json_t *const *records, size_t count, FILE *
         sort_series(series, budget_of);
         enough |= distinct(series, budget_of, any) >= 2;
         for (size_t i = 0; i < series->record_count; i++) {
-            const json_t *record = series->records[i], *bias = json_object_get(record, "bias");
+            const struct record *record = series->records[i];
             struct step_time time = step_time_of(record);
             double whole = whole_walk_ms(records, count, chunk_of(record));
             row_start(table, &all, series);
             ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
-                time.ms / whole, time.low / whole, time.high / whole, number(bias, "relative_l2"),
-                number(bias, "rms_error"));
+                time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
+                record->bias.rms_error);
         }
     }
     series_free(&all);
@@ -290,36 +275,36 @@ static const struct figure sparsity = {
 };
 
 // An exact method's: what a sampled estimate strays by is no rounding, and belongs to the sparsity figure.
-static bool has_gradient(const json_t *record)
+static bool has_gradient(const struct record *record)
 {
-    const struct method *method = method_find(json_string_value(json_object_get(method_of(record), "name")));
-    return (!method || method->exact) && has_status(record, "ok") &&
-           isfinite(number(json_object_get(record, "gradient"), "relative_l2"));
+    const struct method *method = method_find(record_method(record));
+    return (!method || method->exact) && is_ok(record) && isfinite(record->gradient.relative_l2);
+}
+
+static const char *sums_dtype(const struct record *record, bool kv)
+{
+    return text_or(kv ? record->trial.kv_gradient_dtype : record->trial.gradient_dtype, "");
 }
 
 // The dtype, and the accumulators' where they are not the only ones of that dtype: "bf16, kv gradients bf16".
-static void dtype_label(const json_t *record, const json_t *const *records, size_t count, char *text, size_t bytes)
+static void dtype_label(const struct record *record, const struct record *const *records, size_t count, char *text,
+                        size_t bytes)
 {
-    static const char *const keys[] = {"kv_gradient_dtype", "gradient_dtype"};
-    static const char *const names[] = {"kv gradients", "weight gradients"};
-    const json_t *dtype = json_object_get(trial_of(record), "dtype");
-    snprintf(text, bytes, "%s", json_string_value(dtype));
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        const json_t *own = json_object_get(trial_of(record), keys[k]);
+    snprintf(text, bytes, "%s", record->trial.dtype);
+    for (int kv = 1; kv >= 0; kv--) {
+        const char *own = sums_dtype(record, kv);
         bool alone = true;
-        for (size_t i = 0; i < count; i++) {
-            const json_t *other = trial_of(records[i]);
-            alone &= !json_equal(json_object_get(other, "dtype"), dtype) ||
-                     json_equal(json_object_get(other, keys[k]), own);
-        }
-        if (!alone && json_is_string(own)) {
+        for (size_t i = 0; i < count; i++)
+            alone &= strcmp(records[i]->trial.dtype, record->trial.dtype) != 0 ||
+                     strcmp(sums_dtype(records[i], kv), own) == 0;
+        if (!alone && *own) {
             size_t used = strlen(text);
-            snprintf(text + used, bytes - used, ", %s %s", names[k], json_string_value(own));
+            snprintf(text + used, bytes - used, ", %s gradients %s", kv ? "kv" : "weight", own);
         }
     }
 }
 
-static bool tabulate_gradient_error(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate_gradient_error(const struct record *const *records, size_t count, FILE *table)
 {
     struct series_table all;
     wanted_series(&all, records, count, has_gradient, nothing, true);
@@ -327,13 +312,14 @@ static bool tabulate_gradient_error(const json_t *const *records, size_t count, 
     size_t rows = 0;
     for (size_t s = 0; s < all.count; s++) {
         for (size_t i = 0; i < all.series[s].record_count; i++) {
-            const json_t *record = all.series[s].records[i], *gradient = json_object_get(record, "gradient");
+            const struct record *record = all.series[s].records[i];
+            const struct record_gradient *gradient = &record->gradient;
             char dtype[120];
             dtype_label(record, records, count, dtype, sizeof dtype);
             row_start(table, &all, &all.series[s]);
             fprintf(table, "\t%s", dtype);
-            ROW(table, number(gradient, "relative_l2"), number(gradient, "noise_floor"),
-                number(gradient, "worst_relative_l2"), number(gradient, "max_abs"), number(gradient, "cosine"));
+            ROW(table, gradient->relative_l2, gradient->noise_floor, gradient->worst_relative_l2, gradient->max_abs,
+                gradient->cosine);
             rows++;
         }
     }
@@ -352,11 +338,10 @@ static const struct figure gradient_error = {
     .tabulate = tabulate_gradient_error,
 };
 
-static bool has_timeline(const json_t *record)
+static bool has_timeline(const struct record *record)
 {
-    const json_t *timeline = json_object_get(record, "timeline");
-    return has_status(record, "ok") && json_array_size(json_object_get(timeline, "category_order")) > 0 &&
-           json_array_size(json_object_get(timeline, "events")) > 1;
+    return is_ok(record) && json_array_size(record->timeline.category_order) > 0 &&
+           json_array_size(record->timeline.events) > 1;
 }
 
 // As many steps as a picture can show.
@@ -393,11 +378,11 @@ static size_t highest_of_step(const json_t *events, size_t categories, size_t ax
 // One record's events as the corners of its steps: at each change a row with what was live before it and one with
 // what is live after it. Thinned so that no peak is lost.
 static void timeline_rows(FILE *table, const struct series_table *all, const struct series *series,
-                          const json_t *record, size_t categories)
+                          const struct record *record, size_t categories)
 {
-    const json_t *events = json_object_get(json_object_get(record, "timeline"), "events");
+    const json_t *events = record->timeline.events;
     // A plan has no clock; its steps lie along the FLOPs.
-    bool planned = trial_plans_on(json_string_value(json_object_get(trial_of(record), "device")));
+    bool planned = trial_plans_on(record->trial.device);
     size_t count = json_array_size(events);
     double *values = calloc(2 + categories, sizeof *values);
     CHECK(values);
@@ -422,7 +407,7 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
     free(values);
 }
 
-static bool tabulate_timeline(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate_timeline(const struct record *const *records, size_t count, FILE *table)
 {
     struct series_table all;
     wanted_series(&all, records, count, has_timeline, nothing, true);
@@ -432,9 +417,9 @@ static bool tabulate_timeline(const json_t *const *records, size_t count, FILE *
     for (size_t s = 0; s < all.count; s++) {
         // One time line each: the last one recorded.
         const struct series *series = &all.series[s];
-        const json_t *record = series->records[series->record_count - 1];
+        const struct record *record = series->records[series->record_count - 1];
         if (!order) {
-            order = json_object_get(json_object_get(record, "timeline"), "category_order");
+            order = record->timeline.category_order;
             for (size_t i = 0; i < json_array_size(order); i++) {
                 const char *name = json_string_value(json_array_get(order, i));
                 fprintf(table, "\t%s", name ? name : "unnamed");

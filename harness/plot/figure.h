@@ -2,7 +2,7 @@
 // plots/NAME.gp draws the table. To add one: a function here, its entry in the array, and its script.
 #pragma once
 #include "harness/results/published.h"
-#include <jansson.h>
+#include "harness/results/record.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@ struct figure {
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
     // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
-    bool (*tabulate)(const json_t *const *records, size_t count, FILE *table);
+    bool (*tabulate)(const struct record *const *records, size_t count, FILE *table);
     // The same beside what is published of the quantity for the experiment: for figures without tabulate.
     enum published_quantity quantity;
-    bool (*tabulate_beside)(const json_t *const *records, size_t count, const struct published_file *file,
+    bool (*tabulate_beside)(const struct record *const *records, size_t count, const struct published_file *file,
                             FILE *table);
 };
 

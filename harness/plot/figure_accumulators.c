@@ -6,39 +6,24 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const dkv = "kv_gradient_dtype", *const dw = "gradient_dtype";
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text(const json_t *record, const char *key)
-{
-    const char *value = json_string_value(json_object_get(json_object_get(record, "trial"), key));
-    return value ? value : "";
-}
-
 // A chunk of 0 is the whole context; NaN: the method has no chunks.
-static double chunks_of(const json_t *record)
+static double chunks_of(const struct record *record)
 {
-    const json_t *trial = json_object_get(record, "trial");
-    double chunk = number(json_object_get(trial, "method"), "chunk"), context = number(trial, "context");
-    return chunk == 0 ? 1 : ceil(context / chunk);
+    double chunk = record_option_number(record, "chunk");
+    return chunk == 0 ? 1 : ceil(record->trial.context / chunk);
 }
 
-static bool counts(const json_t *record, const char *dkv_dtype, const char *dw_dtype)
+static bool counts(const struct record *record, const char *dkv_dtype, const char *dw_dtype)
 {
-    const json_t *gradient = json_object_get(record, "gradient");
-    return strcmp(text(record, dkv), dkv_dtype) == 0 && strcmp(text(record, dw), dw_dtype) == 0 &&
-           isfinite(number(gradient, "relative_l2")) && isfinite(chunks_of(record)) &&
-           strcmp(json_string_value(json_object_get(record, "status")), "ok") == 0;
+    const struct record_trial *trial = &record->trial;
+    return strcmp(text_or(trial->kv_gradient_dtype, ""), dkv_dtype) == 0 &&
+           strcmp(text_or(trial->gradient_dtype, ""), dw_dtype) == 0 && isfinite(record->gradient.relative_l2) &&
+           isfinite(chunks_of(record)) && record->status == RECORD_OK;
 }
 
 static int by_chunks(const void *a, const void *b)
 {
-    double x = chunks_of(*(const json_t *const *)a), y = chunks_of(*(const json_t *const *)b);
+    double x = chunks_of(*(const struct record *const *)a), y = chunks_of(*(const struct record *const *)b);
     return (x > y) - (x < y);
 }
 
@@ -51,11 +36,11 @@ static void put(FILE *table, double value)
     }
 }
 
-static bool tabulate(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
 {
     static const char *const pairs[][2] = {{"f32", "f32"}, {"bf16", "f32"}, {"f32", "bf16"}, {"bf16", "bf16"}};
     static const char *const omit[] = {"chunk", NULL};
-    const json_t **kept = calloc(count + 1, sizeof *kept);
+    const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t written = 0, narrow = 0; // series; points of a series with sums in bf16, at most
     fputs("series\tmethod\tlabel\trank\tchunks\trelative_l2\tnoise_floor\tsums_relative_l2\n", table);
@@ -73,13 +58,14 @@ static bool tabulate(const json_t *const *records, size_t count, FILE *table)
             qsort(series->records, series->record_count, sizeof *series->records, by_chunks);
             written++;
             for (size_t i = 0; i < series->record_count; i++) {
-                const json_t *record = series->records[i], *gradient = json_object_get(record, "gradient");
+                const struct record *record = series->records[i];
+                const struct record_gradient *gradient = &record->gradient;
                 fprintf(table, "%zu\t%s\t%s, dKV in %s, dW in %s\t%zu", written, series->method, series->label,
                         pairs[p][0], pairs[p][1], p);
                 put(table, chunks_of(record));
-                put(table, number(gradient, "relative_l2"));
-                put(table, number(gradient, "noise_floor"));
-                put(table, number(gradient, "sums_relative_l2"));
+                put(table, gradient->relative_l2);
+                put(table, gradient->noise_floor);
+                put(table, gradient->sums_relative_l2);
                 fputc('\n', table);
             }
             narrow = p > 0 && series->record_count > narrow ? series->record_count : narrow;

@@ -9,42 +9,35 @@
 
 static const char *const nothing[] = {NULL};
 
-static double number(const json_t *object, const char *key)
+static bool is_estimate(const struct record *record)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static bool is_estimate(const json_t *record)
-{
-    return !isfinite(number(json_object_get(record, "categories"), "step_ms"));
+    return !isfinite(record->categories.step_ms);
 }
 
 // False if the record does not say.
-static bool times_of(const json_t *record, double ms[WORK_COUNT])
+static bool times_of(const struct record *record, double ms[WORK_COUNT])
 {
-    const json_t *rows = json_object_get(json_object_get(record, "categories"), "rows");
-    const char *key = is_estimate(record) ? "estimate_ms" : "ms";
-    bool known = json_array_size(rows) > 0;
+    const struct record_row *rows = record->categories.rows.items;
+    bool known = record->categories.rows.count > 0, estimate = is_estimate(record);
     memset(ms, 0, WORK_COUNT * sizeof *ms);
-    for (size_t i = 0; known && i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        const char *name = json_string_value(json_object_get(row, "category"));
+    for (size_t i = 0; known && i < record->categories.rows.count; i++) {
+        const char *name = text_or(rows[i].category, "");
+        double own = estimate ? rows[i].estimate_ms : rows[i].ms;
         size_t work = 0;
-        while (work < WORK_COUNT && !(name && strcmp(name, work_name((enum work)work)) == 0)) {
+        while (work < WORK_COUNT && strcmp(name, work_name((enum work)work)) != 0) {
             work++;
         }
-        known = work < WORK_COUNT && isfinite(number(row, key));
+        known = work < WORK_COUNT && isfinite(own);
         if (known) {
-            ms[work] += number(row, key);
+            ms[work] += own;
         }
     }
     return known;
 }
 
-static bool tabulate(const json_t *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
 {
-    const json_t **kept = calloc(count + 1, sizeof *kept);
+    const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t kept_count = 0;
     double ms[WORK_COUNT];
@@ -65,12 +58,11 @@ static bool tabulate(const json_t *const *records, size_t count, FILE *table)
     series_make(&all, kept, kept_count, nothing, true);
     for (size_t s = 0; s < all.count; s++) {
         const struct series *series = &all.series[s];
-        const json_t *record = series->records[series->record_count - 1]; // the last one recorded
+        const struct record *record = series->records[series->record_count - 1]; // the last one recorded
         times_of(record, ms);
         char draw[40] = "";
         if (step_time_is_drawn(record)) {
-            size_t columns = json_array_size(json_object_get(record, "columns"));
-            snprintf(draw, sizeof draw, ", a draw of %zu", columns);
+            snprintf(draw, sizeof draw, ", a draw of %zu", record->columns.count);
         }
         fprintf(table, "%zu\t%s\t%s%s\t%zu\t%d", s + 1, series->method, series->label, draw, series->rank,
                 is_estimate(record));

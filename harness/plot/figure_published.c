@@ -40,7 +40,7 @@ static bool several_kv_dtypes(const struct pairing *pairing, const struct curve 
 static struct panel_name panel_of(const struct pairing *pairing, const struct curve *curve)
 {
     struct panel_name name;
-    const json_t *lora = json_object_get(json_object_get(curve->pairs[0].record, "trial"), "lora");
+    const json_t *lora = curve->pairs[0].record->trial.lora;
     if (several_models(pairing) && json_is_object(lora))
         snprintf(name.text, sizeof name.text, "%.100s, LoRA rank %d", curve->model,
                  (int)json_integer_value(json_object_get(lora, "rank")));
@@ -121,7 +121,8 @@ static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
 }
 
 // At least one point must be beside one of ours.
-static bool tabulate(const json_t *const *records, size_t count, const struct published_file *file, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, const struct published_file *file,
+                     FILE *table)
 {
     struct pairing pairing;
     pairing_make(&pairing, file, records, count);

@@ -17,7 +17,7 @@ struct group {
     json_t *setting;
     const struct published_file *published; // of a figure that is drawn beside it
     size_t count;
-    const json_t **records;
+    const struct record **records;
 };
 
 struct grouping {
@@ -29,12 +29,10 @@ static void group_records(struct grouping *grouping, const struct figure *figure
                           const struct published *published)
 {
     *grouping = (struct grouping){0};
-    const char *id;
-    json_t *record;
-    json_object_foreach(results->records, id, record)
-    {
-        const char *experiment = json_string_value(json_object_get(record, "experiment"));
-        json_t *setting = setting_of(json_object_get(record, "trial"), figure->within);
+    for (size_t i = 0; i < results->count; i++) {
+        const struct record *record = results->records[i];
+        const char *experiment = record->experiment;
+        json_t *setting = setting_of(record->trial.json, figure->within);
         size_t at = 0;
         while (at < grouping->count && (strcmp(grouping->groups[at].experiment, experiment) != 0 ||
                                         !json_equal(grouping->groups[at].setting, setting))) {
@@ -66,14 +64,18 @@ static void grouping_free(struct grouping *grouping)
     free(grouping->groups);
 }
 
-static double context_of(const json_t *record)
+// The path of the file that a record is from.
+static const char *origin_of(const struct results *results, const struct record *record)
 {
-    return json_number_value(json_object_get(json_object_get(record, "trial"), "context"));
+    size_t i = 0;
+    while (results->records[i] != record)
+        i++;
+    return results->origins[i];
 }
 
 // The table as text, to be freed; NULL if these records do not make one.
 static char *tabulate(const struct figure *figure, const struct published_file *published,
-                      const json_t *const *records, size_t count)
+                      const struct record *const *records, size_t count)
 {
     if (figure->tabulate_beside && !published) {
         return NULL;
@@ -95,7 +97,7 @@ static char *tabulate(const struct figure *figure, const struct published_file *
 // As tabulate, of the longest context that makes a table; only its records stay in the group.
 static char *tabulate_longest(const struct figure *figure, struct group *group, double *context)
 {
-    const json_t **records = calloc(group->count + 1, sizeof *records);
+    const struct record **records = calloc(group->count + 1, sizeof *records);
     CHECK(records);
     char *text = NULL;
     size_t count;
@@ -103,13 +105,13 @@ static char *tabulate_longest(const struct figure *figure, struct group *group, 
     do {
         *context = 0;
         for (size_t i = 0; i < group->count; i++) {
-            double own = context_of(group->records[i]);
+            double own = group->records[i]->trial.context;
             *context = own < below && own > *context ? own : *context;
         }
         below = *context;
         count = 0;
         for (size_t i = 0; i < group->count; i++) {
-            if (context_of(group->records[i]) == *context) {
+            if (group->records[i]->trial.context == *context) {
                 records[count++] = group->records[i];
             }
         }
@@ -147,33 +149,30 @@ static void captions(const struct figure *figure, const struct group *group, con
     char files[240] = "", revisions[80] = "", machines[320] = "";
     size_t left_out = 0;
     for (size_t i = 0; i < group->count; i++) {
-        const json_t *record = group->records[i], *provenance = json_object_get(record, "provenance");
-        const char *id = json_string_value(json_object_get(record, "id"));
-        const char *status = json_string_value(json_object_get(record, "status"));
-        const char *revision = json_string_value(json_object_get(provenance, "revision"));
-        const char *cpu = json_string_value(json_object_get(provenance, "cpu"));
-        list_add(files, sizeof files, json_string_value(json_object_get(results->origins, id)));
+        const struct record *record = group->records[i];
+        const struct record_provenance *provenance = &record->provenance;
+        list_add(files, sizeof files, origin_of(results, record));
         char text[160], card[128];
         record_card(record, card, sizeof card);
-        if (revision) {
-            snprintf(text, sizeof text, "%.12s%s", revision,
-                     json_is_true(json_object_get(provenance, "dirty")) ? " with changes" : "");
+        if (provenance->revision) {
+            snprintf(text, sizeof text, "%.12s%s", provenance->revision,
+                     provenance->dirty == 1 ? " with changes" : "");
             list_add(revisions, sizeof revisions, text);
         }
-        if (trial_plans_on(json_string_value(json_object_get(json_object_get(record, "trial"), "device")))) {
-            const char *profile = json_string_value(json_object_get(record, "profile"));
+        if (trial_plans_on(record->trial.device)) {
+            const char *profile = record->profile;
             bool estimated = profile && figure->estimates;
             snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
                      estimated ? "; times of ours: estimate (roofline), profile " : "", estimated ? profile : "");
             list_add(machines, sizeof machines, text);
         } else if (*card) {
             list_add(machines, sizeof machines, card);
-        } else if (cpu) {
-            int threads = (int)json_integer_value(json_object_get(provenance, "threads"));
-            snprintf(text, sizeof text, "%.120s, %d thread%s", cpu, threads, threads == 1 ? "" : "s");
+        } else if (provenance->cpu) {
+            int threads = provenance->threads > 0 ? (int)provenance->threads : 0;
+            snprintf(text, sizeof text, "%.120s, %d thread%s", provenance->cpu, threads, threads == 1 ? "" : "s");
             list_add(machines, sizeof machines, text);
         }
-        left_out += strcmp(status, "ok") != 0 && strcmp(status, "oom") != 0;
+        left_out += record->status != RECORD_OK && record->status != RECORD_OOM;
     }
     snprintf(source, 400, "From %s, revision %s", files, *revisions ? revisions : "unknown");
     snprintf(machine, 400, "%s", machines);
@@ -324,7 +323,7 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
     }
     return status_set(status, STATUS_BAD_INPUT,
                       "none of these %zu records can be drawn; the figures need, in one experiment and setting:%s",
-                      json_object_size(results->records), text);
+                      results->count, text);
 }
 
 // Without the folder that nobody named, nothing is published.

@@ -23,36 +23,23 @@ struct printer {
     FILE *stream;
 };
 
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text(const json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    return value ? value : "?";
-}
-
 // WORK_COUNT: a category that this program does not know.
-static struct line line_of(const json_t *row)
+static struct line line_of(const struct record_row *row)
 {
-    struct line line = {.launches = number(row, "launches"),
-                        .ms = number(row, "ms"),
-                        .estimate_ms = number(row, "estimate_ms"),
-                        .flops = number(row, "flops"),
-                        .bytes_moved = number(row, "bytes_moved")};
-    while (line.work < WORK_COUNT && strcmp(work_name(line.work), text(row, "category")) != 0)
+    const char *category = text_or(row->category, "?"), *operation = text_or(row->operation, "?");
+    const double *shape = row->shape.items;
+    struct line line = {.launches = row->launches,
+                        .ms = row->ms,
+                        .estimate_ms = row->estimate_ms,
+                        .flops = row->flops,
+                        .bytes_moved = row->bytes_moved};
+    while (line.work < WORK_COUNT && strcmp(work_name(line.work), category) != 0)
         line.work++;
-    const json_t *shape = json_object_get(row, "shape");
-    if (json_array_size(shape) == 3)
-        snprintf(line.name, sizeof line.name, "  %.20s %lld x %lld x %lld", text(row, "operation"),
-                 (long long)json_integer_value(json_array_get(shape, 0)),
-                 (long long)json_integer_value(json_array_get(shape, 1)),
-                 (long long)json_integer_value(json_array_get(shape, 2)));
+    if (row->shape.count == 3)
+        snprintf(line.name, sizeof line.name, "  %.20s %.0f x %.0f x %.0f", operation, shape[0], shape[1],
+                 shape[2]);
     else
-        snprintf(line.name, sizeof line.name, "  %.40s", text(row, "operation"));
+        snprintf(line.name, sizeof line.name, "  %.40s", operation);
     return line;
 }
 
@@ -147,60 +134,57 @@ static void print_table(struct printer *p, struct line *lines, size_t count)
 }
 
 // Which step these times are of, and which rates the shares.
-static void print_rates(const struct printer *p, const json_t *record)
+static void print_rates(const struct printer *p, const struct record *record)
 {
-    const json_t *categories = json_object_get(record, "categories");
-    const json_t *roofline = json_object_get(categories, "roofline");
+    const struct record_roofline *roofline = &record->categories.roofline;
+    const char *source = text_or(roofline->source, "?");
     bool drawn = step_time_is_drawn(record);
     char draw[80] = "";
     if (drawn)
-        snprintf(draw, sizeof draw, " over draw 0, of %zu columns",
-                 json_array_size(json_object_get(record, "columns")));
+        snprintf(draw, sizeof draw, " over draw 0, of %zu columns", record->columns.count);
     if (p->planned)
         fprintf(p->stream, "nothing was measured: ms are estimates (roofline)%s%s\n", drawn ? " of a step" : "",
                 draw);
     else
         fprintf(p->stream, "a step of %.3f ms%s, taken apart beside the samples, whose %s is %s ms\n",
-                number(categories, "step_ms"), draw, drawn ? "mean over draws" : "median",
+                record->categories.step_ms, draw, drawn ? "mean over draws" : "median",
                 text_table_number(step_time_of(record).ms, 3).text);
     if (p->report->markdown)
         fputc('\n', p->stream);
-    if (json_is_object(roofline))
+    if (roofline->given)
         fprintf(p->stream,
                 "roofline: the longer of counted FLOPs at %.4g GFLOP/s and bytes at %.4g GB/s, and %.3g us a "
                 "launch; rates: "
                 "%s%s\n",
-                number(roofline, "flops_per_s") / 1e9, number(roofline, "bytes_per_s") / 1e9,
-                1e6 * number(roofline, "launch_s"),
-                strcmp(text(roofline, "source"), "measured") == 0 ? "" : "profile ", text(roofline, "source"));
+                roofline->flops_per_s / 1e9, roofline->bytes_per_s / 1e9, 1e6 * roofline->launch_s,
+                strcmp(source, "measured") == 0 ? "" : "profile ", source);
     else
         fputs("FLOPs are counted FLOPs; no roofline: a profile names a device's rates\n", p->stream);
 }
 
-static void print_head(const struct category_report *report, const char *label, const json_t *record, FILE *stream)
+static void print_head(const struct category_report *report, const char *label, const struct record *record,
+                       FILE *stream)
 {
     static const char *const nothing[] = {NULL};
-    const json_t *trial = json_object_get(record, "trial");
-    json_t *setting = setting_of(trial, nothing);
+    json_t *setting = setting_of(record->trial.json, nothing);
     char described[300];
-    setting_describe(setting, number(trial, "context"), described, sizeof described);
+    setting_describe(setting, record->trial.context, described, sizeof described);
     json_decref(setting);
     fprintf(stream,
             report->markdown ? "## %s, where a step's time goes: %s\n\n%s\n\n"
                              : "%s, where a step's time goes: %s\n%s\n",
-            text(record, "experiment"), label, described);
+            record->experiment, label, described);
 }
 
-bool category_report_table(const struct category_report *report, const json_t *record, FILE *stream)
+bool category_report_table(const struct category_report *report, const struct record *record, FILE *stream)
 {
-    const json_t *categories = json_object_get(record, "categories"), *rows = json_object_get(categories, "rows");
-    struct printer printer = {
-        .report = report, .planned = !isfinite(number(categories, "step_ms")), .stream = stream};
-    size_t count = json_array_size(rows);
+    const struct record_row *rows = record->categories.rows.items;
+    struct printer printer = {.report = report, .planned = !isfinite(record->categories.step_ms), .stream = stream};
+    size_t count = record->categories.rows.count;
     struct line *lines = calloc(count + 1, sizeof *lines);
     CHECK(lines);
     for (size_t i = 0; i < count; i++)
-        lines[i] = line_of(json_array_get(rows, i));
+        lines[i] = line_of(&rows[i]);
     if (count) {
         print_rates(&printer, record);
         print_table(&printer, lines, count);
@@ -212,16 +196,12 @@ bool category_report_table(const struct category_report *report, const json_t *r
 size_t category_report_write(const struct category_report *report, const struct results *results, FILE *stream)
 {
     static const char *const nothing[] = {NULL};
-    const json_t **records = calloc(json_object_size(results->records) + 1, sizeof *records);
+    const struct record **records = calloc(results->count + 1, sizeof *records);
     CHECK(records);
     size_t count = 0, written = 0;
-    const char *id;
-    json_t *record;
-    json_object_foreach(results->records, id, record)
-    {
-        if (json_array_size(json_object_get(json_object_get(record, "categories"), "rows")) > 0)
-            records[count++] = record;
-    }
+    for (size_t i = 0; i < results->count; i++)
+        if (results->records[i]->categories.rows.count > 0)
+            records[count++] = results->records[i];
     struct series_table all;
     series_make(&all, records, count, nothing, true);
     for (size_t s = 0; s < all.count; s++) {

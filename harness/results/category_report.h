@@ -9,6 +9,6 @@ struct category_report {
 };
 
 // Writes the table of one record; false if it has none.
-bool category_report_table(const struct category_report *report, const json_t *record, FILE *stream);
+bool category_report_table(const struct category_report *report, const struct record *record, FILE *stream);
 // Writes the tables of all records under headings; returns how many.
 size_t category_report_write(const struct category_report *report, const struct results *results, FILE *stream);

@@ -1,6 +1,7 @@
 #include "harness/results/comparison.h"
 #include "harness/results/record.h"
 #include "harness/results/series.h"
+#include <math.h>
 #include <string.h>
 
 const char *comparison_verdict_name(enum comparison_verdict verdict)
@@ -9,103 +10,95 @@ const char *comparison_verdict_name(enum comparison_verdict verdict)
     return names[verdict];
 }
 
-static const char *text_of(const json_t *record, const char *part, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json_object_get(record, part), key));
-    return text ? text : "";
-}
-
-static enum record_status status_of(const json_t *record)
-{
-    return record_status_from_name(json_string_value(json_object_get(record, "status")));
-}
-
 // --- pairs
 
-// Lists of a file's records by id.
+// Lists of the places of a file's records by id.
 static json_t *by_id(const struct result_file *file)
 {
     json_t *lists = json_object();
-    for (size_t i = 0; i < json_array_size(file->records); i++) {
-        json_t *record = json_array_get(file->records, i);
-        const char *id = json_string_value(json_object_get(record, "id"));
+    for (size_t i = 0; i < file->count; i++) {
+        const char *id = file->records[i].id;
         if (!json_object_get(lists, id))
             json_object_set_new(lists, id, json_array());
-        json_array_append(json_object_get(lists, id), record);
+        json_array_append_new(json_object_get(lists, id), json_integer((json_int_t)i));
     }
     return lists;
 }
 
-static json_t *last_of(const json_t *list)
+static const struct record *record_at(const struct result_file *file, const json_t *list, size_t i)
 {
-    return json_array_get(list, json_array_size(list) - 1);
+    return &file->records[json_integer_value(json_array_get(list, i))];
 }
 
-static bool same_machine(const json_t *a, const json_t *b)
+static const struct record *last_of(const struct result_file *file, const json_t *list)
 {
-    static const char *const keys[] = {"cpu", "threads"};
-    const json_t *left = json_object_get(a, "provenance"), *right = json_object_get(b, "provenance");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *x = json_object_get(left, keys[i]), *y = json_object_get(right, keys[i]);
-        if (x != y && !(x && y && json_equal(x, y)))
-            return false;
-    }
+    return record_at(file, list, json_array_size(list) - 1);
+}
+
+static bool same_machine(const struct record *a, const struct record *b)
+{
+    double left_threads = a->provenance.threads, right_threads = b->provenance.threads;
     char left_card[128], right_card[128];
     record_card(a, left_card, sizeof left_card);
     record_card(b, right_card, sizeof right_card);
-    return strcmp(left_card, right_card) == 0;
+    return strcmp(text_or(a->provenance.cpu, ""), text_or(b->provenance.cpu, "")) == 0 &&
+           (left_threads == right_threads || (isnan(left_threads) && isnan(right_threads))) &&
+           strcmp(left_card, right_card) == 0;
+}
+
+// As far as both lists reach.
+static bool begin_alike(const struct number_list *a, const struct number_list *b)
+{
+    bool same = true;
+    for (size_t i = 0; same && i < a->count && i < b->count; i++)
+        same = a->items[i] == b->items[i];
+    return same;
+}
+
+static bool is_drawn(const struct record *record)
+{
+    return record->sample_columns.count > 0;
 }
 
 // Whether sample i of both walked the same columns, as far as records tell; also if no columns were drawn.
-static bool same_draws(const json_t *a, const json_t *b)
+static bool same_draws(const struct record *a, const struct record *b)
 {
-    const json_t *left = json_object_get(a, "sample_columns"), *right = json_object_get(b, "sample_columns");
-    bool same = !left == !right;
-    for (size_t i = 0; same && i < json_array_size(left) && i < json_array_size(right); i++)
-        same = json_equal(json_array_get(left, i), json_array_get(right, i));
-    left = json_object_get(a, "columns");
-    right = json_object_get(b, "columns");
-    return same && (left == right || (left && right && json_equal(left, right)));
+    return is_drawn(a) == is_drawn(b) && begin_alike(&a->sample_columns, &b->sample_columns) &&
+           a->columns.count == b->columns.count && begin_alike(&a->columns, &b->columns);
 }
 
-static bool is_drawn(const json_t *record)
+static bool is_pooled(const struct record *record, const struct record *last)
 {
-    return json_is_array(json_object_get(record, "sample_columns"));
-}
-
-static bool is_pooled(const json_t *record, const json_t *last)
-{
-    return status_of(record) == RECORD_OK && json_array_size(json_object_get(record, "samples_ms")) > 0 &&
-           same_machine(record, last) && same_draws(record, last) &&
-           strcmp(text_of(record, "provenance", "revision"), text_of(last, "provenance", "revision")) == 0;
+    return record->status == RECORD_OK && record->samples_ms.count > 0 && same_machine(record, last) &&
+           same_draws(record, last) &&
+           strcmp(text_or(record->provenance.revision, ""), text_or(last->provenance.revision, "")) == 0;
 }
 
 // A draw of no column takes next to no time: held against the same one, it would only hide what the others show.
-static bool is_empty_draw(const json_t *record, size_t sample)
+static bool is_empty_draw(const struct record *record, size_t sample)
 {
-    const json_t *columns = json_array_get(json_object_get(record, "sample_columns"), sample);
-    return columns && json_integer_value(columns) == 0;
+    return sample < record->sample_columns.count && record->sample_columns.items[sample] == 0;
 }
 
 // The samples of a trial in one file, written to *end, which moves on.
-static struct time_samples pool(const json_t *list, double **end)
+static struct time_samples pool(const struct result_file *file, const json_t *list, double **end)
 {
     struct time_run *runs = malloc((json_array_size(list) + 1) * sizeof *runs);
     CHECK(runs);
     size_t run_count = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *record = json_array_get(list, i), *ms = json_object_get(record, "samples_ms");
-        if (!is_pooled(record, last_of(list)))
+        const struct record *record = record_at(file, list, i);
+        if (!is_pooled(record, last_of(file, list)))
             continue;
         struct time_run run = {.ms = *end};
-        for (size_t j = 0; j < json_array_size(ms); j++)
+        for (size_t j = 0; j < record->samples_ms.count; j++)
             if (!is_empty_draw(record, j))
-                run.ms[run.count++] = json_number_value(json_array_get(ms, j));
+                run.ms[run.count++] = record->samples_ms.items[j];
         *end += run.count;
         if (run.count)
             runs[run_count++] = run;
     }
-    struct time_samples samples = time_samples_pool(runs, run_count, is_drawn(last_of(list)));
+    struct time_samples samples = time_samples_pool(runs, run_count, is_drawn(last_of(file, list)));
     free(runs);
     return samples;
 }
@@ -113,8 +106,8 @@ static struct time_samples pool(const json_t *list, double **end)
 static size_t sample_count(const struct result_file *file)
 {
     size_t count = 0;
-    for (size_t i = 0; i < json_array_size(file->records); i++)
-        count += json_array_size(json_object_get(json_array_get(file->records, i), "samples_ms"));
+    for (size_t i = 0; i < file->count; i++)
+        count += file->records[i].samples_ms.count;
     return count;
 }
 
@@ -131,14 +124,14 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
     {
         struct trial_comparison *trial = &comparison->trials[comparison->count++];
         const json_t *match = json_object_get(new_lists, id);
-        trial->base = last_of(list);
-        trial->new = match ? last_of(match) : NULL;
+        trial->base = last_of(base, list);
+        trial->new = match ? last_of(new, match) : NULL;
         if (!match)
             continue;
         comparison->both++;
-        if (status_of(trial->base) == RECORD_OK && status_of(trial->new) == RECORD_OK) {
-            trial->time.base = pool(list, &end);
-            trial->time.new = pool(match, &end);
+        if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK) {
+            trial->time.base = pool(base, list, &end);
+            trial->time.new = pool(new, match, &end);
             if (!same_machine(trial->base, trial->new))
                 trial->time.unusable = "measured on another processor or card, or with another number of threads";
             else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
@@ -149,7 +142,7 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
     json_object_foreach(new_lists, id, list)
     {
         if (!json_object_get(base_lists, id))
-            comparison->trials[comparison->count++].new = last_of(list);
+            comparison->trials[comparison->count++].new = last_of(new, list);
     }
     comparison->new_only = comparison->count - comparison->base_only - comparison->both;
     json_decref(base_lists);
@@ -158,27 +151,26 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
 
 // --- names
 
-static const json_t *either(const struct trial_comparison *trial)
+static const struct record *either(const struct trial_comparison *trial)
 {
     return trial->new ? trial->new : trial->base;
 }
 
 static void name_trial(struct trial_comparison *trial, const char *label)
 {
-    const json_t *setting = json_object_get(either(trial), "trial");
-    long long context = json_integer_value(json_object_get(setting, "context"));
-    snprintf(trial->context, sizeof trial->context, "%lld", context);
-    snprintf(trial->what, sizeof trial->what, "%s, context %s, %s %s", label, trial->context,
-             text_of(either(trial), "trial", "dtype"), text_of(either(trial), "trial", "device"));
-    trial->time.groups[0] = json_string_value(json_object_get(json_object_get(setting, "method"), "name"));
+    const struct record_trial *own = &either(trial)->trial;
+    snprintf(trial->context, sizeof trial->context, "%.0f", own->context);
+    snprintf(trial->what, sizeof trial->what, "%s, context %s, %s %s", label, trial->context, own->dtype,
+             own->device);
+    trial->time.groups[0] = record_method(either(trial));
     trial->time.groups[1] = trial->context;
-    trial->time.groups[2] = text_of(either(trial), "trial", "dtype");
+    trial->time.groups[2] = own->dtype;
 }
 
 static void name_trials(struct comparison *comparison)
 {
     static const char *const none[] = {NULL};
-    const json_t **records = calloc(comparison->count + 1, sizeof *records);
+    const struct record **records = calloc(comparison->count + 1, sizeof *records);
     CHECK(records);
     for (size_t i = 0; i < comparison->count; i++)
         records[i] = either(&comparison->trials[i]);
@@ -204,10 +196,10 @@ static int severity(enum record_status status)
 static enum change status_change(const struct trial_comparison *trial, bool deterministic)
 {
     if (!trial->base || !trial->new) {
-        bool result = trial->base && status_of(trial->base) == RECORD_OK;
+        bool result = trial->base && trial->base->status == RECORD_OK;
         return result ? CHANGE_LOST : CHANGE_ALLOWED;
     }
-    enum record_status base = status_of(trial->base), new = status_of(trial->new);
+    enum record_status base = trial->base->status, new = trial->new->status;
     // Another machine may be too slow for the limit of time.
     if (deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)
         return CHANGE_LOST;
@@ -220,7 +212,7 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
 {
     trial->status = status_change(trial, comparison->options.deterministic);
     bool both = trial->base && trial->new;
-    if (!both || status_of(trial->base) != RECORD_OK || status_of(trial->new) != RECORD_OK)
+    if (!both || trial->base->status != RECORD_OK || trial->new->status != RECORD_OK)
         return;
     trial->change_count = quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances);
     trial->bits = gradient_bits_compare(trial->base, trial->new);

@@ -22,29 +22,24 @@ static bool trial_shown(const struct trial_comparison *trial, bool all)
     return all || trial->change != CHANGE_NONE || bits_shown(trial, all);
 }
 
-static const char *text_or(const json_t *record, const char *key, const char *without)
-{
-    const char *text = json_string_value(json_object_get(record, key));
-    return text ? text : without;
-}
-
 // --- table
 
 static void print_head(const struct trial_comparison *trial, const char *change)
 {
-    printf("%-11s %.8s  %s: ", change, text_or(trial->new ? trial->new : trial->base, "id", ""), trial->what);
+    printf("%-11s %.8s  %s: ", change, (trial->new ? trial->new : trial->base)->id, trial->what);
 }
 
 static void print_status(const struct trial_comparison *trial)
 {
     print_head(trial, trial->status == CHANGE_ALLOWED ? "other" : change_name(trial->status));
     if (!trial->new)
-        printf("only in BASE (%s)\n", text_or(trial->base, "status", ""));
+        printf("only in BASE (%s)\n", record_status_name(trial->base->status));
     else if (!trial->base)
-        printf("only in NEW (%s)\n", text_or(trial->new, "status", ""));
+        printf("only in NEW (%s)\n", record_status_name(trial->new->status));
     else
-        printf("%s became %s%s%.160s\n", text_or(trial->base, "status", ""), text_or(trial->new, "status", ""),
-               *text_or(trial->new, "reason", "") ? ": " : "", text_or(trial->new, "reason", ""));
+        printf("%s became %s%s%.160s\n", record_status_name(trial->base->status),
+               record_status_name(trial->new->status), *text_or(trial->new->reason, "") ? ": " : "",
+               text_or(trial->new->reason, ""));
 }
 
 static void print_value(double value)
@@ -114,7 +109,7 @@ static void print_trial(const struct trial_comparison *trial, bool all)
         print_time(trial);
     else if (all && trial->change == CHANGE_NONE && !trial->bits.changed) {
         print_head(trial, "same");
-        printf("%s\n", text_or(trial->new, "status", ""));
+        printf("%s\n", record_status_name(trial->new->status));
     }
 }
 
@@ -291,22 +286,21 @@ static json_t *bits_summary_json(const struct comparison *comparison)
     return object;
 }
 
-static json_t *text_json(const json_t *record, const char *key)
+static json_t *status_json(const struct record *record)
 {
-    const char *text = text_or(record, key, NULL);
-    return text ? json_string(text) : json_null();
+    return record ? json_string(record_status_name(record->status)) : json_null();
 }
 
 static json_t *trial_json(const struct trial_comparison *trial)
 {
-    const json_t *record = trial->new ? trial->new : trial->base;
+    const struct record *record = trial->new ? trial->new : trial->base;
     json_t *object = json_object(), *status = json_object(), *quantities = json_array();
-    set(object, "id", text_json(record, "id"));
+    set(object, "id", json_string(record->id));
     set(object, "what", json_string(trial->what));
-    set(object, "command", text_json(record, "command"));
+    set(object, "command", record->command ? json_string(record->command) : json_null());
     set(object, "change", json_string(change_name(trial->change)));
-    set(status, "base", text_json(trial->base, "status"));
-    set(status, "new", text_json(trial->new, "status"));
+    set(status, "base", status_json(trial->base));
+    set(status, "new", status_json(trial->new));
     set(status, "change", json_string(change_name(trial->status)));
     set(object, "status", status);
     for (size_t i = 0; i < trial->change_count; i++)

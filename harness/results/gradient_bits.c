@@ -1,57 +1,60 @@
 #include "harness/results/gradient_bits.h"
+#include <math.h>
 #include <string.h>
 
 const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"cpu",      "card",  "blas",
                                                                 "compiler", "flags", "threads"};
 
-static const char *hash_of(const json_t *object)
-{
-    return json_string_value(json_object_get(object, "hash"));
-}
-
 static bool same_text(const char *a, const char *b)
 {
-    return a && b && strcmp(a, b) == 0;
+    return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool is_repeatable(const json_t *record)
+static bool is_repeatable(const struct record *record)
 {
-    const json_t *trial = json_object_get(record, "trial");
-    return same_text(json_string_value(json_object_get(trial, "device")), "cpu") ||
-           json_is_true(json_object_get(trial, "deterministic"));
+    return strcmp(record->trial.device, "cpu") == 0 || record->trial.deterministic == 1;
 }
 
-static unsigned long different_causes(const json_t *base, const json_t *new)
+static unsigned long different_causes(const struct record_provenance *a, const struct record_provenance *b)
 {
-    const json_t *left = json_object_get(base, "provenance"), *right = json_object_get(new, "provenance");
+    const bool same[GRADIENT_BITS_CAUSES] = {
+        same_text(a->cpu, b->cpu),     same_text(a->card, b->card),
+        same_text(a->blas, b->blas),   same_text(a->compiler, b->compiler),
+        same_text(a->flags, b->flags), a->threads == b->threads || (isnan(a->threads) && isnan(b->threads))};
     unsigned long causes = 0;
-    for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++) {
-        const json_t *a = json_object_get(left, gradient_bits_causes[i]);
-        const json_t *b = json_object_get(right, gradient_bits_causes[i]);
-        if (a != b && !(a && b && json_equal(a, b)))
-            causes |= 1UL << i;
-    }
+    for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
+        causes |= same[i] ? 0 : 1UL << i;
     return causes;
 }
 
-struct gradient_bits gradient_bits_compare(const json_t *base, const json_t *new)
+// Of the tensor of that name, most likely at the same place; "": there is none.
+static const char *hash_of(const struct record_gradient *gradient, const char *name, size_t place)
 {
-    const json_t *before = json_object_get(base, "gradient"), *after = json_object_get(new, "gradient");
-    struct gradient_bits bits = {.known = hash_of(before) && hash_of(after) && is_repeatable(base) &&
-                                          is_repeatable(new)};
+    const struct record_tensor *tensors = gradient->tensors.items;
+    size_t count = gradient->tensors.count;
+    for (size_t i = 0; i < count; i++) {
+        const struct record_tensor *tensor = &tensors[(place + i) % count];
+        if (strcmp(tensor->name, name) == 0)
+            return tensor->hash;
+    }
+    return "";
+}
+
+struct gradient_bits gradient_bits_compare(const struct record *base, const struct record *new)
+{
+    const struct record_gradient *before = &base->gradient, *after = &new->gradient;
+    struct gradient_bits bits = {.known =
+                                     *before->hash && *after->hash && is_repeatable(base) && is_repeatable(new)};
     if (!bits.known)
         return bits;
-    const json_t *before_tensors = json_object_get(before, "tensors");
-    const json_t *after_tensors = json_object_get(after, "tensors");
-    const char *name;
-    json_t *tensor;
-    bits.causes = different_causes(base, new);
-    bits.tensors = json_object_size(before_tensors);
-    json_object_foreach((json_t *)before_tensors, name, tensor)
-    {
-        if (same_text(hash_of(tensor), hash_of(json_object_get(after_tensors, name))))
+    const struct record_tensor *tensors = before->tensors.items;
+    bits.causes = different_causes(&base->provenance, &new->provenance);
+    bits.tensors = before->tensors.count;
+    for (size_t i = 0; i < bits.tensors; i++) {
+        const char *hash = tensors[i].hash;
+        if (*hash && strcmp(hash, hash_of(after, tensors[i].name, i)) == 0)
             continue;
-        bits.first = bits.first ? bits.first : name;
+        bits.first = bits.first ? bits.first : tensors[i].name;
         bits.changed++;
     }
     return bits;

@@ -1,7 +1,6 @@
 // Gradient bits: whether two records of one trial have the same gradients to the last bit, by their hashes.
 #pragma once
-#include <jansson.h>
-#include <stdbool.h>
+#include "harness/results/record.h"
 
 // What bits depend on besides the program's own code, in bits of struct gradient_bits: keys of the provenance.
 #define GRADIENT_BITS_CAUSES 6
@@ -16,4 +15,4 @@ struct gradient_bits {
 };
 
 // The CPU's bits are the same in every run, and another device's where the trial asks for it (`deterministic`).
-struct gradient_bits gradient_bits_compare(const json_t *base, const json_t *new);
+struct gradient_bits gradient_bits_compare(const struct record *base, const struct record *new);

@@ -4,37 +4,25 @@
 #include <math.h>
 #include <string.h>
 
-static const json_t *trial_of(const json_t *record)
+static const char *option_text(const struct record *record, const char *name)
 {
-    return json_object_get(record, "trial");
+    return text_or(json_string_value(record_option(record, name)), "");
 }
 
-static const json_t *method_of(const json_t *record)
+static size_t option_count(const struct record *record, const char *name)
 {
-    return json_object_get(trial_of(record), "method");
+    return (size_t)json_integer_value(record_option(record, name));
 }
 
-static const char *text(const json_t *object, const char *key)
+static const char *model_of(const struct record *record)
 {
-    const char *value = json_string_value(json_object_get(object, key));
-    return value ? value : "";
+    const json_t *model = record->trial.model;
+    return text_or(json_string_value(json_is_object(model) ? json_object_get(model, "name") : model), "");
 }
 
-static size_t count_at(const json_t *object, const char *key)
+static const char *kv_gradient_dtype_of(const struct record *record)
 {
-    return (size_t)json_integer_value(json_object_get(object, key));
-}
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *model_of(const json_t *record)
-{
-    const json_t *model = json_object_get(trial_of(record), "model");
-    return json_is_object(model) ? text(model, "name") : text(trial_of(record), "model");
+    return text_or(record->trial.kv_gradient_dtype, "");
 }
 
 // Whether the paper's points of a method say a chunk; *any: whether it has points of it at all.
@@ -50,44 +38,42 @@ static bool says_chunk(const struct published_file *file, const char *method, bo
     return says;
 }
 
-static bool same_curve(const struct curve *curve, const json_t *record, size_t chunk)
+static bool same_curve(const struct curve *curve, const struct record *record, size_t chunk)
 {
-    const json_t *first = curve->pairs[0].record;
+    const struct record *first = curve->pairs[0].record;
     return strcmp(curve->model, model_of(record)) == 0 && curve->chunk == chunk &&
-           strcmp(curve->method, text(method_of(record), "name")) == 0 &&
-           strcmp(curve->kv_gradient_dtype, text(trial_of(record), "kv_gradient_dtype")) == 0 &&
-           json_equal(json_object_get(method_of(first), "head_chunk"),
-                      json_object_get(method_of(record), "head_chunk")) &&
-           json_equal(json_object_get(method_of(first), "keep"), json_object_get(method_of(record), "keep"));
+           strcmp(curve->method, record_method(record)) == 0 &&
+           strcmp(curve->kv_gradient_dtype, kv_gradient_dtype_of(record)) == 0 &&
+           json_equal(record_option(first, "head_chunk"), record_option(record, "head_chunk")) &&
+           json_equal(record_option(first, "keep"), record_option(record, "keep"));
 }
 
 // SpaCO draws no more columns than there are: the paper's budget then means all of them.
-static bool matches(const struct published_point *point, const json_t *record)
+static bool matches(const struct published_point *point, const struct record *record)
 {
-    const json_t *method = method_of(record);
-    size_t chunk = count_at(method, "chunk"), context = count_at(trial_of(record), "context");
+    size_t chunk = option_count(record, "chunk"), context = (size_t)record->trial.context;
     size_t columns = chunk ? (context + chunk - 1) / chunk : 1;
-    return point->context == context && strcmp(point->method, text(method, "name")) == 0 &&
+    return point->context == context && strcmp(point->method, record_method(record)) == 0 &&
            (!*point->model || strcmp(point->model, model_of(record)) == 0) &&
            (!point->chunk || point->chunk == chunk) &&
-           (!point->budget || count_at(method, "budget") == (point->budget < columns ? point->budget : columns));
+           (!point->budget ||
+            option_count(record, "budget") == (point->budget < columns ? point->budget : columns));
 }
 
-static struct pair make_pair(const struct published_file *file, const json_t *record)
+static struct pair make_pair(const struct published_file *file, const struct record *record)
 {
-    const char *status = text(record, "status");
-    bool ok = strcmp(status, "ok") == 0, memory = file->quantity == PUBLISHED_MEMORY;
+    bool ok = record->status == RECORD_OK, memory = file->quantity == PUBLISHED_MEMORY;
     struct step_time measured = step_time_of(record), estimate = step_time_estimate(record);
     struct step_time time = isfinite(measured.ms) ? measured : estimate;
-    struct pair pair = {.context = number(trial_of(record), "context"),
+    struct pair pair = {.context = record->trial.context,
                         .record = record,
                         .ours = !ok      ? NAN
-                                : memory ? number(record, "peak_bytes")
+                                : memory ? record->peak_bytes
                                          : time.ms,
                         .columns = ok && !memory ? time.columns : NAN,
-                        .floor = ok && memory ? number(record, "lower_bound_bytes") : NAN,
-                        .limit = number(json_object_get(trial_of(record), "limits"), "memory"),
-                        .oom = strcmp(status, "oom") == 0,
+                        .floor = ok && memory ? record->lower_bound_bytes : NAN,
+                        .limit = record->trial.limits.memory,
+                        .oom = record->status == RECORD_OOM,
                         .estimated = !isfinite(measured.ms)};
     for (size_t i = 0; i < file->count; i++)
         if (matches(&file->points[i], record))
@@ -95,12 +81,12 @@ static struct pair make_pair(const struct published_file *file, const json_t *re
     return pair;
 }
 
-static void add_record(struct pairing *pairing, const json_t *record)
+static void add_record(struct pairing *pairing, const struct record *record)
 {
     const struct published_file *file = pairing->file;
-    const char *method = text(method_of(record), "name");
+    const char *method = record_method(record);
     bool any, says = says_chunk(file, method, &any);
-    size_t chunk = any && !says ? 0 : count_at(method_of(record), "chunk"), at = 0;
+    size_t chunk = any && !says ? 0 : option_count(record, "chunk"), at = 0;
     while (at < pairing->curve_count && !same_curve(&pairing->curves[at], record, chunk))
         at++;
     if (at == pairing->curve_count) {
@@ -108,7 +94,7 @@ static void add_record(struct pairing *pairing, const json_t *record)
         CHECK(pairing->curves);
         pairing->curves[at] = (struct curve){.model = model_of(record),
                                              .method = method,
-                                             .kv_gradient_dtype = text(trial_of(record), "kv_gradient_dtype"),
+                                             .kv_gradient_dtype = kv_gradient_dtype_of(record),
                                              .chunk = chunk,
                                              .published_chunk = says};
     }
@@ -156,16 +142,16 @@ static bool rivals(const struct curve *a, const struct curve *b)
 // A curve is called by its method and chunk, and by whatever else tells it from another of the same.
 static void label_curve(const struct pairing *pairing, struct curve *curve)
 {
-    const json_t *own = method_of(curve->pairs[0].record);
+    const struct record *own = curve->pairs[0].record;
     bool kv = false, head = false, keep = false;
     for (size_t i = 0; i < pairing->curve_count; i++) {
         const struct curve *other = &pairing->curves[i];
-        const json_t *theirs = method_of(other->pairs[0].record);
+        const struct record *theirs = other->pairs[0].record;
         if (!rivals(curve, other))
             continue;
         kv |= strcmp(curve->kv_gradient_dtype, other->kv_gradient_dtype) != 0;
-        head |= count_at(own, "head_chunk") != count_at(theirs, "head_chunk");
-        keep |= strcmp(text(own, "keep"), text(theirs, "keep")) != 0;
+        head |= option_count(own, "head_chunk") != option_count(theirs, "head_chunk");
+        keep |= strcmp(option_text(own, "keep"), option_text(theirs, "keep")) != 0;
         curve->again |= other < curve;
     }
     size_t used = (size_t)snprintf(curve->label, sizeof curve->label, "%s", curve->method);
@@ -174,7 +160,7 @@ static void label_curve(const struct pairing *pairing, struct curve *curve)
         ADD(", chunk %zu", curve->chunk);
     if (kv)
         ADD(", dKV %s", curve->kv_gradient_dtype);
-    bool all = strcmp(text(own, "keep"), "all") == 0, at_once = count_at(own, "head_chunk") == 0;
+    bool all = strcmp(option_text(own, "keep"), "all") == 0, at_once = option_count(own, "head_chunk") == 0;
     if (head && keep && all && at_once)
         ADD(", as autograd");
     else if (head && at_once)
@@ -193,7 +179,7 @@ static bool is_paired(const struct pairing *pairing, const struct published_poin
     return false;
 }
 
-void pairing_make(struct pairing *pairing, const struct published_file *file, const json_t *const *records,
+void pairing_make(struct pairing *pairing, const struct published_file *file, const struct record *const *records,
                   size_t count)
 {
     *pairing = (struct pairing){.file = file};

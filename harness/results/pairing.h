@@ -1,12 +1,12 @@
 // Pairing: our records of an experiment beside the points that a paper reports for it, curve by curve.
 #pragma once
 #include "harness/results/published.h"
-#include <jansson.h>
+#include "harness/results/record.h"
 
 // One context of a curve. Memory: bytes. Time: ms, measured or else a profile's estimate.
 struct pair {
     double context;
-    const json_t *record;                    // NULL: not run
+    const struct record *record;             // NULL: not run
     const struct published_point *published; // NULL: not reported
     double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none
     double columns;                          // drawn, mean over the draws of a time; NaN: not drawn
@@ -32,6 +32,6 @@ struct pairing {
 };
 
 // records: of the file's experiment, each trial once. Both are borrowed. Release with pairing_free.
-void pairing_make(struct pairing *pairing, const struct published_file *file, const json_t *const *records,
+void pairing_make(struct pairing *pairing, const struct published_file *file, const struct record *const *records,
                   size_t count);
 void pairing_free(struct pairing *pairing);

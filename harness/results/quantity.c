@@ -81,12 +81,6 @@ struct change_list {
     size_t count;
 };
 
-static double value_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 // Less by more than `slack_below` is better, more by more than `slack_above` worse.
 static enum change judge(double base, double new, double slack_below, double slack_above)
 {
@@ -109,70 +103,70 @@ static enum change add(struct change_list *list, const char *parent, const char 
     return change;
 }
 
-static void add_categories(struct change_list *list, const json_t *base, const json_t *new, bool peak_fell,
+static void add_categories(struct change_list *list, const double *base, const double *new, bool peak_fell,
                            const struct allowance *own, double peak_extra)
 {
     for (int i = 0; i < CATEGORY_COUNT; i++) {
-        const char *name = category_name((enum category)i);
         // A category that a record does not name held nothing.
-        double before = fmax(value_of(base, name), 0), after = fmax(value_of(new, name), 0);
+        double before = fmax(base[i], 0), after = fmax(new[i], 0);
         double slack = peak_fell ? INFINITY : own->given ? extra(*own, before) : peak_extra;
-        add(list, "peak_by_category.", name, before, after, judge(before, after, 0, slack));
+        add(list, "peak_by_category.", category_name((enum category)i), before, after,
+            judge(before, after, 0, slack));
     }
-}
-
-static double noise_floor(const json_t *record)
-{
-    return value_of(json_object_get(record, "gradient"), "noise_floor");
 }
 
 // The noise floor of a record is one draw: the difference that one other order of sums makes. In bf16, whose sums
 // are in f32, it may change no result at all in one build and some in the next, each by a whole unit in the last
 // place. So no floor is taken for less than what rounding each result once comes to. Without a floor: what rounding
 // in the trial's dtype can come to.
-static double error_slack(const json_t *base, const json_t *new)
+static double error_slack(const struct record *base, const struct record *new)
 {
-    double floor = fmax(noise_floor(base), noise_floor(new));
-    const char *name = json_string_value(json_object_get(json_object_get(base, "trial"), "dtype"));
+    double floor = fmax(base->gradient.noise_floor, new->gradient.noise_floor);
     enum dtype dtype = DTYPE_F64;
-    if (name)
-        dtype_from_name(name, &dtype);
+    dtype_from_name(base->trial.dtype, &dtype);
     if (isnan(floor))
         floor = dtype == DTYPE_F64 ? 0 : dtype == DTYPE_F32 ? 1e-6 : 1e-2;
     return fmax(2 * fmax(floor, ROUNDING_RMS * dtype_epsilon(dtype)), ERROR_LEAST);
 }
 
-static void add_error(struct change_list *list, const char *part, const char *key, const json_t *base,
-                      const json_t *new)
+static void add_error(struct change_list *list, const char *name, double before, double after, double slack)
 {
-    double before = value_of(json_object_get(base, part), key), after = value_of(json_object_get(new, part), key);
-    double slack = error_slack(base, new);
-    char parent[16];
-    snprintf(parent, sizeof parent, "%s.", part);
     enum change change = judge(before, after, slack, slack);
     // Within rounding nothing changed.
-    add(list, parent, key, before, after, change == CHANGE_ALLOWED && !isnan(before) ? CHANGE_NONE : change);
+    add(list, "", name, before, after, change == CHANGE_ALLOWED && !isnan(before) ? CHANGE_NONE : change);
 }
 
-size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const json_t *base, const json_t *new,
-                        const struct allowance allowances[QUANTITY_COUNT])
+static bool has_categories(const struct record *record)
+{
+    bool any = false;
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        any |= !isnan(record->peak_by_category[i]);
+    return any;
+}
+
+size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
+                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT])
 {
     struct change_list list = {.changes = changes};
+    const double before[] = {[QUANTITY_PEAK_BYTES] = base->peak_bytes,
+                             [QUANTITY_FLOPS] = base->flops,
+                             [QUANTITY_BYTES_MOVED] = base->bytes_moved,
+                             [QUANTITY_LAUNCHES] = base->launches};
+    const double after[] = {[QUANTITY_PEAK_BYTES] = new->peak_bytes,
+                            [QUANTITY_FLOPS] = new->flops,
+                            [QUANTITY_BYTES_MOVED] = new->bytes_moved,
+                            [QUANTITY_LAUNCHES] = new->launches};
     for (int i = 0; i < QUANTITY_COUNT; i++) {
-        double before = value_of(base, quantity_names[i]), after = value_of(new, quantity_names[i]);
-        if (i == QUANTITY_PEAK_BY_CATEGORY) {
-            double peak = value_of(base, quantity_names[QUANTITY_PEAK_BYTES]);
-            const json_t *categories = json_object_get(base, quantity_names[i]);
-            if (json_is_object(categories) && json_is_object(json_object_get(new, quantity_names[i])))
-                add_categories(&list, categories, json_object_get(new, quantity_names[i]),
-                               value_of(new, quantity_names[QUANTITY_PEAK_BYTES]) < peak, &allowances[i],
-                               extra(allowances[QUANTITY_PEAK_BYTES], peak));
-        } else {
-            add(&list, "", quantity_names[i], before, after, judge(before, after, 0, extra(allowances[i], before)));
-        }
+        if (i != QUANTITY_PEAK_BY_CATEGORY)
+            add(&list, "", quantity_names[i], before[i], after[i],
+                judge(before[i], after[i], 0, extra(allowances[i], before[i])));
+        else if (has_categories(base) && has_categories(new))
+            add_categories(&list, base->peak_by_category, new->peak_by_category, new->peak_bytes < base->peak_bytes,
+                           &allowances[i], extra(allowances[QUANTITY_PEAK_BYTES], base->peak_bytes));
     }
-    add_error(&list, "gradient", "relative_l2", base, new);
-    add_error(&list, "bias", "relative_l2", base, new);
-    add_error(&list, "bias", "rms_error", base, new);
+    double slack = error_slack(base, new);
+    add_error(&list, "gradient.relative_l2", base->gradient.relative_l2, new->gradient.relative_l2, slack);
+    add_error(&list, "bias.relative_l2", base->bias.relative_l2, new->bias.relative_l2, slack);
+    add_error(&list, "bias.rms_error", base->bias.rms_error, new->bias.rms_error, slack);
     return list.count;
 }

@@ -1,8 +1,7 @@
 // Quantity: what a record holds that does not depend on how fast a machine is: bytes, counts of work, and gradient
 // errors; and how it changed from one record of a trial to another.
 #pragma once
-#include "kernels/base/arena.h"
-#include <jansson.h>
+#include "harness/results/record.h"
 
 // Quantities that two runs of one build have equal, to the last byte; less is better.
 enum quantity {
@@ -50,5 +49,5 @@ struct quantity_change {
 // trial's dtype comes to (relative L2 0.4247 epsilon; 0.0017 in bf16), for a record's is that of a single other
 // order of sums, which may happen to change next to nothing. That holds across machines, whose BLAS rounds in
 // another order, and also for a sampled gradient, whose error is large but known to rounding.
-size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const json_t *base, const json_t *new,
-                        const struct allowance allowances[QUANTITY_COUNT]);
+size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
+                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT]);

@@ -1,5 +1,6 @@
 #include "harness/results/record.h"
 #include "kernels/base/status.h"
+#include <math.h>
 #include <string.h>
 
 static const char *const status_names[RECORD_STATUS_COUNT] = {
@@ -25,10 +26,26 @@ enum record_status record_status_from_name(const char *name)
     return status;
 }
 
-void record_card(const json_t *record, char *name, size_t size)
+const char *record_method(const struct record *record)
 {
-    const char *card = json_string_value(json_object_get(json_object_get(record, "provenance"), "card"));
-    snprintf(name, size, "%.*s", card ? (int)strcspn(card, ",") : 0, card ? card : "");
+    return text_or(json_string_value(record_option(record, "name")), "");
+}
+
+const json_t *record_option(const struct record *record, const char *name)
+{
+    return json_object_get(record->trial.method, name);
+}
+
+double record_option_number(const struct record *record, const char *name)
+{
+    const json_t *value = record_option(record, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+void record_card(const struct record *record, char *name, size_t size)
+{
+    const char *card = text_or(record->provenance.card, "");
+    snprintf(name, size, "%.*s", (int)strcspn(card, ","), card);
 }
 
 json_t *record_text(const char *value)

@@ -137,9 +137,19 @@ struct record {
     double wall_s;
 };
 
+// The name of the method that was run; "" if the record does not say.
+const char *record_method(const struct record *record);
+// An option of the method; NULL: it has none of that name.
+const json_t *record_option(const struct record *record, const char *name);
+// As a number; NaN: it is none.
+double record_option_number(const struct record *record, const char *name);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
-void record_card(const json_t *record, char *name, size_t size);
+void record_card(const struct record *record, char *name, size_t size);
+static inline const char *text_or(const char *text, const char *without)
+{
+    return text ? text : without;
+}
 // A JSON string; bad UTF-8, which a crashed program may print, becomes '?'.
 json_t *record_text(const char *value);
 // Checks that `line` is the record of trial `id` and fills in experiment and command. The new line, to be freed;

@@ -188,7 +188,7 @@ static void print_head(const struct printer *printer)
     for (size_t c = 0; c < pairing->curve_count; c++) {
         for (size_t i = 0; i < pairing->curves[c].count; i++) {
             const struct pair *pair = &pairing->curves[c].pairs[i];
-            const char *name = json_string_value(json_object_get(pair->record, "profile"));
+            const char *name = pair->record->profile;
             estimated += pair->estimated;
             measured += !pair->estimated;
             profile = name ? name : profile;
@@ -244,19 +244,15 @@ static bool nothing_published(const struct results *results, const struct publis
     return status_set(status, STATUS_BAD_INPUT,
                       "nothing is published beside which these %zu records can stand, and none says where its "
                       "step's time goes (\"categories\": true); experiments with published points: %s",
-                      json_object_size(results->records), known);
+                      results->count, known);
 }
 
-static size_t records_of(const struct results *results, const char *experiment, const json_t **records)
+static size_t records_of(const struct results *results, const char *experiment, const struct record **records)
 {
     size_t count = 0;
-    const char *id;
-    json_t *record;
-    json_object_foreach(results->records, id, record)
-    {
-        if (strcmp(json_string_value(json_object_get(record, "experiment")), experiment) == 0)
-            records[count++] = record;
-    }
+    for (size_t i = 0; i < results->count; i++)
+        if (strcmp(results->records[i]->experiment, experiment) == 0)
+            records[count++] = results->records[i];
     return count;
 }
 
@@ -266,7 +262,7 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
     struct published published = {0};
     bool fine = published_load(&published, request->published, status) &&
                 results_open(&results, request->paths, request->path_count, status);
-    const json_t **records = calloc(json_object_size(results.records) + 1, sizeof *records);
+    const struct record **records = calloc(results.count + 1, sizeof *records);
     CHECK(records);
     size_t written = 0;
     for (size_t i = 0; fine && i < published.count; i++) {

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE // getline
 #include "harness/results/result_file.h"
-#include "harness/results/record.h"
 #include "harness/results/record_check.h"
+#include "harness/results/record_json.h"
 #include <errno.h>
 #include <string.h>
 
@@ -69,24 +69,32 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
     return fine;
 }
 
-static void keep(void *records, const json_t *record)
+static void keep(void *objects, const json_t *record)
 {
-    CHECK(json_array_append(records, (json_t *)record) == 0);
+    CHECK(json_array_append(objects, (json_t *)record) == 0);
 }
 
 bool result_file_read(struct result_file *file, const char *path, struct status *status)
 {
-    json_t *records = json_array();
-    CHECK(records);
-    bool fine = result_file_scan(file, path, keep, records, status);
-    file->records = records;
+    json_t *objects = json_array();
+    CHECK(objects);
+    bool fine = result_file_scan(file, path, keep, objects, status);
+    file->objects = objects;
+    file->count = json_array_size(objects);
+    file->records = calloc(file->count + 1, sizeof *file->records);
+    CHECK(file->records);
+    for (size_t i = 0; i < file->count; i++)
+        record_read(&file->records[i], json_array_get(objects, i));
     return fine;
 }
 
 void result_file_close(struct result_file *file)
 {
+    for (size_t i = 0; i < file->count; i++)
+        record_free(&file->records[i]);
     free(file->path);
-    json_decref(file->records);
+    free(file->records);
+    json_decref(file->objects);
     *file = (struct result_file){0};
 }
 

@@ -1,17 +1,17 @@
 // Result file: records of measured trials, one line of JSON each (harness/results/record.h), read strictly.
 // Only what a crash in mid-write leaves, a torn last line, is forgiven; it is reported and can be cut off.
 #pragma once
-#include "kernels/base/status.h"
-#include <jansson.h>
-#include <stddef.h>
+#include "harness/results/record.h"
 
 struct result_file {
     char *path;
-    json_t *records;     // array of objects, in the order of the lines; NULL after a scan
-    size_t bytes;        // of the file
-    size_t intact_bytes; // up to the end of the last whole record; less than bytes when the last line is torn
-    size_t torn_line;    // its number from 1; 0: none
-    bool unterminated;   // the last record is whole but lacks its newline: write one before appending
+    size_t count;
+    struct record *records; // [count], in the order of the lines; none after a scan
+    json_t *objects;        // [count], what they were read from
+    size_t bytes;           // of the file
+    size_t intact_bytes;    // up to the end of the last whole record; less than bytes when the last line is torn
+    size_t torn_line;       // its number from 1; 0: none
+    bool unterminated;      // the last record is whole but lacks its newline: write one before appending
 };
 
 // Reads every record. False and a status that names file and line when a line is not a record of this program's

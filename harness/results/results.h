@@ -1,13 +1,13 @@
 // Results: the records of several result files together; of a trial that is in several, the last one.
 #pragma once
-#include "kernels/base/status.h"
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include "harness/results/result_file.h"
 
 struct results {
-    json_t *records; // id: record, in the order of the files
-    json_t *origins; // id: path
+    size_t count;
+    const struct record **records; // [count], in the order in which the files first have them
+    const char **origins;          // [count], paths
+    size_t file_count;
+    struct result_file *files;
 };
 
 // False and a status if a file is wrong. Release with results_close, also after a failure.

@@ -10,16 +10,6 @@ static const char *const leading[] = {"chunk", "budget", "sampler", "compensatio
 #define LEADING      (sizeof leading / sizeof *leading)
 #define ALWAYS_SHOWN 2
 
-static const json_t *options_of(const json_t *record)
-{
-    return json_object_get(json_object_get(record, "trial"), "method");
-}
-
-static const char *name_of(const json_t *record)
-{
-    return json_string_value(json_object_get(options_of(record), "name"));
-}
-
 static size_t method_rank(const char *name)
 {
     size_t rank = 0;
@@ -46,13 +36,14 @@ static int compare_keys(const void *a, const void *b)
 }
 
 // The names of all options of all records but `omit` and the method's name, in the order of labels.
-static size_t collect_keys(const json_t *const *records, size_t count, const char *const *omit, const char ***keys)
+static size_t collect_keys(const struct record *const *records, size_t count, const char *const *omit,
+                           const char ***keys)
 {
     size_t found = 0, capacity = 0;
     *keys = NULL;
     for (size_t i = 0; i < count; i++) {
-        for (void *at = json_object_iter((json_t *)options_of(records[i])); at;
-             at = json_object_iter_next((json_t *)options_of(records[i]), at)) {
+        for (void *at = json_object_iter((json_t *)records[i]->trial.method); at;
+             at = json_object_iter_next((json_t *)records[i]->trial.method, at)) {
             const char *key = json_object_iter_key(at);
             bool known = strcmp(key, "name") == 0;
             for (size_t k = 0; omit[k]; k++) {
@@ -98,16 +89,17 @@ static int compare_values(const json_t *a, const json_t *b)
     return order;
 }
 
-static int compare_records(const json_t *a, const json_t *b, const char *const *keys, size_t key_count)
+static int compare_records(const struct record *a, const struct record *b, const char *const *keys,
+                           size_t key_count)
 {
-    const char *left = name_of(a), *right = name_of(b);
+    const char *left = record_method(a), *right = record_method(b);
     size_t i = method_rank(left), j = method_rank(right);
     if (i != j) {
         return i < j ? -1 : 1;
     }
     int order = strcmp(left, right);
     for (size_t k = 0; order == 0 && k < key_count; k++) {
-        order = compare_values(json_object_get(options_of(a), keys[k]), json_object_get(options_of(b), keys[k]));
+        order = compare_values(record_option(a, keys[k]), record_option(b, keys[k]));
     }
     return order;
 }
@@ -138,17 +130,18 @@ static void append_option(struct series *series, const char *key, const json_t *
 static void label(struct series_table *table, struct series *series, const char *const *keys, size_t key_count,
                   bool prefixed)
 {
-    const json_t *own = series->records[0];
+    const struct record *own = series->records[0];
     if (prefixed) {
         snprintf(series->label, sizeof series->label, "%s", series->method);
     }
     for (size_t k = 0; k < key_count; k++) {
-        const json_t *value = json_object_get(options_of(own), keys[k]);
+        const json_t *value = record_option(own, keys[k]);
         bool shown = prefixed && key_rank(keys[k]) < ALWAYS_SHOWN;
         for (size_t s = 0; value && !shown && s < table->count; s++) {
-            const json_t *other = table->series[s].records[0];
-            shown = strcmp(name_of(other), series->method) == 0 && compare_records(own, other, keys, k) == 0 &&
-                    compare_values(value, json_object_get(options_of(other), keys[k])) != 0;
+            const struct record *other = table->series[s].records[0];
+            shown = strcmp(record_method(other), series->method) == 0 &&
+                    compare_records(own, other, keys, k) == 0 &&
+                    compare_values(value, record_option(other, keys[k])) != 0;
         }
         if (value && shown) {
             append_option(series, keys[k], value);
@@ -159,8 +152,8 @@ static void label(struct series_table *table, struct series *series, const char 
     }
 }
 
-void series_make(struct series_table *table, const json_t *const *records, size_t count, const char *const *omit,
-                 bool prefixed)
+void series_make(struct series_table *table, const struct record *const *records, size_t count,
+                 const char *const *omit, bool prefixed)
 {
     const char **keys;
     size_t key_count = collect_keys(records, count, omit, &keys);
@@ -176,7 +169,7 @@ void series_make(struct series_table *table, const json_t *const *records, size_
         }
         if (at == table->count || order < 0) {
             memmove(table->series + at + 1, table->series + at, (table->count - at) * sizeof *table->series);
-            table->series[at] = (struct series){.method = name_of(records[i])};
+            table->series[at] = (struct series){.method = record_method(records[i])};
             table->count++;
         }
         struct series *series = &table->series[at];

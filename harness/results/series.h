@@ -1,7 +1,7 @@
 // Series: the curves of a figure. Records of one method with the same options are one series, labelled by no more
 // options than are needed to tell it from the others.
 #pragma once
-#include <jansson.h>
+#include "harness/results/record.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -10,7 +10,7 @@ struct series {
     char label[160];     // "seco, chunk 128"
     size_t rank;         // among the series of its method, from 0
     size_t record_count; // at least 1
-    const json_t **records;
+    const struct record **records;
 };
 
 struct series_table {
@@ -20,6 +20,6 @@ struct series_table {
 
 // Sorts records into series. omit: names of options that vary within a series, ending in NULL. prefixed: labels
 // begin with the method's name. The records are borrowed. Release with series_free.
-void series_make(struct series_table *table, const json_t *const *records, size_t count, const char *const *omit,
-                 bool prefixed);
+void series_make(struct series_table *table, const struct record *const *records, size_t count,
+                 const char *const *omit, bool prefixed);
 void series_free(struct series_table *table);

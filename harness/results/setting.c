@@ -28,17 +28,17 @@ json_t *setting_of(const json_t *trial, const char *const *within)
     return setting;
 }
 
-json_t *setting_common(const json_t *const *records, size_t count)
+json_t *setting_common(const struct record *const *records, size_t count)
 {
     static const char *const nothing[] = {NULL};
-    json_t *common = setting_of(json_object_get(records[0], "trial"), nothing);
+    json_t *common = setting_of(records[0]->trial.json, nothing);
     for (size_t i = 1; i < count; i++) {
         const char *key;
         json_t *value;
         void *next;
         json_object_foreach_safe(common, next, key, value)
         {
-            if (!json_equal(value, json_object_get(json_object_get(records[i], "trial"), key))) {
+            if (!json_equal(value, json_object_get(records[i]->trial.json, key))) {
                 json_object_del(common, key);
             }
         }

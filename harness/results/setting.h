@@ -1,13 +1,13 @@
 // Setting: what the records of one picture have in common, and how it is put into words.
 #pragma once
-#include <jansson.h>
+#include "harness/results/record.h"
 #include <stddef.h>
 
 // A trial without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new
 // reference.
 json_t *setting_of(const json_t *trial, const char *const *within);
 // The keys of a trial in which all records agree, without their method: a new reference.
-json_t *setting_common(const json_t *const *records, size_t count);
+json_t *setting_common(const struct record *const *records, size_t count);
 // "tiny, f32, cpu, batch 1, context 4096"; context 0: not said.
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes);
 // "" if setting is alone among all; else "-f64-batch2", by the keys that differ. For a file's name.

@@ -1,7 +1,7 @@
 // Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
 // columns of its own, their mean, which estimates the expectation over draws without bias; the median would not.
 #pragma once
-#include <jansson.h>
+#include "harness/results/record.h"
 #include <stdbool.h>
 
 // ms; what is not known is NaN.
@@ -12,11 +12,11 @@ struct step_time {
 };
 
 // Whether its method drew columns: a draw for each sample, or all the same.
-bool step_time_is_drawn(const json_t *record);
+bool step_time_is_drawn(const struct record *record);
 // Not known: without samples, and of a method that draws its columns whose samples all walked one draw (a record
 // without sample_columns), which is luck.
-struct step_time step_time_of(const json_t *record);
+struct step_time step_time_of(const struct record *record);
 // The same of a record's estimate_ms, which has no samples.
-struct step_time step_time_estimate(const json_t *record);
+struct step_time step_time_estimate(const struct record *record);
 // The mean of the samples, for ratios of means; the median if there are none.
-double step_time_mean(const json_t *record);
+double step_time_mean(const struct record *record);

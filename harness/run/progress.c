@@ -1,5 +1,6 @@
 #include "harness/run/progress.h"
 #include "harness/files/size.h"
+#include "harness/results/record_json.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -142,18 +143,20 @@ void progress_end(struct progress *progress, const struct trial *trial, const ch
                   enum record_status status, const char *line)
 {
     char what[512];
-    json_t *record = json_loads(line, 0, NULL);
-    const char *reason = json_string_value(json_object_get(record, "reason"));
+    struct record record;
+    json_t *object = json_loads(line, 0, NULL);
+    record_read(&record, object);
     progress->done++;
     progress->counts[status]++;
     describe_with_program(trial, program, what, sizeof what);
     progress_clear(progress);
     fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
-            json_number_value(json_object_get(record, "wall_s")), what);
-    if (status != RECORD_OK && reason)
-        fprintf(stderr, ": %.*s%s", REASON_BYTES, reason, strlen(reason) > REASON_BYTES ? "..." : "");
+            record.wall_s, what);
+    if (status != RECORD_OK && record.reason)
+        fprintf(stderr, ": %.*s%s", REASON_BYTES, record.reason, strlen(record.reason) > REASON_BYTES ? "..." : "");
     fputc('\n', stderr);
-    json_decref(record);
+    record_free(&record);
+    json_decref(object);
 }
 
 void progress_counts(const struct progress *progress, char *text, size_t bytes)
