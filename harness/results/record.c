@@ -1,4 +1,5 @@
 #include "harness/results/record.h"
+#include "harness/results/record_json.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -66,16 +67,17 @@ json_t *record_text(const char *value)
 char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
                       enum record_status *status)
 {
+    struct record record;
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    const char *found_id = json_string_value(json_object_get(object, "id"));
-    const char *found_status = json_string_value(json_object_get(object, "status"));
     char *completed = NULL;
-    if (found_id && found_status && strcmp(found_id, id) == 0 &&
-        (*status = record_status_from_name(found_status)) < RECORD_STATUS_COUNT) {
+    record_read(&record, object);
+    *status = record.status;
+    if (record.id && strcmp(record.id, id) == 0 && record.status < RECORD_STATUS_COUNT) {
         CHECK(json_object_set_new(object, "experiment", record_text(experiment)) == 0);
         CHECK(json_object_set_new(object, "command", record_text(command)) == 0);
         completed = json_dumps(object, JSON_COMPACT);
     }
+    record_free(&record);
     json_decref(object);
     return completed;
 }
