@@ -6,7 +6,7 @@ static double element(const struct model *model)
 }
 static double statistic(const struct model *model)
 {
-    return model->device->ops->dtype == DTYPE_F64 ? 8 : 4;
+    return dtype_bytes(dtype_statistic(model->device->ops->dtype));
 }
 static double kv_width(const struct model *model)
 {

@@ -42,10 +42,14 @@ void fixture_open(struct fixture *f)
     f->ids = malloc(count * sizeof *f->ids);
     CHECK(f->ids);
     struct random random = random_named(f->seed, "ids");
+    f->weights = malloc(count * sizeof *f->weights);
+    CHECK(f->weights);
     for (size_t i = 0; i < count; i++) {
         f->ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
+        f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
     }
     batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->sequences);
+    fixture_set_objective(f, &f->batch, 0);
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         f->gradient_count += tensor_count(f->model.parameters[i].grad);
@@ -59,6 +63,15 @@ void fixture_close(struct fixture *f)
     model_close(&f->model);
     device_close(f->device); // aborts on a leak
     free(f->ids);
+    free(f->weights);
+}
+
+void fixture_set_objective(struct fixture *f, struct batch *batch, size_t first)
+{
+    if (f->objective) {
+        bool given = f->objective->averaging == MEAN_BY_WEIGHT && !f->device->ops->dataless;
+        batch_set_objective(batch, f->device, f->objective, given ? f->weights + first * f->context : NULL);
+    }
 }
 
 double *fixture_step(struct fixture *f, const char *method, const struct method_options *options,

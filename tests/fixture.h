@@ -9,13 +9,15 @@ struct fixture {
     enum dtype dtype, rounding; // rounding: the dtype that the random weights are rounded to first
     bool narrow;                // bf16: gradients are summed in bf16, not in f32
     size_t context, sequences;
-    const int32_t *targets; // NULL: the next token
+    const int32_t *targets;            // NULL: the next token
+    const struct objective *objective; // NULL: the default
     uint64_t seed;
     // Opened:
     struct device *device;
     struct model model;
     struct batch batch;
     int32_t *ids;
+    double *weights; // of rows, from 0 to 1, for objectives that take some
     size_t gradient_count;
 };
 
@@ -27,6 +29,8 @@ void fixture_close(struct fixture *fixture);
 // One step from zero. The gradients of all parameters in order: fixture->gradient_count numbers, to be freed.
 double *fixture_step(struct fixture *fixture, const char *method, const struct method_options *options,
                      struct step_report *report);
+// Its objective for a batch made of its sequences from `first` on.
+void fixture_set_objective(struct fixture *fixture, struct batch *batch, size_t first);
 // The gradients as they are.
 double *fixture_gradients(struct fixture *fixture);
 // ||a - b|| / ||b||, and the largest |a - b|.

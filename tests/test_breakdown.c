@@ -75,6 +75,9 @@ static void ask_for_all(struct device *d)
     op_embedding_forward(d, t[0], t[1], ids);
     op_embedding_backward(d, t[0], t[1], ids);
     op_cross_entropy(d, t[0], ids, one, 1, 1);
+    op_log_prob(d, rstd, rstd, t[0], ids);
+    op_objective_rows(d, ROW_LIKELIHOOD, rstd, one, rstd, tensor_none(), ids, 1, 1);
+    op_log_prob_backward(d, t[0], rstd, ids, rstd);
     op_adamw(d, t[0], t[1], t[2], t[3], 0.1, 0.9, 0.9, 1e-8, 0, 1);
     tensor_free(d, &ids);
     for (size_t i = 0; i < 9; i++)

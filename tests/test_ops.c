@@ -347,6 +347,72 @@ static void test_cross_entropy(void **state)
     }
 }
 
+// In every row objective, with weights and without.
+static void check_objective(size_t n, size_t vocab, enum row_objective objective, bool weighted)
+{
+    enum dtype statistic = dtype_statistic(device->ops->dtype);
+    int32_t *target = malloc(n * sizeof *target);
+    struct tensor targets = integers(n, (int32_t)vocab, -1, target); // some rows without a target
+    struct pair logits = pair_new(n, vocab, "logits"), weights = pair_new(n, 1, "weights");
+    struct pair logsumexp = poisoned(n, 1), log_prob = poisoned(n, 1), grad = poisoned(n, 1);
+    assert_int_equal(statistic, device->ops->dtype); // the pairs serve as statistics
+    for (size_t i = 0; i < n * vocab; i += 13) {
+        logits.v[i] *= 100; // far beyond what exp holds in f32, if the maximum were not taken off
+    }
+    tensor_write(device, logits.t, logits.v);
+    struct tensor loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
+    double expected = 2.5, found, loss_weight = 0.25, grad_weight = 3, magnitude = expected;
+    tensor_write(device, loss, &expected);
+    for (size_t r = 0; r < n; r++) {
+        double *row = logits.v + r * vocab, largest = -INFINITY, sum = 0, w = weighted ? weights.v[r] : 1;
+        for (size_t j = 0; j < vocab; j++) {
+            largest = fmax(largest, row[j]);
+        }
+        for (size_t j = 0; j < vocab; j++) {
+            sum += exp(row[j] - largest);
+        }
+        bool none = target[r] < 0;
+        double l = none ? 0 : row[target[r]] - largest - log(sum), p = objective == ROW_DFT ? exp(l) : 1;
+        logsumexp.v[r] = none ? 0 : largest + log(sum);
+        log_prob.v[r] = l;
+        grad.v[r] = none ? 0 : -grad_weight * w * p;
+        expected -= none ? 0 : loss_weight * w * p * l;
+        magnitude += none ? 0 : fabs(loss_weight * w * p * l);
+        for (size_t j = 0; j < vocab; j++) {
+            row[j] = none ? 0 : grad.v[r] * (((int32_t)j == target[r]) - exp(row[j] - largest) / sum);
+        }
+    }
+    op_log_prob(device, log_prob.t, logsumexp.t, logits.t, targets);
+    check_near(&logsumexp, 1, "log_prob's logsumexp");
+    check_near(&log_prob, 1, "log_prob");
+    op_objective_rows(device, objective, grad.t, loss, log_prob.t, weighted ? weights.t : tensor_none(), targets,
+                      loss_weight, grad_weight);
+    check_near(&grad, 64, "objective_rows");
+    op_log_prob_backward(device, logits.t, logsumexp.t, targets, grad.t);
+    check_near(&logits, 512, "log_prob_backward"); // exp(x - logsumexp) has as many epsilon as logsumexp is large
+    tensor_read(device, loss, &found);
+    assert_true(fabs(found - expected) <= 64 * dtype_epsilon(device->ops->dtype) * magnitude);
+    struct pair *pairs[] = {&logits, &weights, &logsumexp, &log_prob, &grad};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        pair_free(pairs[i]);
+    }
+    tensor_free(device, &targets);
+    tensor_free(device, &loss);
+    free(target);
+}
+
+static void test_objective(void **state)
+{
+    (void)state;
+    const size_t shapes[][2] = {{1, 1}, {5, 33}, {600, 257}};
+    for (size_t s = 0; s < 3; s++) {
+        for (int objective = ROW_LIKELIHOOD; objective <= ROW_DFT; objective++) {
+            check_objective(shapes[s][0], shapes[s][1], (enum row_objective)objective, false);
+            check_objective(shapes[s][0], shapes[s][1], (enum row_objective)objective, true);
+        }
+    }
+}
+
 static void test_updates(void **state)
 {
     (void)state;
@@ -449,9 +515,9 @@ int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
-    const struct CMUnitTest tests[] = {BOTH(test_gemm),          BOTH(test_bias),    BOTH(test_rmsnorm),
-                                       BOTH(test_rope),          BOTH(test_swiglu),  BOTH(test_embedding),
-                                       BOTH(test_cross_entropy), BOTH(test_updates), BOTH(test_counters),
-                                       BOTH(test_random_normal)};
+    const struct CMUnitTest tests[] = {BOTH(test_gemm),          BOTH(test_bias),         BOTH(test_rmsnorm),
+                                       BOTH(test_rope),          BOTH(test_swiglu),       BOTH(test_embedding),
+                                       BOTH(test_cross_entropy), BOTH(test_objective),    BOTH(test_updates),
+                                       BOTH(test_counters),      BOTH(test_random_normal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

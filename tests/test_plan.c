@@ -23,7 +23,9 @@ static void measure(struct fixture *f, const char *device, const struct method *
     model_open(&f->model, &f->config, &model_options, f->device);
     model_randomize(&f->model, 1, DTYPE_F32);
     int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
+    f->weights = calloc(f->context * f->sequences, sizeof *f->weights);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
+    fixture_set_objective(f, &f->batch, 0);
     f->device->counters = (struct counters){0};
     model_zero_gradients(&f->model);
     method_step(method, &f->model, &f->batch, options, &report);
@@ -35,6 +37,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     model_close(&f->model);
     device_close(f->device);
     free(ids);
+    free(f->weights);
     step_report_free(&report);
 }
 
@@ -85,6 +88,24 @@ static void compare_all(struct fixture *f)
                     compare(f, *m, &options);
                 }
             }
+        }
+    }
+}
+
+static void test_objectives(void **state)
+{
+    (void)state;
+    for (const struct objective *const *o = objectives; *o; o++) {
+        for (const struct method *const *m = methods; *m; m++) {
+            struct fixture f = fixture_default();
+            struct method_options options;
+            options_init(&options);
+            options.chunk = options.head_chunk = 6;
+            options.budget = 2;
+            options.loss = LOSS_ALL;
+            f.objective = *o;
+            f.dtype = DTYPE_F32;
+            compare(&f, *m, &options);
         }
     }
 }
@@ -244,6 +265,7 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_objectives),
         cmocka_unit_test(test_full_training),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_more_rows_than_a_block),

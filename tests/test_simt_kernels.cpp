@@ -309,6 +309,41 @@ void test_cross_entropy(void **)
         }
 }
 
+void test_objective(void **)
+{
+    const size_t shapes[][2] = {{1, 1}, {5, 33}, {20, 8200}, {1100, 24}, {1030, 1100}};
+    for (enum dtype dtype : dtypes)
+        for (auto [n, vocab] : shapes)
+            for (enum row_objective objective : {ROW_LIKELIHOOD, ROW_DFT}) {
+                std::vector<int32_t> values;
+                struct tensor targets = integers(values, n, -1, (int32_t)vocab); // some rows without a target
+                array logits(n, vocab, dtype, "logits"), weights(n, 1, wide(dtype), "weights"),
+                    loss(1, 1, DTYPE_F64, nullptr), log_prob(n, 1, wide(dtype), nullptr),
+                    logsumexp(n, 1, wide(dtype), nullptr), grad(n, 1, wide(dtype), nullptr);
+                logits.set([&](size_t i) { return logits.expected(i) * (i % 13 ? 1 : 100); });
+                loss.set([](size_t) { return 2.5; });
+                if (n % 2)
+                    weights.none();
+                run_both_orders({&log_prob, &logsumexp},
+                                [&] { cuda_log_prob(log_prob.t, logsumexp.t, logits.t, targets, nullptr); });
+                op_log_prob(cpu, log_prob.r, logsumexp.r, logits.r, targets);
+                log_prob.check(4, "log_prob");
+                logsumexp.check(4, "log_prob's logsumexp");
+                run_both_orders({&grad, &loss}, [&] {
+                    cuda_objective_rows(grad.t, loss.t, log_prob.t, weights.t, targets, objective, 0.25, 3,
+                                        nullptr);
+                });
+                op_objective_rows(cpu, objective, grad.r, loss.r, log_prob.r, weights.r, targets, 0.25, 3);
+                grad.check(512, "objective_rows");
+                double error = fabs(loss.found(0) - loss.expected(0)), size = 2.5 + (double)n; // of the terms
+                assert_true(error <= 64 * dtype_epsilon(wide(dtype)) * size);
+                run_both_orders({&logits},
+                                [&] { cuda_log_prob_backward(logits.t, logsumexp.t, targets, grad.t, nullptr); });
+                op_log_prob_backward(cpu, logits.r, logsumexp.r, targets, grad.r);
+                logits.check(1024, "log_prob_backward"); // exp(-300) has 300 epsilon, and logsumexp as many
+            }
+}
+
 } // namespace
 
 int main()
@@ -322,7 +357,8 @@ int main()
         cmocka_unit_test(test_adamw),         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_rmsnorm),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_swiglu),        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_random_normal),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_objective),
+        cmocka_unit_test(test_random_normal),
     };
     int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     device_close(cpu);

@@ -3,6 +3,7 @@
 // The core calls the fronts in ops.h, which check the shapes, count the cost and then call the table.
 #pragma once
 #include "kernels/base/random.h"
+#include "kernels/base/row_objective.h"
 #include "kernels/base/tensor.h"
 
 // What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
@@ -109,6 +110,20 @@ typedef void embedding_backward_op(struct device *device, struct tensor grad_tab
 typedef void cross_entropy_op(struct device *device, struct tensor logits, struct tensor targets,
                               struct tensor loss, double loss_weight, double grad_weight);
 
+// The same in three, for objectives that are another function of the rows' log-probs. log_prob, logsumexp, weights
+// and grad: [n, 1], of the statistics' dtype. Rows without a target have log_prob, logsumexp, grad and logits 0.
+// logsumexp = log(sum over the row of exp(logits)), log_prob = logits[target] - logsumexp
+typedef void log_prob_op(struct device *device, struct tensor log_prob, struct tensor logsumexp,
+                         struct tensor logits, struct tensor targets);
+// loss += loss_weight * sum of weight * f(log_prob), grad = grad_weight * weight * f'(log_prob), f the objective's.
+// weights no tensor: all 1. grad may be log_prob.
+typedef void objective_rows_op(struct device *device, enum row_objective objective, struct tensor grad,
+                               struct tensor loss, struct tensor log_prob, struct tensor weights,
+                               struct tensor targets, double loss_weight, double grad_weight);
+// logits = grad * (onehot(target) - softmax)
+typedef void log_prob_backward_op(struct device *device, struct tensor logits, struct tensor logsumexp,
+                                  struct tensor targets, struct tensor grad);
+
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 // w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter 2019)
 typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
@@ -121,7 +136,8 @@ typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, s
     OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(scale) OPERATION(gemm) \
     OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(swiglu_forward) OPERATION(swiglu_backward) \
-    OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(adamw)
+    OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
+    OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw)
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.
 #define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward)

@@ -33,6 +33,11 @@ bool dtype_from_name(const char *name, enum dtype *dtype)
     return false;
 }
 
+enum dtype dtype_statistic(enum dtype dtype)
+{
+    return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+}
+
 double dtype_round(double value, enum dtype dtype)
 {
     switch (dtype) {

@@ -13,6 +13,8 @@ const char *dtype_name(enum dtype dtype); // "f64", "f32", "bf16", "f16", "i32"
 bool dtype_from_name(const char *name, enum dtype *dtype);
 // Unit roundoff: half the distance from 1 to the next larger number. 0 for integers.
 double dtype_epsilon(enum dtype dtype);
+// What norm statistics, logsumexps and log-probs beside activations of this dtype are held in.
+enum dtype dtype_statistic(enum dtype dtype);
 // value rounded to what f64, f32 or bf16 can hold (to nearest, ties to even), as a double.
 double dtype_round(double value, enum dtype dtype);
 

@@ -566,6 +566,60 @@ void op_cross_entropy(struct device *device, struct tensor logits, struct tensor
     }
 }
 
+static bool is_statistic(const struct device *device, struct tensor t, size_t rows)
+{
+    return t.rows == rows && t.cols == 1 && t.dtype == dtype_statistic(device->ops->dtype);
+}
+
+void op_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
+                 struct tensor targets)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(logits.rows == tensor_count(targets) && is_statistic(device, log_prob, logits.rows) &&
+          is_statistic(device, logsumexp, logits.rows));
+    if (begin(device, operation(WORK_HEAD, "log_prob"), 0,
+              bytes(logits) + bytes(targets) + bytes(log_prob) + bytes(logsumexp))) {
+        device->ops->log_prob(device, log_prob, logsumexp, logits, targets);
+        range_pop(device);
+    }
+}
+
+void op_objective_rows(struct device *device, enum row_objective objective, struct tensor grad, struct tensor loss,
+                       struct tensor log_prob, struct tensor weights, struct tensor targets, double loss_weight,
+                       double grad_weight)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t rows = tensor_count(targets);
+    CHECK(is_statistic(device, grad, rows) && is_statistic(device, log_prob, rows));
+    CHECK(!weights.data || is_statistic(device, weights, rows));
+    CHECK(tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
+    if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
+              bytes(log_prob) + bytes(weights) + bytes(targets) + bytes(grad))) {
+        device->ops->objective_rows(device, objective, grad, loss, log_prob, weights, targets, loss_weight,
+                                    grad_weight);
+        range_pop(device);
+    }
+}
+
+void op_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
+                          struct tensor targets, struct tensor grad)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(logits.rows == tensor_count(targets) && is_statistic(device, logsumexp, logits.rows) &&
+          is_statistic(device, grad, logits.rows));
+    if (begin(device, operation(WORK_HEAD, "log_prob_backward"), 0,
+              2 * bytes(logits) + bytes(logsumexp) + bytes(targets) + bytes(grad))) {
+        device->ops->log_prob_backward(device, logits, logsumexp, targets, grad);
+        range_pop(device);
+    }
+}
+
 void op_adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
               double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
 {

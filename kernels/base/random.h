@@ -4,16 +4,11 @@
 // and fma. No product is added to anything but in an fma that says so: a compiler that contracts a * b + c finds
 // nothing, and the bits are the same whatever the compiler, its flags and the processor.
 #pragma once
+#include "kernels/base/host_device.h"
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#ifdef __CUDACC__
-#define HOST_DEVICE __host__ __device__
-#else
-#define HOST_DEVICE
-#endif
 
 struct random {
     uint32_t key[2];

@@ -1,10 +1,11 @@
-#include "kernels/transformer/batch.h"
+#include "kernels/transformer/objective.h"
 
 void batch_open(struct batch *opened, struct device *device, const int32_t *ids, const int32_t *targets,
                 size_t context, size_t batch)
 {
     size_t rows = context * batch;
-    *opened = (struct batch){.context = context, .batch = batch};
+    *opened = (struct batch){
+        .context = context, .batch = batch, .normaliser.sequences = batch, .objective = objectives[0]};
     opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     opened->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     if (!ids) {
@@ -18,7 +19,7 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
             size_t from = b * context + t, to = t * batch + b;
             turned_ids[to] = ids[from];
             turned_targets[to] = targets ? targets[from] : t + 1 < context ? ids[from + 1] : NO_TARGET;
-            opened->target_count += turned_targets[to] >= 0;
+            opened->normaliser.rows += turned_targets[to] >= 0;
         }
     }
     op_upload(device, opened->ids, turned_ids);
@@ -27,8 +28,59 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     free(turned_targets);
 }
 
+// Sequence b's number of rows with a target.
+static size_t target_count(const struct batch *batch, const int32_t *targets, size_t b)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < batch->context; t++) {
+        count += targets[t * batch->batch + b] >= 0;
+    }
+    return count;
+}
+
+// The rows' weights, time-major; and their sum, over the rows with a target, if they are given.
+static void weigh(struct batch *batch, double *weights, const int32_t *targets, const double *given)
+{
+    for (size_t b = 0; b < batch->batch; b++) {
+        size_t count = target_count(batch, targets, b);
+        for (size_t t = 0; t < batch->context; t++) {
+            size_t row = t * batch->batch + b;
+            weights[row] = given ? given[b * batch->context + t] : count ? 1.0 / (double)count : 0;
+            if (given && targets[row] >= 0) {
+                batch->normaliser.weight += weights[row];
+            }
+        }
+    }
+}
+
+void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
+                         const double *weights)
+{
+    size_t rows = batch->context * batch->batch;
+    CHECK((objective->averaging == MEAN_BY_WEIGHT && !device->ops->dataless) == (weights != NULL));
+    tensor_free(device, &batch->weights);
+    batch->objective = objective;
+    batch->normaliser.weight = 0;
+    if (objective->averaging == MEAN_OVER_ROWS) {
+        return;
+    }
+    batch->weights = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
+    if (device->status.code != STATUS_OK || device->ops->dataless) {
+        return;
+    }
+    int32_t *targets = malloc(rows * sizeof *targets);
+    double *turned = malloc(rows * sizeof *turned);
+    CHECK(targets && turned);
+    op_download(device, targets, batch->targets);
+    weigh(batch, turned, targets, weights);
+    tensor_write(device, batch->weights, turned);
+    free(turned);
+    free(targets);
+}
+
 void batch_close(struct batch *batch, struct device *device)
 {
+    tensor_free(device, &batch->weights);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);
 }

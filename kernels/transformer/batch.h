@@ -1,4 +1,4 @@
-// Batch: token ids and targets of one step on a device, time-major.
+// Batch: token ids and targets of one step on a device, time-major, and the objective that they are to serve.
 #pragma once
 #include "kernels/base/ops.h"
 #include <stdint.h>
@@ -10,14 +10,28 @@ struct span {
     size_t start, count;
 };
 
+// What objectives divide by: counts over the whole of a step, all its micro-batches.
+struct normaliser {
+    size_t rows;      // with a target
+    size_t sequences; // with a target or without
+    double weight;    // sum of the weights of rows with a target; 0: none are given
+};
+
+struct objective;
 struct batch {
-    size_t context, batch;      // tokens of a sequence, sequences
-    size_t target_count;        // rows with a target, over the whole batch
-    struct tensor ids, targets; // [context * batch, 1] i32; row t * batch + b
+    size_t context, batch;             // tokens of a sequence, sequences
+    struct normaliser normaliser;      // of this batch alone; whoever makes one step of several puts their sum here
+    struct tensor ids, targets;        // [context * batch, 1] i32; row t * batch + b
+    const struct objective *objective; // kernels/transformer/objective.h
+    struct tensor weights;             // [context * batch, 1], of the rows, as the objective averages; no tensor: 1
 };
 
 // ids and targets: [batch, context], sequence-major as files hold them. targets NULL: the next token of the
 // same sequence; the last position of a sequence has none. ids NULL: nothing is written, for devices without data.
 void batch_open(struct batch *opened, struct device *device, const int32_t *ids, const int32_t *targets,
                 size_t context, size_t batch);
+// Chooses another objective than the first of objectives[]. weights: [batch, context], for one that averages by
+// weight, of which none may be negative; else NULL, and on a device without data.
+void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
+                         const double *weights);
 void batch_close(struct batch *batch, struct device *device);

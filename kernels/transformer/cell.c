@@ -25,10 +25,9 @@ static struct tensor scratch(struct model *model, size_t rows, size_t cols)
     return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_WORKSPACE);
 }
 
-// Norm statistics and logsumexp are f32 beside narrower activations.
 static struct tensor statistic(struct model *model, size_t rows, size_t cols)
 {
-    enum dtype dtype = model->device->ops->dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    enum dtype dtype = dtype_statistic(model->device->ops->dtype);
     return tensor_new(model->device, rows, cols, dtype, CATEGORY_ACTIVATIONS);
 }
 

@@ -26,28 +26,25 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
 {
     struct device *device = model->device;
     const struct config *c = &model->config;
-    enum dtype dtype = x.dtype, statistic = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    enum dtype dtype = x.dtype;
     size_t n = x.rows, most = head_chunk * batch->batch;
     if (most == 0 || most > n) {
         most = n;
     }
-    // A batch without a single target has loss 0 and gradient 0.
-    double per_target = batch->target_count ? 1.0 / batch->target_count : 0;
     const struct projection projection = {.weight = model->head};
     range_push(device, (struct range){
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
     acquire(model);
     struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
-    struct tensor rstd = tensor_new(device, most, 1, statistic, CATEGORY_LOGITS);
+    struct tensor rstd = tensor_new(device, most, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
     for (size_t row = 0; row < n; row += most) {
         size_t rows = n - row < most ? n - row : most;
         struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
         op_rmsnorm_forward(device, h_block, rstd_block, x_block, model->final_norm->value, c->norm_epsilon);
         projection_forward(model, &projection, logits_block, h_block, false);
-        op_cross_entropy(device, logits_block, tensor_rows(batch->targets, start * batch->batch + row, rows), loss,
-                         weights.loss * per_target, weights.grad * per_target);
+        objective_apply(device, batch, logits_block, start * batch->batch + row, weights, backward, loss);
         if (backward) {
             projection_backward_weights(model, &projection, logits_block, h_block);
             projection_backward_input(model, &projection, h_block, logits_block, false); // h is spent

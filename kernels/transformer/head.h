@@ -1,15 +1,10 @@
 // Head and loss, in blocks of tokens so that never more than block * vocab logits exist; and the embedding.
 #pragma once
-#include "kernels/transformer/batch.h"
 #include "kernels/transformer/model.h"
-
-// How a column's loss counts: in the reported loss, and in the gradient (SpaCO scales the latter).
-struct loss_weights {
-    double loss, grad; // each multiplied by 1 / target_count of the batch
-};
+#include "kernels/transformer/objective.h"
 
 // x: [n, d], the last layer's output for the tokens from `start` on, becomes the gradient of itself.
-// loss += the weighted mean's share of these tokens. head_chunk: tokens per block, 0 for all at once.
+// loss += these tokens' share of the objective, weighted. head_chunk: tokens per block, 0 for all at once.
 void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                    struct loss_weights weights, struct tensor loss);
 // The loss alone. x is not changed.

@@ -258,7 +258,22 @@ static void check_head(struct compare *c)
         op_cross_entropy(c->cpu, logits.cpu, targets.cpu, loss.cpu, 0.25, 3);
         both_check(c, &logits, bf16_or(c, 1, 1e4), "cross_entropy");
         both_check_within(c, &loss, within(c, 1e-5), "cross_entropy's loss");
-        struct both *all[] = {&ids, &table, &y, &grad, &grad_table, &targets, &logits, &loss};
+        struct both scores = both_random(c, n, vocab, 2, "scores"), weights = both_random_sums(c, n, 1, "weights");
+        struct both log_prob = both_poisoned_sums(c, n, 1), logsumexp = both_poisoned_sums(c, n, 1);
+        op_log_prob(c->cuda, log_prob.cuda, logsumexp.cuda, scores.cuda, targets.cuda);
+        op_log_prob(c->cpu, log_prob.cpu, logsumexp.cpu, scores.cpu, targets.cpu);
+        both_check(c, &log_prob, 64, "log_prob");
+        both_check(c, &logsumexp, 64, "log_prob's logsumexp");
+        op_objective_rows(c->cuda, ROW_DFT, log_prob.cuda, loss.cuda, log_prob.cuda, weights.cuda, targets.cuda,
+                          0.25, 3);
+        op_objective_rows(c->cpu, ROW_DFT, log_prob.cpu, loss.cpu, log_prob.cpu, weights.cpu, targets.cpu, 0.25, 3);
+        both_check(c, &log_prob, 1024, "objective_rows");
+        both_check_within(c, &loss, within(c, 1e-5), "objective_rows' loss");
+        op_log_prob_backward(c->cuda, scores.cuda, logsumexp.cuda, targets.cuda, log_prob.cuda);
+        op_log_prob_backward(c->cpu, scores.cpu, logsumexp.cpu, targets.cpu, log_prob.cpu);
+        both_check(c, &scores, bf16_or(c, 1, 1e4), "log_prob_backward");
+        struct both *all[] = {&ids,    &table, &y,      &grad,    &grad_table, &targets,
+                              &logits, &loss,  &scores, &weights, &log_prob,   &logsumexp};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             both_free(c, all[i]);
         }

@@ -262,6 +262,26 @@ static void cross_entropy(struct device *device, struct tensor logits, struct te
     cuda_cross_entropy(logits, loss, targets, loss_weight, grad_weight, device->workspace.data, stream(device));
 }
 
+static void log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
+                     struct tensor targets)
+{
+    cuda_log_prob(log_prob, logsumexp, logits, targets, stream(device));
+}
+
+static void objective_rows(struct device *device, enum row_objective objective, struct tensor grad,
+                           struct tensor loss, struct tensor log_prob, struct tensor weights, struct tensor targets,
+                           double loss_weight, double grad_weight)
+{
+    cuda_objective_rows(grad, loss, log_prob, weights, targets, objective, loss_weight, grad_weight,
+                        stream(device));
+}
+
+static void log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
+                              struct tensor targets, struct tensor grad)
+{
+    cuda_log_prob_backward(logits, logsumexp, targets, grad, stream(device));
+}
+
 static void adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
                   double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
 {
@@ -398,7 +418,8 @@ static bool open(struct device *device, struct status *status)
         .attention_backward_glue = cuda_attention_backward_glue, .block_rows = block_rows,                         \
         .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
         .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
-        .cross_entropy = cross_entropy, .adamw = adamw                                                             \
+        .cross_entropy = cross_entropy, .log_prob = log_prob, .objective_rows = objective_rows,                    \
+        .log_prob_backward = log_prob_backward, .adamw = adamw                                                     \
     }
 
 static const struct device_ops *ops(enum dtype dtype)

@@ -64,6 +64,15 @@ void cuda_embedding_backward(struct tensor grad_table, struct tensor grad_y, str
 void cuda_cross_entropy(struct tensor logits, struct tensor loss, struct tensor targets, double loss_weight,
                         double grad_weight, void *scratch, cudaStream_t stream);
 
+void cuda_log_prob(struct tensor log_prob, struct tensor logsumexp, struct tensor logits, struct tensor targets,
+                   cudaStream_t stream);
+// grad may be log_prob. weights may be no tensor.
+void cuda_objective_rows(struct tensor grad, struct tensor loss, struct tensor log_prob, struct tensor weights,
+                         struct tensor targets, enum row_objective objective, double loss_weight,
+                         double grad_weight, cudaStream_t stream);
+void cuda_log_prob_backward(struct tensor logits, struct tensor logsumexp, struct tensor targets,
+                            struct tensor grad, cudaStream_t stream);
+
 // g, m and v share one dtype.
 void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor g, double rate, double beta1,
                 double beta2, double epsilon, double decay, size_t t, cudaStream_t stream);

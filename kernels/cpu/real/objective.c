@@ -1,0 +1,83 @@
+// Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
+// log-probs.
+//   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), the rows in order, in f64;
+//   grad = grad_weight * w f'(l);  logits = grad * (onehot(target) - softmax). All 0 for rows without a target.
+#include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/rows.h"
+
+// The largest of a row, and log(sum exp(x - largest)).
+static real shifted_logsumexp(double *log_sum, const stored *row, size_t vocab)
+{
+    real largest = -REAL_INFINITY;
+#pragma omp simd reduction(max : largest)
+    for (size_t j = 0; j < vocab; j++) {
+        largest = load(row[j]) > largest ? load(row[j]) : largest;
+    }
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t j = 0; j < vocab; j++) {
+        sum += (double)real_exp(load(row[j]) - largest);
+    }
+    *log_sum = log(sum);
+    return largest;
+}
+
+void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
+                    struct tensor targets)
+{
+    (void)device;
+    const int32_t *target = targets.data;
+    real *l = log_prob.data, *lse = logsumexp.data;
+    size_t rows = logits.rows, vocab = logits.cols;
+#pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
+    for (size_t r = 0; r < rows; r++) {
+        const stored *row = (const stored *)logits.data + r * vocab;
+        lse[r] = l[r] = 0;
+        if (target[r] >= 0) {
+            double log_sum, largest = shifted_logsumexp(&log_sum, row, vocab);
+            lse[r] = (real)(largest + log_sum);
+            l[r] = (real)(load(row[target[r]]) - largest - log_sum);
+        }
+    }
+}
+
+void NAME(objective_rows)(struct device *device, enum row_objective objective, struct tensor grad,
+                          struct tensor loss, struct tensor log_prob, struct tensor weights, struct tensor targets,
+                          double loss_weight, double grad_weight)
+{
+    (void)device;
+    const int32_t *target = targets.data;
+    const real *l = log_prob.data, *weight = weights.data;
+    real *g = grad.data;
+    double total = 0;
+    for (size_t r = 0; r < grad.rows; r++) {
+        double w = target[r] < 0 ? 0 : weight ? (double)weight[r] : 1;
+        struct row_cost cost = row_cost(objective, (double)l[r]);
+        total += w * cost.value;
+        g[r] = (real)(grad_weight * w * cost.slope);
+    }
+    *(double *)loss.data += loss_weight * total;
+}
+
+void NAME(log_prob_backward)(struct device *device, struct tensor logits, struct tensor logsumexp,
+                             struct tensor targets, struct tensor grad)
+{
+    (void)device;
+    const int32_t *target = targets.data;
+    const real *g = grad.data, *lse = logsumexp.data;
+    size_t rows = logits.rows, vocab = logits.cols;
+#pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
+    for (size_t r = 0; r < rows; r++) {
+        stored *row = (stored *)logits.data + r * vocab;
+        if (target[r] < 0) {
+            memset(row, 0, vocab * sizeof *row);
+            continue;
+        }
+        real at_target = g[r] - g[r] * real_exp(load(row[target[r]]) - lse[r]);
+#pragma omp simd
+        for (size_t j = 0; j < vocab; j++) {
+            row[j] = store(-g[r] * real_exp(load(row[j]) - lse[r]));
+        }
+        row[target[r]] = store(at_target);
+    }
+}
