@@ -49,7 +49,7 @@ void fixture_open(struct fixture *f)
         f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
     }
     batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->sequences);
-    fixture_set_objective(f, &f->batch, 0);
+    fixture_set_objective(f, f->device, &f->batch, 0);
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         f->gradient_count += tensor_count(f->model.parameters[i].grad);
@@ -66,11 +66,11 @@ void fixture_close(struct fixture *f)
     free(f->weights);
 }
 
-void fixture_set_objective(struct fixture *f, struct batch *batch, size_t first)
+void fixture_set_objective(const struct fixture *f, struct device *device, struct batch *batch, size_t first)
 {
     if (f->objective) {
-        bool given = f->objective->averaging == MEAN_BY_WEIGHT && !f->device->ops->dataless;
-        batch_set_objective(batch, f->device, f->objective, given ? f->weights + first * f->context : NULL);
+        bool given = f->objective->averaging == MEAN_BY_WEIGHT && !device->ops->dataless;
+        batch_set_objective(batch, device, f->objective, given ? f->weights + first * f->context : NULL);
     }
 }
 

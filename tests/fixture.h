@@ -30,7 +30,7 @@ void fixture_close(struct fixture *fixture);
 double *fixture_step(struct fixture *fixture, const char *method, const struct method_options *options,
                      struct step_report *report);
 // Its objective for a batch made of its sequences from `first` on.
-void fixture_set_objective(struct fixture *fixture, struct batch *batch, size_t first);
+void fixture_set_objective(const struct fixture *fixture, struct device *device, struct batch *batch, size_t first);
 // The gradients as they are.
 double *fixture_gradients(struct fixture *fixture);
 // ||a - b|| / ||b||, and the largest |a - b|.

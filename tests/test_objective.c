@@ -211,7 +211,7 @@ static void test_token_mean_three_ways(void **state)
     static const char *const names[] = {"weighted-mean", "sequence-mean"};
     for (int i = 0; i < 2; i++) {
         f.objective = objective_find(names[i]);
-        fixture_set_objective(&f, &f.batch, 0);
+        fixture_set_objective(&f, f.device, &f.batch, 0);
         double *found = fixture_step(&f, "full", &options, &report);
         assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-15 * 8);
         assert_true(fabs(report.loss - loss) <= 1e-15 * 8 * loss);
@@ -222,10 +222,9 @@ static void test_token_mean_three_ways(void **state)
     fixture_close(&f);
 }
 
-// Documents of several lengths side by side: a row where one ends has no target, nor have the pads behind the last.
-static void check_methods(const struct objective *objective, const char *method,
-                          const struct method_options *options, struct fixture *f, const double *expected,
-                          double loss)
+static void check_method(const struct objective *objective, const char *method,
+                         const struct method_options *options, struct fixture *f, const double *expected,
+                         double loss)
 {
     struct step_report report = {0};
     double *found = fixture_step(f, method, options, &report);
@@ -238,6 +237,7 @@ static void check_methods(const struct objective *objective, const char *method,
     step_report_free(&report);
 }
 
+// Documents of several lengths side by side: a row where one ends has no target, nor have the pads behind the last.
 static void test_methods_agree(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void test_methods_agree(void **state)
                 if ((*m)->make_exact) {
                     (*m)->make_exact(&options, f.context);
                 }
-                check_methods(*o, (*m)->name, &options, &f, expected, loss);
+                check_method(*o, (*m)->name, &options, &f, expected, loss);
             }
         }
         free(expected);

@@ -25,7 +25,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
     f->weights = calloc(f->context * f->sequences, sizeof *f->weights);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
-    fixture_set_objective(f, &f->batch, 0);
+    fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
     model_zero_gradients(&f->model);
     method_step(method, &f->model, &f->batch, options, &report);

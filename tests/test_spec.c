@@ -365,6 +365,8 @@ static void bad_specs_are_refused_with_the_place(void **state)
                                                            "No such file or directory; relative paths start in "},
         {START "'data': {'text': 'harness'},\n" AXES, "harness: is not a file"},
         {START "'labels': 'no/such/file',\n" AXES, "key 'labels': no/such/file: cannot be read"},
+        {START "'objective': 'weighted-mean', 'row_weights': 'no/such/file',\n" AXES,
+         "key 'row_weights': no/such/file: cannot be read"},
         {START "'data': {'tokens': 'Makefile', 'dtype': 'u32'}, 'batch': 1000000,\n" AXES,
          "batch and context need 32000000"},
     };

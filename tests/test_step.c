@@ -41,7 +41,7 @@ static void check_micro_batches(const struct objective *objective)
         for (size_t first = 0, count = 1; first < f.sequences; first += count, count = 3) {
             struct batch micro;
             batch_open(&micro, f.device, f.ids + first * f.context, targets + first * f.context, f.context, count);
-            fixture_set_objective(&f, &micro, first);
+            fixture_set_objective(&f, f.device, &micro, first);
             micro.normaliser = whole.normaliser;
             method_step(*m, &f.model, &micro, &options, &report);
             sum += report.loss;

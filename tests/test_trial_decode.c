@@ -130,7 +130,8 @@ static void ids_stay_what_they_were(void **state)
         "'gradient_dtype':'f32','kv_gradient_dtype':'f32','labels':null,'limits':{'memory':null},'lora':null,"
         "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
         "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-        "'model':'tiny','optimizer':null,'profile':null,'seed':1,'tf32':false,'whole_attention':false}");
+        "'model':'tiny','objective':'token-mean','optimizer':null,'profile':null,'row_weights':null,'seed':1,'tf32'"
+        ":false,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);
@@ -150,6 +151,10 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'limits': {}, 'measure': {}"));
     expect_same(MINIMAL, WITH("'deterministic': false"));
     expect_same(MINIMAL, WITH("'tf32': false"));
+    expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
+    expect_same(MINIMAL, WITH("'row_weights': 'a'"));
+    expect_same(WITH("'device': 'plan', 'objective': 'weighted-mean'"),
+                WITH("'device': 'plan', 'objective': 'weighted-mean', 'row_weights': 'a'"));
     expect_same(MINIMAL, WITH("'whole_attention': false"));
     expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
     expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
@@ -194,6 +199,10 @@ static void another_meaning_is_another_id(void **state)
         WITH("'data': {'tokens': 'a'}"),
         WITH("'data': {'tokens': 'a', 'dtype': 'u32'}"),
         WITH("'labels': 'a'"),
+        WITH("'objective': 'sequence-mean'"),
+        WITH("'objective': 'dft'"),
+        WITH("'objective': 'weighted-mean', 'row_weights': 'a'"),
+        WITH("'objective': 'weighted-mean', 'row_weights': 'b'"),
         WITH("'lora': {}"),
         WITH("'lora': {'targets': ['q']}"),
         WITH("'lora': {'alpha': 1}"),
@@ -367,6 +376,10 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'lora': {'targets': ['gaet']}"), "unknown projection 'gaet'; did you mean 'gate'?"},
         {WITH("'lora': 8"), "expected an object with the keys: rank, alpha, targets, found 8"},
         {WITH("'deterministic': 'yes'"), "key 'deterministic': expected true or false, found 'yes'"},
+        {WITH("'objective': 'dpo'"), "key 'objective': unknown objective"},
+        {WITH("'objective': 'weighted-mean'"), "key 'row_weights': missing; objective \"weighted-mean\" needs"},
+        {WITH("'objective': 'weighted-mean', 'row_weights': 1"),
+         "key 'row_weights': expected the path of a file of weights"},
         {WITH("'whole_attention': null"), "key 'whole_attention': expected true or false, found null"},
         {WITH("'tf32': 1"), "key 'tf32': expected true or false, found 1"},
         {WITH("'optimizer': 'adam'"), "unknown optimizer 'adam'; did you mean 'adamw'?"},

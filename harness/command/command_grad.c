@@ -10,14 +10,10 @@
 
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
 
-static const char *const trial_keys[] = {"model",           "dtype",
-                                         "device",          "context",
-                                         "batch",           "seed",
-                                         "labels",          "lora",
-                                         "method",          "kv_gradient_dtype",
-                                         "deterministic",   "tf32",
-                                         "whole_attention", "gradient_dtype",
-                                         "memory_limit",    NULL};
+static const char *const trial_keys[] = {
+    "model",         "dtype",     "device",          "context",        "batch",        "seed",
+    "labels",        "objective", "row_weights",     "lora",           "method",       "kv_gradient_dtype",
+    "deterministic", "tf32",      "whole_attention", "gradient_dtype", "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},

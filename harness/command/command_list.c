@@ -54,6 +54,19 @@ static json_t *list_methods(bool json)
     return list;
 }
 
+static json_t *list_objectives(bool json)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; objectives[i]; i++) {
+        const struct objective *objective = objectives[i];
+        if (!json)
+            printf("%-14s %s\n%-14s %s\n", objective->name, objective->summary, "", objective->source);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", objective->name, "summary",
+                                              objective->summary, "source", objective->source));
+    }
+    return list;
+}
+
 static json_t *list_models(bool json)
 {
     json_t *list = json_array();
@@ -141,8 +154,11 @@ static json_t *list_fields(bool json)
 static const struct {
     const char *name;
     json_t *(*list)(bool json); // prints a table unless the value is wanted
-} lists[] = {
-    {"methods", list_methods}, {"models", list_models}, {"devices", list_devices}, {"fields", list_fields}};
+} lists[] = {{"methods", list_methods},
+             {"objectives", list_objectives},
+             {"models", list_models},
+             {"devices", list_devices},
+             {"fields", list_fields}};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -153,12 +169,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->what)
-            argp_error(state, "one of methods, models, devices, fields; not also \"%s\"", text);
+            argp_error(state, "one of methods, objectives, models, devices, fields; not also \"%s\"", text);
         arguments->what = text;
         return 0;
     case ARGP_KEY_END:
         if (!arguments->what)
-            argp_error(state, "say what to list: methods, models, devices or fields");
+            argp_error(state, "say what to list: methods, objectives, models, devices or fields");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -170,7 +186,7 @@ int command_list(int argc, char **argv)
     static const struct argp_option options[] = {{.name = "json", .key = 'j', .doc = "print JSON"}, {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
-                                     .args_doc = "methods|models|devices|fields",
+                                     .args_doc = "methods|objectives|models|devices|fields",
                                      .doc = "Lists what there is; fields: of a record."};
     struct arguments arguments = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
@@ -185,6 +201,7 @@ int command_list(int argc, char **argv)
         json_decref(list);
         return EXIT_FINE;
     }
-    fprintf(stderr, "%s: nothing called \"%s\"; methods, models, devices or fields\n", argv[0], arguments.what);
+    fprintf(stderr, "%s: nothing called \"%s\"; methods, objectives, models, devices or fields\n", argv[0],
+            arguments.what);
     return EXIT_BAD_INPUT;
 }

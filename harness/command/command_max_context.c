@@ -11,9 +11,9 @@
 
 enum flag { FLAG_METHODS = 0x100, FLAG_JSON };
 
-static const char *const trial_keys[] = {
-    "model",          "dtype",           "batch", "lora", "profile", "optimizer", "kv_gradient_dtype",
-    "gradient_dtype", "whole_attention", NULL};
+static const char *const trial_keys[] = {"model",          "dtype",           "batch",     "objective",
+                                         "lora",           "profile",         "optimizer", "kv_gradient_dtype",
+                                         "gradient_dtype", "whole_attention", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "methods", .key = FLAG_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},

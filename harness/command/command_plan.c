@@ -14,18 +14,9 @@
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
 
-static const char *const trial_keys[] = {"model",
-                                         "dtype",
-                                         "context",
-                                         "batch",
-                                         "lora",
-                                         "method",
-                                         "profile",
-                                         "optimizer",
-                                         "kv_gradient_dtype",
-                                         "gradient_dtype",
-                                         "whole_attention",
-                                         NULL};
+static const char *const trial_keys[] = {
+    "model",   "dtype",     "context",           "batch",          "objective",       "lora", "method",
+    "profile", "optimizer", "kv_gradient_dtype", "gradient_dtype", "whole_attention", NULL};
 
 static const struct argp_option own_flags[] = {
     PLAN_FLAG_LIKE,

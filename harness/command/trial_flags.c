@@ -30,6 +30,8 @@ static const struct flag {
     {"batch", "N", "sequences (1)", flag_value},
     {"seed", "N", "of a preset's random weights, and of random tokens (1)", flag_value},
     {"labels", "FILE", "little-endian int32, -100: no target (the next token)", json_string},
+    {"objective", "NAME", "what is minimised, see `longbp list objectives` (token-mean)", json_string},
+    {"row_weights", "FILE", "little-endian f32, one per token, of objective weighted-mean", json_string},
     {"lora", "r=8,alpha=16,targets=q,v", "train LoRA factors alone", flag_object},
     {"optimizer", "NAME", "keep its state and let it take its step: adamw (none)", json_string},
     {"kv_gradient_dtype", "DTYPE", "accumulator of the gradient of keys and values", flag_value},

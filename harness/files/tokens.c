@@ -3,6 +3,7 @@
 #include "kernels/base/random.h"
 #include "kernels/transformer/batch.h"
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,6 +20,7 @@ static const struct format formats[] = {
     [DATA_U32] = {4, false, "token", "32-bit token ids"},
 };
 static const struct format labels_format = {4, true, "label", "32-bit labels"};
+static const struct format weights_format = {4, true, "weight", "32-bit floating-point weights"};
 
 // *values: how many a regular file holds; the most there can be for a pipe.
 static FILE *open_file(const char *path, struct format format, size_t *values, struct status *status)
@@ -80,17 +82,17 @@ static int32_t *new_ids(size_t count, struct status *status)
     return ids;
 }
 
-static int32_t *read_file(const char *path, struct format format, size_t context, size_t batch, size_t vocab,
-                          struct status *status)
+// The first context * batch values as they stand in the file; to be freed.
+static unsigned char *read_bytes(const char *path, struct format format, size_t context, size_t batch,
+                                 struct status *status)
 {
     size_t count = context * batch, found;
     FILE *file = open_file(path, format, &found, status);
     if (!file) {
         return NULL;
     }
-    int32_t *ids = NULL;
     unsigned char *bytes = NULL;
-    if (found >= count && (ids = new_ids(count, status)) && (bytes = malloc(count * format.width))) {
+    if (found >= count && (bytes = malloc(count * format.width))) {
         found = fread(bytes, format.width, count, file);
     }
     bool ok = false;
@@ -100,16 +102,29 @@ static int32_t *read_file(const char *path, struct format format, size_t context
         status_set(status, STATUS_BAD_INPUT, "%s: %zu x %zu %ss are needed (batch x context), found %zu", path,
                    batch, context, format.noun, found);
     } else if (!bytes) {
-        status_set(status, STATUS_OOM, "no room on the host for %zu token ids", count);
+        status_set(status, STATUS_OOM, "no room on the host for %zu %ss", count, format.noun);
     } else {
-        ok = decode_all(ids, bytes, count, format, vocab, path, status);
+        ok = true;
     }
     fclose(file);
-    free(bytes);
     if (!ok) {
-        free(ids);
+        free(bytes);
         return NULL;
     }
+    return bytes;
+}
+
+static int32_t *read_file(const char *path, struct format format, size_t context, size_t batch, size_t vocab,
+                          struct status *status)
+{
+    size_t count = context * batch;
+    unsigned char *bytes = read_bytes(path, format, context, batch, status);
+    int32_t *ids = bytes ? new_ids(count, status) : NULL;
+    if (ids && !decode_all(ids, bytes, count, format, vocab, path, status)) {
+        free(ids);
+        ids = NULL;
+    }
+    free(bytes);
     return ids;
 }
 
@@ -151,4 +166,32 @@ int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size
         return NULL;
     }
     return read_file(path, labels_format, context, batch, vocab, status);
+}
+
+double *tokens_read_weights(const char *path, size_t context, size_t batch, struct status *status)
+{
+    if (!check_sizes(context, batch, 1, status)) {
+        return NULL;
+    }
+    size_t count = context * batch;
+    unsigned char *bytes = read_bytes(path, weights_format, context, batch, status);
+    double *weights = bytes ? malloc(count * sizeof *weights) : NULL;
+    if (bytes && !weights) {
+        status_set(status, STATUS_OOM, "no room on the host for %zu weights", count);
+    }
+    for (size_t i = 0; weights && i < count; i++) {
+        uint32_t bits = (uint32_t)decode(bytes + 4 * i, weights_format);
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value) || value < 0) {
+            status_set(status, STATUS_BAD_INPUT, "%s: weight %zu is %g, expected a number >= 0", path, i,
+                       (double)value);
+            free(weights);
+            weights = NULL;
+        } else {
+            weights[i] = (double)value;
+        }
+    }
+    free(bytes);
+    return weights;
 }

@@ -19,3 +19,5 @@ int32_t *tokens_read(const struct data_source *source, size_t context, size_t ba
                      struct status *status);
 // The same many labels from a file of little-endian int32: each a class below vocab, or NO_TARGET.
 int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size_t vocab, struct status *status);
+// The same many weights from a file of little-endian f32: each a number >= 0. To be freed.
+double *tokens_read_weights(const char *path, size_t context, size_t batch, struct status *status);

@@ -36,6 +36,8 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, data), .type = FIELD_ANY,
      .meaning = "random, {text: PATH} or {tokens: PATH, dtype: u16 or u32}"},
     {FIELD(record_trial, labels), .type = FIELD_STRING, .meaning = "file", .null = "the next token"},
+    {FIELD(record_trial, objective), .type = FIELD_STRING, .meaning = "what is minimised"},
+    {FIELD(record_trial, row_weights), .type = FIELD_STRING, .meaning = "file", .null = "the objective takes none"},
     {FIELD(record_trial, lora), .type = FIELD_OBJECT, .meaning = "rank, alpha, targets",
      .null = "every weight trains"},
     {FIELD(record_trial, optimizer), .type = FIELD_OBJECT, .meaning = "name, rate, decay", .null = "none"},

@@ -79,6 +79,10 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_object(json_object_get(setting, "optimizer"))) {
         append(text, bytes, ", AdamW");
     }
+    const char *objective = json_string_value(json_object_get(setting, "objective"));
+    if (objective && strcmp(objective, "token-mean") != 0) {
+        append(text, bytes, ", %s", objective);
+    }
     if (json_is_string(dtype)) {
         append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }

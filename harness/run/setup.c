@@ -46,10 +46,12 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
                                           .optimizer = options->optimizer};
     model_open(&setup->model, &trial->config, &model_options, setup->device);
     int32_t *ids = NULL, *labels = NULL;
+    double *weights = NULL;
     if (setup->device->status.code != STATUS_OK)
         goto cleanup;
     if (setup->device->ops->dataless) { // weights and tokens would go nowhere
         batch_open(&setup->batch, setup->device, NULL, NULL, trial->context, trial->batch);
+        batch_set_objective(&setup->batch, setup->device, trial->objective, NULL);
         goto cleanup;
     }
     if (!trial->model_folder)
@@ -64,8 +66,15 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
         if (!labels)
             goto cleanup;
     }
+    if (trial->row_weights) {
+        weights = tokens_read_weights(trial->row_weights, trial->context, trial->batch, status);
+        if (!weights)
+            goto cleanup;
+    }
     batch_open(&setup->batch, setup->device, ids, labels, trial->context, trial->batch);
+    batch_set_objective(&setup->batch, setup->device, trial->objective, weights);
 cleanup:
+    free(weights);
     free(labels);
     free(ids);
     if (setup->device->status.code != STATUS_OK)

@@ -180,6 +180,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
                             .context = shape->context,
                             .batch = shape->batch,
                             .seed = 1,
+                            .objective = objectives[0],
                             .lora = shape->lora};
     snprintf(trial->device, sizeof trial->device, "%s", request->device);
     int labels_fd = shape->labels ? labels_file(shape, trial->config.vocab, labels, sizeof labels) : -1;

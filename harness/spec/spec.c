@@ -434,8 +434,10 @@ static bool check_files(const struct trial *trial, const struct trial_fields *fi
     if (trial->data.path &&
         !check_file(fields->keys[TRIAL_DATA], trial->data.path, tokens * widths[trial->data.kind], status))
         return false;
-    return !trial->labels ||
-           check_file(fields->keys[TRIAL_LABELS], trial->labels, tokens * sizeof(int32_t), status);
+    if (trial->labels && !check_file(fields->keys[TRIAL_LABELS], trial->labels, tokens * sizeof(int32_t), status))
+        return false;
+    return !trial->row_weights ||
+           check_file(fields->keys[TRIAL_ROW_WEIGHTS], trial->row_weights, tokens * sizeof(float), status);
 }
 
 // Remembers an id in an open hash table of positions in trials, from 1; false if it is there. Ids are hashes

@@ -34,6 +34,8 @@ struct trial {
     uint64_t seed;
     struct data_source data;
     char *labels; // NULL: the next token
+    const struct objective *objective;
+    char *row_weights; // file, for an objective that averages by weight; else NULL
     struct lora lora;
     bool deterministic;                // the device has the same bits in every run, at whatever cost
     bool tf32;                         // the device may round factors of GEMM in f32 to TF32

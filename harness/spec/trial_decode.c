@@ -1,7 +1,8 @@
-// Defaults: dtype "f32", device "cpu", profile null, batch 1, seed 1, data "random", labels null, lora null (or
-// rank 8, alpha 16, targets q and v), optimizer null (or adamw, rate 1e-4, decay 0.01), gradient dtypes f32 for
-// bf16 and else the dtype, deterministic, tf32 and whole_attention false, measure {1 warm-up, 5 samples, 60
-// seconds, gradient "full-f64"}, limits {memory null}; options: methods/options.c.
+// Defaults: dtype "f32", device "cpu", profile null, batch 1, seed 1, data "random", labels null, objective
+// "token-mean", row_weights null, lora null (or rank 8, alpha 16, targets q and v), optimizer null (or adamw, rate
+// 1e-4, decay 0.01), gradient dtypes f32 for bf16 and else the dtype, deterministic, tf32 and whole_attention
+// false, measure {1 warm-up, 5 samples, 60 seconds, gradient "full-f64"}, limits {memory null}; options:
+// methods/options.c.
 #define XXH_INLINE_ALL
 #include "harness/spec/trial_decode.h"
 #include "harness/files/size.h"
@@ -23,6 +24,8 @@ const char *const trial_key_names[TRIAL_KEYS + 1] = {
     [TRIAL_SEED] = "seed",
     [TRIAL_DATA] = "data",
     [TRIAL_LABELS] = "labels",
+    [TRIAL_OBJECTIVE] = "objective",
+    [TRIAL_ROW_WEIGHTS] = "row_weights",
     [TRIAL_LORA] = "lora",
     [TRIAL_OPTIMIZER] = "optimizer",
     [TRIAL_KV_GRADIENT_DTYPE] = "kv_gradient_dtype",
@@ -207,6 +210,36 @@ static json_t *decode_labels(struct trial *trial, struct json_field field, struc
     return json_string(path);
 }
 
+static json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status)
+{
+    struct names names = {0};
+    size_t index = 0;
+    for (size_t i = 0; objectives[i]; i++)
+        names_add(&names, objectives[i]->name);
+    if (!json_field_choice(field, &names, "objective", &index, status))
+        return NULL;
+    trial->objective = objectives[index];
+    return json_string(trial->objective->name);
+}
+
+static json_t *decode_row_weights(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *path = NULL;
+    // Left out rather than refused where it means nothing, so that one spec serves all objectives and devices.
+    if (trial->planned || trial->objective->averaging != MEAN_BY_WEIGHT)
+        return json_null();
+    if (!json_field_given(field)) {
+        json_field_fail(field, status,
+                        "missing; objective \"%s\" needs the path of a file with a weight for every token",
+                        trial->objective->name);
+        return NULL;
+    }
+    if (!json_field_text(field, "the path of a file of weights", &path, status))
+        return NULL;
+    trial->row_weights = copy_text(path);
+    return json_string(path);
+}
+
 static bool read_targets(struct json_field field, unsigned *targets, struct status *status)
 {
     struct names names = {0};
@@ -385,6 +418,8 @@ static decode_key *const decoders[TRIAL_KEYS] = {
     [TRIAL_SEED] = decode_seed,
     [TRIAL_DATA] = decode_data,
     [TRIAL_LABELS] = decode_labels,
+    [TRIAL_OBJECTIVE] = decode_objective,
+    [TRIAL_ROW_WEIGHTS] = decode_row_weights,
     [TRIAL_LORA] = decode_lora,
     [TRIAL_OPTIMIZER] = decode_optimizer,
     [TRIAL_KV_GRADIENT_DTYPE] = decode_kv_gradient_dtype,
@@ -418,6 +453,7 @@ static json_t *default_of(const struct trial *trial, enum trial_key key, struct 
                             .dtype = trial->dtype,
                             .planned = trial->planned,
                             .context = trial->context,
+                            .objective = objectives[0],
                             .method = trial->method};
     struct status why = {0};
     field.value = object ? json_object() : NULL;
@@ -527,6 +563,7 @@ void trial_free(struct trial *trial)
     free(trial->model_folder);
     free(trial->data.path);
     free(trial->labels);
+    free(trial->row_weights);
     options_free(&trial->options);
     *trial = (struct trial){0};
 }

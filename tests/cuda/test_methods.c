@@ -63,14 +63,18 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     size_t tokens = f->context * f->sequences;
     int32_t *ids = malloc(tokens * sizeof *ids);
     struct step_report report = {0};
-    CHECK(ids);
+    struct fixture weighted = *f;
+    weighted.weights = malloc(tokens * sizeof *weighted.weights);
+    CHECK(ids && weighted.weights);
     struct random random = random_named(f->seed, "ids");
     for (size_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
+        weighted.weights[i] = random_uniform(&random, i);
     }
     model_open(&model, &f->config, &model_options, d);
     model_randomize(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->sequences);
+    fixture_set_objective(&weighted, d, &batch, 0);
     d->counters = (struct counters){0};
     model_zero_gradients(&model);
     method_step(method, &model, &batch, options, &report);
@@ -94,6 +98,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     model_close(&model);
     device_close(d);
     step_report_free(&report);
+    free(weighted.weights);
     free(ids);
     return run;
 }
@@ -148,7 +153,7 @@ static void check_methods(const struct fixture *f, const char *device, const cha
         free(two.gradients);
     }
     double rounding = relative_l2(base.gradients, exact.gradients, exact.count);
-    printf("%-4s %-18s full against f64 on the CPU %.2e, noise floor %.2e\n", dtype_name(dtype), what, rounding,
+    printf("%-4s %-20s full against f64 on the CPU %.2e, noise floor %.2e\n", dtype_name(dtype), what, rounding,
            floor);
     check(exact.status.code == STATUS_OK && base.status.code == STATUS_OK && reversed.status.code == STATUS_OK,
           "%s %s: full: %s%s%s", dtype_name(dtype), what, exact.status.message, base.status.message,
@@ -180,7 +185,7 @@ static void check_methods(const struct fixture *f, const char *device, const cha
             free(found.gradients);
         }
     }
-    printf("%-4s %-18s the largest error is %.2f of its bound\n", dtype_name(dtype), what, largest);
+    printf("%-4s %-20s the largest error is %.2f of its bound\n", dtype_name(dtype), what, largest);
     free(exact.gradients);
     free(base.gradients);
     free(reversed.gradients);
@@ -272,13 +277,15 @@ int main(int argc, char **argv)
         check_deterministic(&f, device, dtypes[i]);
         f.config.qk_norm = f.config.tied = true;
         f.sequences = 3;
-        check_methods(&f, device, plan, dtypes[i], "Qwen3, B = 3");
+        f.objective = objective_find("dft");
+        check_methods(&f, device, plan, dtypes[i], "Qwen3, B = 3, DFT");
         f.config.qk_norm = f.config.tied = false;
         f.config.qkv_bias = true;
         f.config.head_dim = 6; // own attention in bf16
         f.sequences = 1;
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
-        check_methods(&f, device, plan, dtypes[i], "Qwen2, LoRA");
+        f.objective = objective_find("weighted-mean");
+        check_methods(&f, device, plan, dtypes[i], "Qwen2, LoRA, weights");
     }
     if (opened) {
         check_memory(device);
