@@ -5,8 +5,17 @@
 #include "methods/cost.h"
 #include "methods/method.h"
 
+struct checkpoint_options {
+    size_t head_chunk;
+    enum keep keep;
+};
+
+static const struct option option_rows[] = {
+    OPTION_HEAD_CHUNK(struct checkpoint_options), OPTION_KEEP(struct checkpoint_options), {0}};
+
 static void walk(struct step *step)
 {
+    const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
     size_t layers = model->config.layers, rows = step->batch->context * step->batch->batch;
@@ -28,14 +37,14 @@ static void walk(struct step *step)
     }
 
     struct tensor grad = x[layers];
-    head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         struct activations rebuilt = {0};
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, all, x[l], kv, &rebuilt);
-        cell_forward(model, l, all, x[l], kv, tensor_none(), &rebuilt, step->options->keep);
+        cell_forward(model, l, all, x[l], kv, tensor_none(), &rebuilt, options->keep);
         cell_backward_mlp(model, l, all, &rebuilt, grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
@@ -54,7 +63,7 @@ static void walk(struct step *step)
     free(x);
 }
 
-static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+static double floor_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
     return model->config.layers * cost_hidden(model) + cost_hidden(model) + cost_kv(model) + cost_cell(model);
@@ -64,7 +73,7 @@ const struct method method_checkpoint = {
     .name = "checkpoint",
     .summary = "keep each layer's input, rebuild a layer at a time",
     .source = "Chen et al. 2016, arXiv 1604.06174",
-    .options = (const char *const[]){"head_chunk", "keep", NULL},
+    .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

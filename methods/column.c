@@ -14,6 +14,7 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
 
 void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output)
 {
+    const struct column_options *options = step->options;
     struct model *model = step->model;
     size_t layers = model->config.layers, rows = chunk.count * step->batch->batch;
     struct tensor x = hidden(model, rows, CATEGORY_ACTIVATIONS);
@@ -30,7 +31,7 @@ void column_forward(struct step *step, struct span chunk, struct kv *kv, enum co
         unit_release(model, unit_of_layer(l));
     }
     if (output == COLUMN_LOSS) {
-        head_loss(model, step->batch, x, chunk.start, step->options->head_chunk, step->loss);
+        head_loss(model, step->batch, x, chunk.start, options->head_chunk, step->loss);
     }
     tensor_free(model->device, &x);
 }
@@ -38,10 +39,11 @@ void column_forward(struct step *step, struct span chunk, struct kv *kv, enum co
 void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached, bool last,
                      const struct key_segment *segments, size_t segment_count, struct loss_weights weights)
 {
+    const struct column_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
     size_t layers = model->config.layers, rows = chunk.count * step->batch->batch;
-    bool inner = step->options->inner == INNER_CHECKPOINT;
+    bool inner = options->inner == INNER_CHECKPOINT;
     enum category category = inner ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [C B, d], input of layer l
     struct activations *kept = calloc(layers, sizeof *kept);
@@ -56,17 +58,17 @@ void column_backward(struct step *step, struct span chunk, struct kv *kv, bool c
             kv_project(model, l, chunk, x[l], kv[l], keep);
         }
         x[l + 1] = hidden(model, rows, category);
-        cell_forward(model, l, chunk, x[l], kv[l], x[l + 1], keep, step->options->keep);
+        cell_forward(model, l, chunk, x[l], kv[l], x[l + 1], keep, options->keep);
         unit_release(model, unit_of_layer(l));
     }
 
     struct tensor grad = x[layers];
-    head_backward(model, step->batch, grad, chunk.start, step->options->head_chunk, weights, step->loss);
+    head_backward(model, step->batch, grad, chunk.start, options->head_chunk, weights, step->loss);
     done(step, last, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         unit_acquire(model, unit_of_layer(l));
         if (inner) {
-            cell_forward(model, l, chunk, x[l], kv[l], tensor_none(), &kept[l], step->options->keep);
+            cell_forward(model, l, chunk, x[l], kv[l], tensor_none(), &kept[l], options->keep);
         }
         cell_backward(model, l, chunk, &kept[l], kv[l], segments + l * segment_count, segment_count, grad);
         unit_release(model, unit_of_layer(l));

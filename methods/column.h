@@ -2,6 +2,22 @@
 #pragma once
 #include "methods/method.h"
 
+enum inner { INNER_NONE, INNER_CHECKPOINT };
+
+// What a method that walks columns is asked; its struct begins with this.
+struct column_options {
+    size_t chunk, head_chunk;
+    enum keep keep;
+    enum inner inner;
+};
+
+#define OPTION_INNER(options)                                                                                      \
+    {                                                                                                              \
+        .name = "inner", .type = OPTION_CHOICE, .offset = offsetof(options, inner), .initial = INNER_NONE,         \
+        .choices = OPTION_CHOICES("none", "checkpoint"),                                                           \
+        .help = "inside a column: keep every cell's activations, or its input alone"                               \
+    }
+
 // What the first pass wants of a column besides the keys and values of all its layers.
 enum column_output { COLUMN_KV, COLUMN_LOSS };
 

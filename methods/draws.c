@@ -18,7 +18,7 @@ static size_t choose(size_t n, size_t k, size_t max)
     return result <= max ? result : max + 1;
 }
 
-static struct subsets subsets_of(size_t columns, const struct method_options *options, size_t max)
+static struct subsets subsets_of(size_t columns, const struct spaco_options *options, size_t max)
 {
     struct subsets s = {.columns = columns, .same_size = options->sampler == SAMPLER_UNIFORM};
     if (columns >= 64) {
@@ -53,7 +53,7 @@ static void advance(struct subsets *s)
 
 // Makes `fixed` give the estimate that the sampler of `options` would give for the subset; returns the subset's
 // probability.
-static double fix(struct method_options *fixed, const struct method_options *options, const struct subsets *s)
+static double fix(struct spaco_options *fixed, const struct spaco_options *options, const struct subsets *s)
 {
     size_t count = 0;
     index_list_resize(&fixed->columns, s->columns);
@@ -67,10 +67,11 @@ static double fix(struct method_options *fixed, const struct method_options *opt
     return sampler_probability(options, s->columns, &fixed->columns);
 }
 
-bool draws_each(const struct method_options *options, size_t context, size_t max, draw_visit *visit, void *visitor,
+bool draws_each(const void *spaco_options, size_t context, size_t max, draw_visit *visit, void *visitor,
                 struct status *status)
 {
-    struct subsets s = subsets_of(columns_of(context, options->chunk).count, options, max);
+    const struct spaco_options *options = spaco_options;
+    struct subsets s = subsets_of(columns_of(context, options->column.chunk).count, options, max);
     if (s.count > max) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "sampler and budget allow more than %zu sets of %zu columns; use a larger chunk", max,
@@ -82,12 +83,13 @@ bool draws_each(const struct method_options *options, size_t context, size_t max
             status, STATUS_UNSUPPORTED,
             "a draw of sampler sequential can be repeated only with its own factors (compensation paper)");
     }
-    struct method_options fixed = options_copy(options);
+    struct spaco_options fixed = *options;
+    fixed.columns = (struct index_list){0};
     bool going = true;
     for (; going && s.mask < s.end; advance(&s)) {
         double probability = fix(&fixed, options, &s);
         going = probability == 0 || visit(visitor, &fixed, probability);
     }
-    options_free(&fixed);
+    index_list_free(&fixed.columns);
     return true;
 }

@@ -1,8 +1,8 @@
 // Draws: every set of columns that SpaCO's sampler can draw, with its probability.
 #pragma once
-#include "methods/method.h"
+#include "methods/spaco.h"
 
 // method.h's each_draw. False and a status (unsupported) where there are more than max sets, or where sampler fixed
 // cannot repeat an estimate.
-bool draws_each(const struct method_options *options, size_t context, size_t max, draw_visit *visit, void *visitor,
+bool draws_each(const void *spaco_options, size_t context, size_t max, draw_visit *visit, void *visitor,
                 struct status *status);

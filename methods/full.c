@@ -4,8 +4,17 @@
 #include "methods/cost.h"
 #include "methods/method.h"
 
+struct full_options {
+    size_t head_chunk;
+    enum keep keep;
+};
+
+static const struct option option_rows[] = {
+    OPTION_HEAD_CHUNK(struct full_options), OPTION_KEEP(struct full_options), {0}};
+
 static void walk(struct step *step)
 {
+    const struct full_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
     size_t layers = model->config.layers, rows = step->batch->context * step->batch->batch;
@@ -23,12 +32,12 @@ static void walk(struct step *step)
         unit_acquire(model, unit_of_layer(l));
         kv_project(model, l, all, x[l], kv[l], &kept[l]);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        cell_forward(model, l, all, x[l], kv[l], x[l + 1], &kept[l], step->options->keep);
+        cell_forward(model, l, all, x[l], kv[l], x[l + 1], &kept[l], options->keep);
         unit_release(model, unit_of_layer(l));
     }
 
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
-    head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         unit_acquire(model, unit_of_layer(l));
@@ -52,7 +61,7 @@ static void walk(struct step *step)
     free(x);
 }
 
-static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+static double floor_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
     return model->config.layers * (cost_hidden(model) + cost_kv(model) + cost_cell(model));
@@ -62,7 +71,7 @@ const struct method method_full = {
     .name = "full",
     .summary = "keep every activation; the reference",
     .source = "Rumelhart, Hinton & Williams 1986",
-    .options = (const char *const[]){"head_chunk", "keep", NULL},
+    .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

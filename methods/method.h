@@ -2,6 +2,7 @@
 // methods/methods.md has all walks, what they cost, and the letters.
 // To add one: write methods/NAME.c that ends in one `const struct method`, and name it in methods/methods.c.
 #pragma once
+#include "kernels/transformer/cell.h"
 #include "kernels/transformer/head.h"
 #include "kernels/transformer/unit.h"
 #include "methods/options.h"
@@ -18,50 +19,55 @@ struct step_report {
 struct step {
     struct model *model;
     const struct batch *batch;
-    const struct method_options *options;
-    struct tensor loss; // [1, 1] f64 on the device
+    const void *options; // the method's own struct
+    struct tensor loss;  // [1, 1] f64 on the device
     struct step_report *report;
 };
 
 // Takes one outcome of a draw; false: no more.
-typedef bool draw_visit(void *visitor, const struct method_options *options, double probability);
+typedef bool draw_visit(void *visitor, const void *options, double probability);
 
 struct method {
     const char *name;
-    const char *summary;        // one line
-    const char *source;         // the paper
-    const char *const *options; // names in method_option_table, ending in NULL
-    bool exact;                 // the gradient is that of the full loss
+    const char *summary; // one line
+    const char *source;  // the paper
+    struct option_table options;
+    bool exact; // the gradient is that of the full loss
+    // Hooks take options of the method's own struct.
     // What the options cannot say alone (a budget above the number of columns); NULL: nothing. False sets status.
-    bool (*check)(const struct method_options *options, size_t context, struct status *status);
+    bool (*check)(const void *options, size_t context, struct status *status);
     // Adds the gradient of the batch's mean loss to the parameters' gradients, and tells of each unit when it is
     // done.
     void (*walk)(struct step *step);
     // Options that leave the columns to chance become those of draw `index` of a trial: a function of them and of
     // the index; draw 0 is the one that they ask for as they are. False: nothing is left to chance. NULL: never.
-    bool (*draw)(struct method_options *options, size_t index);
+    bool (*draw)(void *options, size_t index);
     // Options that leave the columns to chance become those of the draw that takes the most memory among the draws
     // of as many columns as are to be expected; context: a multiple of the chunk. NULL: nothing is drawn.
-    void (*largest_draw)(struct method_options *options, size_t context);
+    void (*largest_draw)(void *options, size_t context);
     // Visits every draw that has a probability, as options that leave nothing to chance and make that draw's
     // estimate. False and a status (unsupported) where there are more than max, or where options cannot say it.
     // NULL: nothing is drawn.
-    bool (*each_draw)(const struct method_options *options, size_t context, size_t max, draw_visit *visit,
-                      void *visitor, struct status *status);
+    bool (*each_draw)(const void *options, size_t context, size_t max, draw_visit *visit, void *visitor,
+                      struct status *status);
     // Options become those under which the gradient is that of the full loss. NULL: it always is, or never.
-    void (*make_exact)(struct method_options *options, size_t context);
+    void (*make_exact)(void *options, size_t context);
     // The growth of the peak per token of context that methods/methods.md derives, in bytes: a floor to be held
     // against.
-    double (*floor_bytes_per_token)(const struct model *model, const struct method_options *options,
-                                    size_t context);
+    double (*floor_bytes_per_token)(const struct model *model, const void *options, size_t context);
 };
 
 // All methods, ending in NULL.
 extern const struct method *const methods[];
 const struct method *method_find(const char *name);
+// The options of all methods, one of each name, in the order in which the methods have them; NULL from the last on.
+// Options of the same name are of the same type, and mean the same.
+const struct option *methods_option(size_t index);
+// The option of this name that some method has, or NULL.
+const struct option *methods_option_find(const char *name);
 // Walks, timed, waits for the device and reads the loss. What the walk finds in the gradients it adds to: the
 // caller zeroes them (model_zero_gradients), before the first of several micro-batches alone. Failures are in the
 // device's status.
-void method_step(const struct method *method, struct model *model, const struct batch *batch,
-                 const struct method_options *options, struct step_report *report);
+void method_step(const struct method *method, struct model *model, const struct batch *batch, const void *options,
+                 struct step_report *report);
 void step_report_free(struct step_report *report);

@@ -3,11 +3,19 @@
 #include "methods/method.h"
 #include <string.h>
 
-extern const struct method method_full, method_checkpoint, method_streambp, method_seco, method_spaco, method_null;
+// Every method, once: method_full and so on, in the order of lists and labels.
+#define METHODS(X)                                                                                                 \
+    X(full)                                                                                                        \
+    X(checkpoint)                                                                                                  \
+    X(streambp)                                                                                                    \
+    X(seco)                                                                                                        \
+    X(spaco)                                                                                                       \
+    X(null)
 
-const struct method *const methods[] = {
-    &method_full, &method_checkpoint, &method_streambp, &method_seco, &method_spaco, &method_null, NULL,
-};
+#define DECLARED(name) extern const struct method method_##name;
+#define LISTED(name)   &method_##name,
+METHODS(DECLARED)
+const struct method *const methods[] = {METHODS(LISTED) NULL};
 
 const struct method *method_find(const char *name)
 {
@@ -19,8 +27,40 @@ const struct method *method_find(const char *name)
     return NULL;
 }
 
-void method_step(const struct method *method, struct model *model, const struct batch *batch,
-                 const struct method_options *options, struct step_report *report)
+// Whether a method before number i has an option of the row's name.
+static bool is_named_before(size_t i, const struct option *row)
+{
+    for (size_t m = 0; m < i; m++) {
+        if (option_find(&methods[m]->options, row->name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct option *methods_option(size_t index)
+{
+    for (size_t i = 0; methods[i]; i++) {
+        for (const struct option *row = methods[i]->options.rows; row->name; row++) {
+            if (!is_named_before(i, row) && index-- == 0) {
+                return row;
+            }
+        }
+    }
+    return NULL;
+}
+
+const struct option *methods_option_find(const char *name)
+{
+    const struct option *option = NULL;
+    for (size_t i = 0; !option && methods[i]; i++) {
+        option = option_find(&methods[i]->options, name);
+    }
+    return option;
+}
+
+void method_step(const struct method *method, struct model *model, const struct batch *batch, const void *options,
+                 struct step_report *report)
 {
     struct device *device = model->device;
     report->loss = 0;

@@ -1,56 +1,66 @@
-// Options: what a method can be asked, as one table that specs, the command line and the help are made from.
+// Options: what a method can be asked. Each method has a struct of its own and a table of its members, in its own
+// file; specs, the command line, help, ids and records are made from the table.
 #pragma once
-#include "kernels/base/status.h"
-#include "kernels/transformer/cell.h"
 #include "methods/index_list.h"
 #include <stddef.h>
 #include <stdint.h>
-
-enum sampler { SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL, SAMPLER_FIXED };
-enum compensation { COMPENSATION_NONE, COMPENSATION_PAPER, COMPENSATION_CAPPED, COMPENSATION_SEQUENTIAL };
-enum loss_scope { LOSS_ALL, LOSS_SAMPLED };
-enum inner { INNER_NONE, INNER_CHECKPOINT };
-enum behaviour { BEHAVIOUR_OK, BEHAVIOUR_FAIL, BEHAVIOUR_HANG, BEHAVIOUR_OOM, BEHAVIOUR_CRASH };
-
-#define COLUMNS_MAX 4096 // that may be drawn from
-
-struct method_options {
-    size_t chunk;      // tokens per column
-    size_t head_chunk; // tokens per block of logits; 0: the whole column
-    enum keep keep;
-    enum inner inner;
-    // spaco
-    size_t budget;
-    enum sampler sampler;
-    enum compensation compensation;
-    double cap;     // of `capped`
-    double minimum; // least probability of `sequential`; 0: half of budget / columns
-    enum loss_scope loss;
-    size_t sampler_seed;
-    struct index_list columns; // of `fixed`
-    // null
-    enum behaviour behaviour;
-    double seconds;
-};
 
 enum option_type { OPTION_COUNT, OPTION_NUMBER, OPTION_CHOICE, OPTION_LIST };
 
 struct option {
     const char *name;
     enum option_type type;
-    size_t offset;              // of the value in struct method_options: size_t, double, int, struct index_list
-    double minimum, maximum;    // OPTION_COUNT and OPTION_NUMBER
-    double initial;             // default; for OPTION_CHOICE the index
+    size_t offset;              // of the value in the method's struct: size_t, double, int, struct index_list
+    double minimum, maximum;    // OPTION_COUNT, OPTION_NUMBER, and of an OPTION_LIST's items
+    double initial;             // default; for OPTION_CHOICE the index; a list's is empty
     const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
     const char *help;           // one line, with the unit
+    bool telling;               // it says how much is kept and computed: lines and labels show its default, too
 };
 
-// Every option there is, ending with a NULL name. A method lists those it knows by name.
-extern const struct option method_option_table[];
-const struct option *option_find(const char *name);
-// All defaults: lists are empty, and nothing need be released.
-void options_init(struct method_options *options);
+// What a method is asked through: its rows, in the order in which labels show them, ending with a NULL name, and
+// the bytes of its struct, whose lists belong to it.
+struct option_table {
+    const struct option *rows;
+    size_t bytes;
+};
+
+// Whole numbers above this have no exact double, and no use.
+#define OPTION_COUNT_MAX 9007199254740992.0
+#define OPTION_CHOICES(...)                                                                                        \
+    (const char *const[])                                                                                          \
+    {                                                                                                              \
+        __VA_ARGS__, NULL                                                                                          \
+    }
+
+// Rows that several methods share, for a struct that has such a member.
+#define OPTION_CHUNK(options)                                                                                      \
+    {                                                                                                              \
+        .name = "chunk", .type = OPTION_COUNT, .offset = offsetof(options, chunk), .minimum = 1,                   \
+        .maximum = OPTION_COUNT_MAX, .initial = 512, .help = "tokens per column of the context", .telling = true   \
+    }
+#define OPTION_HEAD_CHUNK(options)                                                                                 \
+    {                                                                                                              \
+        .name = "head_chunk", .type = OPTION_COUNT, .offset = offsetof(options, head_chunk),                       \
+        .maximum = OPTION_COUNT_MAX, .initial = 256,                                                               \
+        .help = "tokens per block of logits; 0: all of a column at once"                                           \
+    }
+#define OPTION_KEEP(options)                                                                                       \
+    {                                                                                                              \
+        .name = "keep", .type = OPTION_CHOICE, .offset = offsetof(options, keep), .initial = KEEP_LEAN,            \
+        .choices = OPTION_CHOICES("lean", "all"),                                                                  \
+        .help = "what a cell keeps: lean rebuilds norms and SwiGLU's product, all keeps them as autograd does"     \
+    }
+
+// The row of this name, or NULL.
+const struct option *option_find(const struct option_table *table, const char *name);
+// All defaults. Release with options_free.
+void *options_new(const struct option_table *table);
 // A copy with lists of its own. Release with options_free.
-struct method_options options_copy(const struct method_options *options);
-// Releases the lists.
-void options_free(struct method_options *options);
+void *options_copy(const struct option_table *table, const void *options);
+void options_free(const struct option_table *table, void *options);
+// A number of OPTION_COUNT; `otherwise` if the table has none of this name.
+size_t options_count(const struct option_table *table, const void *options, const char *name, size_t otherwise);
+// Sets a value as the command line writes it: "128", "0.5", "all", "1,3". False if there is no such option; or no
+// such value of it, which may then be anything.
+bool options_set(const struct option_table *table, void *options, const char *name, const char *value);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 // t. The budget of a fixed set defaults to its size.
-static double budget(const struct method_options *options)
+static double budget(const struct spaco_options *options)
 {
     if (options->sampler == SAMPLER_FIXED && options->budget == 0) {
         return options->columns.count ? options->columns.count : 1;
@@ -12,7 +12,7 @@ static double budget(const struct method_options *options)
 }
 
 // Probability of column i when `taken` columns to its right were taken.
-static double sequential_probability(const struct method_options *options, size_t count, size_t i, size_t taken)
+static double sequential_probability(const struct spaco_options *options, size_t count, size_t i, size_t taken)
 {
     double t = budget(options), minimum = options->minimum > 0 ? options->minimum : t / count / 2;
     double p = (t - taken) / (i + 1);
@@ -29,7 +29,7 @@ static bool contains(const struct index_list *columns, size_t column)
     return false;
 }
 
-static double kv_factor(const struct method_options *options, double factor)
+static double kv_factor(const struct spaco_options *options, double factor)
 {
     switch (options->compensation) {
     case COMPENSATION_NONE:
@@ -47,7 +47,7 @@ size_t sampler_seed_of(size_t sampler_seed, size_t index)
     return index == 0 ? sampler_seed : (size_t)(random_bits(&random, index) >> 11);
 }
 
-struct draw sampler_draw(const struct method_options *options, size_t count)
+struct draw sampler_draw(const struct spaco_options *options, size_t count)
 {
     struct random random = random_named(options->sampler_seed, "spaco columns");
     bool taken[COLUMNS_MAX] = {false};
@@ -96,7 +96,7 @@ void draw_free(struct draw *draw)
     *draw = (struct draw){0};
 }
 
-double sampler_probability(const struct method_options *options, size_t count, const struct index_list *columns)
+double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *columns)
 {
     double t = budget(options), probability = 1;
     size_t taken = 0;

@@ -8,7 +8,7 @@
 //   fixed       the columns given; factor K / t, or with compensation sequential what that sampler would have used.
 #pragma once
 #include "methods/columns.h"
-#include "methods/options.h"
+#include "methods/spaco.h"
 
 struct draw {
     struct index_list columns; // left to right
@@ -20,7 +20,7 @@ struct draw {
 // the others a number made of both, at most 2^53, so that it may be given as sampler_seed to repeat the draw.
 size_t sampler_seed_of(size_t sampler_seed, size_t index);
 // count columns in all. The draw depends on options->sampler_seed alone. Release with draw_free.
-struct draw sampler_draw(const struct method_options *options, size_t count);
+struct draw sampler_draw(const struct spaco_options *options, size_t count);
 void draw_free(struct draw *draw);
 // Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.
-double sampler_probability(const struct method_options *options, size_t count, const struct index_list *columns);
+double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *columns);

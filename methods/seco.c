@@ -8,12 +8,19 @@
 #include "methods/columns.h"
 #include "methods/cost.h"
 
+static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
+                                            OPTION_HEAD_CHUNK(struct column_options),
+                                            OPTION_KEEP(struct column_options),
+                                            OPTION_INNER(struct column_options),
+                                            {0}};
+
 static void walk(struct step *step)
 {
+    const struct column_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
     size_t layers = model->config.layers, B = step->batch->batch, rows = step->batch->context * B;
-    struct columns columns = columns_of(step->batch->context, step->options->chunk);
+    struct columns columns = columns_of(step->batch->context, options->chunk);
     struct kv *kv = calloc(layers, sizeof *kv), *grad_kv = calloc(layers, sizeof *grad_kv); // [T B, G D] each
     struct key_segment *seen = calloc(layers, sizeof *seen);
     CHECK(kv && grad_kv && seen);
@@ -49,7 +56,7 @@ static void walk(struct step *step)
     free(kv);
 }
 
-static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+static double floor_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
     return model->config.layers * (cost_kv(model) + cost_kv_gradients(model));
@@ -59,7 +66,7 @@ const struct method method_seco = {
     .name = "seco",
     .summary = "keep keys and values, rebuild a chunk of all layers at a time from the right",
     .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 1",
-    .options = (const char *const[]){"chunk", "head_chunk", "keep", "inner", NULL},
+    .options = {option_rows, sizeof(struct column_options)},
     .exact = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

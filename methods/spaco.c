@@ -9,11 +9,68 @@
 #include "methods/draws.h"
 #include "methods/sampler.h"
 
+#define AT(member) offsetof(struct spaco_options, member)
+
+static const struct option option_rows[] = {
+    OPTION_CHUNK(struct column_options),
+    {.name = "budget",
+     .type = OPTION_COUNT,
+     .offset = AT(budget),
+     .maximum = OPTION_COUNT_MAX,
+     .help = "columns to backpropagate through, t of K",
+     .telling = true},
+    {.name = "sampler",
+     .type = OPTION_CHOICE,
+     .offset = AT(sampler),
+     .initial = SAMPLER_UNIFORM,
+     .choices = OPTION_CHOICES("uniform", "bernoulli", "sequential", "fixed"),
+     .help = "how the columns are drawn"},
+    {.name = "compensation",
+     .type = OPTION_CHOICE,
+     .offset = AT(compensation),
+     .initial = COMPENSATION_PAPER,
+     .choices = OPTION_CHOICES("none", "paper", "capped", "sequential"),
+     .help = "factor of the gradient that comes in through keys and values: 1, the loss's own, that with a cap; "
+             "sequential gives a fixed set the factors of that sampler"},
+    {.name = "cap",
+     .type = OPTION_NUMBER,
+     .offset = AT(cap),
+     .maximum = 1e6,
+     .initial = 2,
+     .help = "largest factor under compensation capped"},
+    {.name = "minimum",
+     .type = OPTION_NUMBER,
+     .offset = AT(minimum),
+     .maximum = 1,
+     .help = "least probability of a column under sampler sequential; 0: half of budget / K"},
+    {.name = "loss",
+     .type = OPTION_CHOICE,
+     .offset = AT(loss),
+     .initial = LOSS_SAMPLED,
+     .choices = OPTION_CHOICES("all", "sampled"),
+     .help = "report the loss of every column, or an estimate from the sampled ones"},
+    {.name = "sampler_seed",
+     .type = OPTION_COUNT,
+     .offset = AT(sampler_seed),
+     .maximum = OPTION_COUNT_MAX,
+     .initial = 1,
+     .help = "seed of the draw; a run makes those of its later steps from it"},
+    {.name = "columns",
+     .type = OPTION_LIST,
+     .offset = AT(columns),
+     .maximum = COLUMNS_MAX - 1,
+     .help = "the columns of sampler fixed, from 0"},
+    OPTION_HEAD_CHUNK(struct column_options),
+    OPTION_KEEP(struct column_options),
+    OPTION_INNER(struct column_options),
+    {0}};
+
 // First pass: whatever the sampled columns attend to, and with loss `all` everything.
 static void fill_cache(struct step *step, struct columns columns, const struct draw *draw, struct kv *kv,
                        size_t needed)
 {
-    bool all = step->options->loss == LOSS_ALL;
+    const struct spaco_options *options = step->options;
+    bool all = options->loss == LOSS_ALL;
     for (size_t c = 0, j = 0; c < needed; c++) {
         bool sampled = j < draw->columns.count && draw->columns.items[j] == c;
         j += sampled;
@@ -42,12 +99,13 @@ static void list_segments(struct step *step, struct columns columns, const struc
 
 static void walk(struct step *step)
 {
+    const struct spaco_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
     size_t layers = model->config.layers, B = step->batch->batch;
-    struct columns columns = columns_of(step->batch->context, step->options->chunk);
-    bool all = step->options->loss == LOSS_ALL;
-    struct draw draw = sampler_draw(step->options, columns.count);
+    struct columns columns = columns_of(step->batch->context, options->column.chunk);
+    bool all = options->loss == LOSS_ALL;
+    struct draw draw = sampler_draw(options, columns.count);
     size_t count = draw.columns.count;
     const uint32_t *drawn = draw.columns.items;
     step->report->columns = index_list_copy(&draw.columns);
@@ -97,15 +155,16 @@ static void walk(struct step *step)
     draw_free(&draw);
 }
 
-static bool check(const struct method_options *options, size_t context, struct status *status)
+static bool check(const void *given, size_t context, struct status *status)
 {
-    size_t count = columns_of(context, options->chunk).count;
+    const struct spaco_options *options = given;
+    size_t count = columns_of(context, options->column.chunk).count;
     bool fixed = options->sampler == SAMPLER_FIXED;
     if (count > COLUMNS_MAX) {
         return status_set(status, STATUS_BAD_INPUT,
                           "chunk %zu cuts %zu tokens into %zu columns, more than %d; "
                           "use a larger chunk",
-                          options->chunk, context, count, COLUMNS_MAX);
+                          options->column.chunk, context, count, COLUMNS_MAX);
     }
     if (!fixed && options->columns.count) {
         return status_set(status, STATUS_BAD_INPUT, "columns go with sampler \"fixed\" alone");
@@ -114,7 +173,7 @@ static bool check(const struct method_options *options, size_t context, struct s
         return status_set(status, STATUS_BAD_INPUT,
                           "budget %zu is larger than the number of columns: %zu tokens in "
                           "chunks of %zu are %zu columns",
-                          options->budget, context, options->chunk, count);
+                          options->budget, context, options->column.chunk, count);
     }
     if (!fixed && options->budget == 0) {
         return status_set(status, STATUS_BAD_INPUT,
@@ -127,7 +186,7 @@ static bool check(const struct method_options *options, size_t context, struct s
             return status_set(status, STATUS_BAD_INPUT,
                               "column %u does not exist: %zu tokens in chunks of %zu are "
                               "columns 0 to %zu",
-                              options->columns.items[j], context, options->chunk, count - 1);
+                              options->columns.items[j], context, options->column.chunk, count - 1);
         }
     }
     if (options->compensation == COMPENSATION_SEQUENTIAL && !fixed && options->sampler != SAMPLER_SEQUENTIAL) {
@@ -137,19 +196,21 @@ static bool check(const struct method_options *options, size_t context, struct s
     return true;
 }
 
-static bool redraw(struct method_options *options, size_t index)
+static bool redraw(void *given, size_t index)
 {
+    struct spaco_options *options = given;
     options->sampler_seed = sampler_seed_of(options->sampler_seed, index);
     return options->sampler != SAMPLER_FIXED;
 }
 
 // The last columns: the cache then reaches to the end, and no column attends to more keys than the last one.
-static void largest_draw(struct method_options *options, size_t context)
+static void largest_draw(void *given, size_t context)
 {
+    struct spaco_options *options = given;
     if (options->sampler == SAMPLER_FIXED) {
         return;
     }
-    size_t count = columns_of(context, options->chunk).count;
+    size_t count = columns_of(context, options->column.chunk).count;
     options->sampler = SAMPLER_FIXED;
     size_t drawn = options->budget < count ? options->budget : count;
     index_list_resize(&options->columns, drawn);
@@ -159,14 +220,16 @@ static void largest_draw(struct method_options *options, size_t context)
 }
 
 // Every column is drawn.
-static void make_exact(struct method_options *options, size_t context)
+static void make_exact(void *given, size_t context)
 {
-    options->budget = columns_of(context, options->chunk).count;
+    struct spaco_options *options = given;
+    options->budget = columns_of(context, options->column.chunk).count;
 }
 
-static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+static double floor_bytes(const struct model *model, const void *given, size_t context)
 {
-    double count = columns_of(context, options->chunk).count;
+    const struct spaco_options *options = given;
+    double count = columns_of(context, options->column.chunk).count;
     double budget = options->budget ? options->budget : options->columns.count;
     return model->config.layers * (cost_kv(model) + cost_kv_gradients(model) * budget / count);
 }
@@ -175,8 +238,7 @@ const struct method method_spaco = {
     .name = "spaco",
     .summary = "seco over a random subset of the chunks, scaled: an estimate",
     .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 2",
-    .options = (const char *const[]){"chunk", "budget", "sampler", "compensation", "cap", "minimum", "loss",
-                                     "sampler_seed", "columns", "head_chunk", "keep", "inner", NULL},
+    .options = {option_rows, sizeof(struct spaco_options)},
     .check = check,
     .walk = walk,
     .draw = redraw,

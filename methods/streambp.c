@@ -9,6 +9,16 @@
 #include "methods/cost.h"
 #include "methods/method.h"
 
+struct streambp_options {
+    size_t chunk, head_chunk;
+    enum keep keep;
+};
+
+static const struct option option_rows[] = {OPTION_CHUNK(struct streambp_options),
+                                            OPTION_HEAD_CHUNK(struct streambp_options),
+                                            OPTION_KEEP(struct streambp_options),
+                                            {0}};
+
 // x: [T B, d]
 static struct tensor tokens_of(struct tensor x, struct span chunk, size_t B)
 {
@@ -17,11 +27,12 @@ static struct tensor tokens_of(struct tensor x, struct span chunk, size_t B)
 
 static void walk(struct step *step)
 {
+    const struct streambp_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
     size_t layers = model->config.layers, B = step->batch->batch, rows = step->batch->context * B;
     enum dtype dtype = device->ops->dtype;
-    struct columns columns = columns_of(step->batch->context, step->options->chunk);
+    struct columns columns = columns_of(step->batch->context, options->chunk);
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
     CHECK(x);
 
@@ -44,7 +55,7 @@ static void walk(struct step *step)
     // grad holds the gradient of the row above; each chunk's is spent when that of its input is complete, so it
     // takes its place.
     struct tensor grad = x[layers];
-    head_backward(model, step->batch, grad, 0, step->options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
@@ -59,8 +70,7 @@ static void walk(struct step *step)
             struct kv grad_seen = kv_rows(grad_kv, 0, end * B);
             struct key_segment seen = {0, end, grad_seen.k, grad_seen.v};
             struct activations rebuilt = {0};
-            cell_forward(model, l, chunk, tokens_of(x[l], chunk, B), kv, tensor_none(), &rebuilt,
-                         step->options->keep);
+            cell_forward(model, l, chunk, tokens_of(x[l], chunk, B), kv, tensor_none(), &rebuilt, options->keep);
             cell_backward(model, l, chunk, &rebuilt, kv, &seen, 1, tokens_of(grad, chunk, B));
         }
         unit_release(model, unit_of_layer(l));
@@ -75,7 +85,7 @@ static void walk(struct step *step)
     free(x);
 }
 
-static double floor_bytes(const struct model *model, const struct method_options *options, size_t context)
+static double floor_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
     return model->config.layers * cost_hidden(model) + cost_hidden(model) + cost_kv(model) +
@@ -86,7 +96,7 @@ const struct method method_streambp = {
     .name = "streambp",
     .summary = "keep each layer's input, rebuild a layer chunk by chunk from the right",
     .source = "Luo et al. 2025, arXiv 2506.03077",
-    .options = (const char *const[]){"chunk", "head_chunk", "keep", NULL},
+    .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

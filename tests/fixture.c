@@ -1,5 +1,6 @@
 #include "tests/fixture.h"
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 struct fixture fixture_default(void)
@@ -74,9 +75,27 @@ void fixture_set_objective(const struct fixture *f, struct device *device, struc
     }
 }
 
-double *fixture_step(struct fixture *f, const char *method, const struct method_options *options,
-                     struct step_report *report)
+void *fixture_options(const struct method *method, const char *format, ...)
 {
+    void *options = options_new(&method->options);
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    CHECK((size_t)vsnprintf(text, sizeof text, format, arguments) < sizeof text);
+    va_end(arguments);
+    for (char *rest = text, *name; (name = strsep(&rest, " "));) {
+        char *value = strchr(name, '=');
+        CHECK(value);
+        *value++ = '\0';
+        CHECK(!option_find(&method->options, name) || options_set(&method->options, options, name, value));
+    }
+    return options;
+}
+
+double *fixture_step(struct fixture *f, const char *name, const void *options, struct step_report *report)
+{
+    const struct method *method = method_find(name);
+    void *defaults = options_new(&method->options);
     // What is left in the gradients must not matter.
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         struct tensor grad = f->model.parameters[i].grad;
@@ -86,7 +105,8 @@ double *fixture_step(struct fixture *f, const char *method, const struct method_
     }
     size_t live = f->device->arena.live_bytes;
     model_zero_gradients(&f->model);
-    method_step(method_find(method), &f->model, &f->batch, options, report);
+    method_step(method, &f->model, &f->batch, options ? options : defaults, report);
+    options_free(&method->options, defaults);
     CHECK(f->device->status.code == STATUS_OK);
     CHECK(f->device->arena.live_bytes == live); // a walk gives back all that it takes
     return fixture_gradients(f);

@@ -26,9 +26,12 @@ struct fixture fixture_default(void);
 enum dtype fixture_sums(const struct fixture *fixture);
 void fixture_open(struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
-// One step from zero. The gradients of all parameters in order: fixture->gradient_count numbers, to be freed.
-double *fixture_step(struct fixture *fixture, const char *method, const struct method_options *options,
-                     struct step_report *report);
+// The defaults of a method with what is given as "chunk=128 keep=all", as far as it has such options. Release with
+// options_free.
+void *fixture_options(const struct method *method, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// One step from zero; options NULL: the defaults. The gradients of all parameters in order: fixture->gradient_count
+// numbers, to be freed.
+double *fixture_step(struct fixture *fixture, const char *method, const void *options, struct step_report *report);
 // Its objective for a batch made of its sequences from `first` on.
 void fixture_set_objective(const struct fixture *fixture, struct device *device, struct batch *batch, size_t first);
 // The gradients as they are.

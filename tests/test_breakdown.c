@@ -152,16 +152,15 @@ static void close_to(double found, double expected, const char *what)
 // A step of a method, taken apart, and its optimizer's step.
 static void take(struct fixture *f, const struct method *method, size_t chunk, struct breakdown *b, double *ms)
 {
-    struct method_options options;
+    void *options = fixture_options(method, "chunk=%zu head_chunk=%zu budget=%zu", chunk, chunk,
+                                    (f->context + chunk - 1) / chunk);
     struct step_report report = {0};
-    options_init(&options);
-    options.chunk = options.head_chunk = chunk;
-    options.budget = (f->context + chunk - 1) / chunk;
     model_zero_gradients(&f->model);
     f->device->counters = (struct counters){0};
     f->device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .launch_s = 1e-6};
     breakdown_start(b, f->device);
-    method_step(method, &f->model, &f->batch, &options, &report);
+    method_step(method, &f->model, &f->batch, options, &report);
+    options_free(&method->options, options);
     *ms = report.ms;
     device_timer_start(f->device);
     op_scale(f->device, f->model.parameters[0].grad, 0.5); // as an optimizer would

@@ -127,10 +127,8 @@ static void what_is_recorded_is_of_draw_0(void **state)
             const char *more = optimizer ? ", 'optimizer': 'adamw'" : "";
             snprintf(method, sizeof method, "'name': 'spaco', 'chunk': 4, 'sampler': '%s', 'budget': 2",
                      samplers[i]);
-            struct method_options options;
-            options_init(&options);
-            options.budget = 2;
-            options.sampler = (enum sampler)i;
+            struct spaco_options options = {
+                .budget = 2, .sampler = (enum sampler)i, .compensation = COMPENSATION_PAPER, .sampler_seed = 1};
             struct draw draw = sampler_draw(&options, 6);
             json_t *record = run(method, more), *columns = json_object_get(record, "columns");
             assert_int_equal(json_array_size(columns), draw.columns.count);

@@ -87,15 +87,14 @@ static void not_a_number_reaches_every_measure(void **state)
 static struct gradient_set taken(enum dtype dtype, const char *method, bool reverse_sums)
 {
     struct fixture fixture = fixture_default();
-    struct method_options options;
+    void *options = fixture_options(method_find(method), "chunk=4");
     struct gradient_set set;
     struct step_report report;
-    options_init(&options);
-    options.chunk = 4;
     fixture.dtype = dtype;
     fixture_open(&fixture);
     fixture.device->reverse_sums = reverse_sums;
-    free(fixture_step(&fixture, method, &options, &report));
+    free(fixture_step(&fixture, method, options, &report));
+    options_free(&method_find(method)->options, options);
     gradient_set_take(&set, &fixture.model);
     // By their definition: of the device's bytes, and of a text of them.
     char text[8192] = "";

@@ -13,26 +13,17 @@
 
 // Walks one way of running every exact method: chunk sizes, and the options that change the walk.
 struct variant {
-    size_t chunk, head_chunk;
-    enum keep keep;
-    enum inner inner;
+    size_t chunk;
+    const char *options;
 };
 
 static const struct variant variants[] = {
-    {1, 256, KEEP_LEAN, INNER_NONE},       {4, 3, KEEP_LEAN, INNER_NONE},       {5, 0, KEEP_ALL, INNER_NONE},
-    {7, 256, KEEP_LEAN, INNER_CHECKPOINT}, {64, 5, KEEP_ALL, INNER_CHECKPOINT},
+    {1, "loss=sampled"},
+    {4, "head_chunk=3 loss=all"},
+    {5, "head_chunk=0 keep=all loss=sampled"},
+    {7, "inner=checkpoint loss=all"},
+    {64, "head_chunk=5 keep=all inner=checkpoint loss=sampled"},
 };
-
-static struct method_options options_of(const struct variant *v)
-{
-    struct method_options options;
-    options_init(&options);
-    options.chunk = v->chunk;
-    options.head_chunk = v->head_chunk;
-    options.keep = v->keep;
-    options.inner = v->inner;
-    return options;
-}
 
 // All exact methods, and spaco with every column drawn, in all variants, to the bounds for f64:
 // relative L2 1e-13 and max abs 1e-12 per tensor.
@@ -40,9 +31,7 @@ static void check_all_methods(struct fixture *f, const char *what)
 {
     fixture_open(f);
     struct step_report report = {0};
-    struct method_options options;
-    options_init(&options);
-    double *expected = fixture_step(f, "full", &options, &report);
+    double *expected = fixture_step(f, "full", NULL, &report);
     double loss = report.loss;
     for (const struct method *const *m = methods; *m; m++) {
         bool spaco = strcmp((*m)->name, "spaco") == 0;
@@ -50,10 +39,10 @@ static void check_all_methods(struct fixture *f, const char *what)
             continue;
         }
         for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-            options = options_of(&variants[i]);
-            options.budget = (f->context + options.chunk - 1) / options.chunk;
-            options.loss = i % 2 ? LOSS_ALL : LOSS_SAMPLED;
-            double *found = fixture_step(f, (*m)->name, &options, &report);
+            size_t chunk = variants[i].chunk;
+            void *options = fixture_options(*m, "chunk=%zu budget=%zu %s", chunk, (f->context + chunk - 1) / chunk,
+                                            variants[i].options);
+            double *found = fixture_step(f, (*m)->name, options, &report);
             size_t offset = 0;
             for (size_t p = 0; p < f->model.parameter_count; p++) {
                 size_t count = tensor_count(f->model.parameters[p].grad);
@@ -61,11 +50,12 @@ static void check_all_methods(struct fixture *f, const char *what)
                 double abs = largest_difference(found + offset, expected + offset, count);
                 if (!(l2 <= 1e-13) || !(abs <= 1e-12)) {
                     fail_msg("%s: %s, chunk %zu, variant %zu: %s: relative L2 %.2e, max abs %.2e", what, (*m)->name,
-                             options.chunk, i, f->model.parameters[p].name, l2, abs);
+                             chunk, i, f->model.parameters[p].name, l2, abs);
                 }
                 offset += count;
             }
             assert_true(fabs(report.loss - loss) <= 1e-13 * fabs(loss));
+            options_free(&(*m)->options, options);
             free(found);
         }
     }
@@ -178,13 +168,13 @@ static void test_several_blocks(void **state)
     f.sequences = 3;
     fixture_open(&f);
     struct step_report report = {0};
-    struct method_options options;
-    options_init(&options);
-    double *expected = fixture_step(&f, "full", &options, &report);
-    options.chunk = 300;
+    double *expected = fixture_step(&f, "full", NULL, &report);
     const char *const names[] = {"checkpoint", "streambp", "seco"};
     for (int i = 0; i < 3; i++) {
-        double *found = fixture_step(&f, names[i], &options, &report);
+        const struct method *method = method_find(names[i]);
+        void *options = fixture_options(method, "chunk=300");
+        double *found = fixture_step(&f, names[i], options, &report);
+        options_free(&method->options, options);
         assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-13);
         free(found);
     }
@@ -196,11 +186,9 @@ static void test_several_blocks(void **state)
 static double loss_at(struct fixture *f, struct tensor weight, size_t element, double value)
 {
     struct step_report report = {0};
-    struct method_options options;
-    options_init(&options);
     double *data = weight.data, before = data[element];
     data[element] = value;
-    free(fixture_step(f, "full", &options, &report));
+    free(fixture_step(f, "full", NULL, &report));
     data[element] = before;
     double loss = report.loss;
     step_report_free(&report);
@@ -212,9 +200,7 @@ static void check_finite_differences(struct fixture *f)
 {
     fixture_open(f);
     struct step_report report = {0};
-    struct method_options options;
-    options_init(&options);
-    double *gradient = fixture_step(f, "full", &options, &report);
+    double *gradient = fixture_step(f, "full", NULL, &report);
     size_t offset = 0;
     struct random random = random_named(3, "elements");
     for (size_t p = 0; p < f->model.parameter_count; p++) {
@@ -282,13 +268,12 @@ static void check_near_f64(const struct precision *precision, struct fixture f)
     fixture_open(&f64);
     fixture_open(&f);
     struct step_report report = {0};
-    struct method_options options;
-    options_init(&options);
-    double *expected = fixture_step(&f64, "full", &options, &report);
+    double *expected = fixture_step(&f64, "full", NULL, &report);
     for (const struct method *const *m = methods; *m; m++) {
         if ((*m)->exact) {
-            options.chunk = 32;
-            double *found = fixture_step(&f, (*m)->name, &options, &report);
+            void *options = fixture_options(*m, "chunk=32");
+            double *found = fixture_step(&f, (*m)->name, options, &report);
+            options_free(&(*m)->options, options);
             double error = relative_l2(found, expected, f64.gradient_count);
             if (!(error <= precision->bound && error > 0)) {
                 fail_msg("%s in %s: relative L2 %.2e, bound %.0e", (*m)->name, dtype_name(f.dtype), error,
@@ -336,14 +321,11 @@ static void test_same_bits_on_any_threads(void **state)
         fixture_open(&f);
         struct step_report report = {0};
         for (const struct method *const *m = methods; *m; m++) {
-            struct method_options options;
-            options_init(&options);
-            options.chunk = 128;
-            options.budget = 3;
+            void *options = fixture_options(*m, "chunk=128 budget=3");
             double *first = NULL;
             for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
                 omp_set_num_threads(threads[i]);
-                double *found = fixture_step(&f, (*m)->name, &options, &report);
+                double *found = fixture_step(&f, (*m)->name, options, &report);
                 if (first) {
                     assert_memory_equal(found, first, f.gradient_count * sizeof *found);
                     free(found);
@@ -351,6 +333,7 @@ static void test_same_bits_on_any_threads(void **state)
                     first = found;
                 }
             }
+            options_free(&(*m)->options, options);
             free(first);
         }
         step_report_free(&report);
@@ -367,26 +350,24 @@ static void test_memory_limit(void **state)
     fixture_open(&f);
     struct step_report report = {0};
     for (const struct method *const *m = methods; *m; m++) {
-        struct method_options options;
-        options_init(&options);
-        options.chunk = 6;
-        options.budget = 2;
+        void *options = fixture_options(*m, "chunk=6 budget=2");
         arena_reset_peak(&f.device->arena);
-        double *expected = fixture_step(&f, (*m)->name, &options, &report);
+        double *expected = fixture_step(&f, (*m)->name, options, &report);
         size_t live = f.device->arena.live_bytes, peak = f.device->arena.peak_bytes;
         assert_true(peak > live);
         for (size_t part = 0; part < 8; part++) {
             f.device->arena.limit_bytes = live + (peak - live) * part / 8;
-            method_step(*m, &f.model, &f.batch, &options, &report);
+            method_step(*m, &f.model, &f.batch, options, &report);
             assert_int_equal(f.device->status.code, STATUS_OOM);
             assert_non_null(strstr(f.device->status.message, "limit"));
             assert_int_equal(f.device->arena.live_bytes, live);
             f.device->status = (struct status){0};
         }
         f.device->arena.limit_bytes = peak;
-        double *found = fixture_step(&f, (*m)->name, &options, &report);
+        double *found = fixture_step(&f, (*m)->name, options, &report);
         assert_memory_equal(found, expected, f.gradient_count * sizeof *found);
         f.device->arena.limit_bytes = 0;
+        options_free(&(*m)->options, options);
         free(found);
         free(expected);
     }

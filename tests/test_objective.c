@@ -200,11 +200,10 @@ static void test_token_mean_three_ways(void **state)
     struct fixture f = fixture_default();
     f.objective = objective_find("token-mean");
     fixture_open(&f);
-    struct method_options options;
+    const struct method *full = method_find("full");
+    void *options = fixture_options(full, "head_chunk=4");
     struct step_report report = {0};
-    options_init(&options);
-    options.head_chunk = 4;
-    double *expected = fixture_step(&f, "full", &options, &report), loss = report.loss;
+    double *expected = fixture_step(&f, "full", options, &report), loss = report.loss;
     for (size_t i = 0; i < f.context * f.sequences; i++) {
         f.weights[i] = 1;
     }
@@ -212,19 +211,19 @@ static void test_token_mean_three_ways(void **state)
     for (int i = 0; i < 2; i++) {
         f.objective = objective_find(names[i]);
         fixture_set_objective(&f, f.device, &f.batch, 0);
-        double *found = fixture_step(&f, "full", &options, &report);
+        double *found = fixture_step(&f, "full", options, &report);
         assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-15 * 8);
         assert_true(fabs(report.loss - loss) <= 1e-15 * 8 * loss);
         free(found);
     }
+    options_free(&full->options, options);
     free(expected);
     step_report_free(&report);
     fixture_close(&f);
 }
 
-static void check_method(const struct objective *objective, const char *method,
-                         const struct method_options *options, struct fixture *f, const double *expected,
-                         double loss)
+static void check_method(const struct objective *objective, const char *method, const void *options,
+                         struct fixture *f, const double *expected, double loss)
 {
     struct step_report report = {0};
     double *found = fixture_step(f, method, options, &report);
@@ -253,23 +252,22 @@ static void test_methods_agree(void **state)
         f.targets = targets;
         f.objective = *o;
         fixture_open(&f);
-        struct method_options options;
         struct step_report report = {0};
-        options_init(&options);
-        double *expected = fixture_step(&f, "full", &options, &report), loss = report.loss;
+        double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss;
         assert_true(isfinite(loss) && loss > 0);
         for (const struct method *const *m = methods; *m; m++) {
             if (!(*m)->exact && !(*m)->make_exact) {
                 continue;
             }
             for (int variant = 0; variant < 3; variant++) {
-                options.chunk = (const size_t[]){1, 5, 64}[variant];
-                options.head_chunk = (const size_t[]){256, 2, 0}[variant];
-                options.loss = variant == 1 ? LOSS_ALL : LOSS_SAMPLED;
+                static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all",
+                                                    "chunk=64 head_chunk=0"};
+                void *options = fixture_options(*m, "%s", texts[variant]);
                 if ((*m)->make_exact) {
-                    (*m)->make_exact(&options, f.context);
+                    (*m)->make_exact(options, f.context);
                 }
-                check_method(*o, (*m)->name, &options, &f, expected, loss);
+                check_method(*o, (*m)->name, options, &f, expected, loss);
+                options_free(&(*m)->options, options);
             }
         }
         free(expected);
@@ -293,11 +291,9 @@ static void test_objectives_differ(void **state)
         f.targets = targets;
         f.objective = *o;
         fixture_open(&f);
-        struct method_options options;
         struct step_report report = {0};
-        options_init(&options);
         assert_true(count < sizeof gradients / sizeof *gradients);
-        gradients[count++] = fixture_step(&f, "full", &options, &report);
+        gradients[count++] = fixture_step(&f, "full", NULL, &report);
         size = f.gradient_count;
         step_report_free(&report);
         fixture_close(&f);
@@ -327,12 +323,12 @@ static void test_narrow_dtypes(void **state)
             f.dtype = dtypes[i];
             fixture_open(&f64);
             fixture_open(&f);
-            struct method_options options;
+            const struct method *seco = method_find("seco");
+            void *options = fixture_options(seco, "chunk=8");
             struct step_report report = {0};
-            options_init(&options);
-            options.chunk = 8;
-            double *expected = fixture_step(&f64, "full", &options, &report), loss = report.loss;
-            double *found = fixture_step(&f, "seco", &options, &report);
+            double *expected = fixture_step(&f64, "full", NULL, &report), loss = report.loss;
+            double *found = fixture_step(&f, "seco", options, &report);
+            options_free(&seco->options, options);
             double error = relative_l2(found, expected, f.gradient_count);
             assert_true(error <= bounds[i] && error > 0);
             assert_true(fabs(report.loss - loss) <= bounds[i] * loss);

@@ -257,11 +257,10 @@ static void test_a_million_tokens(void **state)
     static const char *const names[] = {"full", "checkpoint"};
     for (int variant = 0; variant < 16; variant++) {
         struct fixture f = fixture_default();
-        struct method_options options;
+        const struct method *method = method_find(names[variant & 1]);
+        void *options =
+            fixture_options(method, "keep=%s head_chunk=%d", variant & 2 ? "all" : "lean", variant & 4 ? 0 : 256);
         struct step_report report = {0};
-        options_init(&options);
-        options.keep = variant & 2 ? KEEP_ALL : KEEP_LEAN;
-        options.head_chunk = variant & 4 ? 0 : 256;
         f.config = *config_preset("llama-3-8b");
         f.config.layers = 2;
         f.context = (size_t)1 << 20;
@@ -273,7 +272,8 @@ static void test_a_million_tokens(void **state)
         struct model_options model_options = {f.lora, DTYPE_F32, DTYPE_F32, false};
         model_open(&f.model, &f.config, &model_options, f.device);
         batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
-        method_step(method_find(names[variant & 1]), &f.model, &f.batch, &options, &report);
+        method_step(method, &f.model, &f.batch, options, &report);
+        options_free(&method->options, options);
         assert_int_equal(f.device->status.code, STATUS_OK);
         assert_true(calls > 100 && longest > (size_t)1 << 30); // it is the limit that holds
         assert_true(longest < (size_t)1 << 31);

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-static void measure(struct fixture *f, const char *device, const struct method *method,
-                    const struct method_options *options, struct arena *arena, struct counters *counters)
+static void measure(struct fixture *f, const char *device, const struct method *method, const void *options,
+                    struct arena *arena, struct counters *counters)
 {
     struct status status = {0};
     struct step_report report = {0};
@@ -41,7 +41,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     step_report_free(&report);
 }
 
-static void compare(struct fixture *f, const struct method *method, const struct method_options *options)
+static void compare(struct fixture *f, const struct method *method, const void *options)
 {
     struct arena planned, measured;
     struct counters planned_counters, measured_counters;
@@ -55,38 +55,30 @@ static void compare(struct fixture *f, const struct method *method, const struct
     assert_memory_equal(&planned_counters, &measured_counters, sizeof planned_counters);
 }
 
-// Every choice of every option that a method knows, one at a time, and several chunk sizes.
+// Every choice of every option that a method has, one at a time, and several chunk sizes.
 static void compare_all(struct fixture *f)
 {
-    uint32_t fixed[] = {1, 3};
+    static const char *const counts[] = {"1", "7", "64"};
     for (const struct method *const *m = methods; *m; m++) {
-        for (const char *const *name = (*m)->options; *name; name++) {
-            const struct option *option = option_find(*name);
-            size_t values = option->type == OPTION_CHOICE ? 0 : 3;
-            while (option->type == OPTION_CHOICE && option->choices[values]) {
-                values++;
-            }
-            for (size_t i = 0; i < values; i++) {
-                struct method_options options;
+        for (const struct option *option = (*m)->options.rows; option->name; option++) {
+            const char *const *values = option->type == OPTION_CHOICE ? option->choices : counts;
+            for (size_t i = 0; option->type == OPTION_CHOICE ? values[i] != NULL : i < 3; i++) {
+                void *options = fixture_options(*m, "chunk=6 budget=2");
                 struct status status = {0};
-                options_init(&options);
-                options.chunk = 6;
-                options.budget = 2;
-                void *value = (char *)&options + option->offset;
-                if (option->type == OPTION_CHOICE) {
-                    *(int *)value = (int)i;
-                } else if (option->type == OPTION_COUNT && strcmp(*name, "budget") != 0) {
-                    *(size_t *)value = (const size_t[]){1, 7, 64}[i];
+                if (option->type == OPTION_CHOICE ||
+                    (option->type == OPTION_COUNT && strcmp(option->name, "budget") != 0)) {
+                    options_set(&(*m)->options, options, option->name, values[i]);
                 }
-                if (options.sampler == SAMPLER_FIXED || strcmp(*name, "columns") == 0) {
-                    options.sampler = SAMPLER_FIXED;
-                    options.columns = (struct index_list){2, fixed};
+                if (strcmp(values[i], "fixed") == 0 || strcmp(option->name, "columns") == 0) {
+                    options_set(&(*m)->options, options, "sampler", "fixed");
+                    options_set(&(*m)->options, options, "columns", "1,3");
                 }
                 // Method null hangs and crashes on request.
-                bool stops = options.behaviour != BEHAVIOUR_OK;
-                if (!stops && (!(*m)->check || (*m)->check(&options, f->context, &status))) {
-                    compare(f, *m, &options);
+                bool stops = strcmp(option->name, "behaviour") == 0 && i > 0;
+                if (!stops && (!(*m)->check || (*m)->check(options, f->context, &status))) {
+                    compare(f, *m, options);
                 }
+                options_free(&(*m)->options, options);
             }
         }
     }
@@ -98,14 +90,11 @@ static void test_objectives(void **state)
     for (const struct objective *const *o = objectives; *o; o++) {
         for (const struct method *const *m = methods; *m; m++) {
             struct fixture f = fixture_default();
-            struct method_options options;
-            options_init(&options);
-            options.chunk = options.head_chunk = 6;
-            options.budget = 2;
-            options.loss = LOSS_ALL;
+            void *options = fixture_options(*m, "chunk=6 head_chunk=6 budget=2 loss=all");
             f.objective = *o;
             f.dtype = DTYPE_F32;
-            compare(&f, *m, &options);
+            compare(&f, *m, options);
+            options_free(&(*m)->options, options);
         }
     }
 }
@@ -144,17 +133,14 @@ static void test_more_rows_than_a_block(void **state)
     f.config.layers = 2;
     f.context = 1100;
     for (const struct method *const *m = methods; *m; m++) {
-        struct method_options options;
-        options_init(&options);
-        options.chunk = 400;
-        options.budget = 1;
-        compare(&f, *m, &options);
+        void *options = fixture_options(*m, "chunk=400 budget=1");
+        compare(&f, *m, options);
+        options_free(&(*m)->options, options);
     }
 }
 
 // Peak bytes of one step of the tiny preset in f32, and the floor of its method for all tokens.
-static size_t tiny_peak(const struct method *method, const struct method_options *options, size_t context,
-                        double *floor_bytes)
+static size_t tiny_peak(const struct method *method, const void *options, size_t context, double *floor_bytes)
 {
     struct fixture f = fixture_default();
     f.config = *config_preset("tiny");
@@ -176,21 +162,13 @@ static void test_growth_is_the_floor(void **state)
 {
     (void)state;
     for (const struct method *const *m = methods; *m; m++) {
-        struct method_options options;
-        options_init(&options);
-        options.chunk = 128;
-        options.budget = 32;
-        options.sampler = SAMPLER_FIXED; // every column: its peak does not depend on the draw
-        uint32_t all[8192 / 128];
         double floors[2];
         size_t peaks[2];
         for (size_t i = 0; i < 2; i++) {
-            options.budget = (4096 << i) / 128;
-            options.columns = (struct index_list){options.budget, all};
-            for (uint32_t c = 0; c < options.budget; c++) {
-                all[c] = c;
-            }
-            peaks[i] = tiny_peak(*m, &options, 4096 << i, &floors[i]);
+            size_t context = 4096 << i;
+            void *options = fixture_options(*m, "chunk=128 budget=%zu", context / 128); // every column
+            peaks[i] = tiny_peak(*m, options, context, &floors[i]);
+            options_free(&(*m)->options, options);
         }
         double growth = (double)(peaks[1] - peaks[0]), expected = floors[1] - floors[0];
         if (expected == 0) {
@@ -211,11 +189,12 @@ static void test_large_model(void **state)
     f.dtype = DTYPE_BF16;
     f.context = 4096;
     f.sequences = 1;
-    struct method_options options;
-    options_init(&options);
+    const struct method *seco = method_find("seco");
+    void *options = options_new(&seco->options);
     struct arena arena;
     struct counters counters;
-    measure(&f, "plan-cuda", method_find("seco"), &options, &arena, &counters);
+    measure(&f, "plan-cuda", seco, options, &arena, &counters);
+    options_free(&seco->options, options);
     // Weights, gradients and two moments, all bf16, of 8,030,261,248 parameters.
     assert_true(arena.peak_bytes > 8030261248ull * 8);
     assert_true(arena.peak_by_category[CATEGORY_KV_CACHE] == 32ull * 2 * 1024 * 2 * 4096);
@@ -228,13 +207,13 @@ static void test_costs_are_the_stated_ones(void **state)
     (void)state;
     static const struct {
         const char *method;
-        enum inner inner;
+        const char *inner;
         double forwards; // at most this many F, and A / 2
-    } cases[] = {{"full", INNER_NONE, 3},
-                 {"checkpoint", INNER_NONE, 4},
-                 {"streambp", INNER_NONE, 4},
-                 {"seco", INNER_NONE, 4},
-                 {"seco", INNER_CHECKPOINT, 5}};
+    } cases[] = {{"full", "none", 3},
+                 {"checkpoint", "none", 4},
+                 {"streambp", "none", 4},
+                 {"seco", "none", 4},
+                 {"seco", "checkpoint", 5}};
     static const size_t contexts[] = {96, 1000, 20000};
     for (size_t i = 0; i < 2 * sizeof contexts / sizeof *contexts; i++) {
         struct fixture f = fixture_default();
@@ -244,13 +223,12 @@ static void test_costs_are_the_stated_ones(void **state)
         double attention = 4 * pairs * f.config.heads * f.config.head_dim * f.config.layers * f.sequences;
         double forward = model_flops(&f.config, &f.lora, f.context, f.sequences) / 3;
         for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
-            struct method_options options;
-            options_init(&options);
-            options.chunk = 64;
-            options.inner = cases[j].inner;
+            const struct method *method = method_find(cases[j].method);
+            void *options = fixture_options(method, "chunk=64 inner=%s", cases[j].inner);
             struct arena arena;
             struct counters counters;
-            measure(&f, "plan-cpu", method_find(cases[j].method), &options, &arena, &counters);
+            measure(&f, "plan-cpu", method, options, &arena, &counters);
+            options_free(&method->options, options);
             double forwards = (counters.flops - attention / 2) / forward, most = cases[j].forwards;
             double least = j ? most - 1 : most;
             if (forwards > most * (1 + 1e-12) || forwards < least * (1 - 1e-12))

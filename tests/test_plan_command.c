@@ -317,10 +317,11 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     assert_in_range(draws, 8, 64);
     double mean = 0;
     for (size_t i = 0; i < draws; i++) {
-        struct method_options options = trial.options;
+        struct spaco_options *options = options_copy(&trial.method->options, trial.options);
         char columns[64] = "";
-        assert_true(trial.method->draw(&options, i));
-        struct draw draw = sampler_draw(&options, 8);
+        assert_true(trial.method->draw(options, i));
+        struct draw draw = sampler_draw(options, 8);
+        options_free(&trial.method->options, options);
         assert_int_equal(draw.columns.count, json_integer_value(json_array_get(counts, i)));
         for (size_t j = 0; j < draw.columns.count; j++)
             snprintf(columns + strlen(columns), sizeof columns - strlen(columns), "%s%u", j ? ", " : "",
@@ -387,7 +388,7 @@ static void max_context_and_plan_agree(void **state)
         {
             const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
             size_t longest = (size_t)number(row, "max_context");
-            bool chunked = method_knows(method_find(name), "chunk");
+            bool chunked = option_find(&method_find(name)->options, "chunk");
             assert_true(longest > 100);
             assert_true(json_is_true(json_object_get(row, "memory_bound")));
             for (size_t more = 0; more < 2; more++) {

@@ -28,9 +28,7 @@ static void estimate_open(struct estimate *e)
     e->fixture.sequences = 1;
     fixture_open(&e->fixture);
     e->report = (struct step_report){0};
-    struct method_options options;
-    options_init(&options);
-    e->exact = fixture_step(&e->fixture, "full", &options, &e->report);
+    e->exact = fixture_step(&e->fixture, "full", NULL, &e->report);
     e->exact_loss = e->report.loss;
 }
 
@@ -41,22 +39,22 @@ static void estimate_close(struct estimate *e)
     fixture_close(&e->fixture);
 }
 
-static struct method_options spaco_options(enum sampler sampler, size_t budget, enum compensation compensation)
+static struct spaco_options spaco_options(enum sampler sampler, size_t budget, enum compensation compensation)
 {
-    struct method_options options;
-    options_init(&options);
-    options.chunk = CHUNK;
-    options.budget = budget;
-    options.sampler = sampler;
-    options.compensation = compensation;
-    return options;
+    return (struct spaco_options){.column = {.chunk = CHUNK, .head_chunk = 256},
+                                  .budget = budget,
+                                  .sampler = sampler,
+                                  .compensation = compensation,
+                                  .cap = 2,
+                                  .loss = LOSS_SAMPLED,
+                                  .sampler_seed = 1};
 }
 
-// The set of subset `bits`, to be released with options_free, as the options of sampler fixed that make `options`'
-// estimate of it again.
-static struct method_options fixed_options(const struct method_options *options, unsigned bits)
+// The set of subset `bits`, to be released with index_list_free, as the options of sampler fixed that make
+// `options`' estimate of it again.
+static struct spaco_options fixed_options(const struct spaco_options *options, unsigned bits)
 {
-    struct method_options fixed = *options;
+    struct spaco_options fixed = *options;
     fixed.sampler = SAMPLER_FIXED;
     if (options->sampler == SAMPLER_SEQUENTIAL) {
         fixed.compensation = COMPENSATION_SEQUENTIAL;
@@ -74,12 +72,12 @@ static struct method_options fixed_options(const struct method_options *options,
 }
 
 // E[gradient] over all subsets, weighted by the sampler's probabilities, which must add up to 1.
-static double *expectation(struct estimate *e, const struct method_options *options, double *loss)
+static double *expectation(struct estimate *e, const struct spaco_options *options, double *loss)
 {
     double *mean = calloc(e->fixture.gradient_count, sizeof *mean), total = 0;
     *loss = 0;
     for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
-        struct method_options fixed = fixed_options(options, bits);
+        struct spaco_options fixed = fixed_options(options, bits);
         double p = sampler_probability(options, COLUMNS, &fixed.columns);
         total += p;
         if (p > 0) {
@@ -90,7 +88,7 @@ static double *expectation(struct estimate *e, const struct method_options *opti
             *loss += p * e->report.loss;
             free(gradient);
         }
-        options_free(&fixed);
+        index_list_free(&fixed.columns);
     }
     assert_true(fabs(total - 1) < 1e-14);
     return mean;
@@ -101,7 +99,7 @@ static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope
     struct estimate e;
     estimate_open(&e);
     for (size_t budget = 1; budget <= COLUMNS; budget++) {
-        struct method_options options = spaco_options(sampler, budget, COMPENSATION_PAPER);
+        struct spaco_options options = spaco_options(sampler, budget, COMPENSATION_PAPER);
         options.minimum = minimum;
         options.loss = loss;
         double mean_loss, *mean = expectation(&e, &options, &mean_loss);
@@ -149,11 +147,11 @@ static void take_apart(struct estimate *e, double *parts[COLUMNS])
     for (size_t i = 0; i < COLUMNS; i++) {
         // `capped` with t = K would have factor 1; a budget of 1 has factor K, and the cap is z.
         z[i] = (i + 1.0) / COLUMNS * 1.5;
-        struct method_options options = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_CAPPED);
+        struct spaco_options options = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_CAPPED);
         options = fixed_options(&options, (1u << COLUMNS) - 1);
         options.cap = z[i];
         values[i] = fixture_step(&e->fixture, "spaco", &options, &e->report);
-        options_free(&options);
+        index_list_free(&options.columns);
         for (size_t k = 0; k < count; k++) {
             values[i][k] /= COLUMNS; // s = K / 1
         }
@@ -205,7 +203,7 @@ static void test_uniform_bias_is_chain_survival(void **state)
     for (size_t i = 0; i < 3; i++) {
         double last = INFINITY;
         for (size_t budget = 1; budget <= COLUMNS; budget++) {
-            struct method_options options = spaco_options(SAMPLER_UNIFORM, budget, compensations[i]);
+            struct spaco_options options = spaco_options(SAMPLER_UNIFORM, budget, compensations[i]);
             double loss, *mean = expectation(&e, &options, &loss);
             double s = (double)COLUMNS / budget;
             double kv = i == 0 ? 1 : i == 1 ? s : fmin(s, 2);
@@ -244,7 +242,7 @@ static void test_fixed_repeats_any_draw(void **state)
     unsigned sets = 0;
     for (size_t i = 0; i < 3; i++) {
         for (size_t seed = 1; seed <= 8; seed++) {
-            struct method_options options = spaco_options(samplers[i], 3, COMPENSATION_PAPER);
+            struct spaco_options options = spaco_options(samplers[i], 3, COMPENSATION_PAPER);
             options.sampler_seed = seed;
             double *drawn = fixture_step(&e.fixture, "spaco", &options, &e.report);
             unsigned bits = 0;
@@ -253,10 +251,10 @@ static void test_fixed_repeats_any_draw(void **state)
             }
             sets |= 1u << (bits % 31);
             assert_true(samplers[i] != SAMPLER_UNIFORM || e.report.columns.count == 3);
-            struct method_options fixed = fixed_options(&options, bits);
+            struct spaco_options fixed = fixed_options(&options, bits);
             double *again = fixture_step(&e.fixture, "spaco", &fixed, &e.report);
             assert_memory_equal(drawn, again, e.fixture.gradient_count * sizeof *drawn);
-            options_free(&fixed);
+            index_list_free(&fixed.columns);
             free(again);
             free(drawn);
         }
@@ -272,7 +270,7 @@ static void test_draws_follow_probabilities(void **state)
     const enum sampler samplers[] = {SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL};
     const size_t draws = 20000;
     for (size_t i = 0; i < 3; i++) {
-        struct method_options options = spaco_options(samplers[i], 2, COMPENSATION_PAPER);
+        struct spaco_options options = spaco_options(samplers[i], 2, COMPENSATION_PAPER);
         size_t seen[1 << COLUMNS] = {0};
         for (size_t seed = 0; seed < draws; seed++) {
             options.sampler_seed = seed;
@@ -285,11 +283,11 @@ static void test_draws_follow_probabilities(void **state)
             seen[bits]++;
         }
         for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
-            struct method_options fixed = fixed_options(&options, bits);
+            struct spaco_options fixed = fixed_options(&options, bits);
             double p = sampler_probability(&options, COLUMNS, &fixed.columns);
             double deviation = sqrt(p * (1 - p) / draws); // seeds are fixed: this holds or does not, always
             assert_true(fabs((double)seen[bits] / draws - p) <= 5 * deviation);
-            options_free(&fixed);
+            index_list_free(&fixed.columns);
         }
     }
 }
@@ -302,7 +300,7 @@ static void test_draws_of_a_trial(void **state)
     const struct method *spaco = method_find("spaco");
     const size_t draws = 4000;
     for (size_t budget = 1; budget <= COLUMNS; budget++) {
-        struct method_options asked = spaco_options(SAMPLER_BERNOULLI, budget, COMPENSATION_PAPER), options;
+        struct spaco_options asked = spaco_options(SAMPLER_BERNOULLI, budget, COMPENSATION_PAPER), options;
         struct draw draw = {0}, again;
         size_t columns = 0, seeds = 0, last = 0;
         asked.sampler_seed = budget;
@@ -310,7 +308,7 @@ static void test_draws_of_a_trial(void **state)
             options = asked;
             assert_true(spaco->draw(&options, i));
             assert_int_equal(options.sampler_seed, sampler_seed_of(budget, i));
-            assert_true(options.sampler_seed <= (size_t)option_find("sampler_seed")->maximum);
+            assert_true(options.sampler_seed <= (size_t)option_find(&spaco->options, "sampler_seed")->maximum);
             assert_true(i > 0 || options.sampler_seed == budget);
             seeds += options.sampler_seed != last;
             last = options.sampler_seed;
@@ -328,7 +326,7 @@ static void test_draws_of_a_trial(void **state)
         draw_free(&again);
         draw_free(&draw);
     }
-    struct method_options fixed = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_PAPER);
+    struct spaco_options fixed = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_PAPER);
     assert_false(spaco->draw(&fixed, 1));
     for (size_t i = 0; methods[i]; i++) {
         // Who draws is asked for all three.
@@ -343,12 +341,12 @@ struct seen {
     size_t draws, most; // most: after which to stop
 };
 
-static bool see(void *visitor, const struct method_options *options, double probability)
+static bool see(void *visitor, const void *options, double probability)
 {
     struct seen *seen = visitor;
-    struct method_options copy = options_copy(options);
-    assert_false(seen->method->draw(&copy, 1)); // nothing is left to chance
-    options_free(&copy);
+    void *copy = options_copy(&seen->method->options, options);
+    assert_false(seen->method->draw(copy, 1)); // nothing is left to chance
+    options_free(&seen->method->options, copy);
     assert_true(probability > 0);
     seen->total += probability;
     return ++seen->draws < seen->most;
@@ -360,7 +358,7 @@ static void test_each_draw(void **state)
     const struct method *spaco = method_find("spaco");
     const size_t counts[] = {[SAMPLER_UNIFORM] = 20, [SAMPLER_BERNOULLI] = 64, [SAMPLER_SEQUENTIAL] = 42};
     for (enum sampler sampler = SAMPLER_UNIFORM; sampler <= SAMPLER_SEQUENTIAL; sampler++) {
-        struct method_options options = spaco_options(sampler, 3, COMPENSATION_PAPER);
+        struct spaco_options options = spaco_options(sampler, 3, COMPENSATION_PAPER);
         struct seen seen = {.method = spaco, .most = SIZE_MAX}, few = {.method = spaco, .most = 5};
         struct status status = {0};
         assert_true(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, &seen, &status));
@@ -372,7 +370,7 @@ static void test_each_draw(void **state)
         assert_non_null(strstr(status.message, "allow more than 19 sets of 6 columns"));
         assert_int_equal(seen.draws, counts[sampler]);
     }
-    struct method_options options = spaco_options(SAMPLER_SEQUENTIAL, 3, COMPENSATION_CAPPED);
+    struct spaco_options options = spaco_options(SAMPLER_SEQUENTIAL, 3, COMPENSATION_CAPPED);
     struct status status = {0};
     assert_false(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, NULL, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);

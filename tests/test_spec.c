@@ -2,11 +2,13 @@
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/spec/spec.h"
+#include "methods/spaco.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -67,10 +69,10 @@ static void expect_trials(const struct spec *spec, const char *expected)
     size_t used = 0;
     for (size_t i = 0; i < spec->trial_count; i++) {
         struct trial trial = trial_of(spec, i);
-        bool chunked = strcmp(trial.method->name, "full") && strcmp(trial.method->name, "checkpoint");
+        size_t chunk = options_count(&trial.method->options, trial.options, "chunk", 0);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", trial.method->name);
-        if (chunked)
-            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", trial.options.chunk);
+        if (chunk)
+            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", chunk);
         used += (size_t)snprintf(text + used, sizeof text - used, " %zu", trial.context);
         trial_free(&trial);
     }
@@ -108,12 +110,13 @@ static void axes_multiply_in_the_order_written(void **state)
     expect_trials(&spec,
                   "full 512, seco/64 512, seco/128 512, spaco/64 512, spaco/64 512, spaco/64 512, spaco/64 512, "
                   "full 256, seco/64 256, seco/128 256, spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256");
-    static const struct method_options drawn[] = {{.budget = 1, .sampler = SAMPLER_BERNOULLI},
-                                                  {.budget = 2, .sampler = SAMPLER_UNIFORM}};
+    static const struct spaco_options drawn[] = {{.budget = 1, .sampler = SAMPLER_BERNOULLI},
+                                                 {.budget = 2, .sampler = SAMPLER_UNIFORM}};
     for (size_t i = 0; i < COUNT(drawn); i++) {
         struct trial trial = trial_of(&spec, 4 + i);
-        assert_int_equal(trial.options.budget, drawn[i].budget);
-        assert_int_equal(trial.options.sampler, drawn[i].sampler);
+        const struct spaco_options *options = trial.options;
+        assert_int_equal(options->budget, drawn[i].budget);
+        assert_int_equal(options->sampler, drawn[i].sampler);
         trial_free(&trial);
     }
     expect_same_trials(&spec);
@@ -199,7 +202,8 @@ static void a_list_option_takes_a_list_of_lists(void **state)
     for (size_t i = 0; i < COUNT(columns); i++) {
         struct index_list expected = {i == 1 ? 1 : 2, columns[i]};
         struct trial trial = trial_of(&spec, i);
-        assert_true(index_list_equal(&trial.options.columns, &expected));
+        const struct spaco_options *options = trial.options;
+        assert_true(index_list_equal(&options->columns, &expected));
         trial_free(&trial);
     }
     spec_free(&spec);
@@ -214,7 +218,7 @@ static void one_trial_is_measured_once(void **state)
     expect_trials(&spec, "full 8, full 8, full 4, full 4");
     for (size_t i = 0; i < 2; i++) {
         struct trial trial = trial_of(&spec, i);
-        assert_int_equal(trial.options.keep, i == 0 ? KEEP_LEAN : KEEP_ALL);
+        assert_non_null(strstr(trial.canonical, i == 0 ? "\"keep\":\"lean\"" : "\"keep\":\"all\""));
         trial_free(&trial);
     }
     spec_free(&spec);

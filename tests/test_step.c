@@ -9,17 +9,8 @@
 
 #include <cmocka.h>
 
-#define CHUNK 5 // of 23 tokens: four columns and a shorter one
-
-static struct method_options options_of(void)
-{
-    struct method_options options;
-    options_init(&options);
-    options.chunk = CHUNK;
-    options.head_chunk = 3;
-    options.budget = 3; // the same columns in every step: the seed is the same
-    return options;
-}
+// Four columns of 23 tokens and a shorter one; the same columns in every step, for the seed is the same.
+#define OPTIONS "chunk=5 head_chunk=3 budget=3"
 
 static void check_micro_batches(const struct objective *objective)
 {
@@ -34,16 +25,16 @@ static void check_micro_batches(const struct objective *objective)
     fixture_open(&f);
     struct batch whole = f.batch;
     for (const struct method *const *m = methods; *m; m++) {
-        struct method_options options = options_of();
+        void *options = fixture_options(*m, OPTIONS);
         struct step_report report = {0};
-        double *expected = fixture_step(&f, (*m)->name, &options, &report), loss = report.loss, sum = 0;
+        double *expected = fixture_step(&f, (*m)->name, options, &report), loss = report.loss, sum = 0;
         model_zero_gradients(&f.model);
         for (size_t first = 0, count = 1; first < f.sequences; first += count, count = 3) {
             struct batch micro;
             batch_open(&micro, f.device, f.ids + first * f.context, targets + first * f.context, f.context, count);
             fixture_set_objective(&f, f.device, &micro, first);
             micro.normaliser = whole.normaliser;
-            method_step(*m, &f.model, &micro, &options, &report);
+            method_step(*m, &f.model, &micro, options, &report);
             sum += report.loss;
             batch_close(&micro, f.device);
         }
@@ -52,6 +43,7 @@ static void check_micro_batches(const struct objective *objective)
             fail_msg("%s, %s: relative L2 %.2e, loss %.17g, of one batch %.17g", objective->name, (*m)->name,
                      relative_l2(found, expected, f.gradient_count), sum, loss);
         }
+        options_free(&(*m)->options, options);
         free(found);
         free(expected);
         step_report_free(&report);
@@ -106,19 +98,20 @@ static void record_done(struct unit_listener *listener, struct model *model, siz
     record->then[unit] = gradient_of(model, unit, &count);
 }
 
-static void check_done(struct fixture *f, const char *method, const struct method_options *options)
+static void check_done(struct fixture *f, const struct method *method, void *options)
 {
-    struct record record = {.listener = {.done = record_done}, .method = method};
+    struct record record = {.listener = {.done = record_done}, .method = method->name};
     struct step_report report = {0};
     size_t sum = 0;
     f->model.listener = &record.listener;
-    free(fixture_step(f, method, options, &report));
+    free(fixture_step(f, method->name, options, &report));
+    options_free(&method->options, options);
     f->model.listener = NULL;
     for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
         size_t count;
         double *now = gradient_of(&f->model, unit, &count);
         if (record.told[unit] != 1 || memcmp(record.then[unit], now, count * sizeof *now) != 0) {
-            fail_msg("%s: unit %zu is %s", method, unit, record.told[unit] ? "not done yet" : "never done");
+            fail_msg("%s: unit %zu is %s", method->name, unit, record.told[unit] ? "not done yet" : "never done");
         }
         sum += count;
         free(now);
@@ -139,12 +132,10 @@ static void test_done_is_done(void **state)
             variant == 2 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_DOWN} : (struct lora){0};
         fixture_open(&f);
         for (const struct method *const *m = methods; *m; m++) {
-            struct method_options options = options_of();
-            check_done(&f, (*m)->name, &options);
+            check_done(&f, *m, fixture_options(*m, OPTIONS));
         }
-        struct method_options none = options_of();
-        none.sampler = SAMPLER_FIXED;
-        check_done(&f, "spaco", &none); // no column is drawn
+        const struct method *spaco = method_find("spaco");
+        check_done(&f, spaco, fixture_options(spaco, OPTIONS " sampler=fixed")); // no column is drawn
         fixture_close(&f);
     }
 }
@@ -189,22 +180,23 @@ static void come(struct unit_listener *listener, struct model *model, size_t uni
     absent->values[unit] = NULL;
 }
 
-static void check_absent(struct fixture *f, const char *method, const struct method_options *options)
+static void check_absent(struct fixture *f, const struct method *method, void *options)
 {
     struct absent absent = {.listener = {.acquire = come, .release = leave}};
     struct step_report report = {0};
-    double *expected = fixture_step(f, method, options, &report), loss = report.loss;
+    double *expected = fixture_step(f, method->name, options, &report), loss = report.loss;
     for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
         leave(&absent.listener, &f->model, unit);
     }
     f->model.listener = &absent.listener;
-    double *found = fixture_step(f, method, options, &report);
+    double *found = fixture_step(f, method->name, options, &report);
+    options_free(&method->options, options);
     f->model.listener = NULL;
     for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
         come(&absent.listener, &f->model, unit); // and so it is absent after the step
     }
     if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.loss != loss) {
-        fail_msg("%s: a weight is read that was not acquired", method);
+        fail_msg("%s: a weight is read that was not acquired", method->name);
     }
     free(found);
     free(expected);
@@ -221,11 +213,9 @@ static void test_weights_are_acquired(void **state)
         f.lora = variant == 3 ? (struct lora){.rank = 3, .alpha = 8, .targets = 127} : (struct lora){0};
         fixture_open(&f);
         for (const struct method *const *m = methods; *m; m++) {
-            struct method_options options = options_of();
-            options.keep = variant & 1 ? KEEP_ALL : KEEP_LEAN;
-            options.inner = variant & 2 ? INNER_CHECKPOINT : INNER_NONE;
-            options.loss = variant & 1 ? LOSS_ALL : LOSS_SAMPLED;
-            check_absent(&f, (*m)->name, &options);
+            check_absent(&f, *m,
+                         fixture_options(*m, OPTIONS " keep=%s inner=%s loss=%s", variant & 1 ? "all" : "lean",
+                                         variant & 2 ? "checkpoint" : "none", variant & 1 ? "all" : "sampled"));
         }
         fixture_close(&f);
     }

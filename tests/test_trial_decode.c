@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // nftw, mkdtemp
 #define XXH_INLINE_ALL
 #include "harness/spec/trial.h"
+#include "methods/spaco.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
@@ -290,20 +291,21 @@ static void options_reach_the_method(void **state)
         "{'model': 'tiny', 'context': 1000, 'method': {'name': 'spaco', 'chunk': 100, 'budget': 3, 'cap': 1.5,"
         " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all',"
         " 'sampler_seed': 7}, 'measure': {'bias': true}}");
-    assert_int_equal(trial.options.chunk, 100);
-    assert_int_equal(trial.options.budget, 3);
-    assert_int_equal(trial.options.sampler, SAMPLER_FIXED);
-    assert_int_equal(trial.options.compensation, COMPENSATION_CAPPED);
-    assert_int_equal(trial.options.loss, LOSS_ALL);
-    assert_int_equal(trial.options.sampler_seed, 7);
-    assert_true(trial.options.cap == 1.5);
-    assert_int_equal(trial.options.columns.count, 3);
-    assert_memory_equal(trial.options.columns.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
+    const struct spaco_options *options = trial.options;
+    assert_int_equal(options->column.chunk, 100);
+    assert_int_equal(options->budget, 3);
+    assert_int_equal(options->sampler, SAMPLER_FIXED);
+    assert_int_equal(options->compensation, COMPENSATION_CAPPED);
+    assert_int_equal(options->loss, LOSS_ALL);
+    assert_int_equal(options->sampler_seed, 7);
+    assert_true(options->cap == 1.5);
+    assert_int_equal(options->columns.count, 3);
+    assert_memory_equal(options->columns.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
     assert_true(trial.measure.bias);
     expect_id(trial.canonical, trial.id);
     trial_free(&trial);
     trial = trial_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
-    assert_int_equal(trial.options.inner, INNER_CHECKPOINT);
+    assert_int_equal(((const struct column_options *)trial.options)->inner, INNER_CHECKPOINT);
     trial_free(&trial);
 }
 

@@ -104,7 +104,7 @@ static bool compute(const struct trial *trial, const char *out, struct status *s
     bool done = setup_open(&setup, trial, &options, status);
     if (done) {
         model_zero_gradients(&setup.model);
-        method_step(trial->method, &setup.model, &setup.batch, &trial->options, &report);
+        method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
         const struct status *step = &setup.device->status;
         done = step->code == STATUS_OK ? gradients_write(out, &setup.model, status)
                                        : status_set(status, step->code, "%s", step->message);

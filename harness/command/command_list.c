@@ -40,9 +40,7 @@ static json_t *list_methods(bool json)
         json_t *options = json_array();
         if (!json)
             printf("%-12s %s\n%-12s %s\n", method->name, method->summary, "", method->source);
-        for (size_t j = 0; method->options && method->options[j]; j++) {
-            const struct option *option = option_find(method->options[j]);
-            CHECK(option); // or the method names an option that is not in the table
+        for (const struct option *option = method->options.rows; option->name; option++) {
             json_array_append_new(options, option_json(option));
             if (!json)
                 printf("%-12s   %-14s %s\n", "", option->name, option->help);

@@ -95,7 +95,7 @@ static bool check_used(const struct trial_flags *flags, const struct table *tabl
     {
         bool used = false;
         for (size_t i = 0; i < table->count; i++)
-            used |= method_knows(table->rows[i].trial.method, key);
+            used |= option_find(&table->rows[i].trial.method->options, key) != NULL;
         char knowing[256];
         method_names_knowing(key, knowing, sizeof knowing);
         if (!used)
@@ -114,13 +114,28 @@ static bool add_row(const struct arguments *arguments, struct table *table, cons
     return decode(&arguments->flags, name, &row->trial, status);
 }
 
-// All methods that have a gradient; of those that draw columns only with a budget, which nothing here can choose.
+// Whether an option was given that this method has, and no exact one.
+static bool is_asked_for(const struct trial_flags *flags, const struct method *method)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(flags->method, key, value)
+    {
+        bool own = option_find(&method->options, key);
+        for (size_t i = 0; own && methods[i]; i++)
+            own = !methods[i]->exact || !option_find(&methods[i]->options, key);
+        if (own)
+            return true;
+    }
+    return false;
+}
+
+// All methods that have a gradient; those that draw columns only when asked for, for nothing here can choose how
+// many they draw.
 static bool add_all(const struct arguments *arguments, struct table *table, struct status *status)
 {
-    const json_t *given = arguments->flags.method;
-    bool budget = json_object_get(given, "budget") || json_object_get(given, "columns");
     for (size_t i = 0; methods[i]; i++)
-        if ((methods[i]->exact || (method_knows(methods[i], "budget") && budget)) &&
+        if ((methods[i]->exact || (methods[i]->draw && is_asked_for(&arguments->flags, methods[i]))) &&
             !add_row(arguments, table, methods[i]->name, status))
             return false;
     return true;
@@ -160,21 +175,20 @@ static bool find_all(const struct arguments *arguments, struct table *table, str
     return true;
 }
 
-// "seco chunk=128": the chunk, and what was given.
+// "seco chunk=128": what tells most, and what was given.
 static void describe(const struct trial_flags *flags, const struct trial *trial, char *text, size_t bytes)
 {
-    json_t *canonical = json_loads(trial->canonical, 0, NULL), *method = json_object_get(canonical, "method");
+    json_t *method = method_json(trial->method, trial->options);
     size_t used = (size_t)snprintf(text, bytes, "%s", trial->method->name);
-    for (size_t i = 0; trial->method->options[i] && used < bytes; i++) {
-        const char *option = trial->method->options[i];
-        json_t *value = json_object_get(method, option);
+    for (const struct option *option = trial->method->options.rows; option->name && used < bytes; option++) {
+        json_t *value = json_object_get(method, option->name);
         char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (strcmp(option, "chunk") == 0 || json_object_get(flags->method, option))
-            used += (size_t)snprintf(text + used, bytes - used, " %s=%s", option,
+        if (option->telling || json_object_get(flags->method, option->name))
+            used += (size_t)snprintf(text + used, bytes - used, " %s=%s", option->name,
                                      json_is_string(value) ? json_string_value(value) : shown);
         free(shown);
     }
-    json_decref(canonical);
+    json_decref(method);
 }
 
 static void print_table(const struct arguments *arguments, const struct table *table)
@@ -260,7 +274,7 @@ int command_max_context(int argc, char **argv)
         .doc =
             "Finds the longest context whose step fits in so much memory, method by method, by planning steps: the "
             "peaks are exact, and nothing is computed.\vAn option goes to every method that has it. Methods that "
-            "draw columns are among all of them only with a --budget."};
+            "draw columns are among all of them only with an option of theirs, such as --budget."};
     struct status status = {0};
     struct table table = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);

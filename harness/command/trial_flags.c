@@ -76,7 +76,7 @@ void trial_flags_open(struct trial_flags *flags, const char *const *keys, const 
 {
     size_t options = 0, others = 0;
     *flags = (struct trial_flags){.trial = json_object(), .method = json_object()};
-    while (method_option_table[options].name)
+    while (methods_option(options))
         options++;
     while (own[others].name)
         others++;
@@ -96,10 +96,10 @@ void trial_flags_open(struct trial_flags *flags, const char *const *keys, const 
     }
     *next++ = (struct argp_option){.doc = "Options of the method:"};
     for (size_t i = 0; i < options; i++)
-        add_flag(&next, (struct argp_option){.name = method_option_table[i].name,
+        add_flag(&next, (struct argp_option){.name = methods_option(i)->name,
                                              .key = FIRST_KEY + (int)(flags->key_count + i),
                                              .arg = "VALUE",
-                                             .doc = method_option_table[i].help});
+                                             .doc = methods_option(i)->help});
 }
 
 static void set_option(struct trial_flags *flags, const struct option *option, const char *text)
@@ -114,7 +114,7 @@ error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text)
         return ARGP_ERR_UNKNOWN;
     size_t i = (size_t)(key - FIRST_KEY);
     if (i >= flags->key_count) {
-        set_option(flags, &method_option_table[i - flags->key_count], text);
+        set_option(flags, methods_option(i - flags->key_count), text);
         return 0;
     }
     const struct flag *flag = flag_of(flags->keys[i]);
@@ -137,7 +137,7 @@ static json_t *entry_of(const struct trial_flags *flags, const char *name)
     json_object_set_new(entry, "name", json_string(name ? name : "full"));
     json_object_foreach(flags->method, key, value)
     {
-        if (!method || method_knows(method, key))
+        if (!method || option_find(&method->options, key))
             json_object_set(entry, key, value);
     }
     return entry;

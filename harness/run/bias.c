@@ -43,7 +43,7 @@ struct expectation {
     struct step_report report;
 };
 
-static bool add_draw(void *context, const struct method_options *options, double probability)
+static bool add_draw(void *context, const void *options, double probability)
 {
     struct expectation *e = context;
     struct gradient_set estimate = {0};
@@ -58,7 +58,7 @@ static bool add_draw(void *context, const struct method_options *options, double
 }
 
 bool bias_measure(struct bias *bias, const struct method *method, struct model *model, const struct batch *batch,
-                  const struct method_options *options, const struct gradient_set *reference, struct status *status)
+                  const void *options, const struct gradient_set *reference, struct status *status)
 {
     *bias = (struct bias){0};
     struct expectation e = {.bias = bias, .method = method, .model = model, .batch = batch, .reference = reference};

@@ -15,5 +15,4 @@ struct bias {
 // Evaluates a method that samples columns on every subset, through its sampler `fixed`. reference: the exact
 // gradient of the same weights and tokens. False and a status if there are too many subsets, or if a step failed.
 bool bias_measure(struct bias *bias, const struct method *method, struct model *model, const struct batch *batch,
-                  const struct method_options *options, const struct gradient_set *reference,
-                  struct status *status);
+                  const void *options, const struct gradient_set *reference, struct status *status);

@@ -29,6 +29,12 @@ struct search {
     struct status status;
 };
 
+// Tokens per column; 1: there are none.
+static size_t chunk_of(const struct trial *trial)
+{
+    return options_count(&trial->method->options, trial->options, "chunk", 1);
+}
+
 bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status)
 {
     struct setup setup;
@@ -56,7 +62,7 @@ static void note_fit(struct search *search, size_t units, const struct setup *se
     const struct trial *tried = search->tried;
     if (tried->method->floor_bytes_per_token)
         result->floor_bytes_per_token =
-            tried->method->floor_bytes_per_token(&setup->model, &tried->options, tried->context);
+            tried->method->floor_bytes_per_token(&setup->model, tried->options, tried->context);
 }
 
 static void note_failure(struct search *search, size_t units, bool memory, const char *reason)
@@ -73,17 +79,17 @@ static enum outcome attempt(struct search *search, size_t units)
     struct setup setup;
     struct status status = {0};
     tried->context = units * search->result->granularity;
-    options_free(&tried->options);
-    tried->options = options_copy(&search->trial->options);
-    if (tried->method->check && !tried->method->check(&tried->options, tried->context, &status)) {
+    options_free(&tried->method->options, tried->options);
+    tried->options = options_copy(&tried->method->options, search->trial->options);
+    if (tried->method->check && !tried->method->check(tried->options, tried->context, &status)) {
         note_failure(search, units, false, status.message);
         return FORBIDDEN;
     }
     if (tried->method->largest_draw)
-        tried->method->largest_draw(&tried->options, tried->context);
+        tried->method->largest_draw(tried->options, tried->context);
     search->result->plans++;
     if (setup_open(&setup, tried, &search->options, &status)) {
-        method_step(tried->method, &setup.model, &setup.batch, &tried->options, &search->report);
+        method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK)
@@ -151,7 +157,7 @@ static void close_in(struct search *search, size_t limit_bytes)
 static bool goes_on(struct search *search)
 {
     const struct trial *trial = search->trial;
-    size_t chunk = method_knows(trial->method, "chunk") ? trial->options.chunk : 1;
+    size_t chunk = chunk_of(trial);
     size_t further = search->fits + (chunk + search->result->granularity - 1) / search->result->granularity;
     return search->fits && further > search->barrier.units &&
            further <= CONTEXT_MAX / search->result->granularity && attempt(search, further) == FITS;
@@ -160,12 +166,12 @@ static bool goes_on(struct search *search)
 bool max_context_find(struct max_context *result, const struct trial *trial, size_t limit_bytes,
                       struct status *status)
 {
-    *result = (struct max_context){.granularity = trial->method->largest_draw ? trial->options.chunk : 1};
+    *result = (struct max_context){.granularity = trial->method->largest_draw ? chunk_of(trial) : 1};
     struct search *search = calloc(1, sizeof *search);
     struct trial *tried = malloc(sizeof *tried);
     CHECK(search && tried);
     *tried = *trial; // what it points to is borrowed, but for the options
-    tried->options = options_copy(&trial->options);
+    tried->options = options_copy(&trial->method->options, trial->options);
     *search = (struct search){.trial = trial, .tried = tried, .options = setup_options_of(trial), .result = result};
     search->options.memory_limit_bytes = limit_bytes;
     double_up(search, 1);
@@ -179,7 +185,7 @@ bool max_context_find(struct max_context *result, const struct trial *trial, siz
     result->memory_bound = search->barrier.memory;
     memcpy(result->reason, search->barrier.reason, sizeof result->reason);
     step_report_free(&search->report);
-    options_free(&tried->options);
+    options_free(&tried->method->options, tried->options);
     free(tried);
     free(search);
     return status->code == STATUS_OK;

@@ -28,14 +28,13 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t bytes, 
     va_end(arguments);
 }
 
-static void add_option(char *text, size_t bytes, const struct option *option, const struct method_options *options)
+static void add_option(char *text, size_t bytes, const struct option *option, const void *options)
 {
     const void *value = (const char *)options + option->offset;
     const struct index_list *list = value;
     switch (option->type) {
     case OPTION_COUNT:
-        // The chunk is what trials of one method differ in most: it is always said.
-        if (*(const size_t *)value != (size_t)option->initial || strcmp(option->name, "chunk") == 0)
+        if (*(const size_t *)value != (size_t)option->initial || (option->telling && option->initial > 0))
             add(text, bytes, " %s=%zu", option->name, *(const size_t *)value);
         break;
     case OPTION_NUMBER:
@@ -60,8 +59,8 @@ static void add_option(char *text, size_t bytes, const struct option *option, co
 void progress_describe(const struct trial *trial, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s", trial->method->name);
-    for (size_t i = 0; trial->method->options && trial->method->options[i]; i++)
-        add_option(text, bytes, option_find(trial->method->options[i]), &trial->options);
+    for (const struct option *option = trial->method->options.rows; option->name; option++)
+        add_option(text, bytes, option, trial->options);
     add(text, bytes, ", context %zu", trial->context);
     if (trial->batch != 1)
         add(text, bytes, ", batch %zu", trial->batch);

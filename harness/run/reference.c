@@ -7,7 +7,7 @@
 // Gradients of one step and, if asked, its loss.
 static bool gradients_of(struct gradient_set *set, double *loss, const struct trial *trial,
                          const struct setup_options *options, const struct method *method,
-                         const struct method_options *method_options, bool reverse_sums, struct status *status)
+                         const void *method_options, bool reverse_sums, struct status *status)
 {
     struct setup setup;
     struct status reason = {0};
@@ -36,9 +36,11 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
 static bool full_gradients(struct gradient_set *set, double *loss, const struct trial *trial,
                            const struct setup_options *options, bool reverse_sums, struct status *status)
 {
-    struct method_options defaults;
-    options_init(&defaults);
-    return gradients_of(set, loss, trial, options, method_find("full"), &defaults, reverse_sums, status);
+    const struct method *full = method_find("full");
+    void *defaults = options_new(&full->options);
+    bool done = gradients_of(set, loss, trial, options, full, defaults, reverse_sums, status);
+    options_free(&full->options, defaults);
+    return done;
 }
 
 bool reference_take(struct reference *reference, const struct trial *trial, struct status *status)
@@ -64,7 +66,7 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
 }
 
 bool reference_sums(double *relative_l2, const struct gradient_set *set, const struct trial *trial,
-                    const struct method_options *options, struct status *status)
+                    const void *options, struct status *status)
 {
     struct setup_options wide = setup_options_of(trial);
     if (wide.kv_gradient_dtype != DTYPE_BF16 && wide.gradient_dtype != DTYPE_BF16)

@@ -18,7 +18,7 @@ void reference_free(struct reference *reference);
 // What sums in bf16 (dKV, the weights' gradients) alone change: relative L2 of the trial's gradient against that of
 // the same method with sums in f32. Without sums in bf16 it does nothing. False and a status.
 bool reference_sums(double *relative_l2, const struct gradient_set *set, const struct trial *trial,
-                    const struct method_options *options, struct status *status);
+                    const void *options, struct status *status);
 // An exact method's gradient may differ from the reference by what rounding explains: relative L2 up to
 // max(1e-12, 1000 * noise floor, 32 * the dtype's epsilon), overall and for every tensor: in bf16 another order of
 // sums may change no result at all, while every result is rounded. False and a status that names the tensor if not.

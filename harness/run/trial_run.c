@@ -34,7 +34,7 @@ struct run {
     struct bias bias;
     struct breakdown breakdown;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
-    struct method_options options;  // of the current draw
+    void *options;                  // of the current draw
     bool draws;
     double *samples_ms, *asked_ms;
     size_t *sample_columns;
@@ -74,7 +74,7 @@ static void walk(struct run *run, bool update)
     device_timer_start(device);
     model_zero_gradients(model);
     double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
-    method_step(run->trial->method, model, &run->setup.batch, &run->options, &run->step);
+    method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
     if (update) {
         device_timer_start(device);
         optimizer_step(model, &run->trial->optimizer_settings, ++run->updates);
@@ -88,9 +88,9 @@ static void walk(struct run *run, bool update)
 static void set_draw(struct run *run, size_t index)
 {
     const struct method *method = run->trial->method;
-    options_free(&run->options);
-    run->options = options_copy(&run->trial->options);
-    run->draws = method->draw && method->draw(&run->options, index);
+    options_free(&method->options, run->options);
+    run->options = options_copy(&method->options, run->trial->options);
+    run->draws = method->draw && method->draw(run->options, index);
 }
 
 // The failure of a step is its device's; of a draw that the record's other figures are not of, it says which.
@@ -139,7 +139,7 @@ static bool check_gradient(struct run *run)
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
     run->result.gradient = &run->gradient;
     run->result.noise_floor = run->reference.floor.overall.relative_l2;
-    bool done = reference_sums(&run->result.sums_relative_l2, &set, trial, &run->options, &run->status);
+    bool done = reference_sums(&run->result.sums_relative_l2, &set, trial, run->options, &run->status);
     gradient_set_free(&set);
     return done && (!trial->method->exact ||
                     reference_accepts(&run->reference, trial->dtype, &run->gradient, &run->status));
@@ -150,7 +150,7 @@ static bool measure_bias(struct run *run)
     const struct trial *trial = run->trial;
     if (!run->result.gradient && !take_reference(run))
         return false;
-    if (!bias_measure(&run->bias, trial->method, &run->setup.model, &run->setup.batch, &trial->options,
+    if (!bias_measure(&run->bias, trial->method, &run->setup.model, &run->setup.batch, trial->options,
                       &run->reference.gradients, &run->status))
         return false;
     run->result.bias = &run->bias;
@@ -301,7 +301,7 @@ static bool measure(struct run *run)
     run->result.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch);
     if (trial->method->floor_bytes_per_token)
         run->result.floor_bytes_per_token =
-            trial->method->floor_bytes_per_token(&run->setup.model, &trial->options, trial->context);
+            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, trial->context);
     if (trial->measure.gradient == GRADIENT_FULL_F64 && !check_gradient(run))
         return false;
     if (trial->measure.bias && !measure_bias(run))
@@ -381,7 +381,7 @@ char *trial_run(const struct trial *trial, int store)
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);
     breakdown_free(&run->breakdown);
-    options_free(&run->options);
+    options_free(&trial->method->options, run->options);
     step_report_free(&run->step);
     step_report_free(&run->first);
     free(run->samples_ms);

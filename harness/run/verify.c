@@ -55,16 +55,8 @@ static const struct shape shapes[] = {
 
 // Options that change how a walk computes and must not change what; a method takes those it knows.
 static const struct variant {
-    const char *text;
-    enum keep keep;
-    enum inner inner;
-    bool blocks; // of 3 tokens in the head
-} variants[] = {
-    {"", KEEP_LEAN, INNER_NONE, false},
-    {"keep=all", KEEP_ALL, INNER_NONE, false},
-    {"inner=checkpoint", KEEP_LEAN, INNER_CHECKPOINT, false},
-    {"head_chunk=3", KEEP_LEAN, INNER_NONE, true},
-};
+    const char *option, *value; // NULL: none
+} variants[] = {{NULL, NULL}, {"keep", "all"}, {"inner", "checkpoint"}, {"head_chunk", "3"}};
 
 struct verify_bounds verify_bounds(enum dtype dtype)
 {
@@ -112,21 +104,20 @@ static int labels_file(const struct shape *shape, size_t vocab, char *path, size
     return file;
 }
 
-// Sets the variant's options; false if the method knows none of what makes the variant.
-static bool apply(struct method_options *options, const struct method *method, const struct shape *shape,
-                  const struct variant *variant)
+// The variant's options; NULL if the method does not know what makes the variant.
+static void *options_of(const struct method *method, const struct shape *shape, const struct variant *variant)
 {
-    options_init(options);
-    options->chunk = shape->chunk;
-    options->keep = variant->keep;
-    options->inner = variant->inner;
-    if (variant->blocks)
-        options->head_chunk = 3;
+    void *options = options_new(&method->options);
+    char chunk[24];
+    snprintf(chunk, sizeof chunk, "%zu", shape->chunk);
+    options_set(&method->options, options, "chunk", chunk);
     if (method->make_exact)
         method->make_exact(options, shape->context);
-    return !*variant->text || (variant->keep != KEEP_LEAN && method_knows(method, "keep")) ||
-           (variant->inner != INNER_NONE && method_knows(method, "inner")) ||
-           (variant->blocks && method_knows(method, "head_chunk"));
+    if (variant->option && !options_set(&method->options, options, variant->option, variant->value)) {
+        options_free(&method->options, options);
+        return NULL;
+    }
+    return options;
 }
 
 static void verify_one(struct verify_case *result, const struct trial *trial, const struct reference *reference)
@@ -138,7 +129,7 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
     struct step_report report = {0};
     if (setup_open(&setup, trial, &options, &status)) {
         model_zero_gradients(&setup.model);
-        method_step(trial->method, &setup.model, &setup.batch, &trial->options, &report);
+        method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK) {
@@ -192,12 +183,15 @@ static bool verify_shape(const struct verify_request *request, const struct shap
             continue;
         for (size_t j = 0; j < sizeof variants / sizeof *variants; j++) {
             struct verify_case result = {.method = trial->method};
-            if (!apply(&trial->options, trial->method, shape, &variants[j]))
+            trial->options = options_of(trial->method, shape, &variants[j]);
+            if (!trial->options)
                 continue;
             snprintf(result.shape, sizeof result.shape, "%s: T=%zu C=%zu B=%zu", shape->name, shape->context,
                      shape->chunk, shape->batch);
-            snprintf(result.options, sizeof result.options, "%s", variants[j].text);
+            if (variants[j].option)
+                snprintf(result.options, sizeof result.options, "%s=%s", variants[j].option, variants[j].value);
             verify_one(&result, trial, &reference);
+            options_free(&trial->method->options, trial->options);
             found(&result, context);
         }
     }

@@ -13,7 +13,7 @@
 
 // The values of one key, or of one option of a method entry: a list, or just one.
 struct axis {
-    size_t key; // enum trial_key; in an entry the position in method_option_table, or ENTRY_KEYS + enum trial_key
+    size_t key; // enum trial_key; in an entry the row of its method's options, or ENTRY_KEYS + enum trial_key
     struct json_field field;
     bool list;
 };
@@ -90,7 +90,8 @@ static bool add_override(struct expansion *e, const char *flag, const char *name
     }
     struct names known = {0};
     names_add_all(&known, trial_key_names);
-    for (const struct option *option = method_option_table; option->name; option++)
+    const struct option *option;
+    for (size_t i = 0; (option = methods_option(i)); i++)
         names_add(&known, option->name);
     if (names_find(&known, override->name) < known.count)
         return true;
@@ -127,7 +128,7 @@ static bool unknown_axis(struct json_field axes, const char *name, const struct 
 {
     struct json_path path = json_path_key(axes.path, name);
     char hint[640];
-    if (option_find(name))
+    if (methods_option_find(name))
         return json_source_error(axes.source, path, JSON_KEY, status,
                                  "an option of methods, not an axis of its own; write it in the entry of a method, "
                                  "such as {\"name\": \"seco\", \"chunk\": [64, 128]}");
@@ -240,16 +241,17 @@ static bool read_entry_axes(struct expansion *e, struct entry *entry, struct jso
 {
     entry->variants = 1;
     entry->axis_count = 0;
+    const struct option_table *table = &entry->fields.method->options;
     const char *name;
     json_t *value;
     json_object_foreach(field.value, name, value) // in the order written
     {
-        const struct option *option = option_find(name);
+        const struct option *option = option_find(table, name);
         size_t key;
         if (find_override(e, name))
             continue;
         if (option && is_axis(option, value))
-            key = (size_t)(option - method_option_table);
+            key = (size_t)(option - table->rows);
         else if (!option && is_entry_key(name, &key))
             key += ENTRY_KEYS;
         else
@@ -259,12 +261,11 @@ static bool read_entry_axes(struct expansion *e, struct entry *entry, struct jso
     }
     for (size_t i = 0; i < e->override_count; i++) {
         struct override *override = &e->overrides[i];
-        const struct option *option = option_find(override->name);
-        if (!option || !method_knows(entry->fields.method, option->name))
+        const struct option *option = option_find(table, override->name);
+        if (!option)
             continue;
         override->used = true;
-        if (!add_entry_axis(entry, (size_t)(option - method_option_table), json_field_root(&override->values),
-                            status))
+        if (!add_entry_axis(entry, (size_t)(option - table->rows), json_field_root(&override->values), status))
             return false;
     }
     return true;
@@ -311,7 +312,7 @@ static bool check_used(const struct expansion *e, struct status *status)
         const struct override *override = &e->overrides[i];
         char methods_knowing[256];
         method_names_knowing(override->name, methods_knowing, sizeof methods_knowing);
-        if (option_find(override->name) && !override->used)
+        if (methods_option_find(override->name) && !override->used)
             return status_set(status, STATUS_BAD_INPUT,
                               "%s: no method entry here has the option \"%s\"; methods that have it: %s",
                               override->values.name, override->name, methods_knowing);

@@ -23,7 +23,7 @@ struct trial {
     char id[TRIAL_ID_BYTES]; // hash of what differs from the defaults
     char *canonical;         // compact JSON with sorted keys and every default spelled out
     const struct method *method;
-    struct method_options options;
+    void *options; // the method's own struct
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];

@@ -435,11 +435,13 @@ static decode_key *const decoders[TRIAL_KEYS] = {
 static json_t *decode_one(struct trial *trial, enum trial_key key, struct json_field field,
                           const struct method_fields *method, struct status *status)
 {
-    json_t *value = NULL;
     if (key != TRIAL_METHOD)
         return decoders[key](trial, field, status);
     trial->method = method->method;
-    return method_decode(method, trial->context, &trial->options, &value, status) ? value : NULL;
+    trial->options = options_new(&trial->method->options);
+    return method_decode(method, trial->context, trial->options, status)
+               ? method_json(trial->method, trial->options)
+               : NULL;
 }
 
 // What a key means where it is left out; of an object, where all of it but the name is. NULL: it must be given.
@@ -564,6 +566,7 @@ void trial_free(struct trial *trial)
     free(trial->data.path);
     free(trial->labels);
     free(trial->row_weights);
-    options_free(&trial->options);
+    if (trial->options)
+        options_free(&trial->method->options, trial->options);
     *trial = (struct trial){0};
 }

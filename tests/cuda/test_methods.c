@@ -43,7 +43,7 @@ enum mode { FORWARD, REVERSED, DETERMINISTIC, WHOLE_ATTENTION };
 
 // One step of a fresh model, with random tokens, weights rounded to `rounding`.
 static struct run step(const struct fixture *f, const char *device, enum dtype dtype, enum dtype rounding,
-                       enum mode mode, const struct method *method, const struct method_options *options)
+                       enum mode mode, const struct method *method, const void *options)
 {
     struct run run = {0};
     struct device *d = device_open(device, dtype, 0, &run.status);
@@ -104,16 +104,17 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
 }
 
 // Three ways of running each method: a chunk that does not divide the context, one that does, one above it.
-static struct method_options options_of(const struct fixture *f, int variant)
+static size_t chunk_of(const struct fixture *f, int variant)
 {
-    struct method_options options;
-    options_init(&options);
-    options.chunk = variant == 0 ? f->context / 3 + 1 : variant == 1 ? f->context / 4 : 5 * f->context;
-    options.head_chunk = variant == 1 ? 33 : 256;
-    options.keep = variant == 1 ? KEEP_ALL : KEEP_LEAN;
-    options.inner = variant == 1 ? INNER_CHECKPOINT : INNER_NONE;
-    options.budget = (f->context + options.chunk - 1) / options.chunk; // every column: exact
-    return options;
+    return variant == 0 ? f->context / 3 + 1 : variant == 1 ? f->context / 4 : 5 * f->context;
+}
+
+// With every column drawn: exact.
+static void *options_of(const struct fixture *f, const struct method *method, int variant)
+{
+    size_t chunk = chunk_of(f, variant), columns = (f->context + chunk - 1) / chunk;
+    return fixture_options(method, "chunk=%zu budget=%zu %s", chunk, columns,
+                           variant == 1 ? "head_chunk=33 keep=all inner=checkpoint" : "head_chunk=256");
 }
 
 static bool runs_here(const struct method *method)
@@ -135,19 +136,18 @@ static void check_plan(const struct run *measured, const struct run *planned, co
 static void check_methods(const struct fixture *f, const char *device, const char *plan, enum dtype dtype,
                           const char *what)
 {
-    struct method_options defaults;
-    options_init(&defaults);
     const struct method *full = method_find("full");
+    void *defaults = options_new(&full->options);
     // All devices start from what the dtype under test can hold.
-    struct run exact = step(f, "cpu", DTYPE_F64, dtype, FORWARD, full, &defaults);
-    struct run base = step(f, device, dtype, dtype, FORWARD, full, &defaults);
-    struct run reversed = step(f, device, dtype, dtype, REVERSED, full, &defaults);
+    struct run exact = step(f, "cpu", DTYPE_F64, dtype, FORWARD, full, defaults);
+    struct run base = step(f, device, dtype, dtype, FORWARD, full, defaults);
+    struct run reversed = step(f, device, dtype, dtype, REVERSED, full, defaults);
     double floor = relative_l2(reversed.gradients, base.gradients, base.count);
     for (int again = 1; dtype == DTYPE_BF16 && again < FLOORS; again++) {
         struct fixture other = *f;
         other.seed += again;
-        struct run one = step(&other, device, dtype, dtype, FORWARD, full, &defaults);
-        struct run two = step(&other, device, dtype, dtype, REVERSED, full, &defaults);
+        struct run one = step(&other, device, dtype, dtype, FORWARD, full, defaults);
+        struct run two = step(&other, device, dtype, dtype, REVERSED, full, defaults);
         floor = fmax(floor, relative_l2(two.gradients, one.gradients, one.count));
         free(one.gradients);
         free(two.gradients);
@@ -166,16 +166,16 @@ static void check_methods(const struct fixture *f, const char *device, const cha
     for (const struct method *const *m = methods; *m; m++) {
         // The last variant once more with attention's backward at once, which bf16 alone has.
         for (int variant = 0; runs_here(*m) && variant < (dtype == DTYPE_BF16 ? 4 : 3); variant++) {
-            struct method_options options = options_of(f, variant);
+            void *options = options_of(f, *m, variant);
             enum mode mode = variant < 3 ? FORWARD : WHOLE_ATTENTION;
-            struct run found = step(f, device, dtype, dtype, mode, *m, &options);
-            struct run planned = step(f, plan, dtype, dtype, mode, *m, &options);
+            struct run found = step(f, device, dtype, dtype, mode, *m, options);
+            struct run planned = step(f, plan, dtype, dtype, mode, *m, options);
             double error = found.status.code == STATUS_OK
                                ? relative_l2(found.gradients, reference->gradients, found.count)
                                : NAN;
             char trial[128];
             snprintf(trial, sizeof trial, "%s %s: %s, chunk %zu%s", dtype_name(dtype), what, (*m)->name,
-                     options.chunk, mode == FORWARD ? "" : ", whole attention");
+                     chunk_of(f, variant), mode == FORWARD ? "" : ", whole attention");
             largest = fmax(largest, error / bound);
             check(error <= bound, "%s: relative L2 %.2e, bound %.2e %s", trial, error, bound, found.status.message);
             check(fabs(found.loss - reference->loss) <= fmax(bound, 1e-12) * fabs(reference->loss),
@@ -183,9 +183,11 @@ static void check_methods(const struct fixture *f, const char *device, const cha
             check_plan(&found, &planned, trial);
             free(planned.gradients);
             free(found.gradients);
+            options_free(&(*m)->options, options);
         }
     }
     printf("%-4s %-20s the largest error is %.2f of its bound\n", dtype_name(dtype), what, largest);
+    options_free(&full->options, defaults);
     free(exact.gradients);
     free(base.gradients);
     free(reversed.gradients);
@@ -194,17 +196,18 @@ static void check_methods(const struct fixture *f, const char *device, const cha
 static void check_deterministic(const struct fixture *f, const char *device, enum dtype dtype)
 {
     for (const struct method *const *m = methods; *m; m++) {
-        struct method_options options = options_of(f, 0);
         if (!runs_here(*m)) {
             continue;
         }
-        struct run first = step(f, device, dtype, dtype, DETERMINISTIC, *m, &options);
-        struct run second = step(f, device, dtype, dtype, DETERMINISTIC, *m, &options);
+        void *options = options_of(f, *m, 0);
+        struct run first = step(f, device, dtype, dtype, DETERMINISTIC, *m, options);
+        struct run second = step(f, device, dtype, dtype, DETERMINISTIC, *m, options);
         check(first.status.code == STATUS_OK && first.loss == second.loss &&
                   memcmp(first.gradients, second.gradients, first.count * sizeof(double)) == 0,
               "%s %s: deterministic, but two runs differ", dtype_name(dtype), (*m)->name);
         free(first.gradients);
         free(second.gradients);
+        options_free(&(*m)->options, options);
     }
 }
 

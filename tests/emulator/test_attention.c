@@ -183,20 +183,18 @@ static void test_glue_of_a_step(void **state)
         struct device *device = open_counting();
         struct fixture f = fixture_default();
         struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
-        struct method_options how;
+        void *how = fixture_options(*m, "chunk=%d budget=2", KEYS + 2);
         struct step_report report = {0};
         int32_t ids[2 * (2 * KEYS + 7)] = {3, 1, 4, 1, 5, 9, 2, 6};
         f.config.head_dim = 8;
         f.context = 2 * KEYS + 7;
-        options_init(&how);
-        how.chunk = KEYS + 2;
-        how.budget = 2;
         model_open(&f.model, &f.config, &options, device);
         model_randomize(&f.model, f.seed, DTYPE_BF16);
         batch_open(&f.batch, device, ids, NULL, f.context, f.sequences);
         counted = device->counters.glue_bytes = 0;
         model_zero_gradients(&f.model);
-        method_step(*m, &f.model, &f.batch, &how, &report);
+        method_step(*m, &f.model, &f.batch, how, &report);
+        options_free(&(*m)->options, how);
         assert_int_equal(device->status.code, STATUS_OK);
         if (device->counters.glue_bytes != counted) {
             fail_msg("%s moves %.0f bytes, not %.0f", (*m)->name, counted, device->counters.glue_bytes);

@@ -21,9 +21,7 @@ static void step_on(const char *name, char bus_id[32])
 {
     struct status status = {0};
     struct fixture f = fixture_default();
-    struct method_options options;
     struct step_report report = {0};
-    options_init(&options);
     f.config.head_dim = 8;
     f.dtype = f.rounding = DTYPE_BF16;
     f.context = 40;
@@ -37,7 +35,10 @@ static void step_on(const char *name, char bus_id[32])
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
     model_zero_gradients(&f.model);
-    method_step(method_find("full"), &f.model, &f.batch, &options, &report);
+    const struct method *full = method_find("full");
+    void *options = options_new(&full->options);
+    method_step(full, &f.model, &f.batch, options, &report);
+    options_free(&full->options, options);
     assert_int_equal(f.device->status.code, STATUS_OK);
     assert_true(isfinite(report.loss));
     assert_non_null(strstr(f.device->description, f.device->bus_id));

@@ -23,14 +23,13 @@ static char *longbp;
 // Waits of the host during one step.
 static size_t waits_of(struct fixture *f, const struct method *method, size_t chunk)
 {
-    struct method_options options;
+    void *options = fixture_options(method, "chunk=%zu head_chunk=%zu budget=%zu", chunk, chunk,
+                                    (f->context + chunk - 1) / chunk);
     struct step_report report = {0};
-    options_init(&options);
-    options.chunk = options.head_chunk = chunk;
-    options.budget = (f->context + chunk - 1) / chunk;
     size_t before = waits();
     model_zero_gradients(&f->model);
-    method_step(method, &f->model, &f->batch, &options, &report);
+    method_step(method, &f->model, &f->batch, options, &report);
+    options_free(&method->options, options);
     size_t after = waits();
     assert_int_equal(f->device->status.code, STATUS_OK);
     step_report_free(&report);
@@ -75,13 +74,12 @@ static void test_a_step_taken_apart(void **state)
     struct status status = {0};
     struct fixture f = fixture_default();
     struct step_report report = {0};
-    struct method_options options;
+    const struct method *seco = method_find("seco");
+    void *options = fixture_options(seco, "chunk=4");
     struct breakdown b;
     double sum_ms = 0, glue_ms = 0, engine_ms = 0;
     uint64_t launches = 0;
     int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
-    options_init(&options);
-    options.chunk = 4;
     f.config.head_dim = 8;
     f.dtype = f.rounding = DTYPE_BF16;
     f.context = 64;
@@ -94,7 +92,8 @@ static void test_a_step_taken_apart(void **state)
     breakdown_start(&b, f.device);
     size_t before = waits();
     model_zero_gradients(&f.model);
-    method_step(method_find("seco"), &f.model, &f.batch, &options, &report);
+    method_step(seco, &f.model, &f.batch, options, &report);
+    options_free(&seco->options, options);
     size_t waited = waits() - before;
     breakdown_stop(&b, f.device);
     assert_int_equal(f.device->status.code, STATUS_OK);
@@ -123,10 +122,8 @@ static void test_a_step_taken_apart(void **state)
 static size_t peak_of(const char *name, size_t multiprocessors)
 {
     struct status status = {0};
-    struct method_options options;
     struct fixture f = fixture_default();
     struct step_report report = {0};
-    options_init(&options);
     f.config.layers = f.config.heads = f.config.kv_heads = 1;
     f.config.head_dim = 8;
     f.context = 2100;
@@ -144,7 +141,10 @@ static size_t peak_of(const char *name, size_t multiprocessors)
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
     model_zero_gradients(&f.model);
-    method_step(method_find("full"), &f.model, &f.batch, &options, &report);
+    const struct method *full = method_find("full");
+    void *options = options_new(&full->options);
+    method_step(full, &f.model, &f.batch, options, &report);
+    options_free(&full->options, options);
     assert_int_equal(f.device->status.code, STATUS_OK);
     size_t peak = f.device->arena.peak_bytes;
     batch_close(&f.batch, f.device);

@@ -36,13 +36,12 @@ static void test_ranges_of_a_step(void **state)
     char *(*take)(int *) = tool ? (char *(*)(int *))dlsym(tool, "ranges_take") : NULL;
     CHECK(take); // it was loaded when the device was opened
     struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
-    struct method_options method;
+    const struct method *seco = method_find("seco");
+    void *how = fixture_options(seco, "chunk=32");
     struct step_report report = {0};
     struct breakdown breakdown;
     int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
     int open;
-    options_init(&method);
-    method.chunk = 32;
     model_open(&f.model, &f.config, &options, f.device);
     model_randomize(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
@@ -50,7 +49,8 @@ static void test_ranges_of_a_step(void **state)
     free(take(&open));
     f.device->counters = (struct counters){0};
     breakdown_start(&breakdown, f.device); // both may look on
-    method_step(method_find("seco"), &f.model, &f.batch, &method, &report);
+    method_step(seco, &f.model, &f.batch, how, &report);
+    options_free(&seco->options, how);
     breakdown_stop(&breakdown, f.device);
     char *ranges = take(&open);
     assert_int_equal(open, 0);
