@@ -10,10 +10,8 @@
 
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
 
-static const char *const trial_keys[] = {
-    "model",         "dtype",     "device",          "context",        "batch",        "seed",
-    "labels",        "objective", "row_weights",     "lora",           "method",       "kv_gradient_dtype",
-    "deterministic", "tf32",      "whole_attention", "gradient_dtype", "memory_limit", NULL};
+// What means nothing here, or has a flag of the command's own.
+static const char *const without[] = {"profile", "optimizer", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},
@@ -127,7 +125,7 @@ static bool check_device(const struct trial *trial, struct status *status)
 int command_grad(int argc, char **argv)
 {
     struct arguments arguments = {.token_dtype = "bytes"};
-    trial_flags_open(&arguments.flags, trial_keys, own_flags);
+    trial_flags_open(&arguments.flags, without, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,

@@ -2,6 +2,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/results/record_fields.h"
+#include "harness/spec/trial_keys.h"
 #include "methods/method.h"
 
 #include <jansson.h>
@@ -149,14 +150,38 @@ static json_t *list_fields(bool json)
     return list;
 }
 
+// Appends the keys under `parent`, "" or "measure.".
+static void list_keys_of(json_t *list, const struct trial_key *keys, const char *parent, bool json)
+{
+    for (const struct trial_key *key = keys; key->name; key++) {
+        char name[80], values[160], standard[160], inner[90];
+        snprintf(name, sizeof name, "%s%s", parent, key->name);
+        trial_key_values(key, values, sizeof values);
+        trial_key_default(key, standard, sizeof standard);
+        if (!json)
+            printf("%-20s %s | %s | %s\n", name, key->meaning, values, standard);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", name, "meaning",
+                                              key->meaning, "values", values, "default", standard, "required",
+                                              (int)key->required, "unit", text_or_null(key->unit)));
+        snprintf(inner, sizeof inner, "%s.", name);
+        if (key->members)
+            list_keys_of(list, key->members, inner, json);
+    }
+}
+
+static json_t *list_keys(bool json)
+{
+    json_t *list = json_array();
+    list_keys_of(list, trial_keys, "", json);
+    return list;
+}
+
 static const struct {
     const char *name;
     json_t *(*list)(bool json); // prints a table unless the value is wanted
-} lists[] = {{"methods", list_methods},
-             {"objectives", list_objectives},
-             {"models", list_models},
-             {"devices", list_devices},
-             {"fields", list_fields}};
+} lists[] = {{"methods", list_methods}, {"objectives", list_objectives},
+             {"models", list_models},   {"devices", list_devices},
+             {"keys", list_keys},       {"fields", list_fields}};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -167,12 +192,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->what)
-            argp_error(state, "one of methods, objectives, models, devices, fields; not also \"%s\"", text);
+            argp_error(state, "one of methods, objectives, models, devices, keys, fields; not also \"%s\"", text);
         arguments->what = text;
         return 0;
     case ARGP_KEY_END:
         if (!arguments->what)
-            argp_error(state, "say what to list: methods, objectives, models, devices or fields");
+            argp_error(state, "say what to list: methods, objectives, models, devices, keys or fields");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -184,8 +209,8 @@ int command_list(int argc, char **argv)
     static const struct argp_option options[] = {{.name = "json", .key = 'j', .doc = "print JSON"}, {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
-                                     .args_doc = "methods|objectives|models|devices|fields",
-                                     .doc = "Lists what there is; fields: of a record."};
+                                     .args_doc = "methods|objectives|models|devices|keys|fields",
+                                     .doc = "Lists what there is; keys: of a trial; fields: of a record."};
     struct arguments arguments = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -199,7 +224,7 @@ int command_list(int argc, char **argv)
         json_decref(list);
         return EXIT_FINE;
     }
-    fprintf(stderr, "%s: nothing called \"%s\"; methods, objectives, models, devices or fields\n", argv[0],
+    fprintf(stderr, "%s: nothing called \"%s\"; methods, objectives, models, devices, keys or fields\n", argv[0],
             arguments.what);
     return EXIT_BAD_INPUT;
 }

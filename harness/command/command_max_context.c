@@ -11,9 +11,9 @@
 
 enum flag { FLAG_METHODS = 0x100, FLAG_JSON };
 
-static const char *const trial_keys[] = {"model",          "dtype",           "batch",     "objective",
-                                         "lora",           "profile",         "optimizer", "kv_gradient_dtype",
-                                         "gradient_dtype", "whole_attention", NULL};
+// What means nothing here, or has a flag of the command's own.
+static const char *const without[] = {"device", "context",       "seed", "labels",       "row_weights",
+                                      "method", "deterministic", "tf32", "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "methods", .key = FLAG_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},
@@ -267,7 +267,7 @@ static void print_json(const struct table *table)
 int command_max_context(int argc, char **argv)
 {
     struct arguments arguments = {.methods = "all"};
-    trial_flags_open(&arguments.flags, trial_keys, own_flags);
+    trial_flags_open(&arguments.flags, without, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,

@@ -14,9 +14,9 @@
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
 
-static const char *const trial_keys[] = {
-    "model",   "dtype",     "context",           "batch",          "objective",       "lora", "method",
-    "profile", "optimizer", "kv_gradient_dtype", "gradient_dtype", "whole_attention", NULL};
+// What means nothing here, or has a flag of the command's own.
+static const char *const without[] = {"device",        "seed", "labels",       "row_weights",
+                                      "deterministic", "tf32", "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     PLAN_FLAG_LIKE,
@@ -193,7 +193,7 @@ int command_plan(int argc, char **argv)
 {
     char *command = command_line(argc, argv);
     struct arguments arguments = {0};
-    trial_flags_open(&arguments.flags, trial_keys, own_flags);
+    trial_flags_open(&arguments.flags, without, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,

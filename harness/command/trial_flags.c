@@ -1,56 +1,72 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/command/trial_flags.h"
 #include "harness/command/flags.h"
 #include "harness/files/json_source.h"
-#include "harness/spec/method_decode.h"
+#include "harness/spec/trial_keys.h"
 #include <string.h>
 
 #define FIRST_KEY 0x1000
+#define METHOD    "full" // unless one is named
 
-static json_t *limits(const char *text)
-{
-    return json_pack("{s:s}", "memory", text);
-}
-
-static json_t *yes(const char *text)
-{
-    (void)text;
-    return json_true();
-}
-
-static const struct flag {
-    const char *key, *arg, *doc; // arg NULL: the flag alone says it
-    json_t *(*read)(const char *text);
-} table[] = {
-    {"model", "DIR|PRESET", "folder with config.json and *.safetensors, or a preset",
-     json_string}, // may be called 7
-    {"dtype", "DTYPE", "f64, f32 or bf16 (f32)", flag_value},
-    {"device", "DEVICE", "where to compute: cpu, cuda, cuda:1 for a second card (cpu)", flag_value},
-    {"profile", "NAME|FILE", "device profile that a time estimate is made from, such as rtx-3090", json_string},
-    {"context", "N", "tokens per sequence", flag_value},
-    {"batch", "N", "sequences (1)", flag_value},
-    {"seed", "N", "of a preset's random weights, and of random tokens (1)", flag_value},
-    {"labels", "FILE", "little-endian int32, -100: no target (the next token)", json_string},
-    {"objective", "NAME", "what is minimised, see `longbp list objectives` (token-mean)", json_string},
-    {"row_weights", "FILE", "little-endian f32, one per token, of objective weighted-mean", json_string},
-    {"lora", "r=8,alpha=16,targets=q,v", "train LoRA factors alone", flag_object},
-    {"optimizer", "NAME", "keep its state and let it take its step: adamw (none)", json_string},
-    {"kv_gradient_dtype", "DTYPE", "accumulator of the gradient of keys and values", flag_value},
-    {"gradient_dtype", "DTYPE", "accumulator of the weights' gradients", flag_value},
-    {"deterministic", NULL, "the same bits in every run, at whatever cost", yes},
-    {"tf32", NULL, "GEMM in f32 may round its factors to TF32, where the device can", yes},
-    {"whole_attention", NULL, "attention's backward at once, where the device would run it in blocks", yes},
-    {"memory_limit", "SIZE", "such as 24GiB or 24G, the same, or 80GB (what is free)", limits},
-    {"method", "NAME", "see `longbp list methods` (full)", json_string},
+// A key with a flag, and the object that it is a member of; NULL: the trial.
+struct trial_flag {
+    const struct trial_key *key, *parent;
 };
 
-static const struct flag *flag_of(const char *key)
+static const char *name_of(struct trial_flag flag)
 {
-    const struct flag *flag = table;
-    while (strcmp(flag->key, key) != 0) {
-        flag++;
-        CHECK(flag < table + sizeof table / sizeof *table);
+    return flag.key->flag ? flag.key->flag : flag.key->name;
+}
+
+static bool is_named(const char *const *names, const char *name)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
+}
+
+// Adds those of `keys` that have a flag and are not among `without`.
+static void add_keys(struct trial_flags *flags, const struct trial_key *keys, const struct trial_key *parent,
+                     const char *const *without)
+{
+    for (const struct trial_key *key = keys; key->name; key++) {
+        struct trial_flag flag = {key, parent};
+        if (key->members)
+            add_keys(flags, key->members, key, without);
+        bool has_flag = key->argument || (key->type == KEY_BOOL && !parent);
+        if (!has_flag || is_named(without, name_of(flag)))
+            continue;
+        flags->keys = realloc(flags->keys, (flags->key_count + 1) * sizeof *flags->keys);
+        CHECK(flags->keys);
+        flags->keys[flags->key_count++] = flag;
     }
-    return flag;
+}
+
+// "tokens of a sequence", "of weights and activations: f64, f32 or bf16 (f32)"
+static char *describe(const struct trial_key *key)
+{
+    char standard[160] = "", *doc;
+    bool as_json = key->spelling == SPELLED_OBJECT || key->type == KEY_METHOD; // which a flag's values are not
+    const char *values = as_json ? NULL : key->values;
+    if (!key->required && key->type != KEY_BOOL)
+        trial_key_default(key, standard, sizeof standard);
+    if (key->null)
+        snprintf(standard, sizeof standard, "%s", key->null);
+    if (key->type == KEY_METHOD)
+        snprintf(standard, sizeof standard, METHOD);
+    CHECK(asprintf(&doc, "%s%s%s%s%s%s%s%s", key->unit ? key->unit : "", key->unit ? " " : "", key->meaning,
+                   values ? ": " : "", values ? values : "", *standard ? " (" : "", standard,
+                   *standard ? ")" : "") >= 0);
+    return doc;
+}
+
+static json_t *value_of(const struct trial_key *key, const char *text)
+{
+    if (key->type == KEY_BOOL)
+        return json_true();
+    if (key->type == KEY_SIZE || key->spelling == SPELLED_TEXT)
+        return json_string(text);
+    return key->spelling == SPELLED_OBJECT ? flag_object(text) : flag_value(text);
 }
 
 // head_chunk as head-chunk, and the other way round.
@@ -72,7 +88,7 @@ static void add_flag(struct argp_option **next, struct argp_option flag)
         (struct argp_option){.name = respelled(flag.name, '-', '_'), .flags = OPTION_ALIAS | OPTION_HIDDEN};
 }
 
-void trial_flags_open(struct trial_flags *flags, const char *const *keys, const struct argp_option *own)
+void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct argp_option *own)
 {
     size_t options = 0, others = 0;
     *flags = (struct trial_flags){.trial = json_object(), .method = json_object()};
@@ -80,20 +96,17 @@ void trial_flags_open(struct trial_flags *flags, const char *const *keys, const 
         options++;
     while (own[others].name)
         others++;
-    for (; keys[flags->key_count]; flags->key_count++) {
-        CHECK(flags->key_count < sizeof flags->keys / sizeof *flags->keys);
-        flags->keys[flags->key_count] = keys[flags->key_count];
-    }
+    add_keys(flags, trial_keys, NULL, without);
     flags->options = calloc(2 * (flags->key_count + others + options) + 2, sizeof *flags->options);
     CHECK(flags->options && flags->trial && flags->method);
     struct argp_option *next = flags->options;
     for (size_t i = 0; i < others; i++)
         add_flag(&next, own[i]);
-    for (size_t i = 0; i < flags->key_count; i++) {
-        const struct flag *flag = flag_of(keys[i]);
-        add_flag(&next, (struct argp_option){
-                            .name = flag->key, .key = FIRST_KEY + (int)i, .arg = flag->arg, .doc = flag->doc});
-    }
+    for (size_t i = 0; i < flags->key_count; i++)
+        add_flag(&next, (struct argp_option){.name = name_of(flags->keys[i]),
+                                             .key = FIRST_KEY + (int)i,
+                                             .arg = flags->keys[i].key->argument,
+                                             .doc = describe(flags->keys[i].key)});
     *next++ = (struct argp_option){.doc = "Options of the method:"};
     for (size_t i = 0; i < options; i++)
         add_flag(&next, (struct argp_option){.name = methods_option(i)->name,
@@ -117,14 +130,20 @@ error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text)
         set_option(flags, methods_option(i - flags->key_count), text);
         return 0;
     }
-    const struct flag *flag = flag_of(flags->keys[i]);
-    json_t *value = flag->read(text);
+    struct trial_flag flag = flags->keys[i];
+    json_t *value = value_of(flag.key, text), *object = flags->trial;
     if (!value) // not UTF-8
         value = json_string("?");
-    if (strcmp(flag->key, "method") == 0)
+    if (flag.key->type == KEY_METHOD) {
         json_object_set_new(flags->method, "name", value);
-    else
-        json_object_set_new(flags->trial, flag->read == limits ? "limits" : flag->key, value);
+        return 0;
+    }
+    if (flag.parent) {
+        object = json_object_get(flags->trial, flag.parent->name);
+        if (!object)
+            json_object_set_new(flags->trial, flag.parent->name, object = json_object());
+    }
+    json_object_set_new(object, flag.key->name, value);
     return 0;
 }
 
@@ -134,7 +153,7 @@ static json_t *entry_of(const struct trial_flags *flags, const char *name)
     const struct method *method = name ? method_find(name) : NULL;
     json_t *entry = json_object(), *value;
     const char *key;
-    json_object_set_new(entry, "name", json_string(name ? name : "full"));
+    json_object_set_new(entry, "name", json_string(name ? name : METHOD));
     json_object_foreach(flags->method, key, value)
     {
         if (!method || option_find(&method->options, key))
@@ -158,8 +177,12 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
 
 void trial_flags_close(struct trial_flags *flags)
 {
-    for (struct argp_option *option = flags->options; option && (option->name || option->doc); option++)
+    for (struct argp_option *option = flags->options; option && (option->name || option->doc); option++) {
         free((char *)option->name);
+        if (option->key >= FIRST_KEY && option->key < FIRST_KEY + (int)flags->key_count)
+            free((char *)option->doc);
+    }
+    free(flags->keys);
     free(flags->options);
     json_decref(flags->trial);
     json_decref(flags->method);

@@ -8,14 +8,14 @@
 struct trial_flags {
     struct argp_option *options; // for argp: the command's own flags, then the trial's
     json_t *trial, *method;      // what was given
-    size_t key_count;            // flags of the trial's own keys
-    const char *keys[32];        // in the order of the flags
+    size_t key_count;            // flags of the trial's own keys, and
+    struct trial_flag *keys;     // what each is, in their order
 };
 
-// keys: which of a trial's keys are flags, ending in NULL; "memory_limit" is that of its "limits". own: the
-// command's other flags, ending in {0}, with keys below 0x1000; methods' options are always among the flags. Every
-// flag can be written with hyphens or, as in specs, with underscores. Release with trial_flags_close.
-void trial_flags_open(struct trial_flags *flags, const char *const *keys, const struct argp_option *own);
+// Every key of a trial that has a flag is one, those named in `without` apart, which ends in NULL; so is every
+// option of every method. own: the command's other flags, ending in {0}, with keys below 0x1000. Every flag can be
+// written with hyphens or, as in specs, with underscores. Release with trial_flags_close.
+void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct argp_option *own);
 // For the command's argp parser: ARGP_ERR_UNKNOWN if the key is not that of one of these flags.
 error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text);
 // The trial asked for. method: of this name, with those of the given options that it knows; NULL: the method given,

@@ -1,4 +1,5 @@
 #include "harness/results/setting.h"
+#include "harness/spec/trial_keys.h"
 #include "kernels/base/status.h"
 #include <ctype.h>
 #include <stdarg.h>
@@ -86,14 +87,10 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_string(dtype)) {
         append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }
-    if (json_is_true(json_object_get(setting, "deterministic"))) {
-        append(text, bytes, ", deterministic");
-    }
-    if (json_is_true(json_object_get(setting, "tf32"))) {
-        append(text, bytes, ", TF32");
-    }
-    if (json_is_true(json_object_get(setting, "whole_attention"))) {
-        append(text, bytes, ", whole attention");
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        if (key->words && json_is_true(json_object_get(setting, key->name))) {
+            append(text, bytes, ", %s", key->words);
+        }
     }
     append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
            count_of(setting, "batch"));

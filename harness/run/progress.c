@@ -67,7 +67,7 @@ void progress_describe(const struct trial *trial, char *text, size_t bytes)
     if (trial->lora.rank)
         add(text, bytes, ", lora %zu", trial->lora.rank);
     if (trial->seed != 1)
-        add(text, bytes, ", seed %llu", (unsigned long long)trial->seed);
+        add(text, bytes, ", seed %zu", trial->seed);
     add(text, bytes, ", %s %s %s", trial->config.name[0] ? trial->config.name : "model", dtype_name(trial->dtype),
         trial->device);
 }

@@ -1,60 +1,13 @@
 #include "harness/spec/spec.h"
 #include "harness/files/share.h"
 #include "harness/files/size.h"
-#include "harness/spec/override.h"
-#include "harness/spec/trial_decode.h"
+#include "harness/spec/expansion.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define ENTRIES_MAX 1000 // of axes.method
-#define ENTRY_KEYS  METHOD_OPTIONS_MAX
-
-// The values of one key, or of one option of a method entry: a list, or just one.
-struct axis {
-    size_t key; // enum trial_key; in an entry the row of its method's options, or ENTRY_KEYS + enum trial_key
-    struct json_field field;
-    bool list;
-};
-
-// An entry of axes.method, with the options that are axes of its own, and the keys of a trial that it gives itself.
-struct entry {
-    json_t *method; // without those keys
-    struct method_fields fields;
-    size_t axis_count;
-    struct axis axes[ENTRY_KEYS + TRIAL_KEYS];
-    size_t variants; // product of the axes
-};
-
-// The file and what the command line changed: what the trials are picked from.
-struct expansion {
-    struct json_source source;
-    struct override *overrides;
-    size_t override_count;
-    struct json_field constants[TRIAL_KEYS];
-    size_t axis_count; // TRIAL_METHOD among them: its values are the variants of the entries
-    struct axis axes[TRIAL_KEYS];
-    size_t sizes[TRIAL_KEYS]; // values of each axis
-    size_t entry_count;
-    struct entry *entries;
-};
-
-static struct json_field axis_value(const struct axis *axis, size_t i)
-{
-    return axis->list ? json_field_at(axis->field, i) : axis->field;
-}
-
-static size_t axis_size(const struct axis *axis)
-{
-    return axis->list ? json_array_size(axis->field.value) : 1;
-}
-
-// a * b, or more than a spec may have.
-static size_t product(size_t a, size_t b)
-{
-    return a > SPEC_TRIALS_MAX || b > SPEC_TRIALS_MAX ? SPEC_TRIALS_MAX + 1 : a * b;
-}
 
 static const struct override *find_override(const struct expansion *e, const char *name)
 {
@@ -89,7 +42,7 @@ static bool add_override(struct expansion *e, const char *flag, const char *name
                               override->name);
     }
     struct names known = {0};
-    names_add_all(&known, trial_key_names);
+    trial_key_names(&known);
     const struct option *option;
     for (size_t i = 0; (option = methods_option(i)); i++)
         names_add(&known, option->name);
@@ -116,8 +69,8 @@ static bool read_overrides(struct expansion *e, const struct spec_changes *chang
 
 static void add_axis(struct expansion *e, size_t key, struct json_field field, bool list)
 {
-    const struct override *override = find_override(e, trial_key_names[key]);
-    if (override && key != TRIAL_METHOD) { // of methods an override only picks
+    const struct override *override = find_override(e, trial_keys[key].name);
+    if (override && trial_keys[key].type != KEY_METHOD) { // of methods an override only picks
         field = json_field_root(&override->values);
         list = true;
     }
@@ -139,7 +92,7 @@ static bool unknown_axis(struct json_field axes, const char *name, const struct 
 static bool read_axes(struct expansion *e, struct json_field axes, struct status *status)
 {
     struct names known = {0};
-    names_add_all(&known, trial_key_names);
+    trial_key_names(&known);
     if (!axes.value)
         return json_field_fail(axes, status, "missing; expected {\"context\": [1024, ...], \"method\": [...]}");
     if (!json_is_object(axes.value))
@@ -165,14 +118,15 @@ static bool read_axes(struct expansion *e, struct json_field axes, struct status
 // A key outside of the axes has one value, until the command line makes it an axis.
 static void read_constants(struct expansion *e, struct json_field root, struct json_field axes)
 {
-    for (size_t key = 0; key < TRIAL_KEYS; key++) {
-        if (json_object_get(axes.value, trial_key_names[key]))
+    for (size_t key = 0; key < trial_key_count(); key++) {
+        const char *name = trial_keys[key].name;
+        if (json_object_get(axes.value, name))
             continue;
-        bool needed = key == TRIAL_CONTEXT || key == TRIAL_METHOD;
-        struct json_field constant = json_field_get(root, trial_key_names[key]);
+        bool method = trial_keys[key].type == KEY_METHOD, needed = method || !strcmp(name, "context");
+        struct json_field constant = json_field_get(root, name);
         // The path that a key is missed at: those two are looked for among the axes.
-        e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, trial_key_names[key]);
-        if (key == TRIAL_METHOD || find_override(e, trial_key_names[key]))
+        e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, name);
+        if (method || find_override(e, name))
             add_axis(e, key, e->constants[key], false);
     }
 }
@@ -181,7 +135,7 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
 {
     struct json_field root = json_field_root(&e->source), axes = json_field_get(root, "axes");
     struct names known = {2, {"experiment", "question"}};
-    names_add_all(&known, trial_key_names);
+    trial_key_names(&known);
     names_add(&known, "axes");
     if (!json_field_object(root, &known, NULL, status))
         return false;
@@ -200,8 +154,8 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
         return json_field_expected(field, status, "%s", label);
     spec->experiment = strdup(experiment);
     spec->question = question ? strdup(question) : NULL;
-    for (size_t key = 0; key < TRIAL_KEYS; key++)
-        e->constants[key] = json_field_get(root, trial_key_names[key]);
+    for (size_t key = 0; key < trial_key_count(); key++)
+        e->constants[key] = json_field_get(root, trial_keys[key].name);
     if (!read_axes(e, axes, status))
         return false;
     read_constants(e, root, axes);
@@ -222,17 +176,15 @@ static bool add_entry_axis(struct entry *entry, size_t key, struct json_field fi
     if (axis_size(&axis) == 0)
         return json_field_expected(field, status, "a value, or a list with at least one");
     entry->axes[entry->axis_count++] = axis;
-    entry->variants = product(entry->variants, axis_size(&axis));
+    entry->variants = expansion_product(entry->variants, axis_size(&axis));
     return true;
 }
 
 // A key of a trial that an entry may give itself, in place of the spec's.
 static bool is_entry_key(const char *name, size_t *key)
 {
-    struct names known = {0};
-    names_add_all(&known, trial_key_names);
-    *key = names_find(&known, name);
-    return *key < known.count && *key != TRIAL_METHOD;
+    *key = trial_key_find(name);
+    return *key < trial_key_count() && trial_keys[*key].type != KEY_METHOD;
 }
 
 // The options of the command line replace those of the entry.
@@ -325,9 +277,9 @@ static json_t *method_alone(json_t *entry)
 {
     json_t *method = json_is_object(entry) ? json_copy(entry) : json_incref(entry);
     size_t key;
-    for (size_t i = 0; json_is_object(entry) && i < TRIAL_KEYS; i++) {
-        if (is_entry_key(trial_key_names[i], &key))
-            json_object_del(method, trial_key_names[i]);
+    for (size_t i = 0; json_is_object(entry) && i < trial_key_count(); i++) {
+        if (is_entry_key(trial_keys[i].name, &key))
+            json_object_del(method, trial_keys[i].name);
     }
     return method;
 }
@@ -335,9 +287,9 @@ static json_t *method_alone(json_t *entry)
 static bool read_entries(struct expansion *e, struct status *status)
 {
     const struct axis *axis = e->axes;
-    while (axis->key != TRIAL_METHOD)
+    while (trial_keys[axis->key].type != KEY_METHOD)
         axis++;
-    const struct override *override = find_override(e, trial_key_names[TRIAL_METHOD]);
+    const struct override *override = find_override(e, "method");
     if (axis_size(axis) > ENTRIES_MAX)
         return json_field_fail(axis->field, status, "more than %d entries", ENTRIES_MAX);
     if (axis->field.value && override && !check_picks(override, axis, status))
@@ -361,52 +313,7 @@ static bool read_entries(struct expansion *e, struct status *status)
     return check_used(e, status);
 }
 
-// --- the product
-
-// The method of variant number n: the entry, with one value for each of its own axes, the last fastest.
-static void pick_method(const struct expansion *e, size_t n, struct trial_fields *fields)
-{
-    const struct entry *entry = e->entries;
-    for (; n >= entry->variants; entry++)
-        n -= entry->variants;
-    fields->method = entry->fields;
-    for (size_t i = entry->axis_count; i-- > 0;) {
-        const struct axis *axis = &entry->axes[i];
-        bool option = axis->key < ENTRY_KEYS;
-        *(option ? &fields->method.options[axis->key] : &fields->keys[axis->key - ENTRY_KEYS]) =
-            axis_value(axis, n % axis_size(axis));
-        n /= axis_size(axis);
-    }
-}
-
-static size_t method_variants(const struct expansion *e)
-{
-    size_t variants = 0;
-    for (size_t i = 0; i < e->entry_count && variants <= SPEC_TRIALS_MAX; i++)
-        variants += e->entries[i].variants;
-    return variants;
-}
-
-static size_t values_of(const struct expansion *e, const struct axis *axis)
-{
-    return axis->key == TRIAL_METHOD ? method_variants(e) : axis_size(axis);
-}
-
-// Trial number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
-static void pick_fields(const struct expansion *e, size_t n, struct trial_fields *fields)
-{
-    size_t variant = 0;
-    memcpy(fields->keys, e->constants, sizeof fields->keys);
-    for (size_t i = e->axis_count; i-- > 0;) {
-        const struct axis *axis = &e->axes[i];
-        if (axis->key == TRIAL_METHOD)
-            variant = n % e->sizes[i];
-        else
-            fields->keys[axis->key] = axis_value(axis, n % e->sizes[i]);
-        n /= e->sizes[i];
-    }
-    pick_method(e, variant, fields);
-}
+// --- the trials
 
 // A file that is not there, or too short, is found now rather than in the middle of the sweep.
 static bool check_file(struct json_field field, const char *path, size_t wanted_bytes, struct status *status)
@@ -426,19 +333,20 @@ static bool check_file(struct json_field field, const char *path, size_t wanted_
     return true;
 }
 
-static bool check_files(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+static bool check_files(const struct trial *trial, struct trial_fields *fields, struct status *status)
 {
     static const size_t widths[] = {[DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4};
     size_t tokens = trial->batch * trial->context;
     if (trial->planned) // reads no data
         return true;
     if (trial->data.path &&
-        !check_file(fields->keys[TRIAL_DATA], trial->data.path, tokens * widths[trial->data.kind], status))
+        !check_file(*trial_field(fields, "data"), trial->data.path, tokens * widths[trial->data.kind], status))
         return false;
-    if (trial->labels && !check_file(fields->keys[TRIAL_LABELS], trial->labels, tokens * sizeof(int32_t), status))
+    if (trial->labels &&
+        !check_file(*trial_field(fields, "labels"), trial->labels, tokens * sizeof(int32_t), status))
         return false;
     return !trial->row_weights ||
-           check_file(fields->keys[TRIAL_ROW_WEIGHTS], trial->row_weights, tokens * sizeof(float), status);
+           check_file(*trial_field(fields, "row_weights"), trial->row_weights, tokens * sizeof(float), status);
 }
 
 // Remembers an id in an open hash table of positions in trials, from 1; false if it is there. Ids are hashes
@@ -457,19 +365,15 @@ static bool add_id(uint32_t *table, size_t slots, const struct spec_trial *trial
 }
 
 // People write a size with its unit; a number without one is what this program writes into a trial.
-static bool check_limits(const struct trial_fields *fields, struct status *status)
+static bool check_limits(struct trial_fields *fields, struct status *status)
 {
-    struct json_field memory = json_field_get(fields->keys[TRIAL_LIMITS], "memory");
+    struct json_field memory = json_field_get(*trial_field(fields, "limits"), "memory");
     return !json_is_number(memory.value) || json_field_expected(memory, status, SIZE_EXPECTED);
 }
 
 static bool expand(struct expansion *e, struct spec *spec, struct status *status)
 {
-    size_t total = 1;
-    for (size_t i = 0; i < e->axis_count; i++) {
-        e->sizes[i] = values_of(e, &e->axes[i]);
-        total = product(total, e->sizes[i]);
-    }
+    size_t total = expansion_count(e);
     if (total > SPEC_TRIALS_MAX)
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: the axes multiply to more than %d trials; use fewer values, or several specs",
@@ -483,7 +387,7 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
         struct trial_fields fields;
         struct trial trial = {0};
         struct spec_trial *kept = &spec->trials[spec->trial_count];
-        pick_fields(e, n, &fields);
+        expansion_pick(e, n, &fields);
         ok = check_limits(&fields, status) && trial_decode_fields(&trial, &fields, status) &&
              check_files(&trial, &fields, status);
         if (ok) {
@@ -502,18 +406,6 @@ static struct expansion *expansion_new(void)
     struct expansion *e = calloc(1, sizeof *e);
     CHECK(e);
     return e;
-}
-
-static void expansion_free(struct expansion *e)
-{
-    for (size_t i = 0; i < e->override_count; i++)
-        override_close(&e->overrides[i]);
-    free(e->overrides);
-    for (size_t i = 0; i < e->entry_count; i++)
-        json_decref(e->entries[i].method);
-    free(e->entries);
-    json_source_close(&e->source);
-    free(e);
 }
 
 static bool load(struct spec *spec, const struct spec_changes *changes, struct status *status)
@@ -541,7 +433,7 @@ bool spec_parse(struct spec *spec, const char *name, const char *text, size_t by
 bool spec_trial(const struct spec *spec, size_t index, struct trial *trial, struct status *status)
 {
     struct trial_fields fields;
-    pick_fields(spec->expansion, spec->trials[index].place, &fields);
+    expansion_pick(spec->expansion, spec->trials[index].place, &fields);
     return trial_decode_fields(trial, &fields, status);
 }
 

@@ -25,7 +25,7 @@ struct spec_changes {
     const char *device; // of --device: as the axis "device=NAME"; NULL: no change
 };
 
-// Loads a spec: "experiment" (letters, digits, "-", "_", "."), "question", any key of a trial (see record.h) with
+// Loads a spec: "experiment" (letters, digits, "-", "_", "."), "question", any key of a trial (trial_keys.h) with
 // one value, and "axes", with a list of values for any key of a trial; "context" and "method" must be there. An
 // entry of axes.method is a name, or an object in which an option may be a list: then it is an axis of the entry
 // (for an option that is a list, a list of lists is). An entry may also give keys of a trial itself ("context",

@@ -31,7 +31,7 @@ struct trial {
     struct profile *profile; // NULL: no time estimate
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
     size_t context, batch;
-    uint64_t seed;
+    size_t seed;
     struct data_source data;
     char *labels; // NULL: the next token
     const struct objective *objective;

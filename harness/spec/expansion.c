@@ -1,0 +1,83 @@
+#include "harness/spec/expansion.h"
+#include <string.h>
+
+struct json_field axis_value(const struct axis *axis, size_t i)
+{
+    return axis->list ? json_field_at(axis->field, i) : axis->field;
+}
+
+size_t axis_size(const struct axis *axis)
+{
+    return axis->list ? json_array_size(axis->field.value) : 1;
+}
+
+size_t expansion_product(size_t a, size_t b)
+{
+    return a > SPEC_TRIALS_MAX || b > SPEC_TRIALS_MAX ? SPEC_TRIALS_MAX + 1 : a * b;
+}
+
+static bool is_of_method(const struct axis *axis)
+{
+    return trial_keys[axis->key].type == KEY_METHOD;
+}
+
+static size_t method_variants(const struct expansion *e)
+{
+    size_t variants = 0;
+    for (size_t i = 0; i < e->entry_count && variants <= SPEC_TRIALS_MAX; i++)
+        variants += e->entries[i].variants;
+    return variants;
+}
+
+size_t expansion_count(struct expansion *e)
+{
+    size_t total = 1;
+    for (size_t i = 0; i < e->axis_count; i++) {
+        e->sizes[i] = is_of_method(&e->axes[i]) ? method_variants(e) : axis_size(&e->axes[i]);
+        total = expansion_product(total, e->sizes[i]);
+    }
+    return total > SPEC_TRIALS_MAX ? SPEC_TRIALS_MAX + 1 : total;
+}
+
+// The method of variant number n: the entry, with one value for each of its own axes, the last fastest.
+static void pick_method(const struct expansion *e, size_t n, struct trial_fields *fields)
+{
+    const struct entry *entry = e->entries;
+    for (; n >= entry->variants; entry++)
+        n -= entry->variants;
+    fields->method = entry->fields;
+    for (size_t i = entry->axis_count; i-- > 0;) {
+        const struct axis *axis = &entry->axes[i];
+        bool option = axis->key < ENTRY_KEYS;
+        *(option ? &fields->method.options[axis->key] : &fields->keys[axis->key - ENTRY_KEYS]) =
+            axis_value(axis, n % axis_size(axis));
+        n /= axis_size(axis);
+    }
+}
+
+void expansion_pick(const struct expansion *e, size_t n, struct trial_fields *fields)
+{
+    size_t variant = 0;
+    memcpy(fields->keys, e->constants, sizeof fields->keys);
+    for (size_t i = e->axis_count; i-- > 0;) {
+        const struct axis *axis = &e->axes[i];
+        if (is_of_method(axis))
+            variant = n % e->sizes[i];
+        else
+            fields->keys[axis->key] = axis_value(axis, n % e->sizes[i]);
+        n /= e->sizes[i];
+    }
+    pick_method(e, variant, fields);
+}
+
+void expansion_free(struct expansion *e)
+{
+    for (size_t i = 0; i < e->override_count; i++)
+        override_close(&e->overrides[i]);
+    free(e->overrides);
+    for (size_t i = 0; i < e->entry_count; i++)
+        json_decref(e->entries[i].method);
+    free(e->entries);
+    json_source_close(&e->source);
+    free(e);
+}

@@ -1,0 +1,46 @@
+// Expansion: a spec taken apart into axes and method entries, and the product of them, whose trials are numbered.
+#pragma once
+#include "harness/spec/override.h"
+#include "harness/spec/spec.h"
+#include "harness/spec/trial_decode.h"
+
+#define ENTRY_KEYS METHOD_OPTIONS_MAX
+
+// The values of one key, or of one option of a method entry: a list, or just one.
+struct axis {
+    size_t key; // of trial_keys; in an entry the row of its method's options, or ENTRY_KEYS + that of trial_keys
+    struct json_field field;
+    bool list;
+};
+struct json_field axis_value(const struct axis *axis, size_t i);
+size_t axis_size(const struct axis *axis);
+
+// An entry of axes.method, with the options that are axes of its own, and the keys of a trial that it gives itself.
+struct entry {
+    json_t *method; // without those keys
+    struct method_fields fields;
+    size_t axis_count;
+    struct axis axes[ENTRY_KEYS + TRIAL_KEYS_MAX];
+    size_t variants; // product of the axes
+};
+
+// The file and what the command line changed: what the trials are picked from.
+struct expansion {
+    struct json_source source;
+    struct override *overrides;
+    size_t override_count;
+    struct json_field constants[TRIAL_KEYS_MAX];
+    size_t axis_count; // the method's among them: its values are the variants of the entries
+    struct axis axes[TRIAL_KEYS_MAX];
+    size_t sizes[TRIAL_KEYS_MAX]; // values of each axis
+    size_t entry_count;
+    struct entry *entries;
+};
+
+// a * b, or more than a spec may have.
+size_t expansion_product(size_t a, size_t b);
+// Sets the sizes; how many trials the axes multiply to, at most one more than a spec may have.
+size_t expansion_count(struct expansion *e);
+// Trial number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
+void expansion_pick(const struct expansion *e, size_t n, struct trial_fields *fields);
+void expansion_free(struct expansion *e);

@@ -1,0 +1,420 @@
+#include "harness/spec/trial_keys.h"
+#include "harness/files/size.h"
+#include "harness/spec/trial_values.h"
+#include <string.h>
+
+#define CONTEXT_MAX ((double)INT32_MAX) // token positions are i32 on devices
+#define BATCH_MAX   ((double)(1 << 20))
+#define SAMPLES_MAX 100000.0
+#define COUNT_MAX   ((double)JSON_INTEGER_MAX)
+
+#define AT(member) offsetof(struct trial, member)
+
+static const struct trial_key measure_keys[] = {
+    {.name = "warmup",
+     .type = KEY_COUNT,
+     .offset = AT(measure.warmup),
+     .maximum = SAMPLES_MAX,
+     .initial = 1,
+     .unit = "steps",
+     .meaning = "before the samples"},
+    {.name = "samples",
+     .type = KEY_COUNT,
+     .offset = AT(measure.samples),
+     .minimum = 1,
+     .maximum = SAMPLES_MAX,
+     .initial = 5,
+     .unit = "steps",
+     .meaning = "timed; where columns are drawn, of a draw each"},
+    {.name = "max_seconds",
+     .type = KEY_NUMBER,
+     .offset = AT(measure.max_seconds),
+     .maximum = 1e9,
+     .initial = 60,
+     .unit = "seconds",
+     .meaning = "limit of the trial's process; 0: none"},
+    {.name = "gradient",
+     .type = KEY_CHOICE,
+     .offset = AT(measure.gradient),
+     .initial = GRADIENT_FULL_F64,
+     .choices = (const char *const[]){"none", "full-f64", NULL},
+     .kind = "gradient check",
+     .meaning = "what the gradient is held against before anything is timed"},
+    {.name = "timeline",
+     .type = KEY_BOOL,
+     .offset = AT(measure.timeline),
+     .meaning = "record the live bytes over one step"},
+    {.name = "gemm",
+     .type = KEY_BOOL,
+     .offset = AT(measure.gemm),
+     .meaning = "record the device's GEMM rate beside the samples"},
+    {.name = "bias",
+     .type = KEY_BOOL,
+     .offset = AT(measure.bias),
+     .meaning = "expectation and spread of an estimate over everything that can be drawn"},
+    {.name = "categories",
+     .type = KEY_BOOL,
+     .offset = AT(measure.categories),
+     .meaning = "record where a step's time goes"},
+    {0}};
+
+static const struct trial_key limits_keys[] = {{.name = "memory",
+                                                .type = KEY_SIZE,
+                                                .offset = AT(memory_limit_bytes),
+                                                .meaning = "of the device",
+                                                .values = "a size such as 24GiB (or 24G, the same) or 80GB",
+                                                .null = "what the machine has free",
+                                                .argument = "SIZE",
+                                                .flag = "memory_limit"},
+                                               {0}};
+
+const struct trial_key trial_keys[] = {
+    {.name = "model",
+     .type = KEY_OWN,
+     .required = true,
+     .meaning = "what is trained",
+     .values = "a preset, a folder with config.json and *.safetensors, or in a spec a shape",
+     .argument = "DIR|PRESET",
+     .spelling = SPELLED_TEXT, // it may be called 7
+     .decode = decode_model},
+    {.name = "dtype",
+     .type = KEY_OWN,
+     .meaning = "of weights and activations",
+     .values = "f64, f32 or bf16",
+     .standard = "f32",
+     .argument = "DTYPE",
+     .decode = decode_dtype},
+    {.name = "device",
+     .type = KEY_OWN,
+     .meaning = "where to compute",
+     .values = "cpu, cuda, cuda:1 for a second card, plan",
+     .standard = "cpu",
+     .argument = "DEVICE",
+     .decode = decode_device},
+    {.name = "profile",
+     .type = KEY_OWN,
+     .meaning = "device profile that a time estimate is made from, such as rtx-3090",
+     .values = "its name or path",
+     .null = "no estimate",
+     .argument = "NAME|FILE",
+     .spelling = SPELLED_TEXT,
+     .decode = decode_profile},
+    {.name = "batch",
+     .type = KEY_COUNT,
+     .offset = AT(batch),
+     .minimum = 1,
+     .maximum = BATCH_MAX,
+     .initial = 1,
+     .unit = "sequences",
+     .meaning = "in a step",
+     .argument = "N"},
+    {.name = "context",
+     .type = KEY_COUNT,
+     .offset = AT(context),
+     .minimum = 1,
+     .maximum = CONTEXT_MAX,
+     .required = true,
+     .unit = "tokens",
+     .meaning = "of a sequence",
+     .argument = "N"},
+    {.name = "seed",
+     .type = KEY_COUNT,
+     .offset = AT(seed),
+     .maximum = COUNT_MAX,
+     .initial = 1,
+     .meaning = "of a preset's random weights, and of random tokens",
+     .argument = "N"},
+    {.name = "data",
+     .type = KEY_OWN,
+     .meaning = "the tokens",
+     .values = "random, {text: PATH} of bytes, or {tokens: PATH, dtype: u16 or u32}",
+     .standard = "random",
+     .decode = decode_data},
+    {.name = "labels",
+     .type = KEY_TEXT,
+     .offset = AT(labels),
+     .meaning = "little-endian int32, -100: no target",
+     .values = "the path of a file of labels",
+     .null = "the next token",
+     .argument = "FILE",
+     .spelling = SPELLED_TEXT},
+    {.name = "objective",
+     .type = KEY_OWN,
+     .meaning = "what is minimised",
+     .values = "a name of `longbp list objectives`",
+     .standard = "token-mean",
+     .argument = "NAME",
+     .spelling = SPELLED_TEXT,
+     .decode = decode_objective},
+    {.name = "row_weights",
+     .type = KEY_OWN,
+     .meaning = "little-endian f32, one per token, of objective weighted-mean",
+     .values = "the path of a file of weights",
+     .null = "the objective takes none",
+     .argument = "FILE",
+     .spelling = SPELLED_TEXT,
+     .decode = decode_row_weights},
+    {.name = "lora",
+     .type = KEY_OWN,
+     .meaning = "train LoRA factors alone",
+     .values = "{rank: 8, alpha: 16, targets: [q, v]} or a part of it",
+     .null = "every weight trains",
+     .argument = "r=8,alpha=16,targets=q,v",
+     .spelling = SPELLED_OBJECT,
+     .decode = decode_lora},
+    {.name = "optimizer",
+     .type = KEY_OWN,
+     .meaning = "keep its state and let it take its step",
+     .values = "adamw, or {name: adamw, rate: 1e-4, decay: 0.01} or a part of it",
+     .null = "none",
+     .argument = "NAME",
+     .spelling = SPELLED_TEXT,
+     .decode = decode_optimizer},
+    {.name = "kv_gradient_dtype",
+     .type = KEY_OWN,
+     .meaning = "of the sums of the gradient of keys and values",
+     .values = "bf16 of a model in bf16, else the default",
+     .standard = "f32, of a model in f64 f64",
+     .argument = "DTYPE",
+     .decode = decode_kv_gradient_dtype},
+    {.name = "gradient_dtype",
+     .type = KEY_OWN,
+     .meaning = "of the sums of the weights' gradients",
+     .values = "bf16 of a model in bf16, else the default",
+     .standard = "f32, of a model in f64 f64",
+     .argument = "DTYPE",
+     .decode = decode_gradient_dtype},
+    {.name = "deterministic",
+     .type = KEY_BOOL,
+     .offset = AT(deterministic),
+     .meaning = "the same bits in every run, at whatever cost",
+     .words = "deterministic"},
+    {.name = "tf32",
+     .type = KEY_BOOL,
+     .offset = AT(tf32),
+     .meaning = "GEMM in f32 may round its factors to TF32, where the device can",
+     .words = "TF32"},
+    {.name = "whole_attention",
+     .type = KEY_BOOL,
+     .offset = AT(whole_attention),
+     .meaning = "attention's backward at once, where the device would run it in blocks",
+     .words = "whole attention"},
+    {.name = "method",
+     .type = KEY_METHOD,
+     .required = true,
+     .meaning = "with its options: `longbp list methods`",
+     .values = "its name, or {name: NAME, OPTION: VALUE, ...}",
+     .argument = "NAME",
+     .spelling = SPELLED_TEXT},
+    {.name = "measure",
+     .type = KEY_OBJECT,
+     .meaning = "what is measured",
+     .settle = settle_measure,
+     .members = measure_keys},
+    {.name = "limits", .type = KEY_OBJECT, .meaning = "what the trial may take", .members = limits_keys},
+    {0}};
+
+size_t trial_key_count(void)
+{
+    return sizeof trial_keys / sizeof *trial_keys - 1;
+}
+
+size_t trial_key_find(const char *name)
+{
+    size_t i = 0;
+    while (trial_keys[i].name && strcmp(trial_keys[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static void add_names(struct names *names, const struct trial_key *keys)
+{
+    for (; keys->name; keys++)
+        names_add(names, keys->name);
+}
+
+void trial_key_names(struct names *names)
+{
+    add_names(names, trial_keys);
+}
+
+static void unit_words(const struct trial_key *key, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s%s", key->unit ? " of " : "", key->unit ? key->unit : "");
+}
+
+// --- reading: the default, then what is given
+
+static bool read_choice(const struct trial_key *key, struct json_field field, int *value, struct status *status)
+{
+    struct names names = {0};
+    size_t index = (size_t)key->initial;
+    names_add_all(&names, key->choices);
+    if (!json_field_choice(field, &names, key->kind, &index, status))
+        return false;
+    *value = (int)index;
+    return true;
+}
+
+static bool read_text(const struct trial_key *key, struct json_field field, char **value, struct status *status)
+{
+    char expected[160];
+    const char *text = NULL;
+    snprintf(expected, sizeof expected, "null or %s", key->values);
+    if (!json_field_given(field))
+        return true;
+    if (!json_field_text(field, expected, &text, status))
+        return false;
+    *value = strdup(text);
+    CHECK(*value);
+    return true;
+}
+
+static bool read_size(struct json_field field, size_t *bytes, struct status *status)
+{
+    if (!json_field_given(field))
+        return true;
+    if (!json_is_string(field.value))
+        return json_field_count(field, 1, JSON_INTEGER_MAX, " of bytes", bytes, status);
+    return size_parse(json_string_value(field.value), bytes) || json_field_expected(field, status, SIZE_EXPECTED);
+}
+
+static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
+                        struct status *status);
+
+static bool read_members(const struct trial_key *key, struct trial *trial, struct json_field field,
+                         struct status *status)
+{
+    struct names known = {0};
+    add_names(&known, key->members);
+    if (field.value && !json_field_object(field, &known, key->name, status))
+        return false;
+    for (const struct trial_key *member = key->members; member->name; member++) {
+        if (!read_simple(member, trial, json_field_get(field, member->name), status))
+            return false;
+    }
+    if (key->settle)
+        key->settle(trial);
+    return true;
+}
+
+static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
+                        struct status *status)
+{
+    void *value = (char *)trial + key->offset;
+    char unit[64];
+    unit_words(key, unit, sizeof unit);
+    switch (key->type) {
+    case KEY_BOOL:
+        *(bool *)value = key->initial > 0;
+        return json_field_bool(field, value, status);
+    case KEY_COUNT:
+        if (key->required && !field.value)
+            return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
+        *(size_t *)value = (size_t)key->initial;
+        return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
+    case KEY_NUMBER:
+        *(double *)value = key->initial;
+        return json_field_number(field, key->minimum, key->maximum, value, status);
+    case KEY_CHOICE:
+        return read_choice(key, field, value, status);
+    case KEY_TEXT:
+        return read_text(key, field, value, status);
+    case KEY_SIZE:
+        return read_size(field, value, status);
+    case KEY_OBJECT:
+        return read_members(key, trial, field, status);
+    default:
+        CHECK(!"a key that reads itself");
+    }
+}
+
+// --- writing
+
+static json_t *simple_json(const struct trial_key *key, const struct trial *trial)
+{
+    const void *value = (const char *)trial + key->offset;
+    json_t *object;
+    switch (key->type) {
+    case KEY_BOOL:
+        return json_boolean(*(const bool *)value);
+    case KEY_COUNT:
+        return json_integer((json_int_t) * (const size_t *)value);
+    case KEY_NUMBER:
+        return json_real(*(const double *)value);
+    case KEY_CHOICE:
+        return json_string(key->choices[*(const int *)value]);
+    case KEY_TEXT:
+        return *(char *const *)value ? json_string(*(char *const *)value) : json_null();
+    case KEY_SIZE:
+        return *(const size_t *)value ? json_integer((json_int_t) * (const size_t *)value) : json_null();
+    case KEY_OBJECT:
+        object = json_object();
+        for (const struct trial_key *member = key->members; member->name; member++)
+            json_object_set_new(object, member->name, simple_json(member, trial));
+        return object;
+    default:
+        CHECK(!"a key that writes itself");
+    }
+}
+
+json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struct json_field field,
+                         struct status *status)
+{
+    if (key->decode)
+        return key->decode(trial, field, status);
+    return read_simple(key, trial, field, status) ? simple_json(key, trial) : NULL;
+}
+
+// --- in words
+
+void trial_key_values(const struct trial_key *key, char *text, size_t bytes)
+{
+    char unit[64], upto[32] = "";
+    size_t used = 0;
+    unit_words(key, unit, sizeof unit);
+    if (key->maximum < COUNT_MAX)
+        snprintf(upto, sizeof upto, " and <= %.0f", key->maximum);
+    switch (key->type) {
+    case KEY_BOOL:
+        snprintf(text, bytes, "true or false");
+        break;
+    case KEY_COUNT:
+        snprintf(text, bytes, "a whole number%s >= %.0f%s", unit, key->minimum, upto);
+        break;
+    case KEY_NUMBER:
+        snprintf(text, bytes, "a number%s >= %g%s", unit, key->minimum, upto);
+        break;
+    case KEY_CHOICE:
+        for (size_t i = 0; key->choices[i] && used < bytes; i++)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+                                     !i                    ? ""
+                                     : key->choices[i + 1] ? ", "
+                                                           : " or ",
+                                     key->choices[i]);
+        break;
+    case KEY_OBJECT:
+        snprintf(text, bytes, "an object of the keys below");
+        break;
+    default:
+        snprintf(text, bytes, "%s", key->values);
+    }
+}
+
+void trial_key_default(const struct trial_key *key, char *text, size_t bytes)
+{
+    if (key->required)
+        snprintf(text, bytes, "must be given");
+    else if (key->null)
+        snprintf(text, bytes, "null: %s", key->null);
+    else if (key->type == KEY_BOOL)
+        snprintf(text, bytes, "%s", key->initial > 0 ? "true" : "false");
+    else if (key->type == KEY_CHOICE)
+        snprintf(text, bytes, "%s", key->choices[(size_t)key->initial]);
+    else if (key->type == KEY_OBJECT)
+        snprintf(text, bytes, "{}");
+    else if (key->standard)
+        snprintf(text, bytes, "%s", key->standard);
+    else
+        snprintf(text, bytes, "%.15g", key->initial);
+}

@@ -1,0 +1,273 @@
+#include "harness/spec/trial_values.h"
+#include "harness/spec/config_decode.h"
+#include <string.h>
+
+static char *copy_text(const char *text)
+{
+    char *copy = strdup(text);
+    CHECK(copy);
+    return copy;
+}
+
+json_t *decode_model(struct trial *trial, struct json_field field, struct status *status)
+{
+    json_t *canonical;
+    return config_decode(field, &trial->config, &trial->model_folder, &canonical, status) ? canonical : NULL;
+}
+
+json_t *decode_dtype(struct trial *trial, struct json_field field, struct status *status)
+{
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    struct names names = {0};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        names_add(&names, dtype_name(dtypes[i]));
+    size_t index = 1;
+    if (!json_field_choice(field, &names, "dtype", &index, status))
+        return NULL;
+    trial->dtype = dtypes[index];
+    return json_string(dtype_name(trial->dtype));
+}
+
+// "cuda:1"; "cuda:0" is "cuda". How many cards there are, only the machine that opens the device knows.
+static json_t *decode_numbered_device(struct trial *trial, struct json_field field, const char *name,
+                                      struct status *status)
+{
+    struct device_name parsed;
+    struct status why = {0};
+    if (!device_name_parse(&parsed, name, &why)) {
+        json_field_fail(field, status, "%s", why.message);
+        return NULL;
+    }
+    snprintf(trial->device, sizeof trial->device, "%s", parsed.card ? name : parsed.device);
+    return json_string(trial->device);
+}
+
+json_t *decode_device(struct trial *trial, struct json_field field, struct status *status)
+{
+    // A device this program was built without is still a device: its trials end as `unsupported`.
+    struct names names = {3, {"cpu", "cuda", "plan"}};
+    for (size_t i = 0; device_names()[i]; i++) {
+        if (names_find(&names, device_names()[i]) == names.count)
+            names_add(&names, device_names()[i]);
+    }
+    size_t index = 0;
+    const char *numbered = json_string_value(field.value);
+    if (numbered && strchr(numbered, ':'))
+        return decode_numbered_device(trial, field, numbered, status);
+    if (!json_field_choice(field, &names, "device", &index, status))
+        return NULL;
+    const char *name = names.items[index];
+    if (!strcmp(name, "plan")) // like the device that the dtype is for
+        name = trial->dtype == DTYPE_BF16 ? "plan-cuda" : "plan-cpu";
+    snprintf(trial->device, sizeof trial->device, "%s", name);
+    trial->planned = trial_plans_on(name);
+    return json_string(name);
+}
+
+json_t *decode_profile(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *name = NULL;
+    struct roofline roofline;
+    struct status why = {0};
+    if (!json_field_given(field))
+        return json_null();
+    if (!json_field_text(field, "null, or the name or path of a device profile", &name, status))
+        return NULL;
+    trial->profile = calloc(1, sizeof *trial->profile);
+    CHECK(trial->profile);
+    if (!profile_load(trial->profile, name, &why) ||
+        !profile_roofline(trial->profile, trial->dtype, &roofline, &why)) {
+        json_field_fail(field, status, "%s", why.message);
+        return NULL;
+    }
+    return json_string(name);
+}
+
+static json_t *decode_text(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *path = NULL;
+    if (!json_field_text(json_field_get(field, "text"), "the path of a text file", &path, status))
+        return NULL;
+    if (trial->config.vocab < 256) {
+        json_field_fail(field, status,
+                        "text is read as bytes, which needs a vocabulary of at least 256; the model has %zu",
+                        trial->config.vocab);
+        return NULL;
+    }
+    trial->data = (struct data_source){DATA_BYTES, copy_text(path)};
+    return json_pack("{s:s}", "text", path);
+}
+
+static json_t *decode_tokens(struct trial *trial, struct json_field field, struct status *status)
+{
+    static const struct names dtypes = {2, {"u16", "u32"}};
+    const char *path = NULL;
+    size_t index = 0;
+    if (!json_field_text(json_field_get(field, "tokens"), "the path of a file of token ids", &path, status) ||
+        !json_field_choice(json_field_get(field, "dtype"), &dtypes, "dtype of tokens", &index, status))
+        return NULL;
+    trial->data = (struct data_source){index == 0 ? DATA_U16 : DATA_U32, copy_text(path)};
+    return json_pack("{s:s, s:s}", "tokens", path, "dtype", dtypes.items[index]);
+}
+
+json_t *decode_data(struct trial *trial, struct json_field field, struct status *status)
+{
+    static const struct names keys = {3, {"text", "tokens", "dtype"}};
+    const char *name = json_string_value(field.value);
+    if (!field.value || (name && !strcmp(name, "random")))
+        return json_string("random");
+    if (!json_is_object(field.value)) {
+        json_field_expected(field, status,
+                            "\"random\", {\"text\": PATH} or {\"tokens\": PATH, \"dtype\": \"u16\"}");
+        return NULL;
+    }
+    if (!json_field_object(field, &keys, "data", status))
+        return NULL;
+    bool text = json_field_get(field, "text").value, tokens = json_field_get(field, "tokens").value;
+    if (text == tokens || (text && json_field_get(field, "dtype").value)) {
+        json_field_fail(field, status,
+                        "expected either {\"text\": PATH} or {\"tokens\": PATH, \"dtype\": \"u16\"}");
+        return NULL;
+    }
+    return text ? decode_text(trial, field, status) : decode_tokens(trial, field, status);
+}
+
+json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status)
+{
+    struct names names = {0};
+    size_t index = 0;
+    for (size_t i = 0; objectives[i]; i++)
+        names_add(&names, objectives[i]->name);
+    if (!json_field_choice(field, &names, "objective", &index, status))
+        return NULL;
+    trial->objective = objectives[index];
+    return json_string(trial->objective->name);
+}
+
+json_t *decode_row_weights(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *path = NULL;
+    // Left out rather than refused where it means nothing, so that one spec serves all objectives and devices.
+    if (trial->planned || trial->objective->averaging != MEAN_BY_WEIGHT)
+        return json_null();
+    if (!json_field_given(field)) {
+        json_field_fail(field, status,
+                        "missing; objective \"%s\" needs the path of a file with a weight for every token",
+                        trial->objective->name);
+        return NULL;
+    }
+    if (!json_field_text(field, "the path of a file of weights", &path, status))
+        return NULL;
+    trial->row_weights = copy_text(path);
+    return json_string(path);
+}
+
+static bool read_targets(struct json_field field, unsigned *targets, struct status *status)
+{
+    struct names names = {0};
+    for (size_t i = 0; i < LORA_TARGETS; i++)
+        names_add(&names, lora_target_names[i]);
+    if (!field.value)
+        return true;
+    if (!json_is_array(field.value) || json_array_size(field.value) == 0)
+        return json_field_expected(field, status, "a list of projections, such as [\"q\", \"v\"]");
+    *targets = 0;
+    for (size_t i = 0; i < json_array_size(field.value); i++) {
+        struct json_field item = json_field_at(field, i);
+        size_t index = 0;
+        if (!json_field_choice(item, &names, "projection", &index, status))
+            return false;
+        if (*targets & 1u << index)
+            return json_field_fail(item, status, "\"%s\" is given twice", names.items[index]);
+        *targets |= 1u << index;
+    }
+    return true;
+}
+
+json_t *decode_lora(struct trial *trial, struct json_field field, struct status *status)
+{
+    static const struct names keys = {3, {"rank", "alpha", "targets"}};
+    struct lora lora = {8, 16, LORA_Q | LORA_V};
+    if (!json_field_given(field))
+        return json_null();
+    if (!json_field_object(field, &keys, "lora", status) ||
+        !json_field_count(json_field_get(field, "rank"), 1, trial->config.width, "", &lora.rank, status) ||
+        !json_field_number(json_field_get(field, "alpha"), 1e-6, 1e6, &lora.alpha, status) ||
+        !read_targets(json_field_get(field, "targets"), &lora.targets, status))
+        return NULL;
+    trial->lora = lora;
+    json_t *targets = json_array();
+    for (size_t i = 0; i < LORA_TARGETS; i++) {
+        if (lora.targets & 1u << i)
+            json_array_append_new(targets, json_string(lora_target_names[i]));
+    }
+    return json_pack("{s:I, s:f, s:o}", "rank", (json_int_t)lora.rank, "alpha", lora.alpha, "targets", targets);
+}
+
+json_t *decode_optimizer(struct trial *trial, struct json_field field, struct status *status)
+{
+    static const struct names keys = {3, {"name", "rate", "decay"}};
+    struct names known = {0};
+    struct optimizer_settings *settings = &trial->optimizer_settings;
+    if (!json_field_given(field))
+        return json_null();
+    struct json_field name = field;
+    size_t index = 0;
+    if (!json_is_string(field.value)) {
+        if (!json_field_object(field, &keys, "optimizer", status))
+            return NULL;
+        name = json_field_get(field, "name");
+    }
+    for (size_t i = 0; optimizers[i]; i++)
+        names_add(&known, optimizers[i]->name);
+    if (!json_field_choice(name, &known, "optimizer", &index, status))
+        return NULL;
+    *settings = optimizers[index]->initial;
+    if (!json_field_number(json_field_get(field, "rate"), 0, 1e6, &settings->rate, status) ||
+        !json_field_number(json_field_get(field, "decay"), 0, 1e6, &settings->decay, status))
+        return NULL;
+    trial->optimizer = optimizers[index];
+    return json_pack("{s:s, s:f, s:f}", "name", trial->optimizer->name, "rate", settings->rate, "decay",
+                     settings->decay);
+}
+
+// Sums are kept in the dtype of the model, or above bf16 in f32.
+static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, struct json_field field,
+                                  struct status *status)
+{
+    struct names names = {0};
+    names_add(&names, dtype_name(model == DTYPE_BF16 ? DTYPE_F32 : model));
+    if (model == DTYPE_BF16)
+        names_add(&names, dtype_name(DTYPE_BF16));
+    char kind[64];
+    snprintf(kind, sizeof kind, "accumulator of a model in %s:", dtype_name(model));
+    size_t index = 0;
+    if (!json_field_choice(field, &names, kind, &index, status))
+        return NULL;
+    CHECK(dtype_from_name(names.items[index], dtype));
+    return json_string(names.items[index]);
+}
+
+json_t *decode_kv_gradient_dtype(struct trial *trial, struct json_field field, struct status *status)
+{
+    return decode_accumulator(trial->dtype, &trial->kv_gradient_dtype, field, status);
+}
+
+json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, struct status *status)
+{
+    return decode_accumulator(trial->dtype, &trial->gradient_dtype, field, status);
+}
+
+// One spec serves all devices and methods: a plan is one step without a gradient, and only what is drawn has a
+// bias.
+void settle_measure(struct trial *trial)
+{
+    struct measure *measure = &trial->measure;
+    if (trial->planned) {
+        measure->warmup = 0;
+        measure->samples = 1;
+        measure->gradient = GRADIENT_NONE;
+        measure->gemm = false;
+    }
+    measure->bias = measure->bias && !trial->planned && trial->method->each_draw;
+}

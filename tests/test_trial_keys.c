@@ -1,0 +1,201 @@
+// Tests of the table of a trial's keys: every row is sound and described, the table in experiments/README.md is
+// that of the program, both ways, and every row decodes what it says it takes. JSON is written with ' for ".
+#define _GNU_SOURCE // asprintf
+#include "harness/spec/trial_keys.h"
+#include "tests/quoted.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// Calls `visit` for every key, those in objects under "measure.warmup".
+static void each_key(const struct trial_key *keys, const char *parent,
+                     void (*visit)(const struct trial_key *key, const char *name, void *context), void *context)
+{
+    for (const struct trial_key *key = keys; key->name; key++) {
+        char name[256], inner[64];
+        snprintf(name, sizeof name, "%s%s", parent, key->name);
+        visit(key, name, context);
+        snprintf(inner, sizeof inner, "%.60s.", name);
+        if (key->members)
+            each_key(key->members, inner, visit, context);
+    }
+}
+
+static void expect_sound(const struct trial_key *key, const char *name, void *context)
+{
+    (void)context;
+    bool own = key->type == KEY_OWN, object = key->type == KEY_OBJECT;
+    if (!key->meaning || own != (key->decode != NULL) || object != (key->members != NULL) ||
+        (key->type == KEY_CHOICE) != (key->choices && key->kind) ||
+        ((own || key->type == KEY_TEXT || key->type == KEY_SIZE || key->type == KEY_METHOD) && !key->values) ||
+        (own && !key->required && !key->standard && !key->null) || (key->required && (key->null || key->standard)))
+        fail_msg("%s: the row is not whole", name);
+}
+
+static void rows_are_sound(void **state)
+{
+    (void)state;
+    assert_true(trial_key_count() < TRIAL_KEYS_MAX);
+    assert_int_equal(trial_key_find("colour"), trial_key_count());
+    for (size_t i = 0; i < trial_key_count(); i++)
+        assert_int_equal(trial_key_find(trial_keys[i].name), i);
+    each_key(trial_keys, "", expect_sound, NULL);
+}
+
+struct rows {
+    char *text;
+    size_t count;
+};
+
+static void expect_row(const struct trial_key *key, const char *name, void *context)
+{
+    struct rows *rows = context;
+    char values[160], standard[160], *row;
+    trial_key_values(key, values, sizeof values);
+    trial_key_default(key, standard, sizeof standard);
+    assert_true(asprintf(&row, "\n| `%s` | %s | %s | %s |\n", name, key->meaning, values, standard) > 0);
+    if (!strstr(rows->text, row))
+        fail_msg("experiments/README.md has no row%s", row);
+    rows->count++;
+    free(row);
+}
+
+static void the_document_has_the_same_rows(void **state)
+{
+    (void)state;
+    struct rows rows = {0};
+    size_t bytes = 0, count = 0;
+    FILE *file = fopen("experiments/README.md", "r");
+    assert_non_null(file);
+    assert_true(getdelim(&rows.text, &bytes, '\0', file) > 0);
+    fclose(file);
+    each_key(trial_keys, "", expect_row, &rows);
+    const char *at = strstr(rows.text, "| key | meaning | values | default |\n");
+    assert_non_null(at);
+    while ((at = strchr(at, '\n') + 1) && *at == '|')
+        count++;
+    assert_int_equal(count - 1, rows.count); // below the line under the header
+    free(rows.text);
+}
+
+// A trial with one more thing said; NULL and a reason if it is refused. To be released with trial_free and free.
+static struct trial *trial_with(const char *parent, const char *key, const char *value, struct status *status)
+{
+    char *text;
+    struct trial *trial = calloc(1, sizeof *trial);
+    assert_non_null(trial);
+    assert_true(asprintf(&text, "{'model': 'tiny', 'context': 64, 'method': 'full', '%s%s%s': %s%s}",
+                         parent ? parent : key, parent ? "': {'" : "", parent ? key : "", value,
+                         parent ? "}" : "") > 0);
+    char *json = quoted(text);
+    bool decoded = trial_decode(trial, json, "c", status);
+    free(json);
+    free(text);
+    if (!decoded) {
+        trial_free(trial);
+        free(trial);
+        return NULL;
+    }
+    return trial;
+}
+
+// What is written for a simple key can be read, is what was given, and changes the id unless it is the default.
+static void expect_taken(const char *parent, const char *key, const char *value, bool is_default)
+{
+    struct status status = {0};
+    struct trial *plain = trial_with(NULL, "seed", "1", &status), *trial = trial_with(parent, key, value, &status);
+    if (!trial)
+        fail_msg("%s: %s: %s", key, value, status.message);
+    char *member, *quoted_member;
+    assert_true(asprintf(&member, "'%s':%s", key, value) > 0);
+    quoted_member = quoted(member);
+    if (!strstr(trial->canonical, quoted_member))
+        fail_msg("%s is not in %s", quoted_member, trial->canonical);
+    if ((strcmp(trial->id, plain->id) == 0) != is_default)
+        fail_msg("%s: the id is %s", quoted_member, is_default ? "another" : "the same");
+    free(quoted_member);
+    free(member);
+    trial_free(plain);
+    trial_free(trial);
+    free(plain);
+    free(trial);
+}
+
+static void expect_refused(const char *parent, const char *key, const char *value)
+{
+    struct status status = {0};
+    if (trial_with(parent, key, value, &status))
+        fail_msg("%s: %s was taken", key, value);
+    assert_int_equal(status.code, STATUS_BAD_INPUT);
+}
+
+static void try_key(const char *parent, const struct trial_key *key)
+{
+    char text[64];
+    switch (key->type) {
+    case KEY_BOOL:
+        expect_taken(parent, key->name, "false", true);
+        if (strcmp(key->name, "bias") != 0) // full has none, and says so
+            expect_taken(parent, key->name, "true", false);
+        expect_refused(parent, key->name, "1");
+        break;
+    case KEY_COUNT:
+        snprintf(text, sizeof text, "%.0f", key->initial);
+        if (!key->required) {
+            expect_taken(parent, key->name, text, true);
+            snprintf(text, sizeof text, "%.0f", key->initial + 1);
+            expect_taken(parent, key->name, text, false);
+        }
+        snprintf(text, sizeof text, "%.0f", key->minimum - 1);
+        expect_refused(parent, key->name, text);
+        snprintf(text, sizeof text, "%.0f", key->maximum + 2);
+        expect_refused(parent, key->name, text);
+        break;
+    case KEY_NUMBER:
+        expect_taken(parent, key->name, "0.5", false);
+        expect_refused(parent, key->name, "'a'");
+        break;
+    case KEY_CHOICE:
+        for (size_t i = 0; key->choices[i]; i++) {
+            snprintf(text, sizeof text, "'%s'", key->choices[i]);
+            expect_taken(parent, key->name, text, i == (size_t)key->initial);
+        }
+        expect_refused(parent, key->name, "'colour'");
+        break;
+    case KEY_TEXT:
+        expect_taken(parent, key->name, "'a'", false);
+        expect_taken(parent, key->name, "null", true);
+        expect_refused(parent, key->name, "''");
+        break;
+    case KEY_SIZE:
+        expect_taken(parent, key->name, "4096", false);
+        expect_taken(parent, key->name, "null", true);
+        expect_refused(parent, key->name, "'a'");
+        break;
+    default:
+        break;
+    }
+}
+
+static void simple_keys_take_what_they_say(void **state)
+{
+    (void)state;
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        if (strcmp(key->name, "context") != 0) // given already
+            try_key(NULL, key);
+        for (const struct trial_key *member = key->members; member && member->name; member++)
+            try_key(key->name, member);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_sound),
+        cmocka_unit_test(the_document_has_the_same_rows),
+        cmocka_unit_test(simple_keys_take_what_they_say),
+    };
+    return cmocka_run_group_tests_name("trial keys", tests, NULL, NULL);
+}
