@@ -12,7 +12,7 @@
 struct step_report {
     double loss;
     double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
-    struct index_list columns; // spaco: the columns drawn, left to right
+    struct index_list columns; // that were drawn, left to right
 };
 
 // One step's setting, shared by all walks.
@@ -32,7 +32,8 @@ struct method {
     const char *summary; // one line
     const char *source;  // the paper
     struct option_table options;
-    bool exact; // the gradient is that of the full loss
+    bool exact;            // the gradient is that of the full loss
+    const char *estimates; // the exact method whose walk this one shortens; NULL: none
     // Hooks take options of the method's own struct.
     // What the options cannot say alone (a budget above the number of columns); NULL: nothing. False sets status.
     bool (*check)(const void *options, size_t context, struct status *status);
@@ -50,6 +51,9 @@ struct method {
     // NULL: nothing is drawn.
     bool (*each_draw)(const void *options, size_t context, size_t max, draw_visit *visit, void *visitor,
                       struct status *status);
+    // Options that ask for more columns than a context has, as papers' do, become those that ask for all of them.
+    // NULL: none can.
+    void (*fit)(void *options, size_t context);
     // Options become those under which the gradient is that of the full loss. NULL: it always is, or never.
     void (*make_exact)(void *options, size_t context);
     // The growth of the peak per token of context that methods/methods.md derives, in bytes: a floor to be held

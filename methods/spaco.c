@@ -219,6 +219,13 @@ static void largest_draw(void *given, size_t context)
     }
 }
 
+static void fit(void *given, size_t context)
+{
+    struct spaco_options *options = given;
+    size_t count = columns_of(context, options->column.chunk).count;
+    options->budget = options->budget < count ? options->budget : count;
+}
+
 // Every column is drawn.
 static void make_exact(void *given, size_t context)
 {
@@ -239,11 +246,13 @@ const struct method method_spaco = {
     .summary = "seco over a random subset of the chunks, scaled: an estimate",
     .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 2",
     .options = {option_rows, sizeof(struct spaco_options)},
+    .estimates = "seco",
     .check = check,
     .walk = walk,
     .draw = redraw,
     .largest_draw = largest_draw,
     .each_draw = draws_each,
+    .fit = fit,
     .make_exact = make_exact,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -1,7 +1,7 @@
 // Command: `longbp plot`, every figure that recorded results can be drawn as.
+#include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/plot/plot.h"
-#include <argp.h>
 
 enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED, OPTION_MAX_CONTEXT };
 

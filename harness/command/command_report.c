@@ -1,7 +1,7 @@
 // Command: `longbp report`, recorded results beside what papers published.
+#include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/results/report.h"
-#include <argp.h>
 #include <stdlib.h>
 
 enum { OPTION_PUBLISHED = 256, OPTION_MARKDOWN, OPTION_SUMMARY };

@@ -220,14 +220,13 @@ static const struct figure chunk = {
     .tabulate = tabulate_chunk,
 };
 
-// The method whose every column is walked: what a budget saves is held against it.
-static const char whole_walk[] = "seco";
-
-static double whole_walk_ms(const struct record *const *records, size_t count, double chunk)
+// The time of the exact method that the record's estimates: what a budget saves is held against it.
+static double whole_walk_ms(const struct record *const *records, size_t count, const struct record *record)
 {
+    const struct method *method = method_find(record_method(record));
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(record_method(records[i]), whole_walk) == 0 && has_time(records[i]) &&
-            chunk_of(records[i]) == chunk) {
+        if (method && method->estimates && strcmp(record_method(records[i]), method->estimates) == 0 &&
+            has_time(records[i]) && chunk_of(records[i]) == chunk_of(record)) {
             return step_time_mean(records[i]);
         }
     }
@@ -253,7 +252,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             struct step_time time = step_time_of(record);
-            double whole = whole_walk_ms(records, count, chunk_of(record));
+            double whole = whole_walk_ms(records, count, record);
             row_start(table, &all, series);
             ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
                 time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,

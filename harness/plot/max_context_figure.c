@@ -1,6 +1,7 @@
 #include "harness/plot/max_context_figure.h"
 #include "harness/files/size.h"
 #include "harness/plot/picture.h"
+#include "harness/results/recorded_method.h"
 #include "harness/results/setting.h"
 #include <math.h>
 #include <stdlib.h>
@@ -23,9 +24,7 @@ static bool matches(const struct published_point *point, const json_t *setting, 
     const char *training = json_is_object(json_object_get(setting, "lora")) ? "lora" : "full";
     return *point->profile && strcmp(point->profile, text(setting, "profile")) == 0 &&
            strcmp(point->model, text(setting, "model")) == 0 && strcmp(point->training, training) == 0 &&
-           strcmp(point->method, text(method, "name")) == 0 &&
-           (!point->chunk || point->chunk == count_at(method, "chunk")) &&
-           (!point->budget || point->budget == count_at(method, "budget"));
+           recorded_method_is(method, point, 0);
 }
 
 // Adds words to a list, once.

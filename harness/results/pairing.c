@@ -1,4 +1,5 @@
 #include "harness/results/pairing.h"
+#include "harness/results/recorded_method.h"
 #include "harness/results/step_time.h"
 #include "methods/method.h"
 #include <math.h>
@@ -48,16 +49,11 @@ static bool same_curve(const struct curve *curve, const struct record *record, s
            json_equal(record_option(first, "keep"), record_option(record, "keep"));
 }
 
-// SpaCO draws no more columns than there are: the paper's budget then means all of them.
 static bool matches(const struct published_point *point, const struct record *record)
 {
-    size_t chunk = option_count(record, "chunk"), context = (size_t)record->trial.context;
-    size_t columns = chunk ? (context + chunk - 1) / chunk : 1;
-    return point->context == context && strcmp(point->method, record_method(record)) == 0 &&
-           (!*point->model || strcmp(point->model, model_of(record)) == 0) &&
-           (!point->chunk || point->chunk == chunk) &&
-           (!point->budget ||
-            option_count(record, "budget") == (point->budget < columns ? point->budget : columns));
+    size_t context = (size_t)record->trial.context;
+    return point->context == context && (!*point->model || strcmp(point->model, model_of(record)) == 0) &&
+           recorded_method_is(record->trial.method, point, context);
 }
 
 static struct pair make_pair(const struct published_file *file, const struct record *record)

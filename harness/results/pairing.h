@@ -13,7 +13,7 @@ struct pair {
     bool oom, estimated;
 };
 
-// Records that differ in nothing but context, budget and, where the paper's series has no chunk, chunk.
+// Records that differ in nothing but context, what is drawn, and where the paper's series has no chunk, chunk.
 struct curve {
     char label[160]; // without the model; "as autograd": logits at once, and all kept
     const char *model, *method, *kv_gradient_dtype;

@@ -43,7 +43,6 @@ static const struct column columns[] = {
     TEXT(training),
     TEXT(profile),
     COUNT(chunk),
-    COUNT(budget),
     COUNT(context),
     VALUE("peak_mib", 0x1p20, PUBLISHED_MEMORY),
     VALUE("peak_gib", 0x1p30, PUBLISHED_MEMORY),
@@ -55,7 +54,8 @@ static const struct column columns[] = {
 struct reader {
     struct published_file *file;
     size_t line, column_count;
-    const struct column *columns[COLUMNS_LIMIT];
+    const struct column *columns[COLUMNS_LIMIT]; // NULL: an option
+    const struct option *options[COLUMNS_LIMIT];
     struct status *status;
 };
 
@@ -67,7 +67,7 @@ static bool refuse(const struct reader *reader, const char *what, const char *fo
 
 static bool is_value(const struct column *column)
 {
-    return column->unit > 0;
+    return column && column->unit > 0;
 }
 
 static bool read_header(struct reader *reader, char *line)
@@ -78,14 +78,14 @@ static bool read_header(struct reader *reader, char *line)
         for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
             if (strcmp(columns[i].name, word) == 0)
                 column = &columns[i];
-        if (!column)
-            return refuse(
-                reader,
-                "expected columns of series, method, model, training, profile, chunk, budget, context, and one of "
-                "peak_mib, peak_gib, seconds, kilotokens",
-                word);
+        const struct option *option = column ? NULL : methods_option_find(word);
+        if (!column && !(option && option->type == OPTION_COUNT))
+            return refuse(reader,
+                          "expected columns of series, method, model, training, profile, chunk or another number "
+                          "among methods' options, context, and one of peak_mib, peak_gib, seconds, kilotokens",
+                          word);
         for (size_t i = 0; i < reader->column_count; i++)
-            if (reader->columns[i] == column)
+            if (reader->columns[i] == column && reader->options[i] == option)
                 return refuse(reader, "a column is given twice", word);
         if (is_value(column) && column->quantity != reader->file->quantity)
             return refuse(reader, "the file's name says another quantity", word);
@@ -93,6 +93,7 @@ static bool read_header(struct reader *reader, char *line)
         contexts += strcmp(word, "context") == 0;
         methods += strcmp(word, "method") == 0;
         CHECK(reader->column_count < COLUMNS_LIMIT);
+        reader->options[reader->column_count] = option;
         reader->columns[reader->column_count++] = column;
     }
     if (values != 1 || !methods || (contexts == 0) != (reader->file->quantity == PUBLISHED_MAX_CONTEXT))
@@ -110,6 +111,21 @@ static bool read_number(const struct reader *reader, const struct column *column
     if (end == word || *end || errno || !isfinite(*number) || *number <= 0 || *number > 1e12 || !whole)
         return refuse(reader, is_value(column) ? "expected a number above 0" : "expected a whole number above 0",
                       word);
+    return true;
+}
+
+static bool read_option(const struct reader *reader, const struct option *option, const char *word,
+                        struct published_point *point)
+{
+    double number;
+    if (!*word)
+        return true;
+    if (point->option_count == PUBLISHED_OPTIONS)
+        return refuse(reader, "more options than a point may have", word);
+    if (!read_number(reader, NULL, word, &number))
+        return false;
+    point->options[point->option_count].option = option;
+    point->options[point->option_count++].value = (size_t)number;
     return true;
 }
 
@@ -147,7 +163,9 @@ static bool read_point(struct reader *reader, char *line)
     for (char *word; (word = strsep(&line, ",")); at++) {
         if (at == reader->column_count)
             return refuse(reader, "more fields than columns", shown);
-        if (!read_field(reader, reader->columns[at], word, &point))
+        const struct column *column = reader->columns[at];
+        if (!(column ? read_field(reader, column, word, &point)
+                     : read_option(reader, reader->options[at], word, &point)))
             return false;
     }
     if (at < reader->column_count)

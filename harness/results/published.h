@@ -1,19 +1,26 @@
 // Published: what papers report, read strictly from experiments/published/EXPERIMENT-QUANTITY.csv, to be set beside
 // our records of that experiment.
 #pragma once
-#include "kernels/base/status.h"
+#include "methods/method.h"
 #include <stdbool.h>
 #include <stddef.h>
 
 enum published_quantity { PUBLISHED_MEMORY, PUBLISHED_TIME, PUBLISHED_MAX_CONTEXT, PUBLISHED_QUANTITIES };
 
+#define PUBLISHED_OPTIONS 4 // of a point, besides the chunk
+
 struct published_point {
-    char series[64];               // the paper's name of it
-    char method[32];               // ours; empty: no counterpart
-    char model[64], training[32];  // empty: not given; training: "full" or "lora"
-    char profile[64];              // of the device; empty: not given
-    size_t chunk, budget, context; // tokens, columns, tokens; 0: not given
-    double value;                  // bytes, ms or tokens
+    char series[64];              // the paper's name of it
+    char method[32];              // ours; empty: no counterpart
+    char model[64], training[32]; // empty: not given; training: "full" or "lora"
+    char profile[64];             // of the device; empty: not given
+    size_t chunk, context;        // tokens; 0: not given
+    size_t option_count;
+    struct {
+        const struct option *option; // of the method: a number
+        size_t value;
+    } options[PUBLISHED_OPTIONS];
+    double value; // bytes, ms or tokens
 };
 
 struct published_file {

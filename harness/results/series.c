@@ -3,13 +3,6 @@
 #include "methods/method.h"
 #include <string.h>
 
-// Options that tell most come first in a label; all others follow by name. The first two say how much is kept and
-// computed, so a label that begins with the method's name has them even if they tell no series apart.
-static const char *const leading[] = {"chunk", "budget", "sampler", "compensation"};
-
-#define LEADING      (sizeof leading / sizeof *leading)
-#define ALWAYS_SHOWN 2
-
 static size_t method_rank(const char *name)
 {
     size_t rank = 0;
@@ -19,13 +12,30 @@ static size_t method_rank(const char *name)
     return rank;
 }
 
+// The place of an option in a label: where the method with the most options that has it has it in its table; those
+// that no method has come last.
 static size_t key_rank(const char *key)
 {
-    size_t rank = 0;
-    while (rank < LEADING && strcmp(leading[rank], key) != 0) {
-        rank++;
+    size_t rank = SIZE_MAX, most = 0;
+    for (size_t i = 0; methods[i]; i++) {
+        const struct option *rows = methods[i]->options.rows, *own = option_find(&methods[i]->options, key);
+        size_t count = 0;
+        while (rows[count].name) {
+            count++;
+        }
+        if (own && count > most) {
+            most = count;
+            rank = (size_t)(own - rows);
+        }
     }
     return rank;
+}
+
+// Whether a label that begins with the method's name has the option even if it tells no series apart.
+static bool is_telling(const char *key)
+{
+    const struct option *option = methods_option_find(key);
+    return option && option->telling;
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -136,7 +146,7 @@ static void label(struct series_table *table, struct series *series, const char 
     }
     for (size_t k = 0; k < key_count; k++) {
         const json_t *value = record_option(own, keys[k]);
-        bool shown = prefixed && key_rank(keys[k]) < ALWAYS_SHOWN;
+        bool shown = prefixed && is_telling(keys[k]);
         for (size_t s = 0; value && !shown && s < table->count; s++) {
             const struct record *other = table->series[s].records[0];
             shown = strcmp(record_method(other), series->method) == 0 &&

@@ -1,6 +1,6 @@
 #include "harness/results/step_time.h"
+#include "harness/results/recorded_method.h"
 #include <math.h>
-#include <string.h>
 
 // NaN of an empty list.
 static double mean_of(const struct number_list *list)
@@ -18,8 +18,7 @@ static bool has_draws(const struct record *record)
 
 bool step_time_is_drawn(const struct record *record)
 {
-    const char *sampler = json_string_value(record_option(record, "sampler"));
-    return has_draws(record) || (sampler && strcmp(sampler, "fixed") != 0);
+    return has_draws(record) || recorded_method_draws(record->trial.method);
 }
 
 static bool is_one_draw(const struct record *record)

@@ -26,7 +26,6 @@ struct verify_bounds {
 };
 struct verify_bounds verify_bounds(enum dtype dtype);
 // Calls `found` for every case. False and a status if a reference could not be computed, or no shape has that name.
-// SpaCO takes part with a budget of all its columns, where it must give the exact gradient; what has no gradient to
-// give (null) does not.
+// A method that estimates takes part with the options that make it exact; what has no gradient (null) does not.
 bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
             void *context, struct status *status);

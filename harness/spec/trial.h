@@ -14,7 +14,7 @@ struct measure {
     bool timeline;   // record the live bytes over one step
     bool gemm;       // record the device's GEMM rate beside the samples
     bool categories; // record where a step's time goes
-    bool bias;       // spaco: expectation and spread of the estimate over every subset
+    bool bias;       // expectation and spread of an estimate over every draw
 };
 
 #define TRIAL_ID_BYTES 33 // with its zero

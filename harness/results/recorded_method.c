@@ -1,0 +1,69 @@
+#include "harness/results/recorded_method.h"
+#include "harness/files/method_json.h"
+#include <string.h>
+
+// The options, to be released with options_free; NULL if there is no such method, or it has no such options.
+static void *read_options(const json_t *entry, const struct method **method)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    *method = name ? method_find(name) : NULL;
+    if (!*method)
+        return NULL;
+    struct json_source source;
+    json_source_wrap(&source, "record", json_incref((json_t *)entry));
+    void *options = options_new(&(*method)->options);
+    struct status status = {0};
+    for (const struct option *option = (*method)->options.rows; option->name && status.code == STATUS_OK; option++)
+        method_json_read(json_field_get(json_field_root(&source), option->name), option, options, &status);
+    json_source_close(&source);
+    if (status.code == STATUS_OK)
+        return options;
+    options_free(&(*method)->options, options);
+    return NULL;
+}
+
+bool recorded_method_draws(const json_t *entry)
+{
+    const struct method *method;
+    void *options = read_options(entry, &method);
+    if (!options)
+        return false;
+    bool draws = method->draw && method->draw(options, 0);
+    options_free(&method->options, options);
+    return draws;
+}
+
+static bool set_count(const struct method *method, void *options, const char *name, size_t count)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", count);
+    return options_set(&method->options, options, name, text);
+}
+
+// Sets what the point gives; false if the method has no such option.
+static bool apply(const struct published_point *point, const struct method *method, void *options)
+{
+    bool has = !point->chunk || set_count(method, options, "chunk", point->chunk);
+    for (size_t i = 0; has && i < point->option_count; i++)
+        has = set_count(method, options, point->options[i].option->name, point->options[i].value);
+    return has;
+}
+
+bool recorded_method_is(const json_t *entry, const struct published_point *point, size_t context)
+{
+    const struct method *method;
+    void *options = read_options(entry, &method);
+    if (!options)
+        return false;
+    void *asked = options_copy(&method->options, options);
+    bool same = strcmp(point->method, method->name) == 0 && apply(point, method, asked);
+    if (context && method->fit)
+        method->fit(asked, context);
+    json_t *left = method_json(method, options), *right = method_json(method, asked);
+    same = same && json_equal(left, right);
+    json_decref(right);
+    json_decref(left);
+    options_free(&method->options, asked);
+    options_free(&method->options, options);
+    return same;
+}
