@@ -170,7 +170,10 @@ static void add_fields(struct exporter *exporter, const struct record_field *fie
             add_fields(exporter, field->members, name);
         for (int i = 0; field->type == FIELD_TALLY && i < CATEGORY_COUNT; i++)
             add_known(exporter, name, category_name((enum category)i), true);
-        json_object_foreach(found, key, value) add_known(exporter, name, key, field->type == FIELD_OBJECT);
+        json_object_foreach(found, key, value)
+        {
+            add_known(exporter, name, key, field->type == FIELD_OBJECT);
+        }
     }
 }
 

@@ -111,7 +111,10 @@ static void read_parts(const struct record_field *field, const json_t *value, st
         read_fields(field->members, part, part_at(field, parts, i));
         *(const char **)part_at(field, parts, i++) = name;
     }
-    json_array_foreach(value, i, part) read_fields(field->members, part, part_at(field, parts, i));
+    json_array_foreach(value, i, part)
+    {
+        read_fields(field->members, part, part_at(field, parts, i));
+    }
 }
 
 static void read_field(const struct record_field *field, const json_t *json, void *value)
