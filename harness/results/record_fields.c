@@ -163,7 +163,7 @@ const struct record_field record_fields[] = {
      .meaning = "ok, oom, timeout, crash, unsupported or failed"},
     {FIELD(record, reason), .type = FIELD_STRING, .meaning = "of a status that is not ok"},
     {FIELD(record, trial), .type = FIELD_TRIAL, .required = true,
-     .meaning = "what was run: every key, its default spelled out", .members = trial_fields},
+     .meaning = "what was run: every key (longbp list keys), its default spelled out", .members = trial_fields},
     {FIELD(record, loss), .type = FIELD_NUMBER, .unit = "nats", .meaning = "of the first step", .null = "planned"},
     {FIELD(record, columns), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning = "the columns of draw 0", .null = "a method without columns"},

@@ -227,6 +227,21 @@ size_t trial_key_find(const char *name)
     return i;
 }
 
+const struct trial_key *trial_key_at(const char *parent, const char *name)
+{
+    const struct trial_key *keys = trial_keys;
+    size_t bytes = strcspn(parent, ".");
+    for (const struct trial_key *key = trial_keys; *parent && key->name; key++) {
+        if (strlen(key->name) == bytes && strncmp(key->name, parent, bytes) == 0 && parent[bytes + 1] == '\0')
+            keys = key->members;
+    }
+    if (*parent && keys == trial_keys)
+        return NULL;
+    while (keys && keys->name && strcmp(keys->name, name) != 0)
+        keys++;
+    return keys && keys->name ? keys : NULL;
+}
+
 static void add_names(struct names *names, const struct trial_key *keys)
 {
     for (; keys->name; keys++)

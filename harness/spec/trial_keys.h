@@ -51,6 +51,9 @@ extern const struct trial_key trial_keys[];
 size_t trial_key_count(void);
 // Position of a key, or trial_key_count() if there is none of this name.
 size_t trial_key_find(const char *name);
+// The row of a key, or of a member of an object, by the path before its name: "" or "measure."; NULL: there is
+// none.
+const struct trial_key *trial_key_at(const char *parent, const char *name);
 // Adds all names.
 void trial_key_names(struct names *names);
 

@@ -1,13 +1,18 @@
-# The program with one method more, which is one file and one line of the array: what tests/check_new_method runs.
+# The program with one method more, which is one file and one line of the array, and one key of a trial more, which is
+# one row: what tests/check_new_method runs.
 NEW_METHOD := $(BUILD)/tests/new_method
+NEW_KEY    := {.name = "made_up", .type = KEY_BOOL, .offset = AT(tf32), .meaning = "made up, too", .words = "made up"},
 $(NEW_METHOD)/methods.c: methods/methods.c
 	@mkdir -p $(@D)
 	@sed 's/^    X(full) /    X(made_up) \\\n&/' $< > $@
-$(NEW_METHOD)/methods.o: $(NEW_METHOD)/methods.c
+$(NEW_METHOD)/trial_keys.c: harness/spec/trial_keys.c tests/new_method/new_method.mk
+	@mkdir -p $(@D)
+	@sed 's/^    {.name = "limits"/    $(NEW_KEY)\n&/' $< > $@
+$(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-$(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o \
-  $(filter-out $(BUILD)/methods/methods.o,$(OBJECTS))
+$(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o \
+  $(filter-out $(BUILD)/methods/methods.o $(BUILD)/harness/spec/trial_keys.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 test-programs run/tests/check_new_method: $(NEW_METHOD)/longbp
