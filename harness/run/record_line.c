@@ -67,12 +67,15 @@ static void fill_step(struct record *record, const struct trial_result *result)
 
 static void fill_samples(struct record *record, const struct trial_result *result, bool timed, bool drawn)
 {
-    record->samples_ms = number_list_make(timed ? result->sample_count : 0);
-    record->sample_columns = number_list_make(result->sample_columns ? result->sample_count : 0);
-    for (size_t i = 0; i < record->samples_ms.count; i++)
-        record->samples_ms.items[i] = result->samples_ms[i];
-    for (size_t i = 0; i < record->sample_columns.count; i++)
-        record->sample_columns.items[i] = (double)result->sample_columns[i];
+    if (timed) {
+        record->samples_ms = number_list_make(result->sample_count);
+        memcpy(record->samples_ms.items, result->samples_ms, result->sample_count * sizeof *result->samples_ms);
+    }
+    if (result->sample_columns) {
+        record->sample_columns = number_list_make(result->sample_count);
+        for (size_t i = 0; i < result->sample_count; i++)
+            record->sample_columns.items[i] = (double)result->sample_columns[i];
+    }
     record->median_ms = timed ? median(result->samples_ms, result->sample_count) : NAN;
     record->mean_ms = drawn ? mean(result->samples_ms, result->sample_count) : NAN;
     record->mean_error_ms = drawn ? mean_error(result->samples_ms, result->sample_count) : NAN;
@@ -154,18 +157,19 @@ static void fill_gradient(struct record_gradient *gradient, const struct trial_r
     if (!report)
         return;
     const struct gradient_error *overall = &report->overall;
-    const struct tensor_error *worst = report->count ? &report->tensors[report->worst] : NULL;
-    *gradient = (struct record_gradient){.given = true,
-                                         .relative_l2 = overall->relative_l2,
-                                         .max_abs = overall->max_abs,
-                                         .cosine = overall->cosine,
-                                         .decimals = overall->decimals,
-                                         .mean_abs = overall->mean_abs,
-                                         .mean_relative = overall->mean_relative,
-                                         .noise_floor = result->noise_floor,
-                                         .sums_relative_l2 = result->sums_relative_l2,
-                                         .worst_tensor = worst ? worst->name : NULL,
-                                         .worst_relative_l2 = worst ? worst->error.relative_l2 : NAN};
+    bool any = report->count > 0;
+    *gradient =
+        (struct record_gradient){.given = true,
+                                 .relative_l2 = overall->relative_l2,
+                                 .max_abs = overall->max_abs,
+                                 .cosine = overall->cosine,
+                                 .decimals = overall->decimals,
+                                 .mean_abs = overall->mean_abs,
+                                 .mean_relative = overall->mean_relative,
+                                 .noise_floor = result->noise_floor,
+                                 .sums_relative_l2 = result->sums_relative_l2,
+                                 .worst_tensor = any ? report->tensors[report->worst].name : NULL,
+                                 .worst_relative_l2 = any ? report->tensors[report->worst].error.relative_l2 : NAN};
     fill_hash(gradient->hash, report->hash);
     struct record_tensor *tensors = make_parts(&gradient->tensors, report->count, sizeof *tensors);
     for (size_t i = 0; i < report->count; i++) {
@@ -229,17 +233,18 @@ static void fill_timeline(struct record_timeline *timeline, const struct trial_r
 
 static void fill_row(struct record_row *to, const struct breakdown_row *row, bool timed, bool estimated)
 {
-    const size_t shape[] = {row->m, row->n, row->k};
+    const double shape[] = {(double)row->m, (double)row->n, (double)row->k};
     *to = (struct record_row){.category = work_name(row->work),
                               .operation = row->operation,
-                              .shape = number_list_make(row->m ? 3 : 0),
                               .launches = (double)row->launches,
                               .flops = row->flops,
                               .bytes_moved = row->bytes_moved,
                               .ms = timed ? row->ms : NAN,
                               .estimate_ms = estimated ? 1e3 * row->estimate_s : NAN};
-    for (size_t i = 0; i < to->shape.count; i++)
-        to->shape.items[i] = (double)shape[i];
+    if (!row->m)
+        return;
+    to->shape = number_list_make(3);
+    memcpy(to->shape.items, shape, sizeof shape);
 }
 
 static void fill_categories(struct record_categories *categories, const struct trial_result *result)
