@@ -18,6 +18,14 @@ struct number_list number_list_make(size_t count)
     return list;
 }
 
+struct number_list number_list_copy(const double *values, size_t count)
+{
+    struct number_list list = number_list_make(count);
+    for (size_t i = 0; i < count; i++)
+        list.items[i] = values[i];
+    return list;
+}
+
 static void *part_at(const struct record_field *field, const struct record_parts *parts, size_t i)
 {
     return (char *)parts->items + i * field->part_bytes;

@@ -16,3 +16,4 @@ json_t *record_number_json(enum field_type type, double value);
 void record_free(struct record *record);
 // A list of `count` numbers, to be filled in.
 struct number_list number_list_make(size_t count);
+struct number_list number_list_copy(const double *values, size_t count);

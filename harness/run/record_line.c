@@ -67,10 +67,8 @@ static void fill_step(struct record *record, const struct trial_result *result)
 
 static void fill_samples(struct record *record, const struct trial_result *result, bool timed, bool drawn)
 {
-    if (timed) {
-        record->samples_ms = number_list_make(result->sample_count);
-        memcpy(record->samples_ms.items, result->samples_ms, result->sample_count * sizeof *result->samples_ms);
-    }
+    if (timed)
+        record->samples_ms = number_list_copy(result->samples_ms, result->sample_count);
     if (result->sample_columns) {
         record->sample_columns = number_list_make(result->sample_count);
         for (size_t i = 0; i < result->sample_count; i++)
@@ -241,10 +239,8 @@ static void fill_row(struct record_row *to, const struct breakdown_row *row, boo
                               .bytes_moved = row->bytes_moved,
                               .ms = timed ? row->ms : NAN,
                               .estimate_ms = estimated ? 1e3 * row->estimate_s : NAN};
-    if (!row->m)
-        return;
-    to->shape = number_list_make(3);
-    memcpy(to->shape.items, shape, sizeof shape);
+    if (row->m)
+        to->shape = number_list_copy(shape, 3);
 }
 
 static void fill_categories(struct record_categories *categories, const struct trial_result *result)
