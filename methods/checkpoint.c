@@ -37,6 +37,7 @@ static void walk(struct step *step)
     }
 
     struct tensor grad = x[layers];
+    head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
     head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {

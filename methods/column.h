@@ -18,11 +18,12 @@ struct column_options {
         .help = "inside a column: keep every cell's activations, or its input alone"                               \
     }
 
-// What the first pass wants of a column besides the keys and values of all its layers.
+// What the first pass wants of a column besides the keys and values of all its layers: with COLUMN_LOSS its share
+// of the loss, or what the objective gathers of it.
 enum column_output { COLUMN_KV, COLUMN_LOSS };
 
-// First pass over a chunk: keys and values of every layer into kv[l], and with COLUMN_LOSS the column's
-// share of the loss. Without it the top layer stops after its keys and values and the head is not run.
+// First pass over a chunk: keys and values of every layer into kv[l]. Without COLUMN_LOSS the top layer stops after
+// its keys and values and the head is not run.
 void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output);
 // Second pass: rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), then
 // the head and the rows downward. cached: its keys and values are in kv already. last: no column is walked after

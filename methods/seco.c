@@ -28,9 +28,12 @@ static void walk(struct step *step)
     for (size_t l = 0; l < layers; l++) {
         kv[l] = kv_new(model, rows, device->ops->dtype, CATEGORY_KV_CACHE);
     }
-    for (size_t c = 0; c + 1 < columns.count; c++) {
-        column_forward(step, column_span(columns, c), kv, COLUMN_KV);
+    bool gathers = objective_gathers(step->batch);
+    size_t cached = gathers ? columns.count : columns.count - 1;
+    for (size_t c = 0; c < cached; c++) {
+        column_forward(step, column_span(columns, c), kv, gathers ? COLUMN_LOSS : COLUMN_KV);
     }
+    objective_settle(device, step->batch, step->loss);
 
     for (size_t l = 0; l < layers; l++) {
         grad_kv[l] = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
@@ -44,8 +47,7 @@ static void walk(struct step *step)
             struct kv grad_seen = kv_rows(grad_kv[l], 0, end * B);
             seen[l] = (struct key_segment){0, end, grad_seen.k, grad_seen.v};
         }
-        bool cached = c + 1 < columns.count;
-        column_backward(step, chunk, kv, cached, c == 0, seen, 1, (struct loss_weights){1, 1});
+        column_backward(step, chunk, kv, c < cached, c == 0, seen, 1, (struct loss_weights){1, 1});
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);

@@ -65,20 +65,22 @@ static const struct option option_rows[] = {
     OPTION_INNER(struct column_options),
     {0}};
 
-// First pass: whatever the sampled columns attend to, and with loss `all` everything.
+// First pass: whatever the sampled columns attend to, and with loss `all` everything; with an objective that
+// gathers all columns to the head, the sampled ones too.
 static void fill_cache(struct step *step, struct columns columns, const struct draw *draw, struct kv *kv,
                        size_t needed)
 {
     const struct spaco_options *options = step->options;
-    bool all = options->loss == LOSS_ALL;
+    bool gathers = objective_gathers(step->batch), all = options->loss == LOSS_ALL;
     for (size_t c = 0, j = 0; c < needed; c++) {
         bool sampled = j < draw->columns.count && draw->columns.items[j] == c;
         j += sampled;
-        if (sampled && c + 1 == needed) {
+        if (sampled && c + 1 == needed && !gathers) {
             return; // no column to its right reads its keys before its own second pass writes them
         }
-        column_forward(step, column_span(columns, c), kv, all && !sampled ? COLUMN_LOSS : COLUMN_KV);
+        column_forward(step, column_span(columns, c), kv, gathers || (all && !sampled) ? COLUMN_LOSS : COLUMN_KV);
     }
+    objective_settle(step->model->device, step->batch, step->loss);
 }
 
 // The sampled columns' keys alone have gradients: per layer one buffer, in which they lie side by side.
@@ -104,7 +106,7 @@ static void walk(struct step *step)
     struct device *device = model->device;
     size_t layers = model->config.layers, B = step->batch->batch;
     struct columns columns = columns_of(step->batch->context, options->column.chunk);
-    bool all = options->loss == LOSS_ALL;
+    bool gathers = objective_gathers(step->batch), all = options->loss == LOSS_ALL || gathers;
     struct draw draw = sampler_draw(options, columns.count);
     size_t count = draw.columns.count;
     const uint32_t *drawn = draw.columns.items;
@@ -142,8 +144,8 @@ static void walk(struct step *step)
             op_scale(device, segments[l * segment_count + j].grad_v, draw.kv_factor[j]);
         }
         struct loss_weights weights = {.loss = all ? 1 : draw.loss_factor[j], .grad = draw.loss_factor[j]};
-        column_backward(step, column_span(columns, c), kv, c + 1 < needed, j == 0, segments, segment_count,
-                        weights);
+        column_backward(step, column_span(columns, c), kv, gathers || c + 1 < needed, j == 0, segments,
+                        segment_count, weights);
     }
     for (size_t l = 0; l < layers; l++) {
         kv_free(model, &grad_kv[l]);

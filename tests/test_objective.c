@@ -341,6 +341,100 @@ static void test_narrow_dtypes(void **state)
     }
 }
 
+// An objective of more than rows: half the sum of the squares of what each sequence's rows cost, L = sum of S^2 /
+// 2, so that dL/df = S.
+static double sums[8];
+
+static void gather(struct device *device, const struct batch *batch, struct tensor log_prob, size_t first_row)
+{
+    double values[64];
+    assert_true(log_prob.rows <= sizeof values / sizeof *values);
+    tensor_read(device, log_prob, values);
+    static size_t next; // blocks come in order
+    assert_int_equal(first_row, first_row ? next : 0);
+    next = first_row + log_prob.rows;
+    for (size_t b = 0; first_row == 0 && b < batch->batch; b++) {
+        sums[b] = 0;
+    }
+    for (size_t r = 0; r < log_prob.rows; r++) {
+        sums[(first_row + r) % batch->batch] -= values[r];
+    }
+}
+
+static void settle(struct device *device, const struct batch *batch, struct tensor loss)
+{
+    double weights[64], total = 0;
+    for (size_t r = 0; r < batch->context * batch->batch; r++) {
+        weights[r] = sums[r % batch->batch];
+    }
+    for (size_t b = 0; b < batch->batch; b++) {
+        total += sums[b] * sums[b] / 2;
+    }
+    tensor_write(device, batch->weights, weights);
+    tensor_write(device, loss, &total);
+}
+
+static const struct objective squares = {
+    .name = "squares", .rows = ROW_LIKELIHOOD, .averaging = AS_SETTLED, .gather = gather, .settle = settle};
+
+static double squares_at(struct fixture *f, struct tensor weight, size_t element, double by)
+{
+    struct step_report report = {0};
+    ((double *)weight.data)[element] += by;
+    free(fixture_step(f, "full", NULL, &report));
+    ((double *)weight.data)[element] -= by;
+    step_report_free(&report);
+    return report.loss;
+}
+
+// Every method has the first pass that such an objective wants: its file knows no more of it.
+static void test_a_first_pass(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    int32_t targets[2 * 23];
+    for (int i = 0; i < 2 * 23; i++) {
+        targets[i] = i % 5 ? i % 31 : NO_TARGET;
+    }
+    f.targets = targets;
+    f.objective = &squares;
+    fixture_open(&f);
+    struct step_report report = {0};
+    double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss, h = 1e-3, largest = 0;
+    struct tensor gain = f.model.final_norm->value;
+    const double *grad = expected + f.gradient_count - tensor_count(f.model.head->grad) - gain.cols;
+    for (size_t i = 0; i < gain.cols; i++) {
+        largest = fmax(largest, fabs(grad[i]));
+    }
+    assert_true(largest > 0);
+    for (size_t i = 0; i < gain.cols; i++) {
+        double near = squares_at(&f, gain, i, h) - squares_at(&f, gain, i, -h);
+        double far = squares_at(&f, gain, i, 2 * h) - squares_at(&f, gain, i, -2 * h);
+        assert_true(fabs((8 * near - far) / (12 * h) - grad[i]) <= 1e-8 * largest);
+    }
+    for (const struct method *const *m = methods; *m; m++) {
+        for (int variant = 0; variant < 3 && ((*m)->exact || (*m)->make_exact); variant++) {
+            static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all",
+                                                "chunk=64 head_chunk=0"};
+            void *options = fixture_options(*m, "%s", texts[variant]);
+            if ((*m)->make_exact) {
+                (*m)->make_exact(options, f.context);
+            }
+            check_method(&squares, (*m)->name, options, &f, expected, loss);
+            options_free(&(*m)->options, options);
+        }
+    }
+    // The loss is that of all columns, whatever is drawn.
+    const struct method *spaco = method_find("spaco");
+    void *two = fixture_options(spaco, "chunk=5 budget=2");
+    free(fixture_step(&f, "spaco", two, &report));
+    options_free(&spaco->options, two);
+    assert_true(fabs(report.loss - loss) <= 1e-13 * loss);
+    free(expected);
+    step_report_free(&report);
+    fixture_close(&f);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -349,6 +443,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_central_differences),   cmocka_unit_test(test_nothing_counts),
         cmocka_unit_test(test_token_mean_three_ways), cmocka_unit_test(test_methods_agree),
         cmocka_unit_test(test_objectives_differ),     cmocka_unit_test(test_narrow_dtypes),
+        cmocka_unit_test(test_a_first_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

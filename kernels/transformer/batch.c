@@ -65,7 +65,7 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
         return;
     }
     batch->weights = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
-    if (device->status.code != STATUS_OK || device->ops->dataless) {
+    if (device->status.code != STATUS_OK || device->ops->dataless || objective->averaging == AS_SETTLED) {
         return;
     }
     int32_t *targets = malloc(rows * sizeof *targets);

@@ -71,6 +71,15 @@ void head_loss(struct model *model, const struct batch *batch, struct tensor x, 
     head(model, batch, x, start, head_chunk, (struct loss_weights){.loss = 1}, loss, false);
 }
 
+void head_first_pass(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,
+                     struct tensor loss)
+{
+    if (objective_gathers(batch)) {
+        head_loss(model, batch, x, 0, head_chunk, loss);
+        objective_settle(model->device, batch, loss);
+    }
+}
+
 static struct tensor ids_of(const struct batch *batch, struct tensor x, size_t start)
 {
     return tensor_rows(batch->ids, start * batch->batch, x.rows);

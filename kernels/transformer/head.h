@@ -7,7 +7,11 @@
 // loss += these tokens' share of the objective, weighted. head_chunk: tokens per block, 0 for all at once.
 void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                    struct loss_weights weights, struct tensor loss);
-// The loss alone. x is not changed.
+// Before the backward of all tokens at once, what an objective that gathers wants; nothing for others. x: that of
+// all tokens, not changed.
+void head_first_pass(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,
+                     struct tensor loss);
+// The loss alone, or what the objective gathers of these tokens. x is not changed.
 void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                struct tensor loss);
 // x: [n, d] = the embeddings of the tokens from `start` on; and the gradient of the table, if it trains.

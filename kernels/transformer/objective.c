@@ -57,8 +57,23 @@ static double scale_of(const struct batch *batch)
     case MEAN_BY_WEIGHT:
         total = n->weight;
         break;
+    case AS_SETTLED:
+        total = 1;
+        break;
     }
     return total > 0 ? 1 / total : 0;
+}
+
+bool objective_gathers(const struct batch *batch)
+{
+    return batch->objective->averaging == AS_SETTLED;
+}
+
+void objective_settle(struct device *device, const struct batch *batch, struct tensor loss)
+{
+    if (objective_gathers(batch) && device->status.code == STATUS_OK) {
+        batch->objective->settle(device, batch, loss);
+    }
 }
 
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
@@ -77,8 +92,14 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     struct tensor logsumexp = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
     struct tensor row_weights = tensor_rows(batch->weights, first_row, logits.rows), grad = log_prob; // in place
     op_log_prob(device, log_prob, logsumexp, logits, targets);
-    op_objective_rows(device, objective->rows, grad, loss, log_prob, row_weights, targets, weights.loss * scale,
-                      weights.grad * scale);
+    bool gathers = objective_gathers(batch);
+    if (gathers && !backward && device->status.code == STATUS_OK) {
+        objective->gather(device, batch, log_prob, first_row);
+    }
+    if (backward || !gathers) {
+        op_objective_rows(device, objective->rows, grad, loss, log_prob, row_weights, targets,
+                          gathers ? 0 : weights.loss * scale, weights.grad * scale);
+    }
     if (backward) {
         op_log_prob_backward(device, logits, logsumexp, targets, grad);
     }

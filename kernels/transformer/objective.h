@@ -2,7 +2,8 @@
 // that the gradient of a row's logits is g (onehot - softmax) with one number g = dL/dl per row. The walks know
 // none of it.
 //   L = sum of w f(l) / W over the rows with a target
-// To add one: its entry in the array; a new f in kernels/base/row_objective.h.
+// One that is a function of more than rows (of sums over sequences, say) sees every log-prob in a first pass, and
+// then sets each row's w. To add one: its entry in the array; a new f in kernels/base/row_objective.h.
 #pragma once
 #include "kernels/transformer/batch.h"
 
@@ -10,7 +11,8 @@
 enum averaging {
     MEAN_OVER_ROWS,      // 1, and the number of rows with a target
     MEAN_OVER_SEQUENCES, // 1 / the sequence's number of such rows, and the number of sequences
-    MEAN_BY_WEIGHT       // the batch's own, and their sum
+    MEAN_BY_WEIGHT,      // the batch's own, and their sum
+    AS_SETTLED           // what settle writes, and 1
 };
 
 struct objective {
@@ -19,6 +21,11 @@ struct objective {
     const char *source;
     enum row_objective rows; // f
     enum averaging averaging;
+    // With AS_SETTLED, else NULL. gather: in a first pass over all rows, these from first_row on; blocks come in
+    // order, and the one of row 0 begins another pass. log_prob: [n, 1], 0 without a target. settle: after the
+    // last, the loss, and dL/df of every row into the batch's weights.
+    void (*gather)(struct device *device, const struct batch *batch, struct tensor log_prob, size_t first_row);
+    void (*settle)(struct device *device, const struct batch *batch, struct tensor loss);
 };
 
 // All objectives, ending in NULL; the first is that of a batch for which none is chosen.
@@ -30,7 +37,13 @@ struct loss_weights {
     double loss, grad;
 };
 
+// Whether a first pass must see every row's log-prob: head_loss over all columns from the left, then
+// objective_settle, which does nothing for other objectives.
+bool objective_gathers(const struct batch *batch);
+void objective_settle(struct device *device, const struct batch *batch, struct tensor loss);
+
 // logits: [n, V], of the batch's rows from first_row on, become the gradient of themselves; without backward they
-// are spent. loss += these rows' share.
+// are spent. loss += these rows' share; an objective that gathers does that instead without backward, and settles
+// its loss.
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
                      struct loss_weights weights, bool backward, struct tensor loss);
