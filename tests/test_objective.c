@@ -369,6 +369,7 @@ static void settle(struct device *device, const struct batch *batch, struct tens
     }
     for (size_t b = 0; b < batch->batch; b++) {
         total += sums[b] * sums[b] / 2;
+        sums[b] = NAN; // of the next step only what that gathers
     }
     tensor_write(device, batch->weights, weights);
     tensor_write(device, loss, &total);
