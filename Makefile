@@ -97,13 +97,16 @@ speed: all ## measure experiments/speed.json: throughput against the BLAS peak, 
 	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
 
 SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
+# What every operation is held to, on whatever device.
+CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
+$(BUILD)/tests/test_ops: $(CASES)
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers.
 SIMT     := $(patsubst kernels/cuda/plugin/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/plugin/*.cu)) \
-             $(BUILD)/tests/simt/array.o
+             $(addprefix $(BUILD)/tests/simt/,array.o device.o) $(CASES)
 $(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
 $(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu
 	@mkdir -p $(@D)

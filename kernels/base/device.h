@@ -130,7 +130,12 @@ typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, s
                       double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
 
 // The operations by name: NAME_op is the type of its functions, device_ops.NAME a device's, op_NAME its front. What
-// declares or lists them all does so by this.
+// declares or lists them all does so by this, so that a new one is five files on all devices together:
+//     kernels/base/device.h             its contract, as NAME_op, and its place here
+//     kernels/base/ops.c                its front: what it checks, what it counts
+//     kernels/cpu/real/<file>.c         NAME(NAME), for every dtype
+//     kernels/cuda/plugin/<file>.cu     cuda_NAME
+//     tests/cases/<file>.c              NAME_cases, to which every device is held
 // clang-format off
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
     OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(scale) OPERATION(gemm) \

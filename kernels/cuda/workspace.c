@@ -212,9 +212,9 @@ static double idle(size_t multiprocessors, size_t rows, size_t cols)
     return 1 - (double)tiles / (double)(waves * multiprocessors);
 }
 
-size_t cuda_block_rows(size_t multiprocessors, size_t cols)
+size_t cuda_block_rows(const struct device *device, size_t cols)
 {
-    const size_t rows = 1024;
+    const size_t rows = 1024, multiprocessors = device->multiprocessors;
     bool longer = multiprocessors > 0 && idle(multiprocessors, rows, cols) > 0.1 &&
                   idle(multiprocessors, 2 * rows, cols) < idle(multiprocessors, rows, cols);
     return longer ? 2 * rows : rows;

@@ -66,9 +66,9 @@ bool cuda_attention_by_cudnn(struct attention_shape shape);
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
 // Rows of a block for GEMMs of so many columns: 1,024, or 2,048 where these leave more than a tenth of the
-// multiprocessors idle in the last wave of tiles and those leave fewer. 0 multiprocessors: of no card in
-// particular.
-size_t cuda_block_rows(size_t multiprocessors, size_t cols);
+// multiprocessors idle in the last wave of tiles and those leave fewer. A device with 0 multiprocessors
+// is no card in particular.
+size_t cuda_block_rows(const struct device *device, size_t cols);
 
 // As the device's table has them. Own kernels accumulate in place: they take no workspace, and have no glue.
 size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape,

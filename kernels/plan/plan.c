@@ -21,11 +21,6 @@ static size_t cpu_workspace(const struct device *device, struct attention_shape 
     return cpu_ops(device->ops->dtype)->attention_backward_workspace(device, shape, segments, segment_count);
 }
 
-static size_t cuda_rows(const struct device *device, size_t cols)
-{
-    return cuda_block_rows(device->multiprocessors, cols);
-}
-
 #define PLAN(like, element, held, most, rows, workspace, glue)                                                     \
     {                                                                                                              \
         .name = like, .dtype = element, .source = {allocate, release}, .dataless = true, .workspace_bytes = held,  \
@@ -35,7 +30,7 @@ static size_t cuda_rows(const struct device *device, size_t cols)
 
 #define PLAN_CPU(element) PLAN("plan-cpu", element, 0, 0, cpu_block_rows, cpu_workspace, NULL)
 #define PLAN_CUDA(element)                                                                                         \
-    PLAN("plan-cuda", element, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_rows,                                 \
+    PLAN("plan-cuda", element, CUDA_WORKSPACE_BYTES, CUDA_ELEMENTS_MAX, cuda_block_rows,                           \
          cuda_attention_backward_workspace, cuda_attention_backward_glue)
 
 static const struct device_ops like_cpu[DTYPE_COUNT] = {

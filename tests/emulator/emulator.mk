@@ -26,7 +26,8 @@ EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods
   emulator/test_attention emulator/test_cards emulator/test_rehearse)
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
-$(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/cuda/compare.o $(BUILD)/tests/fixture.o \
+$(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
+$(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/fixture.o \
   $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
@@ -51,8 +52,8 @@ run/emulated-$(1): $$(EMULATION)
 endef
 # Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40)))
-$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),2e4,2e5)))
-$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 2e4))
+$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),1e4,5e4)))
+$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 1e4))
 $(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
 $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))

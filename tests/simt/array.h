@@ -2,6 +2,7 @@
 // device, whose operations are the reference.
 #pragma once
 #include "kernels/cuda/plugin/kernels.h"
+#include <cuda_runtime.h>
 #include <functional>
 #include <setjmp.h>
 #include <stdarg.h>

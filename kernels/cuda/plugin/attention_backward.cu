@@ -201,9 +201,9 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 
 // Over all segments, SEGMENTS at a time.
 template <int DIM, int R, class G, class T, class A = wide_t<T>>
-void launch_keys(const struct key_segment *segments, size_t segment_count, const T *grad_o, const T *o,
-                 const A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, A scale,
-                 bool words, bool reverse, cudaStream_t stream)
+void launch_keys(struct device *device, const struct key_segment *segments, size_t segment_count, const T *grad_o,
+                 const T *o, const A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s,
+                 A scale, bool words)
 {
     using tile = struct tile<A, DIM, R>;
     for (size_t done = 0; done < segment_count;) {
@@ -214,17 +214,17 @@ void launch_keys(const struct key_segment *segments, size_t segment_count, const
             blocks += (unsigned)ceil_div(from.count, tile::ROWS);
             list.at[list.count++] = {from.start, from.count, (G *)from.grad_k.data, (G *)from.grad_v.data, blocks};
         }
-        launch(backward_keys<DIM, R, G, T>, dim3(blocks, s.kv_heads, s.batch), THREADS, tile::bytes(4), stream,
-               list, grad_o, o, logsumexp, q, k, v, s, scale, words, reverse);
+        launch(backward_keys<DIM, R, G, T>, dim3(blocks, s.kv_heads, s.batch), THREADS, tile::bytes(4), device,
+               list, grad_o, o, logsumexp, q, k, v, s, scale, words, device->reverse_sums);
     }
 }
 
 } // namespace
 
-bool cuda_attention_backward(struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
-                             struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
-                             struct tensor k, struct tensor v, struct attention_shape shape, bool reverse,
-                             size_t shared_bytes, cudaStream_t stream)
+void attention_own_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                            const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                            struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                            struct tensor v, struct tensor)
 {
     enum dtype gradient_dtype = segment_count ? segments[0].grad_k.dtype : q.dtype;
     for (size_t i = 0; i < segment_count; i++)
@@ -239,19 +239,21 @@ bool cuda_attention_backward(struct tensor grad_q, const struct key_segment *seg
         A scale = (A)(1 / sqrt((double)shape.head_dim));
         bool words = aligned(LANES<T>, shape.head_dim, grad_o, q, k, v);
         served = with_dim(shape.head_dim, [&](auto dim) {
-            return with_rows<A, dim.value, 4>(shared_bytes, [&](auto rows) {
+            return with_rows<A, dim.value, 4>(cuda_shared_bytes(device), [&](auto rows) {
                 constexpr int DIM = dim.value, R = rows.value;
                 using tile = struct tile<A, DIM, R>;
                 with_accumulator<T>(gradient_dtype, q.dtype, [&](auto gradient_type) {
                     using G = typename decltype(gradient_type)::type;
-                    launch_keys<DIM, R, G, T>(segments, segment_count, pgo, po, pl, pq, pk, pv, shape, scale, words,
-                                              reverse, stream);
+                    launch_keys<DIM, R, G, T>(device, segments, segment_count, pgo, po, pl, pq, pk, pv, shape,
+                                              scale, words);
                 });
                 launch(backward_queries<DIM, R, T>,
                        dim3(ceil_div(shape.queries, tile::ROWS), shape.heads, shape.batch), THREADS, tile::bytes(4),
-                       stream, (T *)grad_q.data, pgo, po, pl, pq, pk, pv, shape, scale, words, reverse);
+                       device, (T *)grad_q.data, pgo, po, pl, pq, pk, pv, shape, scale, words,
+                       device->reverse_sums);
             });
         });
     });
-    return served;
+    if (!served)
+        refuse(device, shape, "backward");
 }

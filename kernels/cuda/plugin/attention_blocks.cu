@@ -97,7 +97,7 @@ template <class Body> void with_lanes(bool vector, Body body)
 
 } // namespace
 
-void cuda_accumulate(const struct tensor *dst, const struct tensor *src, size_t count, cudaStream_t stream)
+void cuda_accumulate(struct device *device, const struct tensor *dst, const struct tensor *src, size_t count)
 {
     struct tensor dst0 = dst[0], src0 = src[0], dst1 = dst[count - 1], src1 = src[count - 1];
     size_t elements = tensor_count(dst0);
@@ -110,35 +110,35 @@ void cuda_accumulate(const struct tensor *dst, const struct tensor *src, size_t 
             constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
             bool vector = aligned(1, elements, dst0, src0, dst1, src1);
             dim3 grid = blocks_for(elements, THREADS * (vector ? N : 1));
-            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(grid.x, count), THREADS, 0, stream,
+            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(grid.x, count), THREADS, 0, device,
                    (D *)dst0.data, (const S *)src0.data, (D *)dst1.data, (const S *)src1.data, elements);
         });
     });
 }
 
-void cuda_fold(const struct tensor to[3], const struct tensor from[3], struct attention_shape shape,
-               cudaStream_t stream)
+void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
+               struct attention_shape shape)
 {
     with_lanes(
         aligned(LANES<bf16>, shape.head_dim, to[0], to[1], to[2], from[0], from[1], from[2]), [&](auto lanes) {
-            launch(fold<decltype(lanes)::value>, dim3(shape.queries * shape.batch, 3), THREADS, 0, stream,
+            launch(fold<decltype(lanes)::value>, dim3(shape.queries * shape.batch, 3), THREADS, 0, device,
                    (bf16 *)to[0].data, (const bf16 *)from[0].data, (bf16 *)to[1].data, (const bf16 *)from[1].data,
                    (bf16 *)to[2].data, (const bf16 *)from[2].data, folding_of(shape));
         });
 }
 
-void cuda_unfold(struct tensor to, struct tensor sum, struct tensor x, struct attention_shape shape,
-                 cudaStream_t stream)
+void cuda_unfold(struct device *device, struct tensor to, struct tensor sum, struct tensor x,
+                 struct attention_shape shape)
 {
     with_lanes(aligned(LANES<bf16>, shape.head_dim, to, sum, x), [&](auto lanes) {
-        launch(unfold<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, stream,
+        launch(unfold<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
                (bf16 *)to.data, (const float *)sum.data, (const bf16 *)x.data, folding_of(shape));
     });
 }
 
-void cuda_fold_logsumexp(struct tensor to, struct tensor from, struct attention_shape shape, cudaStream_t stream)
+void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape)
 {
     size_t rows = shape.queries * shape.batch;
-    launch(fold_logsumexp, dim3(ceil_div(rows, THREADS), shape.heads), THREADS, 0, stream, (float *)to.data,
+    launch(fold_logsumexp, dim3(ceil_div(rows, THREADS), shape.heads), THREADS, 0, device, (float *)to.data,
            (const float *)from.data, rows, folding_of(shape));
 }

@@ -33,17 +33,12 @@
 #include "kernels/base/observer.h"
 #include "kernels/cuda/plugin/attention_blocks.h"
 #include "kernels/cuda/plugin/attention_engines.h"
+#include "kernels/cuda/plugin/backend.h"
 #include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/workspace.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-struct attention_cudnn {
-    struct attention_engines *engines;
-    struct device *device;
-    cudaStream_t stream;
-};
 
 // ---- running a graph
 
@@ -52,8 +47,7 @@ struct binding {
     void *tensors[BOUND];
 };
 
-static bool run(struct attention_cudnn *attention, struct attention_graph *graph, const struct binding *binding,
-                void *engine, struct status *status)
+static bool run(struct device *device, struct attention_graph *graph, const struct binding *binding, void *engine)
 {
     float scale = (float)(1 / sqrt((double)graph->shape.head_dim)), one = 1, masked = -FLT_MAX;
     int32_t keys = (int32_t)graph->shape.keys, queries = (int32_t)graph->shape.queries;
@@ -81,7 +75,7 @@ static bool run(struct attention_cudnn *attention, struct attention_graph *graph
         }
     }
     cudnnBackendDescriptor_t pack = NULL;
-    cudnnHandle_t handle = attention_engines_handle(attention->engines, attention->stream);
+    cudnnHandle_t handle = attention_engines_handle(backend(device)->engines, backend(device)->stream);
     bool done =
         cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
@@ -95,7 +89,7 @@ static bool run(struct attention_cudnn *attention, struct attention_graph *graph
     if (!done) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
-        status_set(status, STATUS_FAILED, "cuDNN could not run attention: %s", detail);
+        status_set(&device->status, STATUS_FAILED, "cuDNN could not run attention: %s", detail);
     }
     if (pack) {
         cudnnBackendDestroyDescriptor(pack);
@@ -116,15 +110,16 @@ static struct attention_graph_shape forward_shape(struct attention_shape s)
                                           .head_dim = (int64_t)s.head_dim};
 }
 
-bool attention_cudnn_forward(struct attention_cudnn *attention, struct attention_shape shape, struct tensor o,
-                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v,
-                             void *workspace, struct status *status)
+void attention_cudnn_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    struct attention_graph *graph =
-        attention_engines_graph(attention->engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
+    struct attention_graph *graph = attention_engines_graph(backend(device)->engines, forward_shape(shape),
+                                                            CUDA_WORKSPACE_BYTES, &device->status);
     struct binding binding = {
         .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
-    return graph && run(attention, graph, &binding, workspace, status);
+    if (graph) {
+        run(device, graph, &binding, device->workspace.data);
+    }
 }
 
 // ---- the backward's blocks
@@ -135,7 +130,7 @@ struct backward {
     size_t segment_count;
     struct tensor grad_q, grad_o, o, logsumexp, q, k, v, workspace;
     struct cuda_attention_workspace at; // offsets in the workspace
-    cudaStream_t stream;
+    struct device *device;
 };
 
 // Of one block: what its graph reads of the queries, what it writes, and the sum over the rectangles.
@@ -200,13 +195,12 @@ static void prepare(const struct backward *a, const struct cuda_attention_block 
     struct attention_shape s = a->shape;
     s.queries = b->queries;
     if (b->first && is_folded(a, b)) {
-        cuda_fold((struct tensor[]){t->q, t->o, t->grad_o},
-                  (struct tensor[]){rows_of(a, a->q, b), rows_of(a, a->o, b), rows_of(a, a->grad_o, b)}, s,
-                  a->stream);
+        cuda_fold(a->device, (struct tensor[]){t->q, t->o, t->grad_o},
+                  (struct tensor[]){rows_of(a, a->q, b), rows_of(a, a->o, b), rows_of(a, a->grad_o, b)}, s);
     }
     if (b->first || (b->causal && s.heads > s.kv_heads)) {
         s.kv_heads = b->causal ? s.heads : s.kv_heads;
-        cuda_fold_logsumexp(t->logsumexp, rows_of(a, a->logsumexp, b), s, a->stream);
+        cuda_fold_logsumexp(a->device, t->logsumexp, rows_of(a, a->logsumexp, b), s);
     }
 }
 
@@ -222,9 +216,9 @@ static void add_key_gradients(const struct backward *a, const struct cuda_attent
             size_t to = (within.first - segment->start) * batch, from = (within.first - b->key) * batch;
             size_t rows = within.count * batch;
             cuda_accumulate(
+                a->device,
                 (struct tensor[]){tensor_rows(segment->grad_k, to, rows), tensor_rows(segment->grad_v, to, rows)},
-                (struct tensor[]){tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)}, 2,
-                a->stream);
+                (struct tensor[]){tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)}, 2);
         }
     }
 }
@@ -236,20 +230,58 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
     s.queries = b->queries;
     struct tensor grad_q = rows_of(a, a->grad_q, b); // of grad_o, which grad_q may be, these rows are spent at last
     if (!b->causal && b->first) {
-        cuda_copy(t->grad_q_sum, t->grad_q, a->stream);
+        cuda_copy(a->device, t->grad_q_sum, t->grad_q);
     } else if (!b->causal) {
-        cuda_accumulate(&t->grad_q_sum, &t->grad_q, 1, a->stream);
+        cuda_accumulate(a->device, &t->grad_q_sum, &t->grad_q, 1);
     } else if (b->first) {
-        cuda_copy(grad_q, t->grad_q, a->stream);
+        cuda_copy(a->device, grad_q, t->grad_q);
     } else {
-        cuda_unfold(grad_q, t->grad_q_sum, t->grad_q, s, a->stream);
+        cuda_unfold(a->device, grad_q, t->grad_q_sum, t->grad_q, s);
     }
 }
 
-bool attention_cudnn_backward(struct attention_cudnn *attention, struct attention_shape shape, bool whole,
-                              struct tensor grad_q, const struct key_segment *segments, size_t segment_count,
-                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
-                              struct tensor k, struct tensor v, struct tensor workspace, struct status *status)
+// One block after another, until one cannot be run.
+static void run_blocks(const struct backward *a)
+{
+    struct device *device = a->device;
+    size_t batch = a->shape.batch;
+    char *workspace = a->workspace.data;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(a->shape, device->whole_attention, &b);) {
+        struct attention_graph *graph = block_graph(backend(device)->engines, a->shape, &b, &device->status);
+        if (!graph) {
+            return;
+        }
+        struct block_tensors t = tensors_of(a, &b);
+        size_t key = b.key * batch, keys = b.keys * batch;
+        struct binding binding = {.tensors = {[Q] = t.q.data,
+                                              [K] = tensor_rows(a->k, key, keys).data,
+                                              [V] = tensor_rows(a->v, key, keys).data,
+                                              [O] = t.o.data,
+                                              [STATS] = t.logsumexp.data,
+                                              [GRAD_O] = t.grad_o.data,
+                                              [GRAD_Q] = t.grad_q.data,
+                                              [GRAD_K] = t.grad_k.data,
+                                              [GRAD_V] = t.grad_v.data,
+                                              [DELTA] = workspace + a->at.delta,
+                                              [ACCUMULATOR] = workspace + a->at.accumulator}};
+        size_t engine = b.causal ? a->at.causal.engine : a->at.rectangle.engine;
+        prepare(a, &b, &t);
+        range_push(device, (struct range){
+                               .level = RANGE_PART, .work = WORK_ATTENTION_BACKWARD, .name = "attention_backward"});
+        bool ran = run(device, graph, &binding, workspace + engine);
+        range_pop(device);
+        if (!ran) {
+            return;
+        }
+        add_query_gradients(a, &b, &t);
+        add_key_gradients(a, &b, &t);
+    }
+}
+
+void attention_cudnn_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                              struct tensor v, struct tensor workspace)
 {
     struct backward a = {shape,
                          segments,
@@ -257,50 +289,21 @@ bool attention_cudnn_backward(struct attention_cudnn *attention, struct attentio
                          grad_q,
                          grad_o,
                          o,
-                         logsumexp,
+                         tensor_reshape(logsumexp, q.rows, shape.heads),
                          q,
                          k,
                          v,
                          workspace,
-                         .at = cuda_attention_layout(shape, whole),
-                         .stream = attention->stream};
+                         .at = cuda_attention_layout(shape, device->whole_attention),
+                         .device = device};
     CHECK(a.at.bytes <= tensor_bytes(workspace));
-    a.logsumexp = tensor_reshape(logsumexp, q.rows, shape.heads);
+    // All of it but the parts that are the engines'.
+    range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
     // An engine that reads on to the end of its tile finds numbers there.
     CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + a.at.logsumexp + a.at.logsumexp_bytes, 0,
-                               CUDA_ATTENTION_TILE * sizeof(float), attention->stream));
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, whole, &b);) {
-        struct attention_graph *graph = block_graph(attention->engines, shape, &b, status);
-        if (!graph) {
-            return false;
-        }
-        struct block_tensors t = tensors_of(&a, &b);
-        size_t key = b.key * shape.batch, keys = b.keys * shape.batch;
-        struct binding binding = {.tensors = {[Q] = t.q.data,
-                                              [K] = tensor_rows(k, key, keys).data,
-                                              [V] = tensor_rows(v, key, keys).data,
-                                              [O] = t.o.data,
-                                              [STATS] = t.logsumexp.data,
-                                              [GRAD_O] = t.grad_o.data,
-                                              [GRAD_Q] = t.grad_q.data,
-                                              [GRAD_K] = t.grad_k.data,
-                                              [GRAD_V] = t.grad_v.data,
-                                              [DELTA] = (char *)workspace.data + a.at.delta,
-                                              [ACCUMULATOR] = (char *)workspace.data + a.at.accumulator}};
-        size_t engine = b.causal ? a.at.causal.engine : a.at.rectangle.engine;
-        prepare(&a, &b, &t);
-        range_push(
-            attention->device,
-            (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_BACKWARD, .name = "attention_backward"});
-        bool ran = run(attention, graph, &binding, (char *)workspace.data + engine, status);
-        range_pop(attention->device);
-        if (!ran) {
-            return false;
-        }
-        add_query_gradients(&a, &b, &t);
-        add_key_gradients(&a, &b, &t);
-    }
-    return true;
+                               CUDA_ATTENTION_TILE * sizeof(float), backend(device)->stream));
+    run_blocks(&a);
+    range_pop(device);
 }
 
 bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, bool whole,
@@ -311,27 +314,6 @@ bool attention_cudnn_build(struct attention_engines *engines, struct attention_s
         done = block_graph(engines, shape, &b, status);
     }
     return done;
-}
-
-// ---- opening
-
-struct attention_cudnn *attention_cudnn_open(struct device *device, cudaStream_t stream, struct status *status)
-{
-    struct attention_engines *engines = attention_engines_of_card(device->card, status);
-    if (!engines) {
-        return NULL;
-    }
-    struct attention_cudnn *attention = calloc(1, sizeof *attention);
-    CHECK(attention);
-    attention->engines = engines;
-    attention->device = device;
-    attention->stream = stream;
-    return attention;
-}
-
-void attention_cudnn_close(struct attention_cudnn *attention)
-{
-    free(attention);
 }
 
 size_t attention_cudnn_library_version(void)

@@ -92,9 +92,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
 
 } // namespace
 
-bool cuda_attention_forward(struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                            struct tensor v, struct attention_shape shape, bool reverse, size_t shared_bytes,
-                            cudaStream_t stream)
+void attention_own_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     bool served = false;
     with_type(q.dtype, [&](auto type) {
@@ -102,14 +101,15 @@ bool cuda_attention_forward(struct tensor o, struct tensor logsumexp, struct ten
         using A = wide_t<T>;
         bool words = aligned(LANES<T>, shape.head_dim, q, k, v);
         served = with_dim(shape.head_dim, [&](auto dim) {
-            return with_rows<A, dim.value, 2>(shared_bytes, [&](auto rows) {
+            return with_rows<A, dim.value, 2>(cuda_shared_bytes(device), [&](auto rows) {
                 using tile = struct tile<A, dim.value, rows.value>;
                 launch(forward<dim.value, rows.value, T>,
                        dim3(ceil_div(shape.queries, tile::ROWS), shape.heads, shape.batch), THREADS, tile::bytes(2),
-                       stream, (T *)o.data, (A *)logsumexp.data, (const T *)q.data, (const T *)k.data,
-                       (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), words, reverse);
+                       device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data, (const T *)k.data,
+                       (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), words, device->reverse_sums);
             });
         });
     });
-    return served;
+    if (!served)
+        refuse(device, shape, "forward");
 }

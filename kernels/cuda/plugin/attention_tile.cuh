@@ -56,15 +56,31 @@ bool with_rows(size_t shared_bytes, Body body)
     return false;
 }
 
-// body(DIM): the tile's columns, as a constant.
+// body(DIM): the tile's columns, as a constant. False, and no call, for heads that no tile holds.
 template <class Body> bool with_dim(size_t head_dim, Body body)
 {
-    CHECK(head_dim > 0 && head_dim <= CUDA_ATTENTION_HEAD_DIM);
+    CHECK(head_dim > 0);
+    if (head_dim > CUDA_ATTENTION_HEAD_DIM)
+        return false;
     if (head_dim <= 64)
         return body(std::integral_constant<int, 64>{});
     if (head_dim <= 128)
         return body(std::integral_constant<int, 128>{});
     return body(std::integral_constant<int, CUDA_ATTENTION_HEAD_DIM>{});
+}
+
+// Says why heads of this length have no tile.
+inline void refuse(struct device *device, struct attention_shape shape, const char *direction)
+{
+    if (shape.head_dim > CUDA_ATTENTION_HEAD_DIM)
+        status_set(&device->status, STATUS_UNSUPPORTED,
+                   "attention on device cuda holds heads of at most %d numbers, not %zu", CUDA_ATTENTION_HEAD_DIM,
+                   shape.head_dim);
+    else
+        status_set(&device->status, STATUS_UNSUPPORTED,
+                   "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card "
+                   "has %zu KiB of shared memory",
+                   direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
 }
 
 // One head of one sequence in a tensor [tokens * batch, heads * dim].

@@ -36,28 +36,26 @@ template <int N, class T> struct gradient {
 
 } // namespace
 
-void cuda_bias_forward(struct tensor y, struct tensor bias, cudaStream_t stream)
+void cuda_bias_forward(struct device *device, struct tensor y, struct tensor bias)
 {
     with_type(y.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         bool vector = aligned(N, y.cols, y, bias);
         launch(vector ? forward<N, T> : forward<1, T>, dim3(y.rows, ceil_div(y.cols, THREADS * (vector ? N : 1))),
-               THREADS, 0, stream, (T *)y.data, (const T *)bias.data, y.cols);
+               THREADS, 0, device, (T *)y.data, (const T *)bias.data, y.cols);
     });
 }
 
-void cuda_bias_backward(struct tensor grad_bias, struct tensor grad_y, void *scratch, cudaStream_t stream)
+void cuda_bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
 {
     with_type(grad_y.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         const T *g = (const T *)grad_y.data;
         if (aligned(N, grad_y.cols, grad_y))
-            column_sums<N, T>(grad_bias, gradient<N, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows, scratch,
-                              stream);
+            column_sums<N, T>(device, grad_bias, gradient<N, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows);
         else
-            column_sums<1, T>(grad_bias, gradient<1, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows, scratch,
-                              stream);
+            column_sums<1, T>(device, grad_bias, gradient<1, T>{g, grad_y.cols}, grad_y.dtype, grad_y.rows);
     });
 }

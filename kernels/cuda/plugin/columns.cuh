@@ -46,7 +46,7 @@ template <class G, class A> __global__ void add_slices(G *grad, const A *partial
 
 // term: for N columns of numbers of type T at a time, which `dtype` names.
 template <int N, class T, class Term>
-void column_sums(struct tensor grad, Term term, enum dtype dtype, size_t rows, void *scratch, cudaStream_t stream)
+void column_sums(struct device *device, struct tensor grad, Term term, enum dtype dtype, size_t rows)
 {
     using A = wide_t<T>;
     size_t cols = grad.cols, room = CUDA_SCRATCH_BYTES / (cols * sizeof(A)), slices = COLUMN_SLICES;
@@ -58,11 +58,11 @@ void column_sums(struct tensor grad, Term term, enum dtype dtype, size_t rows, v
         return;
     size_t slice_rows = ceil_div(rows, slices);
     slices = ceil_div(rows, slice_rows);
-    launch(column_slices<N, A, Term>, dim3(ceil_div(cols, 32 * N), slices), 32 * COLUMN_WARPS, 0, stream,
-           (A *)scratch, term, rows, cols, slice_rows);
+    launch(column_slices<N, A, Term>, dim3(ceil_div(cols, 32 * N), slices), 32 * COLUMN_WARPS, 0, device,
+           (A *)device->workspace.data, term, rows, cols, slice_rows);
     with_accumulator<T>(grad.dtype, dtype, [&](auto type) {
         using G = typename decltype(type)::type;
-        launch(add_slices<G, A>, dim3(ceil_div(cols, 128)), 128, 0, stream, (G *)grad.data, (const A *)scratch,
-               cols, slices);
+        launch(add_slices<G, A>, dim3(ceil_div(cols, 128)), 128, 0, device, (G *)grad.data,
+               (const A *)device->workspace.data, cols, slices);
     });
 }

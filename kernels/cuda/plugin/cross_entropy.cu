@@ -64,8 +64,8 @@ __global__ void add_losses(double *loss, const double *partial, double weight, s
 
 } // namespace
 
-void cuda_cross_entropy(struct tensor logits, struct tensor loss, struct tensor targets, double loss_weight,
-                        double grad_weight, void *scratch, cudaStream_t stream)
+void cuda_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
+                        double loss_weight, double grad_weight)
 {
     static_assert(BLOCKS * sizeof(double) <= CUDA_SCRATCH_BYTES, "the blocks' sums fit into scratch");
     size_t blocks = logits.rows < BLOCKS ? logits.rows : BLOCKS;
@@ -74,8 +74,9 @@ void cuda_cross_entropy(struct tensor logits, struct tensor loss, struct tensor 
     with_type(logits.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         launch(aligned(LANES<T>, logits.cols, logits) ? gradient<LANES<T>, T> : gradient<1, T>, dim3(blocks),
-               THREADS, 0, stream, (T *)logits.data, (double *)scratch, (const int32_t *)targets.data, grad_weight,
-               logits.rows, logits.cols);
+               THREADS, 0, device, (T *)logits.data, (double *)device->workspace.data,
+               (const int32_t *)targets.data, grad_weight, logits.rows, logits.cols);
     });
-    launch(add_losses, dim3(1), 32, 0, stream, (double *)loss.data, (const double *)scratch, loss_weight, blocks);
+    launch(add_losses, dim3(1), 32, 0, device, (double *)loss.data, (const double *)device->workspace.data,
+           loss_weight, blocks);
 }

@@ -4,6 +4,8 @@
 #include "kernels/base/tensor.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
+#include "kernels/cuda/plugin/attention_engines.h"
+#include "kernels/cuda/plugin/backend.h"
 #include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/plugin/kernels.h"
@@ -17,24 +19,14 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 // run.
 #define LOADED_LATER_BYTES ((size_t)512 << 20)
 
-struct backend {
-    cudaStream_t stream;
-    cudaEvent_t marks[DEVICE_MARKS]; // made when first set
-    cudaMemPool_t pool;
-    struct gemm *gemm;
-    struct attention_cudnn *attention; // NULL: not bf16
-    size_t shared_bytes;               // shared memory that a block may take
-    struct ranges *ranges;             // NULL: no profiler is attached
-};
-
-static struct backend *backend(struct device *device)
-{
-    return device->backend;
-}
-
-static cudaStream_t stream(struct device *device)
+struct CUstream_st *cuda_stream(const struct device *device)
 {
     return backend(device)->stream;
+}
+
+size_t cuda_shared_bytes(const struct device *device)
+{
+    return backend(device)->shared_bytes;
 }
 
 // ---- memory
@@ -73,24 +65,24 @@ static void release(const struct arena *arena, void *pointer)
 
 static void upload(struct device *device, struct tensor t, const void *src)
 {
-    CUDA_CHECK(cudaMemcpyAsync(t.data, src, tensor_bytes(t), cudaMemcpyHostToDevice, stream(device)));
-    CUDA_CHECK(cudaStreamSynchronize(stream(device))); // src is the caller's again
+    CUDA_CHECK(cudaMemcpyAsync(t.data, src, tensor_bytes(t), cudaMemcpyHostToDevice, cuda_stream(device)));
+    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device))); // src is the caller's again
 }
 
 static void download(struct device *device, void *dst, struct tensor t)
 {
-    CUDA_CHECK(cudaMemcpyAsync(dst, t.data, tensor_bytes(t), cudaMemcpyDeviceToHost, stream(device)));
-    CUDA_CHECK(cudaStreamSynchronize(stream(device)));
+    CUDA_CHECK(cudaMemcpyAsync(dst, t.data, tensor_bytes(t), cudaMemcpyDeviceToHost, cuda_stream(device)));
+    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
 }
 
 static void synchronize(struct device *device)
 {
-    CUDA_CHECK(cudaStreamSynchronize(stream(device)));
+    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
 }
 
-static void zero(struct device *device, struct tensor t)
+void cuda_zero(struct device *device, struct tensor t)
 {
-    CUDA_CHECK(cudaMemsetAsync(t.data, 0, tensor_bytes(t), stream(device)));
+    CUDA_CHECK(cudaMemsetAsync(t.data, 0, tensor_bytes(t), cuda_stream(device)));
 }
 
 // ---- time and memory as the card sees them
@@ -101,7 +93,7 @@ static void mark(struct device *device, size_t mark)
     if (!*event) {
         CUDA_CHECK(cudaEventCreate(event));
     }
-    CUDA_CHECK(cudaEventRecord(*event, stream(device)));
+    CUDA_CHECK(cudaEventRecord(*event, cuda_stream(device)));
 }
 
 static double marks_ms(struct device *device, size_t from, size_t to)
@@ -128,166 +120,6 @@ static size_t reserved_bytes(struct device *device)
     return bytes;
 }
 
-// ---- operations
-
-static void draw_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
-                        enum dtype rounding)
-{
-    cuda_random_normal(t, random, mean, deviation, rounding, stream(device));
-}
-
-static void copy(struct device *device, struct tensor dst, struct tensor src)
-{
-    cuda_copy(dst, src, stream(device));
-}
-
-static void scale(struct device *device, struct tensor t, double factor)
-{
-    cuda_scale(t, factor, stream(device));
-}
-
-static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
-                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
-{
-    gemm_run(backend(device)->gemm, c, a, transpose_a, b, transpose_b, alpha, beta, device->reverse_sums,
-             device->tf32, device->workspace.data, &device->status);
-}
-
-static void bias_forward(struct device *device, struct tensor y, struct tensor bias)
-{
-    cuda_bias_forward(y, bias, stream(device));
-}
-
-static void bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
-{
-    cuda_bias_backward(grad_bias, grad_y, device->workspace.data, stream(device));
-}
-
-static void rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                            struct tensor gain, double epsilon)
-{
-    cuda_rmsnorm_forward(y, rstd, x, gain, epsilon, stream(device));
-}
-
-static void rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                             struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
-{
-    cuda_rmsnorm_backward(grad_x, accumulate, grad_gain, grad_y, x, gain, rstd, device->workspace.data,
-                          stream(device));
-}
-
-static void rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                 int direction)
-{
-    cuda_rope(x, frequencies, start, batch, direction, stream(device));
-}
-
-static bool own_attention_holds(struct device *device, struct attention_shape shape)
-{
-    return shape.head_dim <= CUDA_ATTENTION_HEAD_DIM ||
-           status_set(&device->status, STATUS_UNSUPPORTED,
-                      "attention on device cuda holds heads of at most %d numbers, not %zu",
-                      CUDA_ATTENTION_HEAD_DIM, shape.head_dim);
-}
-
-static void no_tile(struct device *device, struct attention_shape shape, const char *direction)
-{
-    status_set(&device->status, STATUS_UNSUPPORTED,
-               "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card has "
-               "%zu KiB of shared memory",
-               direction, shape.head_dim, dtype_name(device->ops->dtype), backend(device)->shared_bytes >> 10);
-}
-
-static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
-                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
-{
-    if (backend(device)->attention && cuda_attention_by_cudnn(shape) && !device->reverse_sums) {
-        attention_cudnn_forward(backend(device)->attention, shape, o, logsumexp, q, k, v, device->workspace.data,
-                                &device->status);
-    } else if (own_attention_holds(device, shape) &&
-               !cuda_attention_forward(o, logsumexp, q, k, v, shape, device->reverse_sums,
-                                       backend(device)->shared_bytes, stream(device))) {
-        no_tile(device, shape, "forward");
-    }
-}
-
-static void attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                               struct tensor v, struct tensor workspace)
-{
-    if (cuda_attention_backward_by_cudnn(device, shape)) {
-        // All of it but the parts that are the engines'.
-        range_push(device,
-                   (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
-        attention_cudnn_backward(backend(device)->attention, shape, device->whole_attention, grad_q, segments,
-                                 segment_count, grad_o, o, logsumexp, q, k, v, workspace, &device->status);
-        range_pop(device);
-    } else if (own_attention_holds(device, shape) &&
-               !cuda_attention_backward(grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, shape,
-                                        device->reverse_sums, backend(device)->shared_bytes, stream(device))) {
-        no_tile(device, shape, "backward");
-    }
-}
-
-static size_t block_rows(const struct device *device, size_t cols)
-{
-    return cuda_block_rows(device->multiprocessors, cols);
-}
-
-static void swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
-{
-    cuda_swiglu_forward(y, gate, up, stream(device));
-}
-
-static void swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
-{
-    cuda_swiglu_backward(gate, up, grad_y, stream(device));
-}
-
-static void embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
-{
-    cuda_embedding_forward(y, table, ids, stream(device));
-}
-
-static void embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y,
-                               struct tensor ids)
-{
-    cuda_embedding_backward(grad_table, grad_y, ids, stream(device));
-}
-
-static void cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
-                          double loss_weight, double grad_weight)
-{
-    cuda_cross_entropy(logits, loss, targets, loss_weight, grad_weight, device->workspace.data, stream(device));
-}
-
-static void log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
-                     struct tensor targets)
-{
-    cuda_log_prob(log_prob, logsumexp, logits, targets, stream(device));
-}
-
-static void objective_rows(struct device *device, enum row_objective objective, struct tensor grad,
-                           struct tensor loss, struct tensor log_prob, struct tensor weights, struct tensor targets,
-                           double loss_weight, double grad_weight)
-{
-    cuda_objective_rows(grad, loss, log_prob, weights, targets, objective, loss_weight, grad_weight,
-                        stream(device));
-}
-
-static void log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
-                              struct tensor targets, struct tensor grad)
-{
-    cuda_log_prob_backward(logits, logsumexp, targets, grad, stream(device));
-}
-
-static void adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
-                  double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
-{
-    cuda_adamw(w, m, v, g, rate, beta1, beta2, epsilon, decay, t, stream(device));
-}
-
 // ---- opening
 
 static void close(struct device *device)
@@ -295,7 +127,6 @@ static void close(struct device *device)
     struct backend *b = backend(device);
     CUDA_CHECK(cudaStreamSynchronize(b->stream)); // until then the libraries' plans are in use
     ranges_close(b->ranges, device);
-    attention_cudnn_close(b->attention);
     gemm_close(b->gemm);
     if (b->pool) {
         CUDA_CHECK(cudaMemPoolDestroy(b->pool));
@@ -390,9 +221,9 @@ static bool open(struct device *device, struct status *status)
     CUDA_CHECK(cudaMemPoolSetAttribute(b->pool, cudaMemPoolAttrReleaseThreshold, &keep));
     b->gemm = gemm_open(b->stream, status);
     if (b->gemm && device->ops->dtype == DTYPE_BF16) {
-        b->attention = attention_cudnn_open(device, b->stream, status);
+        b->engines = attention_engines_of_card(device->card, status);
     }
-    if (!b->gemm || (device->ops->dtype == DTYPE_BF16 && !b->attention)) {
+    if (!b->gemm || (device->ops->dtype == DTYPE_BF16 && !b->engines)) {
         close(device);
         return false;
     }
@@ -405,21 +236,15 @@ static bool open(struct device *device, struct status *status)
     return true;
 }
 
+#define OPERATION(name) .name = cuda_##name,
 #define TABLE(element)                                                                                             \
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
         .elements_max = CUDA_ELEMENTS_MAX, .open = open, .close = close, .mark = mark, .marks_ms = marks_ms,       \
         .used_bytes = used_bytes, .reserved_bytes = reserved_bytes, .upload = upload, .download = download,        \
-        .synchronize = synchronize, .random_normal = draw_normal, .zero = zero, .copy = copy, .scale = scale,      \
-        .gemm = gemm, .bias_forward = bias_forward, .bias_backward = bias_backward,                                \
-        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward = rmsnorm_backward, .rope = rope,                    \
-        .attention_forward = attention_forward, .attention_backward = attention_backward,                          \
-        .attention_backward_workspace = cuda_attention_backward_workspace,                                         \
-        .attention_backward_glue = cuda_attention_backward_glue, .block_rows = block_rows,                         \
-        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                                      \
-        .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,                          \
-        .cross_entropy = cross_entropy, .log_prob = log_prob, .objective_rows = objective_rows,                    \
-        .log_prob_backward = log_prob_backward, .adamw = adamw                                                     \
+        .synchronize = synchronize, .attention_backward_workspace = cuda_attention_backward_workspace,             \
+        .attention_backward_glue = cuda_attention_backward_glue, .block_rows = cuda_block_rows,                    \
+        DEVICE_OPERATIONS(OPERATION)                                                                               \
     }
 
 static const struct device_ops *ops(enum dtype dtype)

@@ -58,7 +58,7 @@ __global__ void adamw(W *w, G *m, G *v, const G *g, adamw_factors<A> f, size_t c
 
 } // namespace
 
-void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream)
+void cuda_copy(struct device *device, struct tensor dst, struct tensor src)
 {
     size_t count = tensor_count(src);
     with_type(dst.dtype, [&](auto to) {
@@ -67,30 +67,30 @@ void cuda_copy(struct tensor dst, struct tensor src, cudaStream_t stream)
             using S = typename decltype(from)::type;
             constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
             if (aligned(1, count, dst, src))
-                launch(copy<N, D, S>, blocks_for(count, THREADS * N), THREADS, 0, stream, (D *)dst.data,
+                launch(copy<N, D, S>, blocks_for(count, THREADS * N), THREADS, 0, device, (D *)dst.data,
                        (S *)src.data, count);
             else
-                launch(copy<1, D, S>, blocks_for(count, THREADS), THREADS, 0, stream, (D *)dst.data, (S *)src.data,
+                launch(copy<1, D, S>, blocks_for(count, THREADS), THREADS, 0, device, (D *)dst.data, (S *)src.data,
                        count);
         });
     });
 }
 
-void cuda_scale(struct tensor t, double factor, cudaStream_t stream)
+void cuda_scale(struct device *device, struct tensor t, double factor)
 {
     size_t count = tensor_count(t);
     with_type(t.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         if (aligned(1, count, t))
-            launch(scale<N, T>, blocks_for(count, THREADS * N), THREADS, 0, stream, (T *)t.data, factor, count);
+            launch(scale<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, (T *)t.data, factor, count);
         else
-            launch(scale<1, T>, blocks_for(count, THREADS), THREADS, 0, stream, (T *)t.data, factor, count);
+            launch(scale<1, T>, blocks_for(count, THREADS), THREADS, 0, device, (T *)t.data, factor, count);
     });
 }
 
-void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor g, double rate, double beta1,
-                double beta2, double epsilon, double decay, size_t t, cudaStream_t stream)
+void cuda_adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
+                double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
 {
     CHECK(m.dtype == g.dtype && v.dtype == g.dtype);
     size_t count = tensor_count(w);
@@ -113,7 +113,7 @@ void cuda_adamw(struct tensor w, struct tensor m, struct tensor v, struct tensor
             constexpr int N = LANES<G>;
             bool vector = aligned(1, count, w, m, v, g);
             launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, THREADS * (vector ? N : 1)),
-                   THREADS, 0, stream, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
+                   THREADS, 0, device, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
         });
     });
 }

@@ -49,16 +49,17 @@ __global__ void backward(G *grad_table, const T *grad_y, const int32_t *ids, siz
 
 } // namespace
 
-void cuda_embedding_forward(struct tensor y, struct tensor table, struct tensor ids, cudaStream_t stream)
+void cuda_embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
 {
     with_type(y.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         launch(aligned(LANES<T>, y.cols, y, table) ? forward<LANES<T>, T> : forward<1, T>, dim3(y.rows), THREADS, 0,
-               stream, (T *)y.data, (const T *)table.data, (const int32_t *)ids.data, y.cols);
+               device, (T *)y.data, (const T *)table.data, (const int32_t *)ids.data, y.cols);
     });
 }
 
-void cuda_embedding_backward(struct tensor grad_table, struct tensor grad_y, struct tensor ids, cudaStream_t stream)
+void cuda_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y,
+                             struct tensor ids)
 {
     size_t cols = grad_y.cols;
     with_type(grad_y.dtype, [&](auto type) {
@@ -70,7 +71,7 @@ void cuda_embedding_backward(struct tensor grad_table, struct tensor grad_y, str
             size_t strips = ceil_div(cols, THREADS * (vector ? N : 1));
             for (size_t first = 0; first < grad_y.rows; first += SLICE) {
                 size_t rows = grad_y.rows - first < SLICE ? grad_y.rows - first : SLICE;
-                launch(vector ? backward<N, G, T> : backward<1, G, T>, dim3(rows, strips), THREADS, 0, stream,
+                launch(vector ? backward<N, G, T> : backward<1, G, T>, dim3(rows, strips), THREADS, 0, device,
                        (G *)grad_table.data, (const T *)grad_y.data + first * cols,
                        (const int32_t *)ids.data + first, rows, cols);
             }

@@ -4,6 +4,8 @@
 // alone, and split sums are added in a fixed order, so the same call has the same bits.
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/plugin/gemm.h"
+#include "kernels/cuda/plugin/backend.h"
+#include "kernels/cuda/plugin/kernels.h"
 #include "kernels/cuda/workspace.h"
 #include <cublasLt.h>
 #include <search.h>
@@ -182,13 +184,14 @@ static const struct choice *choice_for(struct gemm *gemm, struct problem p, stru
 }
 
 // One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart.
-static bool multiply(struct gemm *gemm, struct problem p, const void *a, const void *b, void *c, double alpha,
-                     double beta, void *workspace, struct status *status)
+static bool multiply(struct device *device, struct problem p, const void *a, const void *b, void *c, double alpha,
+                     double beta)
 {
+    struct gemm *gemm = backend(device)->gemm;
     p.alignment_a = alignment(a);
     p.alignment_b = alignment(b);
     p.alignment_c = alignment(c);
-    const struct choice *choice = choice_for(gemm, p, status);
+    const struct choice *choice = choice_for(gemm, p, &device->status);
     if (!choice) {
         return false;
     }
@@ -197,14 +200,14 @@ static bool multiply(struct gemm *gemm, struct problem p, const void *a, const v
     cublasStatus_t done =
         cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
                        choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, c, choice->c,
-                       &choice->algorithm, workspace, CUDA_WORKSPACE_BYTES, gemm->stream);
+                       &choice->algorithm, device->workspace.data, CUDA_WORKSPACE_BYTES, gemm->stream);
     return done == CUBLAS_STATUS_SUCCESS ||
-           status_set(status, STATUS_FAILED, "cuBLASLt could not multiply: %s", cublasLtGetStatusString(done));
+           status_set(&device->status, STATUS_FAILED, "cuBLASLt could not multiply: %s",
+                      cublasLtGetStatusString(done));
 }
 
-bool gemm_run(struct gemm *gemm, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
-              enum transpose transpose_b, double alpha, double beta, bool reverse_sums, bool tf32, void *workspace,
-              struct status *status)
+void cuda_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
+               enum transpose transpose_b, double alpha, double beta)
 {
     CHECK(a.dtype == b.dtype && (c.dtype == a.dtype || (a.dtype == DTYPE_BF16 && c.dtype == DTYPE_F32)));
     size_t k = transpose_a ? a.rows : a.cols, bytes = dtype_bytes(a.dtype);
@@ -218,20 +221,20 @@ bool gemm_run(struct gemm *gemm, struct tensor c, struct tensor a, enum transpos
                         .stride_c = c.cols,
                         .dtype = a.dtype,
                         .dtype_c = c.dtype,
-                        .tf32 = tf32 && a.dtype == DTYPE_F32};
+                        .tf32 = device->tf32 && a.dtype == DTYPE_F32};
     if (c.rows == 0 || c.cols == 0) {
-        return true;
+        return;
     }
-    if (!reverse_sums || k < 2) {
-        return multiply(gemm, p, a.data, b.data, c.data, alpha, beta, workspace, status);
+    if (!device->reverse_sums || k < 2) {
+        multiply(device, p, a.data, b.data, c.data, alpha, beta);
+        return;
     }
     size_t half = k / 2;
     const char *second_a = (const char *)a.data + (transpose_a ? half * a.cols : half) * bytes;
     const char *second_b = (const char *)b.data + (transpose_b ? half : half * b.cols) * bytes;
     p.k = k - half;
-    if (!multiply(gemm, p, second_a, second_b, c.data, alpha, beta, workspace, status)) {
-        return false;
+    if (multiply(device, p, second_a, second_b, c.data, alpha, beta)) {
+        p.k = half;
+        multiply(device, p, a.data, b.data, c.data, alpha, 1);
     }
-    p.k = half;
-    return multiply(gemm, p, a.data, b.data, c.data, alpha, 1, workspace, status);
 }

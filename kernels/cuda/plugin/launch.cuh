@@ -5,24 +5,18 @@
 #include <type_traits>
 
 #ifdef __CUDACC__
-#define CUDA_CHECK(call)                                                                                           \
-    do {                                                                                                           \
-        cudaError_t error_ = (call);                                                                               \
-        if (error_ != cudaSuccess) {                                                                               \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));             \
-            abort();                                                                                               \
-        }                                                                                                          \
-    } while (0)
+#include "kernels/cuda/plugin/check.h"
 #endif
 
-// kernel<<<grid, block, shared_bytes, stream>>>(arguments...); an empty grid is no launch.
+// kernel<<<grid, block, shared_bytes, stream of the device>>>(arguments...); an empty grid is no launch.
 template <class... Parameter, class... Argument>
-void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_bytes, const struct device *device,
             Argument... arguments)
 {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
         return;
     }
+    cudaStream_t stream = cuda_stream(device);
 #ifdef __CUDACC__
     if (shared_bytes > (48 << 10)) { // more must be asked for
         CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));

@@ -121,23 +121,22 @@ dim3 grid_for(size_t rows, int warps)
 
 } // namespace
 
-void cuda_rmsnorm_forward(struct tensor y, struct tensor rstd, struct tensor x, struct tensor gain, double epsilon,
-                          cudaStream_t stream)
+void cuda_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
+                          struct tensor gain, double epsilon)
 {
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         bool vector = aligned(LANES<T>, x.cols, y, x, gain);
         with_row_shape<T>(x.cols, vector, [&](auto elements, auto warps) {
             launch(forward<elements.value, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0,
-                   stream, (T *)y.data, (wide_t<T> *)rstd.data, (const T *)x.data, (const T *)gain.data, x.rows,
+                   device, (T *)y.data, (wide_t<T> *)rstd.data, (const T *)x.data, (const T *)gain.data, x.rows,
                    x.cols, epsilon);
         });
     });
 }
 
-void cuda_rmsnorm_backward(struct tensor grad_x, bool accumulate, struct tensor grad_gain, struct tensor grad_y,
-                           struct tensor x, struct tensor gain, struct tensor rstd, void *scratch,
-                           cudaStream_t stream)
+void cuda_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
+                           struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
 {
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
@@ -149,9 +148,8 @@ void cuda_rmsnorm_backward(struct tensor grad_x, bool accumulate, struct tensor 
             constexpr int N = elements.value;
             // First, because grad_x may be x or grad_y.
             if (grad_gain.data)
-                column_sums<N, T>(grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.dtype, x.rows, scratch,
-                                  stream);
-            launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, stream,
+                column_sums<N, T>(device, grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.dtype, x.rows);
+            launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, device,
                    (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, pr, x.rows, x.cols);
         });
     });

@@ -79,38 +79,38 @@ dim3 blocks_of(size_t rows)
 
 } // namespace
 
-void cuda_log_prob(struct tensor log_prob, struct tensor logsumexp, struct tensor logits, struct tensor targets,
-                   cudaStream_t stream)
+void cuda_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
+                   struct tensor targets)
 {
     with_type(logits.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
         launch(aligned(LANES<T>, logits.cols, logits) ? log_probs<LANES<T>, T> : log_probs<1, T>,
-               blocks_of(logits.rows), THREADS, 0, stream, (A *)log_prob.data, (A *)logsumexp.data,
+               blocks_of(logits.rows), THREADS, 0, device, (A *)log_prob.data, (A *)logsumexp.data,
                (const T *)logits.data, (const int32_t *)targets.data, logits.rows, logits.cols);
     });
 }
 
-void cuda_objective_rows(struct tensor grad, struct tensor loss, struct tensor log_prob, struct tensor weights,
-                         struct tensor targets, enum row_objective objective, double loss_weight,
-                         double grad_weight, cudaStream_t stream)
+void cuda_objective_rows(struct device *device, enum row_objective objective, struct tensor grad,
+                         struct tensor loss, struct tensor log_prob, struct tensor weights, struct tensor targets,
+                         double loss_weight, double grad_weight)
 {
     with_type(grad.dtype, [&](auto type) {
         using A = wide_t<typename decltype(type)::type>;
-        launch(objective_rows<A>, dim3(grad.rows > 0), THREADS, 0, stream, (A *)grad.data, (double *)loss.data,
+        launch(objective_rows<A>, dim3(grad.rows > 0), THREADS, 0, device, (A *)grad.data, (double *)loss.data,
                (const A *)log_prob.data, (const A *)weights.data, (const int32_t *)targets.data, objective,
                loss_weight, grad_weight, grad.rows);
     });
 }
 
-void cuda_log_prob_backward(struct tensor logits, struct tensor logsumexp, struct tensor targets,
-                            struct tensor grad, cudaStream_t stream)
+void cuda_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
+                            struct tensor targets, struct tensor grad)
 {
     with_type(logits.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
         launch(aligned(LANES<T>, logits.cols, logits) ? gradient<LANES<T>, T> : gradient<1, T>,
-               blocks_of(logits.rows), THREADS, 0, stream, (T *)logits.data, (const A *)logsumexp.data,
+               blocks_of(logits.rows), THREADS, 0, device, (T *)logits.data, (const A *)logsumexp.data,
                (const int32_t *)targets.data, (const A *)grad.data, logits.rows, logits.cols);
     });
 }

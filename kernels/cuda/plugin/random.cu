@@ -29,8 +29,8 @@ __global__ void draw(T *t, struct random random, double mean, double deviation, 
 
 } // namespace
 
-void cuda_random_normal(struct tensor t, struct random random, double mean, double deviation, enum dtype rounding,
-                        cudaStream_t stream)
+void cuda_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
+                        enum dtype rounding)
 {
     CHECK(rounding == DTYPE_F64 || rounding == DTYPE_F32 || rounding == DTYPE_BF16);
     size_t count = tensor_count(t);
@@ -38,10 +38,10 @@ void cuda_random_normal(struct tensor t, struct random random, double mean, doub
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         if (aligned(1, count, t))
-            launch(draw<N, T>, blocks_for(count, THREADS * N), THREADS, 0, stream, (T *)t.data, random, mean,
+            launch(draw<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, (T *)t.data, random, mean,
                    deviation, rounding, count);
         else
-            launch(draw<1, T>, blocks_for(count, THREADS), THREADS, 0, stream, (T *)t.data, random, mean, deviation,
+            launch(draw<1, T>, blocks_for(count, THREADS), THREADS, 0, device, (T *)t.data, random, mean, deviation,
                    rounding, count);
     });
 }

@@ -48,15 +48,15 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t cou
 
 } // namespace
 
-void cuda_rope(struct tensor x, struct tensor frequencies, size_t start, size_t batch, int direction,
-               cudaStream_t stream)
+void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+               int direction)
 {
     size_t half = frequencies.cols, count = batch * (x.cols / (2 * half));
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / batch), THREADS,
-               2 * half * sizeof(wide_t<T>), stream, (T *)x.data, (const double *)frequencies.data, start, count,
+               2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start, count,
                half, direction);
     });
 }

@@ -48,7 +48,7 @@ template <int N, class T> __global__ void backward(T *gate, T *up, T *grad_y, si
 
 } // namespace
 
-void cuda_swiglu_forward(struct tensor y, struct tensor gate, struct tensor up, cudaStream_t stream)
+void cuda_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
 {
     size_t count = tensor_count(y);
     with_type(y.dtype, [&](auto type) {
@@ -56,11 +56,11 @@ void cuda_swiglu_forward(struct tensor y, struct tensor gate, struct tensor up, 
         constexpr int N = LANES<T>;
         bool vector = aligned(1, count, y, gate, up);
         launch(vector ? forward<N, T> : forward<1, T>, dim3(ceil_div(count, THREADS * (vector ? N : 1))), THREADS,
-               0, stream, (T *)y.data, (const T *)gate.data, (const T *)up.data, count);
+               0, device, (T *)y.data, (const T *)gate.data, (const T *)up.data, count);
     });
 }
 
-void cuda_swiglu_backward(struct tensor gate, struct tensor up, struct tensor grad_y, cudaStream_t stream)
+void cuda_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
 {
     size_t count = tensor_count(grad_y);
     with_type(grad_y.dtype, [&](auto type) {
@@ -68,6 +68,6 @@ void cuda_swiglu_backward(struct tensor gate, struct tensor up, struct tensor gr
         constexpr int N = LANES<T>;
         bool vector = aligned(1, count, gate, up, grad_y);
         launch(vector ? backward<N, T> : backward<1, T>, dim3(ceil_div(count, THREADS * (vector ? N : 1))), THREADS,
-               0, stream, (T *)gate.data, (T *)up.data, (T *)grad_y.data, count);
+               0, device, (T *)gate.data, (T *)up.data, (T *)grad_y.data, count);
     });
 }

@@ -1,0 +1,23 @@
+// Attention: by cuDNN where that serves it, else by the device's own kernels.
+#include "kernels/cuda/plugin/attention_cudnn.h"
+#include "kernels/cuda/plugin/backend.h"
+#include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/workspace.h"
+
+void cuda_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                            struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    bool by_cudnn = backend(device)->engines && cuda_attention_by_cudnn(shape) && !device->reverse_sums;
+    attention_forward_op *forward = by_cudnn ? attention_cudnn_forward : attention_own_forward;
+    forward(device, shape, o, logsumexp, q, k, v);
+}
+
+void cuda_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                             const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                             struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                             struct tensor v, struct tensor workspace)
+{
+    attention_backward_op *backward =
+        cuda_attention_backward_by_cudnn(device, shape) ? attention_cudnn_backward : attention_own_backward;
+    backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, workspace);
+}

@@ -1,0 +1,19 @@
+// Backend: what an open CUDA device is made of.
+#pragma once
+#include "kernels/base/device.h"
+#include <cuda_runtime_api.h>
+
+struct backend {
+    cudaStream_t stream;
+    cudaEvent_t marks[DEVICE_MARKS]; // made when first set
+    cudaMemPool_t pool;
+    struct gemm *gemm;
+    struct attention_engines *engines; // cuDNN's; NULL: not bf16
+    size_t shared_bytes;               // shared memory that a block may take
+    struct ranges *ranges;             // NULL: no profiler is attached
+};
+
+static inline struct backend *backend(const struct device *device)
+{
+    return device->backend;
+}

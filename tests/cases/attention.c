@@ -1,0 +1,385 @@
+// Attention against a softmax written out: tiles, tiles and a remainder, one query, a prefix, groups of heads,
+// gradients of some keys. Rows of the cache that no query sees are NaN. Growth: a score is a sum over head_dim, a
+// row of P one over keys, a gradient of the scores a difference of two.
+#include "kernels/cuda/workspace.h"
+#include "tests/cases/cases.h"
+#include <string.h>
+
+enum { UNSEEN = 70, SEGMENTS_MAX = 4 };
+
+struct keys {
+    size_t start, count;
+};
+
+struct problem {
+    struct attention_shape shape; // queries, start, batch, heads, kv_heads, head_dim
+    size_t segment_count;         // 0: one over all keys
+    struct keys segments[SEGMENTS_MAX];
+};
+
+static const struct problem problems[] = {
+    {{1, 0, 1, 1, 1, 2}, 0, {{0}}},
+    {{1, 0, 3, 4, 2, 16}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32}, 0, {{0}}}, // one query against a prefix
+    {{1, 300, 1, 8, 1, 64}, 0, {{0}}},
+    {{1, 70, 1, 8, 2, 128}, 1, {{0, 50}}},
+    {{5, 3, 3, 14, 2, 64}, 0, {{0}}},
+    {{9, 5, 7, 4, 2, 6}, 0, {{0}}},  // head_dim that is no multiple of 4
+    {{9, 5, 19, 4, 2, 6}, 0, {{0}}}, // more pairs than the CPU runs at a time
+    {{32, 0, 1, 2, 2, 64}, 0, {{0}}},
+    {{64, 0, 1, 2, 1, 64}, 0, {{0}}},  // one tile
+    {{65, 0, 1, 2, 1, 64}, 0, {{0}}},  // and one key more
+    {{128, 0, 1, 2, 1, 16}, 0, {{0}}}, // several
+    {{257, 0, 1, 4, 4, 16}, 0, {{0}}},
+    {{70, 61, 2, 6, 2, 32}, 0, {{0}}},  // groups of 3 heads
+    {{50, 40, 1, 2, 1, 128}, 0, {{0}}}, // longer heads, full and padded
+    {{40, 30, 1, 2, 1, 80}, 0, {{0}}},
+    {{37, 13, 1, 2, 1, 256}, 0, {{0}}},
+    {{20, 0, 1, 1, 1, 130}, 0, {{0}}},
+    {{150, 20, 3, 4, 2, 80}, 0, {{0}}},
+    {{65, 31, 2, 3, 1, 40}, 0, {{0}}},
+    {{100, 28, 3, 8, 1, 32}, 0, {{0}}}, // all heads on one key head
+    {{40, 100, 2, 71, 1, 2}, 0, {{0}}}, // rows of a token cross query blocks
+    {{129, 63, 1, 4, 2, 32}, 0, {{0}}},
+    {{40, 100, 1, 4, 2, 64}, 1, {{100, 40}}},        // no gradient for the prefix
+    {{70, 60, 2, 2, 1, 16}, 2, {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
+    {{150, 130, 1, 4, 4, 80}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
+    {{64, 64, 1, 2, 1, 128}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
+    {{40, 40, 1, 2, 1, 32}, 2, {{10, 0}, {30, 12}}},             // an empty one
+    {{50, 100, 1, 2, 2, 64}, 1, {{130, 0}}},
+    {{129, 63, 2, 8, 2, 128}, 2, {{1, 31}, {62, 66}}},
+    {{300, 211, 2, 4, 2, 32}, 2, {{1, 105}, {210, 151}}},
+    {{300, 211, 1, 14, 2, 64}, 0, {{0}}},
+    {{513, 1, 1, 4, 4, 64}, 1, {{1, 513}}},
+    // Beyond one block of queries and one of keys.
+    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES / 4, 2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1, 1, 4, 2, 64},
+     1,
+     {{CUDA_ATTENTION_KEYS / 2, CUDA_ATTENTION_KEYS}}},
+    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64}, 2, {{33, 33}, {100, 2 * CUDA_ATTENTION_QUERIES + 1}}},
+};
+enum { PROBLEMS = sizeof problems / sizeof *problems };
+
+// One attention: its operands, and the reference's results in f64.
+struct attention {
+    struct attention_shape s;
+    size_t rows, keys, q_cols, k_cols, segment_count;
+    struct keys segments[SEGMENTS_MAX];
+    struct operand *q, *k, *v, *o, *logsumexp, *grad_o, *grad_q;
+    struct operand *grad_k[SEGMENTS_MAX], *grad_v[SEGMENTS_MAX];
+};
+
+static double growth(struct attention_shape s)
+{
+    return 32 + 4 * sqrt((double)s.head_dim) + sqrt((double)(s.start + s.queries));
+}
+
+static struct operand *cache(struct cases *c, const struct attention *a, const char *name)
+{
+    struct operand *o = case_random(c, a->keys + UNSEEN, a->k_cols, 1, name);
+    for (size_t i = a->keys * a->k_cols; i < (a->keys + UNSEEN) * a->k_cols; i++) {
+        o->values[i] = NAN;
+    }
+    return o;
+}
+
+static struct attention attention_new(struct cases *c, const struct problem *p, double q_deviation)
+{
+    struct attention_shape s = p->shape;
+    struct attention a = {.s = s,
+                          .rows = s.queries * s.batch,
+                          .keys = (s.start + s.queries) * s.batch,
+                          .q_cols = s.heads * s.head_dim,
+                          .k_cols = s.kv_heads * s.head_dim,
+                          .segment_count = p->segment_count,
+                          .segments = {{0, s.start + s.queries}}};
+    if (a.segment_count == 0) {
+        a.segment_count = 1;
+    } else {
+        memcpy(a.segments, p->segments, sizeof a.segments);
+    }
+    a.q = case_random(c, a.rows, a.q_cols, q_deviation, "q");
+    a.k = cache(c, &a, "k");
+    a.v = cache(c, &a, "v");
+    a.o = case_output(c, a.rows, a.q_cols);
+    a.logsumexp = case_output_in(c, case_sums(c), a.rows, s.heads);
+    return a;
+}
+
+// Of a case: whether scores are few enough.
+static bool is_left_out(struct cases *c, struct attention_shape s)
+{
+    return case_is_too_large(c, (double)(s.batch * s.heads * s.queries) * (double)(s.start + s.queries));
+}
+
+static double dot(const double *a, const double *b, size_t count)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < count; i++) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+// One row of P, into `row`, and its logsumexp; how many keys the query sees. head: of q's rows, [rows, heads].
+static size_t probabilities(const struct attention *a, size_t t, size_t b, size_t h, double *row, double *logsumexp)
+{
+    struct attention_shape s = a->s;
+    size_t seen = s.start + t + 1, g = h / (s.heads / s.kv_heads), head = (t * s.batch + b) * s.heads + h;
+    double largest = -INFINITY, sum = 0;
+    for (size_t j = 0; j < seen; j++) {
+        const double *key = a->k->values + ((j * s.batch + b) * s.kv_heads + g) * s.head_dim;
+        row[j] = dot(a->q->values + head * s.head_dim, key, s.head_dim) / sqrt((double)s.head_dim);
+        largest = fmax(largest, row[j]);
+    }
+    for (size_t j = 0; j < seen; j++) {
+        sum += row[j] = exp(row[j] - largest);
+    }
+    for (size_t j = 0; j < seen; j++) {
+        row[j] /= sum;
+    }
+    *logsumexp = largest + log(sum);
+    return seen;
+}
+
+// y += factor * x
+static void add(double *y, double factor, const double *x, size_t count)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        y[i] += factor * x[i];
+    }
+}
+
+// o and logsumexp, [rows, q_cols] and [rows, heads].
+static void forward_reference(const struct attention *a, double *o, double *logsumexp)
+{
+    struct attention_shape s = a->s;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < s.queries * s.batch * s.heads; i++) {
+        size_t h = i % s.heads, b = i / s.heads % s.batch, t = i / s.heads / s.batch;
+        double *row = malloc((s.start + s.queries) * sizeof *row);
+        CHECK(row);
+        size_t seen = probabilities(a, t, b, h, row, &logsumexp[i]);
+        memset(o + i * s.head_dim, 0, s.head_dim * sizeof *o);
+        for (size_t j = 0; j < seen; j++) {
+            size_t key = (j * s.batch + b) * s.kv_heads + h / (s.heads / s.kv_heads);
+            add(o + i * s.head_dim, row[j], a->v->values + key * s.head_dim, s.head_dim);
+        }
+        free(row);
+    }
+}
+
+// The gradients of all: grad_q of [rows, q_cols], grad_k and grad_v of [keys, k_cols], which are 0 before.
+static void backward_reference(const struct attention *a, double *grad_q, double *grad_k, double *grad_v)
+{
+    struct attention_shape s = a->s;
+    size_t group = s.heads / s.kv_heads, dim = s.head_dim;
+    double scale = 1 / sqrt((double)dim);
+#pragma omp parallel for schedule(dynamic)
+    for (size_t pair = 0; pair < s.batch * s.kv_heads; pair++) {
+        size_t b = pair / s.kv_heads, g = pair % s.kv_heads;
+        double *row = malloc((s.start + s.queries) * sizeof *row), ignored;
+        CHECK(row);
+        for (size_t i = 0; i < s.queries * group; i++) {
+            size_t t = i / group, h = g * group + i % group, head = ((t * s.batch + b) * s.heads + h) * dim;
+            const double *grad_o = a->grad_o->values + head;
+            size_t seen = probabilities(a, t, b, h, row, &ignored);
+            double delta = dot(grad_o, a->o->values + head, dim);
+            for (size_t j = 0; j < seen; j++) {
+                size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
+                double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta) * scale;
+                add(grad_q + head, grad_score, a->k->values + key, dim);
+                add(grad_k + key, grad_score, a->q->values + head, dim);
+                add(grad_v + key, row[j], grad_o, dim);
+            }
+        }
+        free(row);
+    }
+}
+
+// ---- forward
+
+static void run_forward(struct cases *c, const struct attention *a)
+{
+    CASE_RUN(c, op_attention_forward(c->device, a->s, a->o->tensor, a->logsumexp->tensor, a->q->tensor,
+                                     a->k->tensor, a->v->tensor));
+}
+
+// q_deviation 0: equal scores. 100 and more: rows that one key rules, and scores that no exponential in f32 holds.
+static void check_forward(struct cases *c, const struct problem *p, double q_deviation, bool reverse)
+{
+    struct attention a = attention_new(c, p, q_deviation);
+    c->device->reverse_sums = reverse;
+    run_forward(c, &a);
+    c->device->reverse_sums = false;
+    forward_reference(&a, a.o->values, a.logsumexp->values);
+    // Scores of some thousands have so many epsilon, which exp makes relative.
+    double extreme = fmax(1, q_deviation), by = c->attention_roundings;
+    case_check(c, a.o, (1 + by) * (by > 0 ? extreme : 1), extreme * growth(a.s), "o of problem %zu",
+               (size_t)(p - problems));
+    case_check(c, a.logsumexp, 0.03 * by, growth(a.s), "logsumexp of problem %zu", (size_t)(p - problems));
+    case_end(c);
+}
+
+void attention_forward_cases(struct cases *c)
+{
+    for (size_t i = 0; i < PROBLEMS; i++) {
+        if (!is_left_out(c, problems[i].shape)) {
+            check_forward(c, &problems[i], 1, i % 5 == 0);
+            if (i % 4 == 1) {
+                check_forward(c, &problems[i], 1, i % 5);
+                check_forward(c, &problems[i], 1000, i % 8 == 1);
+                check_forward(c, &problems[i], 0, false);
+            }
+        }
+    }
+}
+
+// ---- backward
+
+static void make_gradients(struct cases *c, struct attention *a, bool in_place, enum dtype dtype)
+{
+    a->grad_o = case_random(c, a->rows, a->q_cols, 1, "grad_o");
+    a->grad_q = in_place ? a->grad_o : case_output(c, a->rows, a->q_cols);
+    for (size_t i = 0; i < a->segment_count; i++) {
+        size_t rows = a->segments[i].count * a->s.batch;
+        a->grad_k[i] = case_random_in(c, dtype, rows, a->k_cols, 1, "grad_k");
+        a->grad_v[i] = case_random_in(c, dtype, rows, a->k_cols, 1, "grad_v");
+    }
+    // What the backward finds of the forward is exact but for the rounding of the dtypes.
+    struct operand *inputs[] = {a->q, a->k, a->v};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t j = 0; j < tensor_count(inputs[i]->tensor); j++) {
+            inputs[i]->values[j] = dtype_round(inputs[i]->values[j], inputs[i]->tensor.dtype);
+        }
+    }
+    forward_reference(a, a->o->values, a->logsumexp->values);
+}
+
+static void run_backward(struct cases *c, const struct attention *a)
+{
+    struct key_segment segments[SEGMENTS_MAX];
+    for (size_t i = 0; i < a->segment_count; i++) {
+        segments[i] = (struct key_segment){a->segments[i].start, a->segments[i].count, a->grad_k[i]->tensor,
+                                           a->grad_v[i]->tensor};
+    }
+    CASE_RUN(c, op_attention_backward(c->device, a->s, a->grad_q->tensor, segments, a->segment_count,
+                                      a->grad_o->tensor, a->o->tensor, a->logsumexp->tensor, a->q->tensor,
+                                      a->k->tensor, a->v->tensor));
+}
+
+static void check_backward(struct cases *c, const struct problem *p, double q_deviation, bool in_place,
+                           enum dtype dtype)
+{
+    struct attention a = attention_new(c, p, q_deviation);
+    make_gradients(c, &a, in_place, dtype);
+    size_t q_count = a.rows * a.q_cols, k_count = a.keys * a.k_cols, at = (size_t)(p - problems);
+    double *grads = calloc(q_count + 2 * k_count + 1, sizeof *grads), *grad_k = grads + q_count;
+    double *grad_v = grad_k + k_count;
+    CHECK(grads);
+    run_backward(c, &a);
+    backward_reference(&a, grads, grad_k, grad_v);
+    memcpy(a.grad_q->values, grads, q_count * sizeof *grads);
+    double by = c->attention_roundings, most = 8 * growth(a.s) * fmax(1, q_deviation);
+    case_check(c, a.grad_q, 1 + by, most, "grad_q of problem %zu", at);
+    // A block of queries after another is added to the keys' gradients.
+    double blocks = dtype == c->device->ops->dtype ? 1 + by * (double)(p->shape.queries / 8) : 0;
+    for (size_t i = 0; i < a.segment_count; i++) {
+        size_t first = a.segments[i].start * a.s.batch * a.k_cols;
+        for (size_t j = 0; j < tensor_count(a.grad_k[i]->tensor); j++) {
+            a.grad_k[i]->values[j] += grad_k[first + j];
+            a.grad_v[i]->values[j] += grad_v[first + j];
+        }
+        case_check(c, a.grad_k[i], 2 * by + blocks, most, "grad_k of problem %zu, segment %zu", at, i);
+        case_check(c, a.grad_v[i], 2 * by + blocks, most, "grad_v of problem %zu, segment %zu", at, i);
+    }
+    free(grads);
+    case_end(c);
+}
+
+// A key's gradient has the same bits whatever segment it is in, on devices whose sums have one order; and reversed
+// sums are the same sums with other rounding errors.
+static void check_bits(struct cases *c, size_t head_dim)
+{
+    const struct problem one = {{100, 90, 1, 4, 2, head_dim}, 0, {{0}}};
+    const struct problem two = {{100, 90, 1, 4, 2, head_dim}, 2, {{10, 33}, {70, 90}}};
+    struct attention all = attention_new(c, &one, 1), some = attention_new(c, &two, 1);
+    struct attention *both[] = {&all, &some};
+    double *found[2][2], *q[3];
+    for (size_t n = 0; n < 2; n++) {
+        make_gradients(c, both[n], false, case_sums(c));
+        for (size_t i = 0; i < both[n]->segment_count; i++) {
+            for (size_t j = 0; j < tensor_count(both[n]->grad_k[i]->tensor); j++) {
+                both[n]->grad_k[i]->values[j] = both[n]->grad_v[i]->values[j] = 0.25;
+            }
+        }
+    }
+    run_backward(c, &all);
+    found[0][0] = case_found(all.grad_k[0]);
+    found[0][1] = case_found(all.grad_v[0]);
+    q[0] = case_found(all.grad_q);
+    run_backward(c, &some);
+    q[1] = case_found(some.grad_q);
+    size_t q_bytes = all.rows * all.q_cols * sizeof(double);
+    case_expect(c, !c->omit && memcmp(q[0], q[1], q_bytes) == 0, "grad_q's bits depend on the segments");
+    for (size_t i = 0; i < some.segment_count; i++) {
+        size_t first = some.segments[i].start * some.k_cols, count = some.segments[i].count * some.k_cols;
+        found[1][0] = case_found(some.grad_k[i]);
+        found[1][1] = case_found(some.grad_v[i]);
+        for (size_t n = 0; n < 2; n++) {
+            case_expect(c, !c->omit && memcmp(found[0][n] + first, found[1][n], count * sizeof(double)) == 0,
+                        "a key's gradient's bits depend on its segment");
+            free(found[1][n]);
+        }
+    }
+    c->device->reverse_sums = true;
+    run_backward(c, &all);
+    c->device->reverse_sums = false;
+    q[2] = case_found(all.grad_q);
+    case_expect(c, memcmp(q[0], q[2], q_bytes) != 0, "a reversed sum is the same to the bit");
+    for (size_t i = 0; i < 3; i++) {
+        free(q[i]);
+    }
+    free(found[0][0]);
+    free(found[0][1]);
+    for (size_t n = 0; n < 2; n++) {
+        both[n]->grad_q->checked = true;
+        for (size_t i = 0; i < both[n]->segment_count; i++) {
+            both[n]->grad_k[i]->checked = both[n]->grad_v[i]->checked = true;
+        }
+    }
+    case_end(c);
+}
+
+void attention_backward_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < PROBLEMS; i++) {
+        if (is_left_out(c, problems[i].shape)) {
+            continue;
+        }
+        check_backward(c, &problems[i], 1, i % 2, dtypes[i % 4 == 3 ? kinds - 1 : 0]);
+        if (i % 6 == 2) {
+            check_backward(c, &problems[i], 1000, i % 4 == 2, dtypes[0]);
+        }
+        if (i % 3 == 0) { // bf16 in sums of one order, where the device has another way for that
+            c->device->deterministic = true;
+            check_backward(c, &problems[i], 1, i % 2, dtypes[0]);
+            c->device->deterministic = false;
+        }
+        if (i % 3 == 1) {
+            c->device->reverse_sums = true;
+            check_backward(c, &problems[i], 1, i % 2, dtypes[0]);
+            c->device->reverse_sums = false;
+        }
+    }
+    if (c->reorder && !case_is_too_large(c, 4 * 100 * 190)) {
+        check_bits(c, 64);
+        check_bits(c, 80);
+    }
+}

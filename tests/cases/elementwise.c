@@ -1,0 +1,111 @@
+// Random normals, zero, copy, scale and AdamW: lengths of less and more than a thread, a block and a grid take.
+#include "tests/cases/cases.h"
+
+static const size_t counts[] = {1, 7, 8, 2049, 4096, 5003, 100003};
+#define COUNTS (sizeof counts / sizeof *counts)
+
+// Bit by bit what the host draws.
+void random_normal_cases(struct cases *c)
+{
+    static const enum dtype roundings[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        for (size_t r = 0; r < 3; r++) {
+            c->offset = r == i % 3;
+            struct random random = random_named(counts[i], "model.norm.weight");
+            struct operand *t = case_output(c, 1, counts[i]);
+            CASE_RUN(c, op_random_normal(c->device, t->tensor, random, 1, 0.1, roundings[r]));
+            for (size_t j = 0; j < counts[i]; j++) {
+                double value = dtype_round(fma(0.1, random_normal(&random, j), 1), roundings[r]);
+                t->values[j] = dtype_round(value, t->tensor.dtype);
+            }
+            case_check(c, t, 0, 0, "rounded to %s", dtype_name(roundings[r]));
+            case_end(c);
+        }
+    }
+}
+
+void zero_cases(struct cases *c)
+{
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        c->offset = i % 2;
+        struct operand *t = case_output(c, 1, counts[i]);
+        CASE_RUN(c, op_zero(c->device, t->tensor));
+        for (size_t j = 0; j < counts[i]; j++) {
+            t->values[j] = 0;
+        }
+        case_check(c, t, 0, 0, "zero");
+        case_end(c);
+    }
+}
+
+// Between the device's dtype and the one it sums in, both ways.
+void copy_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        for (size_t kind = 0; kind < kinds * kinds; kind++) {
+            enum dtype from = dtypes[kind / kinds], to = dtypes[kind % kinds];
+            c->offset = (i + kind) % 2;
+            struct operand *src = case_random_in(c, from, 1, counts[i], 1, "src");
+            struct operand *dst = case_output_in(c, to, 1, counts[i]);
+            CASE_RUN(c, op_copy(c->device, dst->tensor, src->tensor));
+            for (size_t j = 0; j < counts[i]; j++) {
+                dst->values[j] = dtype_round(src->values[j], to);
+            }
+            case_check(c, dst, 0, 0, "from %s to %s", dtype_name(from), dtype_name(to));
+            case_end(c);
+        }
+    }
+}
+
+void scale_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        for (size_t kind = 0; kind < kinds; kind++) {
+            c->offset = (i + kind) % 2;
+            struct operand *t = case_random_in(c, dtypes[kind], 1, counts[i], 1, "t");
+            CASE_RUN(c, op_scale(c->device, t->tensor, -2.3));
+            for (size_t j = 0; j < counts[i]; j++) {
+                t->values[j] *= -2.3;
+            }
+            case_check(c, t, kind == kinds - 1, 2, "%s", dtype_name(dtypes[kind]));
+            case_end(c);
+        }
+    }
+}
+
+void adamw_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes), n = 37, d = 501;
+    const double rate = 0.01, b1 = 0.9, b2 = 0.999, epsilon = 1e-8, decay = 0.1;
+    for (size_t kind = 0; kind < 2 * kinds; kind++) {
+        enum dtype dtype = dtypes[kind / 2];
+        c->offset = kind % 2;
+        for (size_t t = 1; t <= 3; t += 2) {
+            struct operand *w = case_random(c, n, d, 1, "w"), *g = case_random_in(c, dtype, n, d, 1, "g");
+            struct operand *m = case_random_in(c, dtype, n, d, 1, "m"), *v = case_random_in(c, dtype, n, d, 1, "v");
+            for (size_t i = 0; i < n * d; i++) {
+                v->values[i] = fabs(v->values[i]);
+            }
+            CASE_RUN(c, op_adamw(c->device, w->tensor, g->tensor, m->tensor, v->tensor, rate, b1, b2, epsilon,
+                                 decay, t));
+            for (size_t i = 0; i < n * d; i++) {
+                double gradient = g->values[i];
+                m->values[i] = b1 * m->values[i] + (1 - b1) * gradient;
+                v->values[i] = b2 * v->values[i] + (1 - b2) * gradient * gradient;
+                double first = m->values[i] / (1 - pow(b1, (double)t));
+                double second = v->values[i] / (1 - pow(b2, (double)t));
+                w->values[i] -= rate * (first / (sqrt(second) + epsilon) + decay * w->values[i]);
+            }
+            bool narrow = dtype == c->device->ops->dtype;
+            case_check(c, w, 1, 100, "w at step %zu", t);
+            case_check(c, m, narrow, 8, "first moment at step %zu", t);
+            case_check(c, v, narrow, 8, "second moment at step %zu", t);
+            case_end(c);
+        }
+    }
+}

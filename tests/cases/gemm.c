@@ -1,0 +1,80 @@
+// GEMM: one tile, several, and tiles with a remainder; every transpose, alpha, beta; sums into either dtype.
+#include "tests/cases/cases.h"
+
+// c->values = alpha * op(a) * op(b) + beta * c->values
+static void reference(struct operand *c, const struct operand *a, bool transpose_a, const struct operand *b,
+                      bool transpose_b, double alpha, double beta)
+{
+    size_t m = c->tensor.rows, n = c->tensor.cols, k = transpose_a ? a->tensor.rows : a->tensor.cols;
+    double *right = malloc((k * n + 1) * sizeof *right); // op(b)
+    CHECK(right);
+    for (size_t i = 0; i < k * n; i++) {
+        right[i] = b->values[transpose_b ? i % n * k + i / n : i];
+    }
+#pragma omp parallel for schedule(static) if (m * n * k > 100000)
+    for (size_t i = 0; i < m; i++) {
+        double *row = c->values + i * n;
+        for (size_t j = 0; j < n; j++) {
+            row[j] = beta == 0 ? 0 : beta * row[j];
+        }
+        for (size_t l = 0; l < k; l++) {
+            double factor = alpha * a->values[transpose_a ? l * m + i : i * k + l];
+            for (size_t j = 0; j < n; j++) {
+                row[j] += factor * right[l * n + j];
+            }
+        }
+    }
+    free(right);
+}
+
+void gemm_cases(struct cases *c)
+{
+    static const size_t shapes[][3] = {{1, 1, 1},        {3, 5, 7},     {64, 33, 129},  {300, 260, 70},
+                                       {1030, 260, 5},   {17, 400, 60}, {256, 8, 4096}, {8, 4096, 256},
+                                       {2048, 512, 512}, {1, 4096, 64}};
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        size_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+        for (size_t variant = 0; variant < 16 && !case_is_too_large(c, (double)(m * n)); variant++) {
+            bool ta = variant & 1, tb = variant & 2, reverse = variant == 5 || variant == 10;
+            double alpha = variant & 4 ? 0.5 : 1, beta = variant & 8 ? 1 : 0;
+            for (size_t kind = 0; kind < kinds; kind++) {
+                c->offset = s % 3 == 1;
+                struct operand *a = case_random(c, ta ? k : m, ta ? m : k, 1, "a");
+                struct operand *b = case_random(c, tb ? n : k, tb ? k : n, 1, "b");
+                struct operand *to = beta == 0 ? case_output_in(c, dtypes[kind], m, n)
+                                               : case_random_in(c, dtypes[kind], m, n, 1, "c");
+                c->device->reverse_sums = reverse;
+                CASE_RUN(c, op_gemm(c->device, to->tensor, a->tensor, ta, b->tensor, tb, alpha, beta));
+                c->device->reverse_sums = false;
+                reference(to, a, ta, b, tb, alpha, beta);
+                // Halves of a reversed sum meet in the result's dtype.
+                bool narrow = dtypes[kind] == c->device->ops->dtype;
+                case_check(c, to, narrow * (1.0 + reverse), case_growth(k), "to %s, k %zu variant %zu",
+                           dtype_name(dtypes[kind]), k, variant);
+                case_end(c);
+            }
+        }
+    }
+    // Rows of a larger matrix.
+    c->offset = 0;
+    struct operand *all = case_random(c, 70, 33, 1, "all"), *b = case_random(c, 33, 65, 1, "b");
+    struct operand *to = case_output(c, 40, 65);
+    struct tensor rows = tensor_rows(all->tensor, 7, 40);
+    CASE_RUN(c, op_gemm(c->device, to->tensor, rows, NO_TRANSPOSE, b->tensor, NO_TRANSPOSE, 1, 0));
+    struct operand view = {.tensor = rows, .values = all->values + 7 * all->tensor.cols};
+    reference(to, &view, false, b, false, 1, 0);
+    case_check(c, to, 1, case_growth(33), "of a view");
+    case_end(c);
+    // Factors of 10 bits, where the device has units for it; f32 alone knows it.
+    bool f32 = c->device->ops->dtype == DTYPE_F32;
+    struct operand *left = case_random(c, 300, 70, 1, "a"), *right = case_random(c, 70, 260, 1, "b");
+    struct operand *product = case_output(c, 300, 260);
+    c->device->tf32 = true;
+    CASE_RUN(c, op_gemm(c->device, product->tensor, left->tensor, NO_TRANSPOSE, right->tensor, NO_TRANSPOSE, 1, 0));
+    c->device->tf32 = false;
+    reference(product, left, false, right, false, 1, 0);
+    case_check(c, product, 1, f32 ? 0x1p-10 / dtype_epsilon(DTYPE_F32) : case_growth(70), "in tf32");
+    case_end(c);
+}

@@ -1,0 +1,37 @@
+#include "tests/cases/memory.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FENCE = ARENA_ALIGNMENT, NOT_A_NUMBER = 0xff };
+
+// Before what is given out, its size.
+static void *allocate(const struct arena *arena, size_t bytes)
+{
+    (void)arena;
+    char *memory = aligned_alloc(ARENA_ALIGNMENT, FENCE + arena_rounded(bytes) + FENCE);
+    if (!memory) {
+        return NULL;
+    }
+    memcpy(memory, &bytes, sizeof bytes);
+    memset(memory + FENCE, NOT_A_NUMBER, arena_rounded(bytes) + FENCE);
+    return memory + FENCE;
+}
+
+static void release(const struct arena *arena, void *pointer)
+{
+    (void)arena;
+    char *memory = (char *)pointer - FENCE;
+    size_t bytes;
+    memcpy(&bytes, memory, sizeof bytes);
+    for (size_t i = bytes; i < bytes + FENCE; i++) {
+        if ((unsigned char)memory[FENCE + i] != NOT_A_NUMBER) {
+            fprintf(stderr, "%zu bytes behind the end of an allocation of %zu something was written\n", i - bytes,
+                    bytes);
+            abort();
+        }
+    }
+    free(memory);
+}
+
+const struct arena_source fenced_memory = {allocate, release};

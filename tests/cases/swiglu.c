@@ -1,0 +1,55 @@
+// SwiGLU: gates of every size, up to those whose sigma is 0 or 1.
+#include "tests/cases/cases.h"
+
+static const size_t shapes[][2] = {{1, 1}, {3, 7}, {1, 2048}, {40, 103}, {40, 1030}, {64, 14336}};
+#define SHAPES (sizeof shapes / sizeof *shapes)
+
+static struct operand *gates(struct cases *c, size_t n, size_t f)
+{
+    struct operand *gate = case_random(c, n, f, 4, "gate");
+    gate->values[0] = 100;
+    gate->values[n * f - 1] = -100; // no NaN
+    return gate;
+}
+
+void swiglu_forward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < 2 * SHAPES; s++) {
+        size_t n = shapes[s / 2][0], f = shapes[s / 2][1];
+        if (case_is_too_large(c, (double)(n * f))) {
+            continue;
+        }
+        c->offset = s % 2;
+        struct operand *gate = gates(c, n, f), *up = case_random(c, n, f, 1, "up"), *y = case_output(c, n, f);
+        CASE_RUN(c, op_swiglu_forward(c->device, y->tensor, gate->tensor, up->tensor));
+        for (size_t i = 0; i < n * f; i++) {
+            y->values[i] = gate->values[i] / (1 + exp(-gate->values[i])) * up->values[i];
+        }
+        case_check(c, y, 1, 16, "y");
+        case_end(c);
+    }
+}
+
+void swiglu_backward_cases(struct cases *c)
+{
+    for (size_t s = 0; s < 2 * SHAPES; s++) {
+        size_t n = shapes[s / 2][0], f = shapes[s / 2][1];
+        if (case_is_too_large(c, (double)(n * f))) {
+            continue;
+        }
+        c->offset = s % 2;
+        struct operand *gate = gates(c, n, f), *up = case_random(c, n, f, 1, "up");
+        struct operand *grad = case_random(c, n, f, 1, "grad");
+        CASE_RUN(c, op_swiglu_backward(c->device, gate->tensor, up->tensor, grad->tensor));
+        for (size_t i = 0; i < n * f; i++) {
+            double g = gate->values[i], u = up->values[i], grad_y = grad->values[i], sigma = 1 / (1 + exp(-g));
+            gate->values[i] = grad_y * u * sigma * (1 + g * (1 - sigma));
+            up->values[i] = grad_y * g * sigma;
+            grad->values[i] = g * sigma * u;
+        }
+        case_check(c, gate, 1, 16, "gate's gradient");
+        case_check(c, up, 1, 16, "up's gradient");
+        case_check(c, grad, 1, 16, "y");
+        case_end(c);
+    }
+}

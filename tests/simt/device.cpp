@@ -1,0 +1,60 @@
+#include "tests/simt/device.h"
+#include "kernels/cuda/plugin/kernels.h"
+#include "tests/cases/memory.h"
+#include <cuda_runtime.h>
+extern "C" {
+#include "kernels/base/ops.h"
+#include "kernels/cpu/cpu.h"
+
+// Those that no kernel here computes have no function.
+#define OPERATION(name) name##_op cuda_##name __attribute__((weak));
+DEVICE_OPERATIONS(OPERATION)
+#undef OPERATION
+}
+
+struct CUstream_st *cuda_stream(const struct device *)
+{
+    return nullptr;
+}
+
+size_t cuda_shared_bytes(const struct device *)
+{
+    return simt::card_shared_bytes;
+}
+
+// Attention by own kernels takes none.
+static size_t no_workspace(const struct device *, struct attention_shape, const struct key_segment *, size_t)
+{
+    return 0;
+}
+
+struct device *simt_device_open(enum dtype dtype)
+{
+    static struct device_ops tables[DTYPE_COUNT];
+    struct device_ops &ops = tables[dtype];
+    ops.name = "cuda";
+    ops.dtype = dtype;
+    ops.source = fenced_memory;
+    ops.workspace_bytes = CUDA_SCRATCH_BYTES;
+    ops.attention_backward_workspace = no_workspace;
+    ops.upload = cpu_upload;
+    ops.download = cpu_download;
+#define OPERATION(name) ops.name = cuda_##name;
+    DEVICE_OPERATIONS(OPERATION)
+#undef OPERATION
+    ops.attention_forward = attention_own_forward;
+    ops.attention_backward = attention_own_backward;
+    struct device *device = (struct device *)calloc(1, sizeof *device);
+    CHECK(device);
+    device->ops = &ops;
+    arena_open(&device->arena, ops.source, 0);
+    device->workspace = tensor_new(device, 1, CUDA_SCRATCH_BYTES / sizeof(double), DTYPE_F64, CATEGORY_WORKSPACE);
+    return device;
+}
+
+void simt_device_close(struct device *device)
+{
+    tensor_free(device, &device->workspace);
+    arena_close(&device->arena);
+    free(device);
+}

@@ -1,0 +1,76 @@
+// Every own kernel of the CUDA device that computes an operation, run on the CPU by tests/simt, in f64, f32 and
+// bf16, held to the operation's cases (tests/cases), with the threads of a block in one order and in the other.
+#include "tests/cases/cases.h"
+#include "tests/simt/device.h"
+#include <cuda_runtime.h>
+#include <memory>
+#include <setjmp.h>
+#include <stdarg.h>
+extern "C" {
+#include <cmocka.h>
+}
+
+namespace
+{
+
+const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+// What blocks may take of sm_86, 89 and 120; sm_80; sm_90 and 100.
+constexpr size_t SMALL_CARD = 99 << 10, CARDS[] = {SMALL_CARD, 163 << 10, 227 << 10};
+
+void set_order(bool descending)
+{
+    simt::descending = descending;
+}
+
+// What a library computes, or the runtime.
+bool is_missing(const char *operation)
+{
+    return strcmp(operation, "gemm") == 0 || strcmp(operation, "zero") == 0;
+}
+
+void check(enum dtype dtype, const char *operation, double largest)
+{
+    struct device *device = simt_device_open(dtype);
+    auto c = std::make_unique<struct cases>();
+    c->device = device;
+    c->largest = largest;
+    c->reorder = set_order;
+    cases_run(c.get(), operation);
+    assert_int_equal(c->failures, 0);
+    // Heads so long that f64's smallest tile is larger than a block's shared memory.
+    bool refuses =
+        simt::card_shared_bytes == SMALL_CARD && dtype == DTYPE_F64 && strcmp(operation, "attention_backward") == 0;
+    assert_true(refuses ? c->refused > 0 : c->refused == 0);
+    assert_int_equal(c->ended == 0, is_missing(operation));
+    simt_device_close(device);
+}
+
+// All but attention.
+void test_operations(void **)
+{
+    for (enum dtype dtype : dtypes)
+        for (const char *const *operation = operation_names(); *operation; operation++)
+            if (!strstr(*operation, "attention"))
+                check(dtype, *operation, 1e5);
+}
+
+// Tiles are the card's; what does not depend on them is seen on one.
+void test_attention(void **)
+{
+    for (size_t bytes : CARDS) {
+        simt::card_shared_bytes = bytes;
+        for (enum dtype dtype : dtypes) {
+            double largest = bytes == SMALL_CARD ? 3e4 : 1e4;
+            check(dtype, "attention_forward", largest);
+            check(dtype, "attention_backward", largest);
+        }
+    }
+}
+
+} // namespace
+
+int main()
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_attention)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
