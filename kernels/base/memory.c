@@ -1,0 +1,112 @@
+// Memory: tensors of a device, and their values' way from the host and back.
+#include "kernels/base/ops.h"
+
+#define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
+
+// Whether there is anything to write or read.
+static bool holds_data(const struct device *device)
+{
+    return device->status.code == STATUS_OK && !device->ops->dataless;
+}
+
+struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category)
+{
+    struct tensor t = {.dtype = dtype, .category = category, .rows = rows, .cols = cols};
+    size_t elements, size;
+    if (device->status.code != STATUS_OK) {
+        return t;
+    }
+    if (__builtin_mul_overflow(rows, cols, &elements) ||
+        __builtin_mul_overflow(elements, dtype_bytes(dtype), &size)) {
+        status_set(&device->status, STATUS_OOM, "%zu x %zu elements for %s are more than can be addressed", rows,
+                   cols, category_name(category));
+        return t;
+    }
+    t.data = arena_allocate(&device->arena, size, category, device->counters.flops, &device->status);
+    return t;
+}
+
+void tensor_free(struct device *device, struct tensor *t)
+{
+    if (t->data) {
+        arena_release(&device->arena, t->data, tensor_bytes(*t), t->category, device->counters.flops);
+    }
+    *t = (struct tensor){0};
+}
+
+void tensor_write(struct device *device, struct tensor t, const double *values)
+{
+    if (!holds_data(device)) {
+        return;
+    }
+    size_t n = tensor_count(t);
+    void *host = malloc(tensor_bytes(t) + 1);
+    CHECK(host);
+#pragma omp parallel for schedule(static) if (n > CONVERTED_ALONE)
+    for (size_t i = 0; i < n; i++) {
+        switch (t.dtype) {
+        case DTYPE_F64:
+            ((double *)host)[i] = values[i];
+            break;
+        case DTYPE_F32:
+            ((float *)host)[i] = (float)values[i];
+            break;
+        case DTYPE_BF16:
+            ((uint16_t *)host)[i] = dtype_bf16((float)values[i]);
+            break;
+        case DTYPE_I32:
+            ((int32_t *)host)[i] = (int32_t)values[i];
+            break;
+        default:
+            CHECK(!"a dtype that devices hold");
+        }
+    }
+    op_upload(device, t, host);
+    free(host);
+}
+
+void tensor_read(struct device *device, struct tensor t, double *values)
+{
+    if (!holds_data(device)) {
+        return;
+    }
+    size_t n = tensor_count(t);
+    void *host = malloc(tensor_bytes(t) + 1);
+    CHECK(host);
+    op_download(device, host, t);
+#pragma omp parallel for schedule(static) if (n > CONVERTED_ALONE)
+    for (size_t i = 0; i < n; i++) {
+        switch (t.dtype) {
+        case DTYPE_F64:
+            values[i] = ((double *)host)[i];
+            break;
+        case DTYPE_F32:
+            values[i] = ((float *)host)[i];
+            break;
+        case DTYPE_BF16:
+            values[i] = dtype_from_bf16(((uint16_t *)host)[i]);
+            break;
+        case DTYPE_I32:
+            values[i] = ((int32_t *)host)[i];
+            break;
+        default:
+            CHECK(!"a dtype that devices hold");
+        }
+    }
+    free(host);
+}
+
+// Copies between host and device belong to set-up and reading results: they are not part of a step's cost.
+void op_upload(struct device *device, struct tensor t, const void *src)
+{
+    if (holds_data(device)) {
+        device->ops->upload(device, t, src);
+    }
+}
+
+void op_download(struct device *device, void *dst, struct tensor t)
+{
+    if (holds_data(device)) {
+        device->ops->download(device, dst, t);
+    }
+}
