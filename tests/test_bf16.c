@@ -1,6 +1,6 @@
 // The CPU device in bf16: its GEMM by oneDNN, where the processor has bf16 instructions, and widened for the BLAS,
-// against f64; and sums that are kept in bf16, which an operation rounds once. What else it computes is held by
-// tests/cuda/test_ops, which takes any device, and by the tests of methods and plans.
+// against f64, and oneDNN's of f32; and sums that are kept in bf16, which an operation rounds once. What else it
+// computes is held by tests/cuda/test_ops, which takes any device, and by the tests of methods and plans.
 #include "harness/run/environment.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
@@ -35,29 +35,31 @@ static void set(void *data, enum dtype dtype, size_t i, double value)
 
 enum { BEHIND = 3 }; // elements between the rows of every operand that belong to somebody else
 
-static uint16_t *operand(const char *name, size_t rows, size_t cols)
+static void *operand(const char *name, enum dtype dtype, size_t rows, size_t cols)
 {
-    uint16_t *data = malloc((rows * (cols + BEHIND) + 1) * sizeof *data);
+    void *data = malloc((rows * (cols + BEHIND) + 1) * dtype_bytes(dtype));
     for (size_t i = 0; i < rows * (cols + BEHIND); i++)
-        data[i] = i % (cols + BEHIND) < cols ? dtype_bf16((float)normal(name, i)) : dtype_bf16(NAN);
+        set(data, dtype, i, i % (cols + BEHIND) < cols ? normal(name, i) : NAN);
     return data;
 }
 
-static double element(struct gemm_operand x, size_t row, size_t col)
+static double element(struct gemm_operand x, enum dtype dtype, size_t row, size_t col)
 {
-    return get(x.data, DTYPE_BF16, x.transpose ? col * x.stride + row : row * x.stride + col);
+    return get(x.data, dtype, x.transpose ? col * x.stride + row : row * x.stride + col);
 }
 
 typedef bool multiply_fn(struct onednn *onednn, const struct gemm_tile *tile);
 
 // One product: to f32 within what a sum of k terms in f32 allows, to bf16 within half of a last place besides.
 // Returns whether the shape was served.
-static bool check_gemm(multiply_fn *multiply, struct onednn *onednn, size_t m, size_t n, size_t k, int variant)
+static bool check_gemm(multiply_fn *multiply, struct onednn *onednn, enum dtype factors, size_t m, size_t n,
+                       size_t k, int variant)
 {
     bool ta = variant & 1, tb = variant & 2;
     enum dtype dtype = variant & 4 ? DTYPE_F32 : DTYPE_BF16;
     double alpha = variant & 8 ? 0.5 : 1, beta = variant & 16 ? 1 : 0;
-    uint16_t *a = ta ? operand("a", k, m) : operand("a", m, k), *b = tb ? operand("b", n, k) : operand("b", k, n);
+    void *a = ta ? operand("a", factors, k, m) : operand("a", factors, m, k);
+    void *b = tb ? operand("b", factors, n, k) : operand("b", factors, k, n);
     size_t stride = n + BEHIND;
     float *to = malloc(m * stride * sizeof *to), *was = malloc(m * stride * sizeof *was); // of either dtype
     for (size_t i = 0; i < m * stride; i++)
@@ -70,7 +72,7 @@ static bool check_gemm(multiply_fn *multiply, struct onednn *onednn, size_t m, s
         double expected = get(was, dtype, i), size = fabs(expected), sum = 0, sizes = 0;
         if (i % stride < n) {
             for (size_t l = 0; l < k; l++) {
-                double term = element(tile.a, i / stride, l) * element(tile.b, l, i % stride);
+                double term = element(tile.a, factors, i / stride, l) * element(tile.b, factors, l, i % stride);
                 sum += term;
                 sizes += fabs(term);
             }
@@ -111,15 +113,15 @@ static const size_t shapes[][3] = {{1, 1, 1},     {3, 5, 7},    {64, 33, 129}, {
 static void test_gemm(void **state)
 {
     (void)state;
-    struct onednn *onednn = onednn_open();
+    struct onednn *onednn = onednn_open(DTYPE_BF16);
     size_t served = 0, asked = 0;
     for (size_t s = 0; s < SHAPES; s++) {
         size_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
         for (int variant = 0; variant < 32; variant++) {
-            check_gemm(widened, NULL, m, n, k, variant);
-            check_gemm(widened_reversed, NULL, m, n, k, variant);
+            check_gemm(widened, NULL, DTYPE_BF16, m, n, k, variant);
+            check_gemm(widened_reversed, NULL, DTYPE_BF16, m, n, k, variant);
             if (onednn) {
-                served += check_gemm(onednn_gemm, onednn, m, n, k, variant);
+                served += check_gemm(onednn_gemm, onednn, DTYPE_BF16, m, n, k, variant);
                 asked += k > 0;
             }
         }
@@ -132,12 +134,35 @@ static void test_gemm(void **state)
     onednn_close(onednn);
 }
 
+static bool sgemm(struct onednn *onednn, const struct gemm_tile *tile)
+{
+    onednn_sgemm(onednn, tile);
+    return true;
+}
+
+// What the device in f32 has of oneDNN: products of f32, where it is said to multiply and only there.
+static void test_gemm_f32(void **state)
+{
+    (void)state;
+    struct onednn *onednn = onednn_open(DTYPE_F32);
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    assert_int_equal(strstr(device->description, "f32 by oneDNN") != NULL, onednn != NULL);
+    device_close(device);
+    for (size_t s = 0; onednn && s < SHAPES; s++)
+        for (int variant = 4; variant < 32; variant++)
+            if (variant & 4 && shapes[s][2] > 0)
+                check_gemm(sgemm, onednn, DTYPE_F32, shapes[s][0], shapes[s][1], shapes[s][2], variant);
+    onednn_close(onednn);
+}
+
 // A factor that is no number reaches the results that it belongs to, and no other; so does an infinite one.
 static void test_not_numbers(void **state)
 {
     (void)state;
     enum { N = 33 };
-    struct onednn *onednn = onednn_open();
+    struct onednn *onednn = onednn_open(DTYPE_BF16);
     for (int path = 0; path < (onednn ? 2 : 1); path++) {
         uint16_t a[N * N], b[N * N], c[N * N];
         for (size_t i = 0; i < N * N; i++)
@@ -309,9 +334,8 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_not_numbers),
-        cmocka_unit_test(test_devices_in_turn),
+        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_gemm_f32),
+        cmocka_unit_test(test_not_numbers),  cmocka_unit_test(test_devices_in_turn),
         cmocka_unit_test(test_rounded_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

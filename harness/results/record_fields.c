@@ -139,7 +139,7 @@ FIELDS provenance_fields[] = {
     {FIELD(record_provenance, compiler), .type = FIELD_STRING},
     {FIELD(record_provenance, flags), .type = FIELD_STRING, .meaning = "of the compiler"},
     {FIELD(record_provenance, blas), .type = FIELD_STRING,
-     .meaning = "its version and the core it chose; what multiplies bf16"},
+     .meaning = "its version and the core it chose; what else multiplies"},
     {FIELD(record_provenance, cpu), .type = FIELD_STRING},
     {FIELD(record_provenance, card), .type = FIELD_STRING, .meaning = "its name, driver and libraries",
      .null = "the CPU"},

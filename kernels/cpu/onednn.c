@@ -38,7 +38,8 @@
     X(memory_desc_get_size)                                                                                        \
     X(primitive_create)                                                                                            \
     X(primitive_destroy)                                                                                           \
-    X(primitive_execute)
+    X(primitive_execute)                                                                                           \
+    X(sgemm)
 
 struct functions {
 #define X(name) __typeof__(&dnnl_##name) name;
@@ -84,7 +85,7 @@ static bool load_functions(struct onednn *onednn)
     return true;
 }
 
-struct onednn *onednn_open(void)
+struct onednn *onednn_open(enum dtype dtype)
 {
     struct onednn *onednn = calloc(1, sizeof *onednn);
     CHECK(onednn);
@@ -93,15 +94,17 @@ struct onednn *onednn_open(void)
         onednn_close(onednn);
         return NULL;
     }
-    unsigned isa = onednn->call.get_effective_cpu_isa(), bf16 = dnnl_cpu_isa_avx512_core_bf16;
-    if ((isa & bf16) != bf16 || onednn->call.engine_create(&onednn->engine, dnnl_cpu, 0) != dnnl_success) {
+    unsigned isa = onednn->call.get_effective_cpu_isa();
+    unsigned wanted = dtype == DTYPE_BF16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_avx512_core;
+    if ((isa & wanted) != wanted || onednn->call.engine_create(&onednn->engine, dnnl_cpu, 0) != dnnl_success) {
         onednn_close(onednn);
         return NULL;
     }
     const dnnl_version_t *version = onednn->call.version();
     unsigned amx = dnnl_cpu_isa_avx512_core_amx;
+    const char *instructions = dtype != DTYPE_BF16 ? "AVX-512" : (isa & amx) == amx ? "AMX" : "AVX-512 BF16";
     snprintf(onednn->description, sizeof onednn->description, "oneDNN %d.%d.%d, %s", version->major, version->minor,
-             version->patch, (isa & amx) == amx ? "AMX" : "AVX-512 BF16");
+             version->patch, instructions);
     return onednn;
 }
 
@@ -273,9 +276,18 @@ bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
     call->stream_destroy(stream);
     return true;
 }
-#else
-struct onednn *onednn_open(void)
+
+void onednn_sgemm(struct onednn *onednn, const struct gemm_tile *tile)
 {
+    CHECK(onednn->call.sgemm(tile->a.transpose ? 'T' : 'N', tile->b.transpose ? 'T' : 'N', (dnnl_dim_t)tile->m,
+                             (dnnl_dim_t)tile->n, (dnnl_dim_t)tile->k, (float)tile->alpha, tile->a.data,
+                             (dnnl_dim_t)tile->a.stride, tile->b.data, (dnnl_dim_t)tile->b.stride,
+                             (float)tile->beta, tile->c, (dnnl_dim_t)tile->c_stride) == dnnl_success);
+}
+#else
+struct onednn *onednn_open(enum dtype dtype)
+{
+    (void)dtype;
     return NULL;
 }
 
@@ -294,5 +306,10 @@ bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
 {
     (void)onednn, (void)tile;
     return false;
+}
+
+void onednn_sgemm(struct onednn *onednn, const struct gemm_tile *tile)
+{
+    (void)onednn, (void)tile;
 }
 #endif

@@ -1,14 +1,17 @@
-// oneDNN: its GEMM of bf16, for processors that have instructions for it. The library is loaded when asked for.
+// oneDNN: its GEMM of bf16 and of f32, for processors that it serves better than the BLAS does. The library is
+// loaded when asked for.
 #pragma once
 #include "kernels/cpu/bf16_gemm.h"
 
 struct onednn;
-// NULL where there is no oneDNN 2, where this program was built without its header, or where the processor has no
-// bf16 instructions (or ONEDNN_MAX_CPU_ISA=AVX512_CORE hides them): oneDNN would then be slower than the BLAS in
-// f32. Release with onednn_close.
-struct onednn *onednn_open(void);
+// For products of this dtype. NULL where there is no oneDNN 2, where this program was built without its header, or
+// where the processor (or ONEDNN_MAX_CPU_ISA) has not what it takes to beat the BLAS in f32: bf16 instructions for
+// bf16, AVX-512 for f32. Release with onednn_close.
+struct onednn *onednn_open(enum dtype dtype);
 void onednn_close(struct onednn *onednn);
 // "oneDNN 2.6.3, amx"
 const char *onednn_description(const struct onednn *onednn);
 // Returns false if oneDNN does not serve this shape; c is then untouched. May be called by many threads at once.
 bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile);
+// The same of f32 alone, opened for f32; k > 0. One thread's work where OpenMP gives it one.
+void onednn_sgemm(struct onednn *onednn, const struct gemm_tile *tile);

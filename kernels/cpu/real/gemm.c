@@ -1,6 +1,8 @@
-// GEMM: BLAS on tiles of the output. The tiles depend on the shape alone and each is one single-threaded call, so
-// the result has the same bits on any number of threads; BLAS's own threading does not promise that.
+// GEMM: BLAS, or oneDNN where that is faster, on tiles of the output. The tiles depend on the shape alone and each
+// is one single-threaded call, so the result has the same bits on any number of threads; the libraries' own
+// threading does not promise that.
 #include "kernels/cpu/bf16_gemm.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/real/kernels.h"
 #include <omp.h>
 
@@ -24,7 +26,11 @@ static void multiply_tile(const struct device *device, const struct gemm_tile *t
 #if REAL_BITS == 16
     bf16_gemm(device->backend, tile, device->reverse_sums);
 #else
-    (void)device;
+    // A transposed left factor, that of weight gradients, is the BLAS's: oneDNN is no faster there.
+    if (REAL_BITS == 32 && device->backend && !tile->a.transpose && tile->k > 0) {
+        onednn_sgemm(device->backend, tile);
+        return;
+    }
     real_gemm(CblasRowMajor, tile->a.transpose ? CblasTrans : CblasNoTrans,
               tile->b.transpose ? CblasTrans : CblasNoTrans, (int)tile->m, (int)tile->n, (int)tile->k,
               (real)tile->alpha, tile->a.data, (int)tile->a.stride, tile->b.data, (int)tile->b.stride,

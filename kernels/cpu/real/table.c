@@ -3,14 +3,16 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/real/kernels.h"
 
-#if REAL_BITS == 16
+#if REAL_BITS != 64
 static bool open(struct device *device, struct status *status)
 {
     (void)status;
-    device->backend = onednn_open(); // NULL: the BLAS
-    snprintf(device->description, sizeof device->description, "bf16 %s%s",
-             device->backend ? "by " : "widened to f32",
-             device->backend ? onednn_description(device->backend) : "");
+    device->backend = onednn_open(REAL_DTYPE); // NULL: the BLAS
+    if (device->backend)
+        snprintf(device->description, sizeof device->description, "%s by %s", dtype_name(REAL_DTYPE),
+                 onednn_description(device->backend));
+    else if (REAL_BITS == 16)
+        snprintf(device->description, sizeof device->description, "bf16 widened to f32");
     return true;
 }
 
@@ -23,7 +25,7 @@ static void close(struct device *device)
 const struct device_ops NAME(cpu_ops) = {.name = "cpu",
                                          .dtype = REAL_DTYPE,
                                          .source = {cpu_allocate, cpu_release},
-#if REAL_BITS == 16
+#if REAL_BITS != 64
                                          .open = open,
                                          .close = close,
 #endif
