@@ -10,13 +10,14 @@ static const struct {
     const struct device_ops *(*ops)(enum dtype dtype);
     bool (*load)(struct status *status); // before all else; NULL: it is part of the program
     void (*start)(void);
-    size_t (*available_bytes)(void); // NULL: no limit
+    size_t (*available_bytes)(void); // NULL: no limit, or the device finds its own
+    size_t (*host_bytes)(void);      // of the host's place; NULL: no limit
     bool has_cards;                  // that a name can number
 } devices[] = {
-    {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, false},
-    {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, true},
-    {"plan-cpu", plan_ops_like_cpu, NULL, NULL, NULL, false},
-    {"plan-cuda", plan_ops_like_cuda, NULL, NULL, NULL, false},
+    {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, cpu_available_bytes, false},
+    {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, cpu_available_bytes, true},
+    {"plan-cpu", plan_ops_like_cpu, NULL, NULL, NULL, NULL, false},
+    {"plan-cuda", plan_ops_like_cuda, NULL, NULL, NULL, NULL, false},
 };
 #define DEVICES     (sizeof devices / sizeof *devices)
 #define CARD_DIGITS 3
@@ -84,7 +85,9 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
     CHECK(device);
     device->ops = ops;
     device->card = parsed.card;
-    arena_open(&device->arena, ops->source, limit_bytes);
+    arena_open(&device->arena, device, PLACE_DEVICE, ops->source, limit_bytes);
+    arena_open(&device->host, device, PLACE_HOST, ops->host_source,
+               devices[i].host_bytes ? devices[i].host_bytes() : 0);
     if (ops->open && !ops->open(device, status)) {
         free(device);
         return NULL;
@@ -106,6 +109,7 @@ void device_close(struct device *device)
     if (device) {
         tensor_free(device, &device->workspace);
         arena_close(&device->arena);
+        arena_close(&device->host);
         if (device->ops->close) {
             device->ops->close(device);
         }

@@ -44,9 +44,10 @@ static void timeline_add(struct arena *arena, double flops)
     memcpy(event->live_bytes, arena->live_by_category, sizeof event->live_bytes);
 }
 
-void arena_open(struct arena *arena, struct arena_source source, size_t limit_bytes)
+void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source,
+                size_t limit_bytes)
 {
-    *arena = (struct arena){.source = source, .limit_bytes = limit_bytes};
+    *arena = (struct arena){.source = source, .device = device, .place = place, .limit_bytes = limit_bytes};
 }
 
 void arena_close(struct arena *arena)
@@ -64,19 +65,27 @@ size_t arena_rounded(size_t bytes)
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
+static void *over_limit(const struct arena *arena, size_t bytes, enum category category, struct status *status)
+{
+    static const char *const keys[PLACE_COUNT] = {"limits.memory", "limits.host_memory"};
+    status_set(status, STATUS_OOM,
+               "%.1f MiB for %s do not fit: %.1f MiB are live and the limit is %.1f MiB, %zu bytes too few (%s)",
+               bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20, arena->limit_bytes / 0x1p20,
+               bytes - (arena->limit_bytes - arena->live_bytes), keys[arena->place]);
+    return NULL;
+}
+
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops, struct status *status)
 {
     bytes = arena_rounded(bytes ? bytes : 1);
     if (arena->limit_bytes && (bytes > arena->limit_bytes || arena->live_bytes > arena->limit_bytes - bytes)) {
-        status_set(status, STATUS_OOM, "%.1f MiB for %s do not fit: %.1f MiB are live and the limit is %.1f MiB",
-                   bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20,
-                   arena->limit_bytes / 0x1p20);
-        return NULL;
+        return over_limit(arena, bytes, category, status);
     }
-    void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes);
+    void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes, status);
     if (!pointer) {
-        status_set(status, STATUS_OOM, "the device has no %.1f MiB left for %s: %.1f MiB are live", bytes / 0x1p20,
-                   category_name(category), arena->live_bytes / 0x1p20);
+        status_set(status, STATUS_OOM, "the %s has no %.1f MiB left for %s: %.1f MiB are live",
+                   arena->place == PLACE_HOST ? "host" : "device", bytes / 0x1p20, category_name(category),
+                   arena->live_bytes / 0x1p20);
         return NULL;
     }
     arena->allocated_bytes += bytes;
@@ -94,7 +103,7 @@ void arena_release(struct arena *arena, void *pointer, size_t bytes, enum catego
 {
     bytes = arena_rounded(bytes ? bytes : 1);
     CHECK(arena->live_by_category[category] >= bytes);
-    arena->source.release(arena, pointer);
+    arena->source.release(arena, pointer, bytes);
     arena->live_bytes -= bytes;
     arena->live_by_category[category] -= bytes;
     timeline_add(arena, flops);

@@ -1,10 +1,14 @@
-// Arena: every byte of a device is asked of one arena, by category, so that the peak is a measured quantity.
+// Arena: every byte of a place is asked of one arena, by category, so that the peak is a measured quantity.
 // It keeps the live bytes, the high-water mark, what each category held at that moment, and on request the
 // whole time line. Past its limit an allocation fails and the reason is kept: out of memory is a result.
 #pragma once
 #include "kernels/base/status.h"
 #include <stddef.h>
 #include <stdint.h>
+
+// Where a tensor lives: on the device, whose operations see it, or on the host, where it is kept while the device
+// has no room for it. One arena each.
+enum place { PLACE_DEVICE, PLACE_HOST, PLACE_COUNT };
 
 enum category {
     CATEGORY_WEIGHTS,
@@ -32,15 +36,18 @@ struct arena_event {
 };
 
 struct arena;
-// Where the bytes come from: malloc on a CPU, cudaMalloc on a card, nowhere in a plan.
-// allocate returns NULL when the device itself is full.
+struct device;
+// Where the bytes come from: malloc on a CPU, the driver's pool on a card, pinned memory beside it, nowhere in a
+// plan. allocate returns NULL when the place itself is full, and sets the status where it knows more than that.
 struct arena_source {
-    void *(*allocate)(const struct arena *arena, size_t bytes);
-    void (*release)(const struct arena *arena, void *pointer);
+    void *(*allocate)(const struct arena *arena, size_t bytes, struct status *status);
+    void (*release)(const struct arena *arena, void *pointer, size_t bytes);
 };
 
 struct arena {
     struct arena_source source;
+    struct device *device; // whose place it is of
+    enum place place;
     size_t limit_bytes; // 0: no limit
     size_t live_bytes, peak_bytes;
     size_t live_by_category[CATEGORY_COUNT], peak_by_category[CATEGORY_COUNT];
@@ -52,12 +59,14 @@ struct arena {
     size_t timeline_count, timeline_capacity;
 };
 
-void arena_open(struct arena *arena, struct arena_source source, size_t limit_bytes);
+void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source,
+                size_t limit_bytes);
 // Frees the arena's own records. Aborts if something is still allocated: that is a leak in the program.
 void arena_close(struct arena *arena);
 // The bytes an allocation of `bytes` is counted as.
 size_t arena_rounded(size_t bytes);
-// Returns NULL and sets status (oom: wanted, live, limit, category) if the bytes do not fit. 0 bytes are valid.
+// Returns NULL and sets status (oom: wanted, live, limit and its key in a trial, missing, category) if the bytes do
+// not fit. 0 bytes are valid.
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
                      struct status *status);
 void arena_release(struct arena *arena, void *pointer, size_t bytes, enum category category, double flops);

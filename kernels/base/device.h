@@ -6,19 +6,42 @@
 #include "kernels/base/row_objective.h"
 #include "kernels/base/tensor.h"
 
-// What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
-struct counters {
-    double flops;       // counted FLOPs: of all GEMM and attention that was run (methods/methods.md)
-    double bytes_moved; // each operation's operands read once and results written once
-    double glue_bytes;  // what attention's backward moves besides those, where it runs in blocks
-    uint64_t launches;  // operations
-    double estimate_s;  // with a roofline: the sum over operations of what each would take at least
+// What a device is asked for runs in one of three queues: operations, copies out to the host, and copies in from
+// it. Each keeps its order; between them only events do (kernels/base/queue.h).
+enum queue { QUEUE_COMPUTE, QUEUE_OUT, QUEUE_IN, QUEUE_COUNT };
+
+// The moment when all that a queue was asked for before is done. Zeroed: it has been.
+struct event {
+    uint64_t serial; // of those of the queue, from 1
+    enum queue queue;
+    double clock_s; // of the queue, by the roofline
 };
 
+// What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
+struct counters {
+    double flops;                   // counted FLOPs: of all GEMM and attention that was run (methods/methods.md)
+    double bytes_moved;             // each operation's operands read once and results written once
+    double glue_bytes;              // what attention's backward moves besides those, where it runs in blocks
+    uint64_t launches;              // operations
+    double link_bytes[QUEUE_COUNT]; // copied out to the host, and in from it
+    double estimate_s;              // with a roofline: the sum over operations of what each would take at least
+    double clock_s[QUEUE_COUNT];    // with a roofline: when each queue is done, waits for events included
+};
+
+// With a roofline: when all queues are done. Infinite: something was copied over a link of no known rate.
+static inline double counters_clock_s(const struct counters *counters)
+{
+    double last = 0;
+    for (int queue = 0; queue < QUEUE_COUNT; queue++) {
+        last = counters->clock_s[queue] > last ? counters->clock_s[queue] : last;
+    }
+    return last;
+}
+
 // Rates that a time estimate is made from: an operation takes as long as its FLOPs or its bytes do, whichever is
-// longer, and a launch. All zero: no estimate.
+// longer, and a launch; a copy as long as the link needs, in one direction, and a launch. All zero: no estimate.
 struct roofline {
-    double flops_per_s, bytes_per_s, launch_s;
+    double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [(start + queries) * batch, kv_heads * head_dim] at least.
@@ -150,9 +173,9 @@ typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, s
     DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
 
 struct device_ops {
-    const char *name; // "cpu"
-    enum dtype dtype; // of weights and activations
-    struct arena_source source;
+    const char *name;                        // "cpu"
+    enum dtype dtype;                        // of weights and activations
+    struct arena_source source, host_source; // of its own memory; of the host's beside it
     // Tensors have no data (a plan): nothing is written, read or computed, and the table has no operations.
     bool dataless;
     size_t workspace_bytes; // of device->workspace, which lives as long as the device
@@ -184,8 +207,14 @@ struct device_ops {
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
-    // Waits until all that was asked for is done. NULL: it always is.
+    // Waits until all that was asked for, in all queues, is done. NULL: it always is.
     void (*synchronize)(struct device *device);
+    // In QUEUE_OUT a copy of src, on the device, to dst, on the host; in QUEUE_IN the other way round.
+    void (*transfer)(struct device *device, enum queue queue, struct tensor dst, struct tensor src);
+    // The event is recorded in its queue; what the queue is asked for from here on happens after the event, which
+    // is of another one. NULL: all queues are done at once.
+    void (*record)(struct device *device, struct event event);
+    void (*wait)(struct device *device, enum queue queue, struct event event);
 #define OPERATION(name) name##_op *name;
     DEVICE_OPERATIONS(OPERATION)
 #undef OPERATION
@@ -193,9 +222,12 @@ struct device_ops {
 
 struct device {
     const struct device_ops *ops;
-    size_t card; // of several of this kind, counted from 0
-    struct arena arena;
+    size_t card;              // of several of this kind, counted from 0
+    struct arena arena, host; // PLACE_DEVICE, PLACE_HOST
+    // The host's tensors are mappings of files in this folder, where the device can; NULL: in memory. Borrowed.
+    const char *host_folder;
     struct counters counters;
+    uint64_t recorded[QUEUE_COUNT]; // events
     // Sticky: after the first failure the fronts do nothing, so a walk needs no error paths and ends at once.
     struct status status;
     struct roofline roofline;
@@ -219,6 +251,11 @@ struct device {
     void *backend;                  // the device's own
 };
 
+static inline struct arena *device_arena(struct device *device, enum place place)
+{
+    return place == PLACE_HOST ? &device->host : &device->arena;
+}
+
 // What a device's name consists of: "cuda:1" is card 1 of device "cuda", which alone is its card 0.
 struct device_name {
     const char *device;
@@ -230,7 +267,8 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
 
 // Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, the device
 // no such dtype, or the machine no such card. limit_bytes 0: the memory that the machine has free; a plan has no
-// limit. Release with device_close. A thread computes on the card that it opened last.
+// limit. The host's arena has no limit_bytes of its own yet: what the machine has free. Release with device_close.
+// A thread computes on the card that it opened last.
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
 void device_close(struct device *device);
 // Names of the devices this program has, ending in NULL.

@@ -1,5 +1,6 @@
 // Memory: tensors of a device, and their values' way from the host and back.
 #include "kernels/base/ops.h"
+#include <string.h>
 
 #define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
 
@@ -11,7 +12,13 @@ static bool holds_data(const struct device *device)
 
 struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category)
 {
-    struct tensor t = {.dtype = dtype, .category = category, .rows = rows, .cols = cols};
+    return tensor_new_in(device, PLACE_DEVICE, rows, cols, dtype, category);
+}
+
+struct tensor tensor_new_in(struct device *device, enum place place, size_t rows, size_t cols, enum dtype dtype,
+                            enum category category)
+{
+    struct tensor t = {.dtype = dtype, .category = category, .rows = rows, .cols = cols, .place = place};
     size_t elements, size;
     if (device->status.code != STATUS_OK) {
         return t;
@@ -22,14 +29,15 @@ struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum d
                    cols, category_name(category));
         return t;
     }
-    t.data = arena_allocate(&device->arena, size, category, device->counters.flops, &device->status);
+    t.data = arena_allocate(device_arena(device, place), size, category, device->counters.flops, &device->status);
     return t;
 }
 
 void tensor_free(struct device *device, struct tensor *t)
 {
     if (t->data) {
-        arena_release(&device->arena, t->data, tensor_bytes(*t), t->category, device->counters.flops);
+        arena_release(device_arena(device, t->place), t->data, tensor_bytes(*t), t->category,
+                      device->counters.flops);
     }
     *t = (struct tensor){0};
 }
@@ -96,17 +104,30 @@ void tensor_read(struct device *device, struct tensor t, double *values)
     free(host);
 }
 
-// Copies between host and device belong to set-up and reading results: they are not part of a step's cost.
+// Whether the tensor is memory like any other here, with no copy of it on its way.
+static bool on_host(struct device *device, struct tensor t)
+{
+    if (t.place == PLACE_HOST && device->ops->synchronize) {
+        device->ops->synchronize(device);
+    }
+    return t.place == PLACE_HOST;
+}
+
+// Uploads and downloads belong to set-up and reading results: they are not part of a step's cost.
 void op_upload(struct device *device, struct tensor t, const void *src)
 {
-    if (holds_data(device)) {
+    if (holds_data(device) && on_host(device, t)) {
+        memcpy(t.data, src, tensor_bytes(t));
+    } else if (holds_data(device)) {
         device->ops->upload(device, t, src);
     }
 }
 
 void op_download(struct device *device, void *dst, struct tensor t)
 {
-    if (holds_data(device)) {
+    if (holds_data(device) && on_host(device, t)) {
+        memcpy(dst, t.data, tensor_bytes(t));
+    } else if (holds_data(device)) {
         device->ops->download(device, dst, t);
     }
 }

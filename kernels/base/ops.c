@@ -18,7 +18,9 @@ static void count(struct device *device, double flops, double bytes)
     const struct roofline *roof = &device->roofline;
     if (roof->bytes_per_s > 0) {
         double compute_s = flops / roof->flops_per_s, memory_s = bytes / roof->bytes_per_s;
-        device->counters.estimate_s += (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+        double seconds = (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+        device->counters.estimate_s += seconds;
+        device->counters.clock_s[QUEUE_COMPUTE] += seconds;
     }
     device->counters.flops += flops;
     device->counters.bytes_moved += bytes;
@@ -43,8 +45,10 @@ static bool begin(struct device *device, struct range range, double flops, doubl
     return true;
 }
 
+// What an operation reads or writes is on the device.
 static double bytes(struct tensor t)
 {
+    CHECK(t.place == PLACE_DEVICE);
     return t.data ? (double)tensor_bytes(t) : 0;
 }
 static bool same_shape(struct tensor a, struct tensor b)

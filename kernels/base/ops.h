@@ -5,8 +5,11 @@
 #pragma once
 #include "kernels/base/device.h"
 
-// A tensor of [rows, cols], not initialised. With a failed device or no room, its data is NULL.
+// A tensor of [rows, cols] on the device, not initialised. With a failed device or no room, its data is NULL.
 struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category);
+// The same in a place.
+struct tensor tensor_new_in(struct device *device, enum place place, size_t rows, size_t cols, enum dtype dtype,
+                            enum category category);
 // Releases the tensor's memory and makes it no tensor. Views are never released.
 void tensor_free(struct device *device, struct tensor *t);
 // Host values in f64, converted to the tensor's dtype on the way, and back. values: rows * cols numbers. On a
@@ -14,6 +17,7 @@ void tensor_free(struct device *device, struct tensor *t);
 void tensor_write(struct device *device, struct tensor t, const double *values);
 void tensor_read(struct device *device, struct tensor t, double *values);
 
+// Tensors in either place.
 void op_upload(struct device *device, struct tensor t, const void *src);
 void op_download(struct device *device, void *dst, struct tensor t);
 #define OPERATION(name) name##_op op_##name;

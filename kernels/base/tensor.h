@@ -1,4 +1,4 @@
-// Tensor: a contiguous matrix on a device. The first dimension of everything in this program is time, so a chunk
+// Tensor: a contiguous matrix in a place. The first dimension of everything in this program is time, so a chunk
 // of the context is a range of rows: a view, never a copy.
 #pragma once
 #include "kernels/base/arena.h"
@@ -9,6 +9,7 @@ struct tensor {
     enum dtype dtype;
     enum category category;
     size_t rows, cols;
+    enum place place;
 };
 
 static inline struct tensor tensor_none(void)

@@ -3,15 +3,15 @@
 #include "kernels/cuda/workspace.h"
 
 // Addresses that are never read, but differ, as those of live tensors must.
-static void *allocate(const struct arena *arena, size_t bytes)
+static void *allocate(const struct arena *arena, size_t bytes, struct status *status)
 {
-    (void)bytes;
+    (void)bytes, (void)status;
     return (void *)(uintptr_t)(ARENA_ALIGNMENT + arena->allocated_bytes);
 }
 
-static void release(const struct arena *arena, void *pointer)
+static void release(const struct arena *arena, void *pointer, size_t bytes)
 {
-    (void)arena, (void)pointer;
+    (void)arena, (void)pointer, (void)bytes;
 }
 
 // What the real device itself uses.
@@ -23,9 +23,9 @@ static size_t cpu_workspace(const struct device *device, struct attention_shape 
 
 #define PLAN(like, element, held, most, rows, workspace, glue)                                                     \
     {                                                                                                              \
-        .name = like, .dtype = element, .source = {allocate, release}, .dataless = true, .workspace_bytes = held,  \
-        .elements_max = most, .attention_backward_workspace = workspace, .attention_backward_glue = glue,          \
-        .block_rows = rows                                                                                         \
+        .name = like, .dtype = element, .source = {allocate, release}, .host_source = {allocate, release},         \
+        .dataless = true, .workspace_bytes = held, .elements_max = most,                                           \
+        .attention_backward_workspace = workspace, .attention_backward_glue = glue, .block_rows = rows             \
     }
 
 #define PLAN_CPU(element) PLAN("plan-cpu", element, 0, 0, cpu_block_rows, cpu_workspace, NULL)

@@ -93,7 +93,11 @@ static struct operand *operand_new(struct cases *c, enum dtype dtype, size_t row
                           .given = malloc(room),
                           .found = malloc(room)};
     CHECK(o->values && o->given && o->found && o->memory.data);
-    o->tensor = (struct tensor){(char *)o->memory.data + offset, dtype, CATEGORY_WORKSPACE, rows, cols};
+    o->tensor = (struct tensor){.data = (char *)o->memory.data + offset,
+                                .dtype = dtype,
+                                .category = CATEGORY_WORKSPACE,
+                                .rows = rows,
+                                .cols = cols};
     memset(o->given, 0xff, room); // NaN in every dtype
     return o;
 }

@@ -5,25 +5,21 @@
 
 enum { FENCE = ARENA_ALIGNMENT, NOT_A_NUMBER = 0xff };
 
-// Before what is given out, its size.
-static void *allocate(const struct arena *arena, size_t bytes)
+static void *allocate(const struct arena *arena, size_t bytes, struct status *status)
 {
-    (void)arena;
+    (void)arena, (void)status;
     char *memory = aligned_alloc(ARENA_ALIGNMENT, FENCE + arena_rounded(bytes) + FENCE);
     if (!memory) {
         return NULL;
     }
-    memcpy(memory, &bytes, sizeof bytes);
     memset(memory + FENCE, NOT_A_NUMBER, arena_rounded(bytes) + FENCE);
     return memory + FENCE;
 }
 
-static void release(const struct arena *arena, void *pointer)
+static void release(const struct arena *arena, void *pointer, size_t bytes)
 {
     (void)arena;
     char *memory = (char *)pointer - FENCE;
-    size_t bytes;
-    memcpy(&bytes, memory, sizeof bytes);
     for (size_t i = bytes; i < bytes + FENCE; i++) {
         if ((unsigned char)memory[FENCE + i] != NOT_A_NUMBER) {
             fprintf(stderr, "%zu bytes behind the end of an allocation of %zu something was written\n", i - bytes,

@@ -23,7 +23,7 @@ $(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
-  emulator/test_attention emulator/test_cards emulator/test_rehearse)
+  emulator/test_attention emulator/test_cards emulator/test_places emulator/test_rehearse)
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
@@ -57,6 +57,7 @@ $(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test
 $(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
 $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
+$(eval $(call EMULATED_RUN,places,$(EMULATED)/tests/emulator/test_places))
 $(eval $(call EMULATED_RUN,ranges,$(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,ranges-tool,NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,traps,$(EMULATED)/tests/emulator/test_traps))

@@ -46,6 +46,10 @@ std::map<size_t, size_t> holes;           // likewise: bytes
 size_t reserved;                          // by all pools
 size_t used;                              // bytes from the first on that were ever given away
 size_t waits, moved;
+unsigned eager; // streams that do at once what they are asked for, by number
+unsigned streams;
+std::map<const void *, size_t> pinned; // bytes of the host's memory that is pinned
+size_t pins;                           // how often some was
 cudaError_t last_error;
 thread_local int current; // card
 
@@ -91,11 +95,12 @@ bool on_card(const void *pointer)
 struct CUstream_st {
     std::deque<work> queue;
     int card;
+    unsigned number; // of the streams there are
 };
 
 struct CUevent_st {
     cudaStream_t stream;
-    bool happened;
+    size_t recorded, happened; // times
     std::chrono::steady_clock::time_point time;
 };
 
@@ -106,17 +111,21 @@ struct CUmemPoolHandle_st {
 namespace
 {
 
-// All that the stream was asked for, or until an event has happened.
-void drain(cudaStream_t stream, const bool *happened = nullptr)
+// All that the stream was asked for, or until an event has happened so often. Work of a stream may wait for an
+// event of another.
+void drain(cudaStream_t stream, cudaEvent_t event = nullptr, size_t times = 0)
 {
-    waits++;
-    set_reach(PROT_READ | PROT_WRITE);
-    while (!stream->queue.empty() && !(happened && *happened)) {
+    static int depth;
+    if (depth++ == 0)
+        set_reach(PROT_READ | PROT_WRITE);
+    while (!stream->queue.empty() && !(event && event->happened >= times)) {
         work next = stream->queue.front();
         stream->queue.pop_front();
         next.run(next.data);
     }
-    set_reach(PROT_NONE);
+    require(!event || event->happened >= times, "streams wait for each other");
+    if (--depth == 0)
+        set_reach(PROT_NONE);
 }
 
 void ask(cudaStream_t stream, std::function<void()> run)
@@ -139,11 +148,23 @@ void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
     require(stream->card == current, "work for another card than the current one");
     require(last_error == cudaSuccess, "an error was left for the next launch to find");
     stream->queue.push_back({run, data});
+    if (stream->number < 32 && eager >> stream->number & 1)
+        drain(stream);
+}
+
+void emulator_eager(unsigned streams)
+{
+    eager = streams;
 }
 
 size_t emulator_waits(void)
 {
     return waits;
+}
+
+size_t emulator_pins(void)
+{
+    return pins;
 }
 
 void emulator_count(size_t bytes)
@@ -376,6 +397,30 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
     return cudaSuccess;
 }
 
+// With EMULATED_PINNED_BYTES there are no more than so many.
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned)
+{
+    const char *most = getenv("EMULATED_PINNED_BYTES");
+    size_t all = bytes;
+    for (const auto &[at, room] : pinned)
+        all += room;
+    if (most && all > strtoull(most, nullptr, 10))
+        return last_error = cudaErrorMemoryAllocation;
+    pins++;
+    *pointer = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    require(*pointer, "no room for the host's memory");
+    memset(*pointer, UNSET, bytes);
+    pinned[*pointer] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+    require(pinned.erase(pointer) == 1, "what is freed was not pinned");
+    free(pointer);
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     bool up = kind == cudaMemcpyHostToDevice;
@@ -400,20 +445,33 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    *stream = new CUstream_st{{}, current};
+    *stream = new CUstream_st{{}, current, streams++};
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     require(stream->queue.empty(), "a stream is destroyed before its work is done");
+    streams--;
     delete stream;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    waits++;
     drain(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    size_t times = event->recorded;
+    require(times > 0, "a stream waits for an event that was never recorded");
+    ask(stream, [=] {
+        if (event->happened < times)
+            drain(event->stream, event, times);
+    });
     return cudaSuccess;
 }
 
@@ -421,6 +479,11 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
     *event = new CUevent_st{};
     return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    return cudaEventCreate(event);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -432,9 +495,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     event->stream = stream;
-    event->happened = false;
+    event->recorded++;
     ask(stream, [=] {
-        event->happened = true;
+        event->happened++;
         event->time = std::chrono::steady_clock::now();
     });
     return cudaSuccess;
@@ -442,14 +505,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    if (!event->happened)
-        drain(event->stream, &event->happened);
+    if (event->happened < event->recorded) {
+        waits++;
+        drain(event->stream, event, event->recorded);
+    }
     return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t stop)
 {
-    if (!start->happened || !stop->happened)
+    if (start->happened < start->recorded || stop->happened < stop->recorded)
         return cudaErrorNotReady;
     *ms = std::chrono::duration<float, std::milli>(stop->time - start->time).count();
     return cudaSuccess;

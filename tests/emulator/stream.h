@@ -19,6 +19,11 @@ __attribute__((visibility("default"))) size_t emulator_moved(void);
 size_t emulator_shared_bytes(void);
 // How often the host has waited for a stream or an event. Seen from outside of the plug-in.
 __attribute__((visibility("default"))) size_t emulator_waits(void);
+// The streams that do at once what they are asked for, as bits by number: a device's operations are the first, its
+// copies out the second, those in the third. 0, as at first: none. Seen from outside of the plug-in.
+__attribute__((visibility("default"))) void emulator_eager(unsigned streams);
+// How often memory of the host was pinned. Seen from outside of the plug-in.
+__attribute__((visibility("default"))) size_t emulator_pins(void);
 #ifdef __cplusplus
 }
 #endif

@@ -20,8 +20,8 @@ static void put(struct tensor t, size_t i, double value)
 array::array(size_t rows, size_t cols, enum dtype dtype, const char *name, size_t offset)
     : reference(rows * cols), memory(malloc((rows * cols + offset) * dtype_bytes(dtype)))
 {
-    t = {(char *)memory + offset * dtype_bytes(dtype), dtype, CATEGORY_WORKSPACE, rows, cols};
-    r = {reference.data(), DTYPE_F64, CATEGORY_WORKSPACE, rows, cols};
+    t = {(char *)memory + offset * dtype_bytes(dtype), dtype, CATEGORY_WORKSPACE, rows, cols, PLACE_DEVICE};
+    r = {reference.data(), DTYPE_F64, CATEGORY_WORKSPACE, rows, cols, PLACE_DEVICE};
     struct random random = random_named(rows * 1000 + cols, name ? name : "poison");
     set([&](size_t i) { return name ? random_normal(&random, i) : NAN; });
 }

@@ -22,15 +22,24 @@ static void close(struct device *device)
 }
 #endif
 
+// Done at once: a second thread would take the cores and the memory's bandwidth from the operations.
+static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
+{
+    (void)queue;
+    NAME(copy)(device, dst, src);
+}
+
 const struct device_ops NAME(cpu_ops) = {.name = "cpu",
                                          .dtype = REAL_DTYPE,
                                          .source = {cpu_allocate, cpu_release},
+                                         .host_source = {cpu_host_allocate, cpu_host_release},
 #if REAL_BITS != 64
                                          .open = open,
                                          .close = close,
 #endif
                                          .upload = cpu_upload,
                                          .download = cpu_download,
+                                         .transfer = transfer,
                                          .attention_backward_workspace = NAME(attention_backward_workspace),
                                          .block_rows = cpu_block_rows,
 #define OPERATION(name) .name = NAME(name),

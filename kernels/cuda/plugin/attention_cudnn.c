@@ -75,7 +75,7 @@ static bool run(struct device *device, struct attention_graph *graph, const stru
         }
     }
     cudnnBackendDescriptor_t pack = NULL;
-    cudnnHandle_t handle = attention_engines_handle(backend(device)->engines, backend(device)->stream);
+    cudnnHandle_t handle = attention_engines_handle(backend(device)->engines, cuda_stream(device));
     bool done =
         cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
@@ -158,7 +158,11 @@ static struct attention_graph *block_graph(struct attention_engines *engines, st
 
 static struct tensor part(const struct backward *a, size_t offset, enum dtype dtype, size_t rows, size_t cols)
 {
-    return (struct tensor){(char *)a->workspace.data + offset, dtype, CATEGORY_WORKSPACE, rows, cols};
+    return (struct tensor){.data = (char *)a->workspace.data + offset,
+                           .dtype = dtype,
+                           .category = CATEGORY_WORKSPACE,
+                           .rows = rows,
+                           .cols = cols};
 }
 
 static struct tensor rows_of(const struct backward *a, struct tensor queries, const struct cuda_attention_block *b)
@@ -301,7 +305,7 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
     range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
     // An engine that reads on to the end of its tile finds numbers there.
     CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + a.at.logsumexp + a.at.logsumexp_bytes, 0,
-                               CUDA_ATTENTION_TILE * sizeof(float), backend(device)->stream));
+                               CUDA_ATTENTION_TILE * sizeof(float), cuda_stream(device)));
     run_blocks(&a);
     range_pop(device);
 }

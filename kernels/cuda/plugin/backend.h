@@ -1,12 +1,13 @@
 // Backend: what an open CUDA device is made of.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/cuda/plugin/queues.h"
 #include <cuda_runtime_api.h>
 
 struct backend {
-    cudaStream_t stream;
+    struct queues queues;
     cudaEvent_t marks[DEVICE_MARKS]; // made when first set
     cudaMemPool_t pool;
+    struct pinned *pinned; // the host's place
     struct gemm *gemm;
     struct attention_engines *engines; // cuDNN's; NULL: not bf16
     size_t shared_bytes;               // shared memory that a block may take

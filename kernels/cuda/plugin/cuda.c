@@ -1,6 +1,6 @@
 // CUDA: the device's table: memory from the driver's stream-ordered pool, GEMM by cuBLASLt, attention in bf16 by
 // cuDNN, everything else by the device's own kernels, all in one stream, so that nothing waits but what reads a
-// result.
+// result; copies to and from pinned memory of the host in two more.
 #include "kernels/base/tensor.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
@@ -9,9 +9,10 @@
 #include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/plugin/pinned.h"
+#include "kernels/cuda/plugin/queues.h"
 #include "kernels/cuda/plugin/ranges.h"
 #include "kernels/cuda/workspace.h"
-#include <stddef.h>
 
 _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch is part of the workspace");
 
@@ -21,7 +22,7 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 
 struct CUstream_st *cuda_stream(const struct device *device)
 {
-    return backend(device)->stream;
+    return backend(device)->queues.streams[QUEUE_COMPUTE];
 }
 
 size_t cuda_shared_bytes(const struct device *device)
@@ -31,36 +32,56 @@ size_t cuda_shared_bytes(const struct device *device)
 
 // ---- memory
 
-// The arena is a member of its device.
 static struct backend *backend_of(const struct arena *arena)
 {
-    const char *address = (const char *)arena;
-    return ((const struct device *)(address - offsetof(struct device, arena)))->backend;
+    return arena->device->backend;
 }
 
 // The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
 // pieces too small may still be too much for a large one: then everything unused goes back first. Drivers call a
 // size beyond the card out of memory, invalid or not supported; a fault of earlier work, which an allocation may
 // report too, stays, and aborts in the wait.
-static void *allocate(const struct arena *arena, size_t bytes)
+static void *allocate(const struct arena *arena, size_t bytes, struct status *status)
 {
+    (void)status;
     struct backend *b = backend_of(arena);
+    cudaStream_t in_order_of = cuda_stream(arena->device);
     void *pointer = NULL;
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (cudaMallocFromPoolAsync(&pointer, bytes, b->pool, b->stream) == cudaSuccess) {
+        if (cudaMallocFromPoolAsync(&pointer, bytes, b->pool, in_order_of) == cudaSuccess) {
             return pointer;
         }
         (void)cudaGetLastError(); // it is dealt with
-        CUDA_CHECK(cudaStreamSynchronize(b->stream));
+        CUDA_CHECK(cudaStreamSynchronize(in_order_of));
         CUDA_CHECK(cudaMemPoolTrimTo(b->pool, 0));
     }
     return NULL;
 }
 
 // In stream order: whoever gets this memory next, uses it after all that was asked for before.
-static void release(const struct arena *arena, void *pointer)
+static void release(const struct arena *arena, void *pointer, size_t bytes)
 {
-    CUDA_CHECK(cudaFreeAsync(pointer, backend_of(arena)->stream));
+    (void)bytes;
+    CUDA_CHECK(cudaFreeAsync(pointer, cuda_stream(arena->device)));
+}
+
+// What is kept for later requests goes back to the driver before it may refuse one, when no copy uses it any more.
+static void *host_allocate(const struct arena *arena, size_t bytes, struct status *status)
+{
+    struct backend *b = backend_of(arena);
+    struct status refused = {0};
+    void *pointer = pinned_allocate(b->pinned, bytes, &refused);
+    if (!pointer) {
+        queues_synchronize(&b->queues);
+        pinned_trim(b->pinned);
+        pointer = pinned_allocate(b->pinned, bytes, status);
+    }
+    return pointer;
+}
+
+static void host_release(const struct arena *arena, void *pointer, size_t bytes)
+{
+    pinned_release(backend_of(arena)->pinned, pointer, bytes);
 }
 
 static void upload(struct device *device, struct tensor t, const void *src)
@@ -77,7 +98,22 @@ static void download(struct device *device, void *dst, struct tensor t)
 
 static void synchronize(struct device *device)
 {
-    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
+    queues_synchronize(&backend(device)->queues);
+}
+
+static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
+{
+    queues_transfer(&backend(device)->queues, queue, dst, src);
+}
+
+static void record(struct device *device, struct event event)
+{
+    queues_record(&backend(device)->queues, event);
+}
+
+static void wait(struct device *device, enum queue queue, struct event event)
+{
+    queues_wait(&backend(device)->queues, queue, event);
 }
 
 void cuda_zero(struct device *device, struct tensor t)
@@ -125,9 +161,10 @@ static size_t reserved_bytes(struct device *device)
 static void close(struct device *device)
 {
     struct backend *b = backend(device);
-    CUDA_CHECK(cudaStreamSynchronize(b->stream)); // until then the libraries' plans are in use
+    queues_synchronize(&b->queues); // until then the libraries' plans are in use
     ranges_close(b->ranges, device);
     gemm_close(b->gemm);
+    pinned_close(b->pinned);
     if (b->pool) {
         CUDA_CHECK(cudaMemPoolDestroy(b->pool));
     }
@@ -136,7 +173,7 @@ static void close(struct device *device)
             CUDA_CHECK(cudaEventDestroy(b->marks[i]));
         }
     }
-    CUDA_CHECK(cudaStreamDestroy(b->stream));
+    queues_close(&b->queues);
     free(b);
     device->backend = NULL;
 }
@@ -205,7 +242,8 @@ static bool open(struct device *device, struct status *status)
     device->backend = b;
     device->multiprocessors = (size_t)card.multiProcessorCount;
     b->shared_bytes = card.sharedMemPerBlockOptin;
-    CUDA_CHECK(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
+    b->pinned = pinned_open();
+    queues_open(&b->queues);
     struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
                                     .location = {.type = cudaMemLocationTypeDevice, .id = (int)device->card}};
     uint64_t keep = UINT64_MAX;
@@ -219,7 +257,7 @@ static bool open(struct device *device, struct status *status)
     }
     CUDA_CHECK(cudaMemPoolCreate(&b->pool, &pool));
     CUDA_CHECK(cudaMemPoolSetAttribute(b->pool, cudaMemPoolAttrReleaseThreshold, &keep));
-    b->gemm = gemm_open(b->stream, status);
+    b->gemm = gemm_open(cuda_stream(device), status);
     if (b->gemm && device->ops->dtype == DTYPE_BF16) {
         b->engines = attention_engines_of_card(device->card, status);
     }
@@ -239,10 +277,12 @@ static bool open(struct device *device, struct status *status)
 #define OPERATION(name) .name = cuda_##name,
 #define TABLE(element)                                                                                             \
     {                                                                                                              \
-        .name = "cuda", .dtype = element, .source = {allocate, release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,  \
+        .name = "cuda", .dtype = element, .source = {allocate, release},                                           \
+        .host_source = {host_allocate, host_release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,                     \
         .elements_max = CUDA_ELEMENTS_MAX, .open = open, .close = close, .mark = mark, .marks_ms = marks_ms,       \
         .used_bytes = used_bytes, .reserved_bytes = reserved_bytes, .upload = upload, .download = download,        \
-        .synchronize = synchronize, .attention_backward_workspace = cuda_attention_backward_workspace,             \
+        .synchronize = synchronize, .transfer = transfer, .record = record, .wait = wait,                          \
+        .attention_backward_workspace = cuda_attention_backward_workspace,                                         \
         .attention_backward_glue = cuda_attention_backward_glue, .block_rows = cuda_block_rows,                    \
         DEVICE_OPERATIONS(OPERATION)                                                                               \
     }

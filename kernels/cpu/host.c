@@ -1,0 +1,46 @@
+// Host: the CPU's second place. Its tensors are plain memory like the first one's, or mappings of files without a
+// name, which the kernel writes out when memory is short: as much as the folder's disk holds.
+#define _GNU_SOURCE // mkostemp
+#include "kernels/cpu/cpu.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// A disk that is full is found here, not when a page of the mapping is written.
+static void *map(const char *folder, size_t bytes, struct status *status)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/longbp-XXXXXX", folder);
+    int file = mkostemp(path, O_CLOEXEC);
+    if (file < 0 || unlink(path) != 0) {
+        status_set(status, STATUS_BAD_INPUT, "host.folder: no file can be made in %s: %s", folder, strerror(errno));
+        return NULL;
+    }
+    int error = posix_fallocate(file, 0, (off_t)bytes);
+    void *pointer =
+        error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (pointer == MAP_FAILED) {
+        status_set(status, STATUS_OOM, "host.folder: %s has no %zu bytes left: %s", folder, bytes,
+                   strerror(error ? error : errno));
+    }
+    close(file);
+    return pointer == MAP_FAILED ? NULL : pointer;
+}
+
+void *cpu_host_allocate(const struct arena *arena, size_t bytes, struct status *status)
+{
+    const char *folder = arena->device->host_folder;
+    return folder ? map(folder, bytes, status) : cpu_allocate(arena, bytes, status);
+}
+
+void cpu_host_release(const struct arena *arena, void *pointer, size_t bytes)
+{
+    if (arena->device->host_folder) {
+        CHECK(munmap(pointer, bytes) == 0);
+    } else {
+        cpu_release(arena, pointer, bytes);
+    }
+}

@@ -1,0 +1,157 @@
+// The emulated CUDA device's second place: pinned memory, which is kept and may be refused, and copies in streams
+// of their own, each of which may be late.
+#include "kernels/base/ops.h"
+#include "kernels/base/queue.h"
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static size_t (*pins)(void);
+static void (*eager)(unsigned streams);
+
+static struct device *opened(void)
+{
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    assert_true(device->host.limit_bytes > 0);
+    return device;
+}
+
+static void pinned_memory_is_kept(void **state)
+{
+    (void)state;
+    struct device *device = opened();
+    size_t before = pins();
+    for (size_t step = 0; step < 3; step++) {
+        struct tensor a = tensor_new_in(device, PLACE_HOST, 10, 100, DTYPE_F32, CATEGORY_HIDDEN_CHECKPOINTS);
+        struct tensor b = tensor_new_in(device, PLACE_HOST, 10, 200, DTYPE_F32, CATEGORY_HIDDEN_CHECKPOINTS);
+        assert_int_equal(device->host.live_bytes, 4096 + 8192);
+        tensor_free(device, &a);
+        tensor_free(device, &b);
+    }
+    assert_int_equal(pins() - before, 2);
+    device_close(device);
+}
+
+// What is kept goes back before the driver refuses; then the reason names the key.
+static void pinned_memory_may_be_refused(void **state)
+{
+    (void)state;
+    struct device *device = opened();
+    setenv("EMULATED_PINNED_BYTES", "10000", 1);
+    struct tensor a = tensor_new_in(device, PLACE_HOST, 1, 1024, DTYPE_F32, CATEGORY_KV_CACHE);
+    tensor_free(device, &a);
+    a = tensor_new_in(device, PLACE_HOST, 1, 2048, DTYPE_F32, CATEGORY_KV_CACHE);
+    assert_int_equal(device->status.code, STATUS_OK);
+    struct tensor b = tensor_new_in(device, PLACE_HOST, 1, 1024, DTYPE_F32, CATEGORY_KV_CACHE);
+    assert_null(b.data);
+    assert_int_equal(device->status.code, STATUS_OOM);
+    assert_non_null(strstr(device->status.message, "refused 4096 bytes of pinned host memory: out of memory"));
+    assert_non_null(strstr(device->status.message, "limits.host_memory"));
+    unsetenv("EMULATED_PINNED_BYTES");
+    tensor_free(device, &a);
+    device_close(device);
+}
+
+static struct {
+    const struct device_ops *real;
+    struct device_ops ops;
+    enum queue of, for_; // the queue that does not wait, and for which
+} dropped;
+
+static void wait_but_for(struct device *device, enum queue queue, struct event event)
+{
+    if (queue != dropped.of || event.queue != dropped.for_) {
+        dropped.real->wait(device, queue, event);
+    }
+}
+
+// x, written by an operation, goes out, and comes in to where y was, which an operation has read; the number found
+// there, scaled, and that of y.
+static bool comes_back(struct device *device)
+{
+    double sent = 5, old = 7, read_x = 0, read_y = 0;
+    struct tensor x = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_DATA);
+    struct tensor y = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_DATA);
+    struct tensor z = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_DATA);
+    struct tensor host = tensor_new_in(device, PLACE_HOST, 1, 1, DTYPE_F32, CATEGORY_DATA);
+    tensor_write(device, x, &sent);
+    tensor_write(device, y, &old);
+    op_scale(device, x, 2);
+    event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+    copy_out(device, host, x);
+    struct event out = event_record(device, QUEUE_OUT);
+    event_wait(device, QUEUE_COMPUTE, out);
+    op_zero(device, x);
+    op_copy(device, z, y);
+    event_wait(device, QUEUE_IN, out);
+    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    copy_in(device, y, host);
+    event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
+    op_scale(device, y, 2);
+    tensor_read(device, y, &read_x);
+    tensor_read(device, z, &read_y);
+    assert_int_equal(device->status.code, STATUS_OK);
+    device->ops->synchronize(device);
+    tensor_free(device, &x);
+    tensor_free(device, &y);
+    tensor_free(device, &z);
+    tensor_free(device, &host);
+    return read_x == 20 && read_y == 7;
+}
+
+// With all waits the numbers are right whichever queues are early and which late; without one of them they are
+// wrong for some.
+static void each_queue_may_be_late(void **state)
+{
+    (void)state;
+    static const struct {
+        enum queue of, for_;
+    } waits[] = {{0, 0},
+                 {QUEUE_OUT, QUEUE_COMPUTE},
+                 {QUEUE_COMPUTE, QUEUE_OUT},
+                 {QUEUE_IN, QUEUE_COMPUTE},
+                 {QUEUE_COMPUTE, QUEUE_IN}};
+    struct device *device = opened();
+    dropped.real = device->ops;
+    dropped.ops = *device->ops;
+    dropped.ops.wait = wait_but_for;
+    device->ops = &dropped.ops;
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        dropped.of = waits[i].of, dropped.for_ = waits[i].for_;
+        size_t right = 0;
+        for (unsigned early = 0; early < 1u << QUEUE_COUNT; early++) {
+            eager(early);
+            right += comes_back(device);
+        }
+        if (i == 0 ? right != 1u << QUEUE_COUNT : right == 1u << QUEUE_COUNT) {
+            fail_msg("without the wait of queue %d for queue %d %zu of 8 orders are right", waits[i].of,
+                     waits[i].for_, right);
+        }
+    }
+    eager(0);
+    device->ops = dropped.real;
+    device_close(device);
+}
+
+int main(void)
+{
+    const char *path = getenv("LONGBP_CUDA");
+    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    pins = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_pins") : NULL;
+    eager = plugin ? (void (*)(unsigned))dlsym(plugin, "emulator_eager") : NULL;
+    if (!pins || !eager) {
+        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pinned_memory_is_kept),
+        cmocka_unit_test(pinned_memory_may_be_refused),
+        cmocka_unit_test(each_queue_may_be_late),
+    };
+    return cmocka_run_group_tests_name("places of the emulated device", tests, NULL, NULL);
+}
