@@ -562,6 +562,7 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --device cpu", "unrecognized option '--device"},
         {"grad --model tiny --context 5 --out /dev/null --memory-limit 24",
          "key \"memory\": expected a size with its unit"},
+        {"plan --model tiny --context 5 --host-memory 24", "key \"host_memory\": expected a size with its unit"},
         {"max-context --model tiny", "--memory-limit or --profile"},
         {"max-context --memory-limit 1GiB", "--model is needed"},
         {"max-context --model tiny --memory-limit 0", "--memory-limit: expected a size"},

@@ -152,6 +152,11 @@ static void what_is_written_is_read_again(void **state)
     struct roofline roofline;
     assert_false(profile_roofline(&profile, DTYPE_BF16, &roofline, &status));
     assert_string_equal(status.message, "profile p has no rate for bf16");
+    assert_true(profile_roofline(&profile, DTYPE_F32, &roofline, &status));
+    assert_true(roofline.link_bytes_per_s == 0); // not given
+    profile.host_link_bytes_per_s.value = 7;
+    assert_true(profile_roofline(&profile, DTYPE_F32, &roofline, &status));
+    assert_true(roofline.link_bytes_per_s == 7);
 }
 
 static void an_operation_takes_the_longer_of_flops_and_bytes_and_a_launch(void **state)

@@ -80,7 +80,8 @@ static void unknown_keys_are_named_wherever_they_are(void **state)
     expect_bad(RECORD(TRIAL(", 'sed': 1")), "unknown key 'trial.sed'; did you mean 'seed'?");
     expect_bad(RECORD(TRIAL(", 'measure': {'sample': 5}")),
                "unknown key 'trial.measure.sample'; did you mean 'samples'?");
-    expect_bad(RECORD(TRIAL(", 'limits': {'time': 5}")), "unknown key 'trial.limits.time'; known keys: memory");
+    expect_bad(RECORD(TRIAL(", 'limits': {'time': 5}")),
+               "unknown key 'trial.limits.time'; known keys: memory, host_memory");
     expect_bad(RECORD(TRIAL("") ", 'peak_by_category': {'weight': 5}"), "unknown key 'peak_by_category.weight'");
     expect_bad(RECORD(TRIAL("") ", 'gradient': {'l2': 5}"), "unknown key 'gradient.l2'");
     expect_bad(RECORD(TRIAL("") ", 'bias': {'l2': 5}"), "unknown key 'bias.l2'");

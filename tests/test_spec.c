@@ -365,6 +365,7 @@ static void bad_specs_are_refused_with_the_place(void **state)
         {START "'limits': {'memory': 24},\n" AXES,
          "s.json:2:22: key 'memory': expected a size with its unit, such as 24GiB (or 24G, the same), 80GB or "
          "4096B, found 24"},
+        {START "'limits': {'memory': null, 'host_memory': 24},\n" AXES, "key 'host_memory': expected a size"},
         {START "'data': {'text': 'no/such/file'},\n" AXES, "s.json:2:9: key 'data': no/such/file: cannot be read: "
                                                            "No such file or directory; relative paths start in "},
         {START "'data': {'text': 'harness'},\n" AXES, "harness: is not a file"},

@@ -92,6 +92,8 @@ static void a_trial_has_its_defaults(void **state)
     assert_true(trial.measure.max_seconds == 60);
     assert_int_equal(trial.measure.gradient, GRADIENT_FULL_F64);
     assert_int_equal(trial.memory_limit_bytes, 0);
+    assert_int_equal(trial.host_memory_limit_bytes, 0);
+    assert_null(trial.host_folder);
     trial_free(&trial);
 }
 
@@ -128,7 +130,8 @@ static void ids_stay_what_they_were(void **state)
     struct trial trial = trial_of(MINIMAL);
     char *canonical = quoted(
         "{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','dtype':'f32',"
-        "'gradient_dtype':'f32','kv_gradient_dtype':'f32','labels':null,'limits':{'memory':null},'lora':null,"
+        "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
+        "'limits':{'host_memory':null,'memory':null},'lora':null,"
         "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
         "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
         "'model':'tiny','objective':'token-mean','optimizer':null,'profile':null,'row_weights':null,'seed':1,'tf32'"
@@ -150,6 +153,7 @@ static void a_default_may_be_said(void **state)
         " 'max_seconds': 60, 'samples': 5, 'warmup': 1}}");
     expect_same(MINIMAL, MODEL("{'layers': 4, 'width': 128, 'heads': 4, 'kv_heads': 2, 'ffn': 352, 'vocab': 256}"));
     expect_same(MINIMAL, WITH("'limits': {}, 'measure': {}"));
+    expect_same(MINIMAL, WITH("'limits': {'host_memory': null}, 'host': null"));
     expect_same(MINIMAL, WITH("'deterministic': false"));
     expect_same(MINIMAL, WITH("'tf32': false"));
     expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
@@ -160,6 +164,9 @@ static void a_default_may_be_said(void **state)
     expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
     expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
     expect_same(WITH("'limits': {'memory': '1.5 GB'}"), WITH("'limits': {'memory': 1500000000}"));
+    expect_same(WITH("'limits': {'host_memory': '1.5 GB'}"), WITH("'limits': {'host_memory': 1500000000}"));
+    expect_same(WITH("'limits': {'memory': '4KiB', 'host_memory': '2MiB'}"),
+                WITH("'limits': {'host_memory': 2097152, 'memory': 4096}"));
     expect_same(WITH("'data': {'tokens': 't.bin'}"), WITH("'data': {'dtype': 'u16', 'tokens': 't.bin'}"));
     expect_same(WITH("'measure': {'max_seconds': 0}"), WITH("'measure': {'max_seconds': -0.0}"));
     expect_same(WITH("'dtype': 'bf16'"),
@@ -210,6 +217,9 @@ static void another_meaning_is_another_id(void **state)
         WITH("'optimizer': 'adamw'"),
         WITH("'optimizer': {'decay': 0}"),
         WITH("'limits': {'memory': 1}"),
+        WITH("'limits': {'host_memory': 1}"),
+        WITH("'host': {'folder': 'a'}"),
+        WITH("'host': {'folder': 'b'}"),
         WITH("'deterministic': true"),
         WITH("'tf32': true"),
         WITH("'whole_attention': true"),
@@ -390,7 +400,14 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'limits': {'memory': '24'}"), "such as 24GiB (or 24G, the same), 80GB or 4096B, found '24'"},
         {WITH("'limits': {'memory': 0}"), "expected a whole number of bytes >= 1, found 0"},
         {WITH("'limits': {'memory': 1.5}"), "found 1.5"},
-        {WITH("'limits': {'time': 1}"), "unknown key of 'limits'; known keys: memory"},
+        {WITH("'limits': {'time': 1}"), "unknown key of 'limits'; known keys: memory, host_memory"},
+        {WITH("'limits': {'host_memory': '24Gib'}"), "key 'host_memory': expected a size with its unit"},
+        {WITH("'limits': {'memory': 9, 'host_memory': 0}"),
+         "key 'host_memory': expected a whole number of bytes >= 1, found 0"},
+        {WITH("'host': {}"), "key 'host': expected null or {'folder': PATH}"},
+        {WITH("'host': {'path': 'a'}"), "key 'path': unknown key of 'host'; known keys: folder"},
+        {WITH("'host': {'folder': 3}"), "key 'folder': expected a folder for what is kept on the host, found 3"},
+        {WITH("'device': 'cuda', 'host': {'folder': 'a'}"), "copies need pinned memory, which a folder is not"},
     };
     expect_all_bad(cases, COUNT(cases));
 }

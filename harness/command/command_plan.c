@@ -10,6 +10,7 @@
 #include "harness/results/record_json.h"
 #include "harness/run/progress.h"
 #include "harness/run/trial_run.h"
+#include <math.h>
 #include <string.h>
 
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
@@ -43,7 +44,7 @@ struct plan {
     struct trial trial;
     json_t *object; // the record, as a sweep would have written it
     struct record record;
-    size_t limit_bytes; // 0: none
+    size_t limit_bytes, host_limit_bytes; // 0: none
     char limit_what[128];
 };
 
@@ -77,7 +78,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 static bool fits(const struct plan *plan)
 {
-    return !plan->limit_bytes || plan->record.peak_bytes <= (double)plan->limit_bytes;
+    const struct record *record = &plan->record;
+    return (!plan->limit_bytes || record->peak_bytes <= (double)plan->limit_bytes) &&
+           (!plan->host_limit_bytes || !(record->host_peak_bytes > (double)plan->host_limit_bytes));
 }
 
 // The record as JSON Lines, as a sweep of one trial would have written it.
@@ -91,7 +94,7 @@ static bool write_timeline(const struct plan *plan, const char *path, struct sta
     return written;
 }
 
-// Plans without the limit: how much is missing is worth more than where the step would have ended.
+// Plans without the limits: how much is missing is worth more than where the step would have ended.
 static bool make(const struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
 {
     json_t *trial = arguments->flags.trial;
@@ -104,6 +107,8 @@ static bool make(const struct arguments *arguments, const char *command, struct 
         !plan_flags_limit(&arguments->plan, &plan->trial, &plan->limit_bytes, plan->limit_what,
                           sizeof plan->limit_what, status))
         return false;
+    plan->host_limit_bytes = plan->trial.host_memory_limit_bytes;
+    plan->trial.host_memory_limit_bytes = 0;
     char *line = trial_run(&plan->trial, -1),
          *complete = record_complete(line, plan->trial.id, "plan", command, &ended);
     CHECK(complete);
@@ -125,6 +130,41 @@ static void print_bytes(const char *what, size_t bytes, const char *note)
     printf("  %-20s %12s %16zu%s%s\n", what, text, bytes, *note ? "  " : "", note);
 }
 
+static void print_limit(size_t limit, const char *what, size_t peak)
+{
+    bool enough = peak <= limit;
+    print_bytes("limit", limit, what);
+    print_bytes(enough ? "fits, to spare" : "does not fit, short of", enough ? limit - peak : peak - limit, "");
+}
+
+// What is kept on the host, and what goes over the link for it.
+static void print_host(const struct plan *plan)
+{
+    const struct record *record = &plan->record;
+    bool kept = record->host_peak_bytes > 0;
+    size_t peak = kept ? (size_t)record->host_peak_bytes : 0;
+    if (kept || plan->host_limit_bytes)
+        print_bytes("peak on the host", peak, "");
+    if (plan->host_limit_bytes)
+        print_limit(plan->host_limit_bytes, "--host-memory", peak);
+    if (kept)
+        printf("  %-20s %12.4g  bytes, and %.4g back\n", "copied to the host", record->link_out_bytes,
+               record->link_in_bytes);
+}
+
+static void print_time(const struct plan *plan)
+{
+    const char *profile = plan->trial.profile->name;
+    size_t draws = plan->record.sample_columns.count;
+    char mean[64];
+    snprintf(mean, sizeof mean, draws > 1 ? ", mean of %zu draws" : "", draws);
+    if (isnan(plan->record.estimate_ms))
+        printf("  %-20s %12s    profile %s has no host_link_bytes_per_s\n", "time", "unknown", profile);
+    else
+        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time", plan->record.estimate_ms / 1e3,
+               profile, mean);
+}
+
 static void print_table(const struct plan *plan)
 {
     const struct record *record = &plan->record;
@@ -142,11 +182,9 @@ static void print_table(const struct plan *plan)
     print_bytes("resident", (size_t)record->resident_bytes, "before the step");
     snprintf(text, sizeof text, "resident + %.0f per token of context and sequence", record->floor_bytes_per_token);
     print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
-    if (plan->limit_bytes) {
-        print_bytes("limit", plan->limit_bytes, plan->limit_what);
-        print_bytes(fits(plan) ? "fits, to spare" : "does not fit, short of",
-                    fits(plan) ? plan->limit_bytes - peak : peak - plan->limit_bytes, "");
-    }
+    if (plan->limit_bytes)
+        print_limit(plan->limit_bytes, plan->limit_what, peak);
+    print_host(plan);
     printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
            record->flops / record->model_flops);
     printf("  %-20s %12.4g\n", "bytes moved", record->bytes_moved);
@@ -154,11 +192,8 @@ static void print_table(const struct plan *plan)
         printf("  %-20s %12.4g  bytes besides, between the blocks of attention's backward\n", "attention's glue",
                record->attention_glue_bytes);
     printf("  %-20s %12.0f\n", "launches", record->launches);
-    size_t draws = record->sample_columns.count;
-    snprintf(text, sizeof text, draws > 1 ? ", mean of %zu draws" : "", draws);
     if (plan->trial.profile)
-        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time", record->estimate_ms / 1e3,
-               plan->trial.profile->name, text);
+        print_time(plan);
     if (plan->trial.measure.categories) {
         putchar('\n');
         category_report_table(&(struct category_report){.operations = true}, record, stdout);
@@ -170,10 +205,12 @@ static void print_json(const struct plan *plan)
 {
     json_t *object = json_copy(plan->object);
     CHECK(object);
-    bool limited = plan->limit_bytes > 0;
+    bool limited = plan->limit_bytes > 0, host_limited = plan->host_limit_bytes > 0;
     json_object_set_new(object, "timeline", json_null());
     json_object_set_new(object, "limit_bytes", limited ? json_integer((json_int_t)plan->limit_bytes) : json_null());
-    json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
+    json_object_set_new(object, "host_limit_bytes",
+                        host_limited ? json_integer((json_int_t)plan->host_limit_bytes) : json_null());
+    json_object_set_new(object, "fits", limited || host_limited ? json_boolean(fits(plan)) : json_null());
     json_object_set_new(object, "estimate", plan->trial.profile ? json_string("roofline") : json_null());
     CHECK(json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
     putchar('\n');

@@ -14,7 +14,8 @@
 
 struct arguments {
     const char *spec, *out, *device, *trial, *against, *against_out;
-    const char **axes; // of --axis, and what --memory-limit and --profile mean as one
+    const char *memory_limit, *host_memory;
+    const char **axes; // of --axis, and what the limits and --profile mean as one
     size_t axis_count;
     size_t rounds;
     bool list, fresh, retry, json;
@@ -33,6 +34,10 @@ static const struct argp_option flags[] = {
      .key = 'm',
      .arg = "SIZE",
      .doc = "such as 24GiB or 24G, the same, or 80GB, instead of the spec's"},
+    {.name = "host-memory",
+     .key = 'M',
+     .arg = "SIZE",
+     .doc = "what may be kept on the host, instead of the spec's"},
     {.name = "profile", .key = 'p', .arg = "NAME|FILE", .doc = "estimate a step's time by this device profile"},
     {.name = "list", .key = 'l', .doc = "print the trials and their ids, and measure nothing"},
     {.name = "trial", .key = 'c', .arg = "ID", .doc = "measure this trial alone and print its record"},
@@ -84,7 +89,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->device = text;
         return 0;
     case 'm':
-        add_key(arguments, "limits", json_pack("{s:s?}", "memory", text));
+        arguments->memory_limit = text;
+        return 0;
+    case 'M':
+        arguments->host_memory = text;
         return 0;
     case 'p':
         add_key(arguments, "profile", json_string(text));
@@ -121,6 +129,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->spec = text;
         return 0;
     case ARGP_KEY_END:
+        if (arguments->memory_limit || arguments->host_memory)
+            add_key(arguments, "limits",
+                    json_pack("{s:s?, s:s?}", "memory", arguments->memory_limit, "host_memory",
+                              arguments->host_memory));
         if (!arguments->spec)
             argp_error(state, "name the experiment's file");
         if (!arguments->against != !arguments->against_out)

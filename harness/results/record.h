@@ -45,7 +45,12 @@ struct record_measure {
 
 struct record_limits {
     bool given;
-    double memory;
+    double memory, host_memory;
+};
+
+struct record_host {
+    bool given;
+    const char *folder;
 };
 
 struct record_trial {
@@ -57,6 +62,7 @@ struct record_trial {
     int deterministic, tf32, whole_attention;
     struct record_measure measure;
     struct record_limits limits;
+    struct record_host host;
 };
 
 struct record_sm_clock {
@@ -92,7 +98,7 @@ struct record_timeline {
 struct record_roofline {
     bool given;
     const char *source;
-    double flops_per_s, bytes_per_s, launch_s;
+    double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
 };
 
 struct record_row {
@@ -127,8 +133,9 @@ struct record {
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
     struct record_sm_clock sm_clock_mhz;
     double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
+    double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
-    double flops, model_flops, bytes_moved, attention_glue_bytes, launches;
+    double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches;
     struct record_gradient gradient;
     struct record_bias bias;
     struct record_timeline timeline;

@@ -21,7 +21,12 @@ FIELDS measure_fields[] = {
     {0}};
 
 FIELDS limits_fields[] = {{FIELD(record_limits, memory), .type = FIELD_COUNT, .unit = "bytes", .null = "no limit"},
+                          {FIELD(record_limits, host_memory), .type = FIELD_COUNT, .unit = "bytes",
+                           .null = "what the machine has free"},
                           {0}};
+
+FIELDS host_fields[] = {
+    {FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"}, {0}};
 
 FIELDS trial_fields[] = {
     {FIELD(record_trial, model), .type = FIELD_ANY, .meaning = "preset, folder or shape"},
@@ -52,6 +57,8 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, measure), .type = FIELD_OBJECT, .meaning = "what was asked for",
      .members = measure_fields},
     {FIELD(record_trial, limits), .type = FIELD_OBJECT, .members = limits_fields},
+    {FIELD(record_trial, host), .type = FIELD_OBJECT, .meaning = "what the host's place is",
+     .null = "memory, pinned for a card", .members = host_fields},
     {0}};
 
 FIELDS tensor_fields[] = {
@@ -104,10 +111,12 @@ FIELDS roofline_fields[] = {
     {FIELD(record_roofline, flops_per_s), .type = FIELD_SIZE, .unit = "FLOP/s"},
     {FIELD(record_roofline, bytes_per_s), .type = FIELD_SIZE, .unit = "bytes/s"},
     {FIELD(record_roofline, launch_s), .type = FIELD_SIZE, .unit = "s"},
+    {FIELD(record_roofline, link_bytes_per_s), .type = FIELD_SIZE, .unit = "bytes/s",
+     .meaning = "between device and host, in each direction", .null = "not known"},
     {0}};
 
 FIELDS row_fields[] = {
-    {FIELD(record_row, category), .type = FIELD_STRING, .meaning = "idle: the device waited for the host"},
+    {FIELD(record_row, category), .type = FIELD_STRING, .meaning = "idle: the device waited, for the host or a copy"},
     {FIELD(record_row, operation), .type = FIELD_STRING},
     {FIELD(record_row, shape), .type = FIELD_COUNT, .list = true, .meaning = "[m, n, k]", .null = "no GEMM"},
     {FIELD(record_row, launches), .type = FIELD_COUNT},
@@ -191,7 +200,9 @@ const struct record_field record_fields[] = {
     {FIELD(record, model_flops_share), .type = FIELD_SIZE, .meaning = "model_flops_per_s over gemm_flops_per_s",
      .null = "one is null"},
     {FIELD(record, estimate_ms), .type = FIELD_SIZE, .unit = "ms",
-     .meaning = "what the profile's roofline makes of a step", .null = "no profile"},
+     .meaning = "what the profile's roofline makes of a step: the longest of its queues (operations, copies out, "
+                "copies in), with their waits",
+     .null = "no profile, or none of the link over which the step copies"},
     {FIELD(record, profile), .type = FIELD_STRING, .meaning = "its name", .null = "none"},
     {FIELD(record, energy_j), .type = FIELD_SIZE, .unit = "J", .meaning = "of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},
@@ -199,6 +210,10 @@ const struct record_field record_fields[] = {
      .null = "as energy_j", .members = sm_clock_fields},
     {FIELD(record, peak_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "the most live during a step"},
     {FIELD(record, peak_by_category), .type = FIELD_TALLY, .unit = "bytes", .meaning = "what the peak consists of"},
+    {FIELD(record, host_peak_bytes), .type = FIELD_COUNT, .unit = "bytes",
+     .meaning = "the most that was kept on the host during a step", .null = "nothing was"},
+    {FIELD(record, host_peak_by_category), .type = FIELD_TALLY, .unit = "bytes", .meaning = "what it consists of",
+     .null = "nothing was"},
     {FIELD(record, resident_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "live before the step"},
     {FIELD(record, device_used_bytes), .type = FIELD_COUNT, .unit = "bytes",
      .meaning = "of the card's memory after the steps, by its driver", .null = "the CPU"},
@@ -218,6 +233,10 @@ const struct record_field record_fields[] = {
      .meaning = "operands read once and results written once, of each operation"},
     {FIELD(record, attention_glue_bytes), .type = FIELD_WHOLE, .unit = "bytes",
      .meaning = "what attention's backward moves besides those", .null = "it does not run in blocks"},
+    {FIELD(record, link_out_bytes), .type = FIELD_WHOLE, .unit = "bytes", .meaning = "copied to the host by a step",
+     .null = "nothing was"},
+    {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .unit = "bytes", .meaning = "copied from the host by a step",
+     .null = "nothing was"},
     {FIELD(record, launches), .type = FIELD_COUNT, .meaning = "operations of a step"},
     {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
      .null = "not asked for, or planned", .members = gradient_fields},

@@ -114,6 +114,9 @@ static void fill_memory(struct record *record, const struct trial_result *result
     record->peak_bytes = reached(result->peak_bytes);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         record->peak_by_category[i] = result->peak_bytes ? (double)result->peak_by_category[i] : NAN;
+    record->host_peak_bytes = reached(result->host_peak_bytes);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        record->host_peak_by_category[i] = result->host_peak_bytes ? (double)result->host_peak_by_category[i] : NAN;
     record->resident_bytes = reached(result->resident_bytes);
     record->device_used_bytes = reached(result->device_used_bytes);
     record->device_reserved_bytes = reached(result->device_reserved_bytes);
@@ -134,6 +137,9 @@ static void fill_counts(struct record *record, const struct trial_result *result
     record->model_flops = result->model_flops > 0 ? result->model_flops : NAN;
     record->bytes_moved = known ? counters->bytes_moved : NAN;
     record->attention_glue_bytes = counters->glue_bytes > 0 ? counters->glue_bytes : NAN;
+    const double *link = counters->link_bytes;
+    record->link_out_bytes = link[QUEUE_OUT] > 0 ? link[QUEUE_OUT] : NAN;
+    record->link_in_bytes = link[QUEUE_IN] > 0 ? link[QUEUE_IN] : NAN;
     record->launches = reached(counters->launches);
 }
 
@@ -253,11 +259,13 @@ static void fill_categories(struct record_categories *categories, const struct t
         return;
     categories->given = true;
     categories->step_ms = timed ? result->breakdown_ms : NAN;
-    categories->roofline = (struct record_roofline){.given = estimated,
-                                                    .source = profile ? profile->name : "measured",
-                                                    .flops_per_s = roofline->flops_per_s,
-                                                    .bytes_per_s = roofline->bytes_per_s,
-                                                    .launch_s = roofline->launch_s};
+    categories->roofline = (struct record_roofline){
+        .given = estimated,
+        .source = profile ? profile->name : "measured",
+        .flops_per_s = roofline->flops_per_s,
+        .bytes_per_s = roofline->bytes_per_s,
+        .launch_s = roofline->launch_s,
+        .link_bytes_per_s = roofline->link_bytes_per_s > 0 ? roofline->link_bytes_per_s : NAN};
     struct record_row *rows = make_parts(&categories->rows, breakdown->row_count, sizeof *rows);
     for (size_t i = 0; i < breakdown->row_count; i++)
         fill_row(&rows[i], &breakdown->rows[i], timed, estimated);

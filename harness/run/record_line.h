@@ -22,6 +22,7 @@ struct trial_result {
     double estimate_ms;                 // mean over the samples
     const struct watch_report *watched; // the card while the samples ran
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
+    size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
     double floor_bytes_per_token, model_flops;
     struct counters counters; // of one step

@@ -15,6 +15,8 @@ struct setup_options setup_options_of(const struct trial *trial)
         .tf32 = trial->tf32,
         .whole_attention = trial->whole_attention,
         .memory_limit_bytes = trial->memory_limit_bytes,
+        .host_memory_limit_bytes = trial->host_memory_limit_bytes,
+        .host_folder = trial->host_folder,
     };
 }
 
@@ -35,6 +37,9 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
     if (!setup->device)
         return false;
+    if (options->host_memory_limit_bytes)
+        setup->device->host.limit_bytes = options->host_memory_limit_bytes;
+    setup->device->host_folder = options->host_folder;
     setup->device->deterministic = options->deterministic;
     setup->device->tf32 = options->tf32;
     setup->device->whole_attention = options->whole_attention;

@@ -14,7 +14,8 @@ struct setup_options {
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
     const struct optimizer *optimizer;
     bool deterministic, tf32, whole_attention;
-    size_t memory_limit_bytes; // 0: what the machine has free
+    size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
+    const char *host_folder;                            // borrowed; NULL: the host's memory
 };
 
 // As the trial asks.

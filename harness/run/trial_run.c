@@ -167,9 +167,11 @@ static bool time_left(const struct run *run, double longest_ms)
 
 static void note_peak(struct run *run)
 {
-    const struct arena *arena = &run->setup.device->arena;
+    const struct arena *arena = &run->setup.device->arena, *host = &run->setup.device->host;
     run->result.peak_bytes = arena->peak_bytes;
     memcpy(run->result.peak_by_category, arena->peak_by_category, sizeof run->result.peak_by_category);
+    run->result.host_peak_bytes = host->peak_bytes;
+    memcpy(run->result.host_peak_by_category, host->peak_by_category, sizeof run->result.host_peak_by_category);
 }
 
 // The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
@@ -197,7 +199,7 @@ static bool note_sample(struct run *run, size_t i)
     run->asked_ms[i] = run->step.asked_ms;
     run->sample_columns[i] = run->step.columns.count;
     result->sample_count = i + 1;
-    note_estimate(run, 1e3 * counters->estimate_s, i + 1);
+    note_estimate(run, 1e3 * counters_clock_s(counters), i + 1);
     return true;
 }
 
@@ -238,7 +240,7 @@ static bool record_timeline(struct run *run)
 }
 
 // The rates that shares of a roofline are taken of: the profile's, else on the CPU those of a large GEMM and a
-// large copy now. Without them, or where the copy finds no room, there are no shares.
+// large copy now, which reads and writes. Without them, or where the copy finds no room, there are no shares.
 static void take_roofline(struct run *run)
 {
     const struct trial *trial = run->trial;
@@ -250,7 +252,7 @@ static void take_roofline(struct run *run)
             gemm = calibrate_gemm(trial->device, trial->dtype, &why);
         double copy = calibrate_copy(trial->device, trial->dtype, &why);
         if (why.code == STATUS_OK)
-            *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy};
+            *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy, .link_bytes_per_s = copy / 2};
     }
     run->result.roofline = *roofline;
 }
@@ -311,6 +313,7 @@ static bool measure(struct run *run)
         if (!step(run, i, trial->optimizer))
             return false;
     arena_reset_peak(arena);
+    arena_reset_peak(&run->setup.device->host);
     set_draw(run, 0);
     watch_start(run->watch);
     bool sampled = sample(run);

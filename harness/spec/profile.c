@@ -148,7 +148,8 @@ bool profile_roofline(const struct profile *profile, enum dtype dtype, struct ro
 {
     *roofline = (struct roofline){.flops_per_s = profile->flops_per_s[dtype].value,
                                   .bytes_per_s = profile->bandwidth_bytes_per_s.value,
-                                  .launch_s = profile->launch_s.value};
+                                  .launch_s = profile->launch_s.value,
+                                  .link_bytes_per_s = profile->host_link_bytes_per_s.value};
     return roofline->flops_per_s > 0 ||
            status_set(status, STATUS_BAD_INPUT, "profile %s has no rate for %s", profile->name, dtype_name(dtype));
 }

@@ -15,7 +15,7 @@ struct profile {
     struct profile_number bandwidth_bytes_per_s;      // of its own memory
     struct profile_number multiprocessors;            // a GEMM's blocks of rows on CUDA follow from it
     struct profile_number launch_s;                   // of an operation that does nothing
-    struct profile_number host_link_bytes_per_s;      // to the host's memory, in one direction
+    struct profile_number host_link_bytes_per_s;      // to the host's memory, in each direction at once
     struct profile_number peer_link_bytes_per_s;      // to another card, in one direction
 };
 
@@ -23,7 +23,8 @@ struct profile {
 // ends in ".json", from that file. Every key is known, every number is finite, positive and has a source. False and
 // a status that names file, line and column if not.
 bool profile_load(struct profile *profile, const char *name, struct status *status);
-// The rates for operations in this dtype. False and a status (bad input) if the profile has none.
+// The rates for operations in this dtype and for copies to and from the host; without the latter what is copied has
+// no estimate. False and a status (bad input) if the profile has none.
 bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,
                       struct status *status);
 // The file's text, to be freed. Numbers that are not given are left out.

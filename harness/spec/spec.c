@@ -367,8 +367,13 @@ static bool add_id(uint32_t *table, size_t slots, const struct spec_trial *trial
 // People write a size with its unit; a number without one is what this program writes into a trial.
 static bool check_limits(struct trial_fields *fields, struct status *status)
 {
-    struct json_field memory = json_field_get(*trial_field(fields, "limits"), "memory");
-    return !json_is_number(memory.value) || json_field_expected(memory, status, SIZE_EXPECTED);
+    static const char *const limits[] = {"memory", "host_memory"};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct json_field limit = json_field_get(*trial_field(fields, "limits"), limits[i]);
+        if (json_is_number(limit.value))
+            return json_field_expected(limit, status, SIZE_EXPECTED);
+    }
+    return true;
 }
 
 static bool expand(struct expansion *e, struct spec *spec, struct status *status)

@@ -43,7 +43,8 @@ struct trial {
     const struct optimizer *optimizer; // NULL: none
     struct optimizer_settings optimizer_settings;
     struct measure measure;
-    size_t memory_limit_bytes; // 0: what the machine has free
+    size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
+    char *host_folder; // NULL: what is kept on the host is in its memory; else in files of this folder
 };
 
 // Decodes and checks one trial's JSON (the object that a record holds under "trial"; defaults may be left out).

@@ -71,6 +71,7 @@ void trial_free(struct trial *trial)
     free(trial->data.path);
     free(trial->labels);
     free(trial->row_weights);
+    free(trial->host_folder);
     if (trial->options)
         options_free(&trial->method->options, trial->options);
     *trial = (struct trial){0};

@@ -66,6 +66,13 @@ static const struct trial_key limits_keys[] = {{.name = "memory",
                                                 .null = "what the machine has free",
                                                 .argument = "SIZE",
                                                 .flag = "memory_limit"},
+                                               {.name = "host_memory",
+                                                .type = KEY_SIZE,
+                                                .offset = AT(host_memory_limit_bytes),
+                                                .meaning = "of what is kept on the host",
+                                                .values = "a size such as 24GiB (or 24G, the same) or 80GB",
+                                                .null = "what the machine has free",
+                                                .argument = "SIZE"},
                                                {0}};
 
 const struct trial_key trial_keys[] = {
@@ -212,6 +219,12 @@ const struct trial_key trial_keys[] = {
      .settle = settle_measure,
      .members = measure_keys},
     {.name = "limits", .type = KEY_OBJECT, .meaning = "what the trial may take", .members = limits_keys},
+    {.name = "host",
+     .type = KEY_OWN,
+     .meaning = "what holds what is kept on the host",
+     .values = "{\"folder\": PATH}: on the CPU, files of a folder",
+     .null = "memory, pinned for a card",
+     .decode = decode_host},
     {0}};
 
 size_t trial_key_count(void)

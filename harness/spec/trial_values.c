@@ -258,6 +258,25 @@ json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, stru
     return decode_accumulator(trial->dtype, &trial->gradient_dtype, field, status);
 }
 
+json_t *decode_host(struct trial *trial, struct json_field field, struct status *status)
+{
+    static const struct names keys = {1, {"folder"}};
+    const char *path = NULL;
+    if (!json_field_given(field))
+        return json_null();
+    if (!json_field_object(field, &keys, "host", status) ||
+        !json_field_text(json_field_get(field, "folder"), "a folder for what is kept on the host", &path, status))
+        return NULL;
+    if (!path || (!trial->planned && strcmp(trial->device, "cpu") != 0)) {
+        json_field_fail(field, status,
+                        path ? "a card's copies need pinned memory, which a folder is not"
+                             : "expected null or {\"folder\": PATH}");
+        return NULL;
+    }
+    trial->host_folder = copy_text(path);
+    return json_pack("{s:s}", "folder", path);
+}
+
 // One spec serves all devices and methods: a plan is one step without a gradient, and only what is drawn has a
 // bias.
 void settle_measure(struct trial *trial)

@@ -14,4 +14,5 @@ json_t *decode_lora(struct trial *trial, struct json_field field, struct status 
 json_t *decode_optimizer(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_kv_gradient_dtype(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, struct status *status);
+json_t *decode_host(struct trial *trial, struct json_field field, struct status *status);
 void settle_measure(struct trial *trial);

@@ -73,6 +73,12 @@ static void count(struct breakdown *b, struct breakdown_row *row, const struct c
     b->seen = *counters;
 }
 
+// What an estimate of the whole is longer than those of its operations: waits for copies.
+static double waiting_s(const struct counters *counters)
+{
+    return counters_clock_s(counters) - counters->estimate_s;
+}
+
 static void push(struct observer *observer, struct device *device, const struct range *range)
 {
     struct breakdown *b = (struct breakdown *)observer;
@@ -81,6 +87,7 @@ static void push(struct observer *observer, struct device *device, const struct 
     if (range->level == RANGE_TIMED) {
         b->timed = true;
         b->seen = device->counters;
+        b->waited_s = waiting_s(&device->counters);
         b->begun[0].mark = MARK_START;
         b->begun[0].row = row;
         b->begun_count = 1;
@@ -101,6 +108,7 @@ static void pop(struct observer *observer, struct device *device)
     CHECK(b->depth > 0);
     b->depth--;
     if (b->open[b->depth].level == RANGE_TIMED) {
+        b->rows[IDLE].estimate_s += waiting_s(&device->counters) - b->waited_s;
         if (!device->ops->dataless) {
             add_up(b, device, b->begun_count, MARK_STOP);
         }

@@ -1,6 +1,7 @@
 // Breakdown: where a step's time goes, by operation; a GEMM's by its shape. FLOPs, bytes and launches are what the
 // operations' fronts count. Time is taken by the device's marks before and after each operation, so that the
-// milliseconds of all rows, idle's among them, are those of the timer. A device without data has no time.
+// milliseconds of all rows, idle's among them, are those of the timer; an estimate's are, too, and idle's is that of
+// waits for copies. A device without data has no time.
 #pragma once
 #include "kernels/base/observer.h"
 
@@ -26,6 +27,7 @@ struct breakdown {
     size_t depth;
     bool timed;
     struct counters seen;
+    double waited_s; // of the estimate, before what is timed
     // Moments at which another row's time began, and which row's; the time of those before is added up.
     struct {
         size_t mark, row;
