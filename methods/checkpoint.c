@@ -1,17 +1,31 @@
 // Layer-level gradient checkpointing: the forward keeps each row's input; the backward rebuilds a row, then walks
 // it. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a rebuilt row
 // stops before its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one
-// row's activations and one gradient of width d.
+// row's activations and one gradient of width d. With offload = inputs the rows' inputs are kept on the host, L d e
+// per token there and 2 L d e over the link per step; of them the device holds two, for the next one comes back
+// while a row is walked.
+#include "kernels/transformer/spill.h"
 #include "methods/cost.h"
 #include "methods/method.h"
+
+enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
 
 struct checkpoint_options {
     size_t head_chunk;
     enum keep keep;
+    enum offload offload;
 };
 
 static const struct option option_rows[] = {
-    OPTION_HEAD_CHUNK(struct checkpoint_options), OPTION_KEEP(struct checkpoint_options), {0}};
+    OPTION_HEAD_CHUNK(struct checkpoint_options),
+    OPTION_KEEP(struct checkpoint_options),
+    {.name = "offload",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct checkpoint_options, offload),
+     .initial = OFFLOAD_NONE,
+     .choices = OPTION_CHOICES("none", "inputs"),
+     .help = "what is kept on the host: nothing, or the rows' inputs until they are rebuilt"},
+    {0}};
 
 static void walk(struct step *step)
 {
@@ -21,31 +35,39 @@ static void walk(struct step *step)
     size_t layers = model->config.layers, rows = step->batch->context * step->batch->batch;
     struct span all = {0, step->batch->context};
     enum dtype dtype = device->ops->dtype;
-    struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
-    CHECK(x);
+    struct spill inputs; // number l: [T B, d], input of layer l
+    spill_open(&inputs, device, options->offload == OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE, layers);
 
-    x[0] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-    embed_forward(model, step->batch, x[0], 0);
+    struct tensor x = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+    embed_forward(model, step->batch, x, 0);
     for (size_t l = 0; l < layers; l++) {
+        spill_put(&inputs, l, x);
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, all, x[l], kv, NULL);
-        x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-        cell_forward(model, l, all, x[l], kv, x[l + 1], NULL, KEEP_LEAN);
+        kv_project(model, l, all, x, kv, NULL);
+        struct tensor y = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+        cell_forward(model, l, all, x, kv, y, NULL, KEEP_LEAN);
         unit_release(model, unit_of_layer(l));
         kv_free(model, &kv);
+        spill_leave(&inputs, l);
+        x = y;
     }
 
-    struct tensor grad = x[layers];
+    struct tensor grad = x;
     head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
+    spill_want(&inputs, layers - 1);
     head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         struct activations rebuilt = {0};
+        x = spill_get(&inputs, l);
+        if (l > 0) {
+            spill_want(&inputs, l - 1);
+        }
         struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, all, x[l], kv, &rebuilt);
-        cell_forward(model, l, all, x[l], kv, tensor_none(), &rebuilt, options->keep);
+        kv_project(model, l, all, x, kv, &rebuilt);
+        cell_forward(model, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
         cell_backward_mlp(model, l, all, &rebuilt, grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
         op_zero(device, grad_kv.k);
@@ -55,19 +77,21 @@ static void walk(struct step *step)
         unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
         kv_free(model, &kv);
-        tensor_free(device, &x[l]);
+        tensor_free(device, &x);
         unit_done(model, unit_of_layer(l));
     }
     embed_backward(model, step->batch, grad, 0);
     unit_done(model, UNIT_EMBEDDING);
-    tensor_free(device, &x[layers]);
-    free(x);
+    tensor_free(device, &grad);
+    spill_close(&inputs);
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static double floor_bytes(const struct model *model, const void *of_method, size_t context)
 {
-    (void)options, (void)context;
-    return model->config.layers * cost_hidden(model) + cost_hidden(model) + cost_kv(model) + cost_cell(model);
+    const struct checkpoint_options *options = of_method;
+    (void)context;
+    size_t layers = model->config.layers, kept = options->offload == OFFLOAD_INPUTS && layers > 2 ? 2 : layers;
+    return (double)kept * cost_hidden(model) + cost_hidden(model) + cost_kv(model) + cost_cell(model);
 }
 
 const struct method method_checkpoint = {

@@ -105,10 +105,23 @@ static void a_planned_record_is_the_measured_one(void **state)
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 3}",
         "'method': {'name': 'streambp', 'chunk': 33}, 'data': {'text': 'Makefile'}, 'optimizer': 'adamw'",
         "'method': {'name': 'seco', 'chunk': 30}, 'dtype': 'bf16', 'kv_gradient_dtype': 'bf16'",
+        "'method': {'name': 'checkpoint', 'offload': 'inputs'}, 'limits': {'host_memory': '1MiB'}",
     };
-    static const char *const equal[] = {
-        "peak_bytes",  "peak_by_category", "resident_bytes", "lower_bound_bytes", "peak_over_bound",      "flops",
-        "model_flops", "bytes_moved",      "launches",       "columns",           "floor_bytes_per_token"};
+    static const char *const equal[] = {"peak_bytes",
+                                        "peak_by_category",
+                                        "resident_bytes",
+                                        "lower_bound_bytes",
+                                        "peak_over_bound",
+                                        "flops",
+                                        "model_flops",
+                                        "bytes_moved",
+                                        "launches",
+                                        "columns",
+                                        "floor_bytes_per_token",
+                                        "host_peak_bytes",
+                                        "host_peak_by_category",
+                                        "link_out_bytes",
+                                        "link_in_bytes"};
     for (size_t i = 0; i < COUNT(trials); i++) {
         char *json;
         json_t *records[2];
@@ -125,6 +138,8 @@ static void a_planned_record_is_the_measured_one(void **state)
             if (!(a && json_equal(a, b)) && strcmp(equal[j], "columns") != 0)
                 fail_msg("%s: %s differs", trials[i], equal[j]);
         }
+        assert_int_equal(json_is_integer(json_object_get(measured, "host_peak_bytes")),
+                         strstr(trials[i], "offload") != NULL);
         // What multiplies in bf16.
         const json_t *blas = json_object_get(json_object_get(measured, "provenance"), "blas");
         assert_int_equal(strstr(json_string_value(blas), "; bf16 ") != NULL, strstr(trials[i], "bf16") != NULL);
@@ -539,6 +554,49 @@ static void the_glue_of_attention_is_planned(void **state)
     free(out);
 }
 
+// L T B d e on the host, as much over the link in each direction; whether that fits, and what it costs.
+static void the_host_is_planned(void **state)
+{
+    (void)state;
+    const char *setting = "--model llama-3-8b --dtype bf16 --context 4096 --method checkpoint --offload inputs "
+                          "--lora r=8,alpha=16,targets=q,v";
+    const double kept = 32.0 * 4096 * 4096 * 2;
+    json_t *plan = longbp_json("plan %s --profile rtx-3090 --host-memory 2GiB --json", setting);
+    assert_true(number(plan, "host_peak_bytes") == kept);
+    assert_true(number(json_object_get(plan, "host_peak_by_category"), "hidden_checkpoints") == kept);
+    assert_true(number(plan, "link_out_bytes") == kept && number(plan, "link_in_bytes") == kept);
+    assert_true(number(plan, "host_limit_bytes") == 0x1p31);
+    assert_true(json_is_true(json_object_get(plan, "fits")));
+    // Behind the operations but for the last copy out and the first one in, which nothing is beside.
+    json_t *alone = longbp_json("plan --model llama-3-8b --dtype bf16 --context 4096 --method checkpoint "
+                                "--lora r=8,alpha=16,targets=q,v --profile rtx-3090 --json");
+    assert_true(json_is_null(json_object_get(alone, "host_peak_bytes")));
+    assert_true(json_is_null(json_object_get(alone, "link_out_bytes")));
+    assert_true(json_is_null(json_object_get(alone, "host_limit_bytes")));
+    assert_true(near(number(plan, "estimate_ms"), number(alone, "estimate_ms")));
+    assert_true(number(plan, "peak_bytes") < number(alone, "peak_bytes") - 29.0 * 4096 * 4096 * 2);
+    json_decref(alone);
+    json_decref(plan);
+    plan = longbp_json("plan %s --host-memory 1GB --json", setting);
+    assert_true(json_is_false(json_object_get(plan, "fits")));
+    json_decref(plan);
+    char *out;
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "plan %s --host-memory 1GB", setting);
+    assert_int_equal(longbp(&out, arguments), 0);
+    assert_non_null(strstr(out, "--host-memory"));
+    assert_non_null(strstr(out, "73741824\n")); // 2^30 - 10^9 are missing
+    free(out);
+    // The longest context is the host's to limit, too.
+    json_t *table =
+        longbp_json("max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods checkpoint "
+                    "--offload inputs --json");
+    json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    // 4 layers of width 128 in f32
+    assert_true(number(row, "max_context") == 0x1p20 / (4 * 128 * 4));
+    json_decref(table);
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
@@ -646,6 +704,8 @@ static void calibrate_writes_a_profile(void **state)
     assert_true(profile.flops_per_s[DTYPE_F64].value > 1e8);
     assert_true(profile.flops_per_s[DTYPE_BF16].value > 1e8);
     assert_true(profile.bandwidth_bytes_per_s.value > 1e8);
+    // Written with six digits.
+    assert_true(fabs(2 * profile.host_link_bytes_per_s.value / profile.bandwidth_bytes_per_s.value - 1) < 1e-4);
     assert_true(profile.launch_s.value < 1e-3);
     json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
     assert_true(number(plan, "estimate_ms") > 0);
@@ -669,6 +729,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(peaks_grow_as_the_floors_say),
         cmocka_unit_test(the_glue_of_attention_is_planned),
+        cmocka_unit_test(the_host_is_planned),
         cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(calibrate_works_on_data),
         cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),

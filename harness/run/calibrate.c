@@ -134,6 +134,8 @@ bool calibrate(struct profile *profile, struct status *status)
     note(&profile->flops_per_s[DTYPE_F32], f32_flops, "measured: sgemm of 2048 x 2048 x 2048", where);
     note(&profile->flops_per_s[DTYPE_BF16], bf16_flops, "measured: GEMM of 2048 x 2048 x 2048 in bf16", where);
     note(&profile->bandwidth_bytes_per_s, copy_bytes, "measured: a copy of 256 MiB, read and written", where);
+    note(&profile->host_link_bytes_per_s, copy_bytes / 2, "measured: a copy of 256 MiB in the host's memory",
+         where);
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
     return true;
 }

@@ -2,6 +2,7 @@
 // of their own, each of which may be late.
 #include "kernels/base/ops.h"
 #include "kernels/base/queue.h"
+#include "tests/fixture.h"
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-static size_t (*pins)(void);
+static size_t (*pins)(void), (*waits)(void);
 static void (*eager)(unsigned streams);
 
 static struct device *opened(void)
@@ -104,6 +105,109 @@ static bool comes_back(struct device *device)
     return read_x == 20 && read_y == 7;
 }
 
+#define CONTEXT 9
+
+enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
+
+// A device and a model on it, as the emulated one needs them.
+static void open_model(struct fixture *f, const char *name, enum dtype dtype)
+{
+    struct status status = {0};
+    struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    int32_t ids[CONTEXT] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    *f = fixture_default();
+    f->config.layers = 4;
+    f->config.head_dim = 8;
+    f->dtype = f->rounding = dtype;
+    f->device = device_open(name, dtype, 0, &status);
+    assert_non_null(f->device);
+    f->device->deterministic = true;
+    model_open(&f->model, &f->config, &options, f->device);
+    model_randomize(&f->model, f->seed, f->rounding);
+    batch_open(&f->batch, f->device, ids, NULL, CONTEXT, 1);
+    f->gradient_count = 0;
+    for (size_t i = 0; i < f->model.parameter_count; i++) {
+        f->gradient_count += tensor_count(f->model.parameters[i].grad);
+    }
+}
+
+static void close_model(struct fixture *f)
+{
+    batch_close(&f->batch, f->device);
+    model_close(&f->model);
+    device_close(f->device);
+}
+
+static void take_step(struct fixture *f, enum offload offload)
+{
+    const struct method *method = method_find("checkpoint");
+    void *options = fixture_options(method, "offload=%s", offload ? "inputs" : "none");
+    struct step_report report = {0};
+    model_zero_gradients(&f->model);
+    f->device->counters = (struct counters){0};
+    arena_reset_peak(&f->device->arena);
+    arena_reset_peak(&f->device->host);
+    method_step(method, &f->model, &f->batch, options, &report);
+    options_free(&method->options, options);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    step_report_free(&report);
+}
+
+// A step that offloads has the bits of one that does not, whichever queues are late; without one of its waits it
+// has not. It waits for its end alone, and takes what is planned in both places.
+static void an_offloaded_step_needs_each_wait(void **state)
+{
+    (void)state;
+    static const struct {
+        enum queue of, for_;
+    } needed[] = {{0, 0},
+                  {QUEUE_OUT, QUEUE_COMPUTE},
+                  {QUEUE_COMPUTE, QUEUE_OUT},
+                  {QUEUE_IN, QUEUE_COMPUTE},
+                  {QUEUE_COMPUTE, QUEUE_IN}};
+    const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
+    for (size_t d = 0; d < 2; d++) {
+        struct fixture f, planned;
+        open_model(&f, "cuda", dtypes[d]);
+        take_step(&f, OFFLOAD_NONE);
+        double *kept = fixture_gradients(&f);
+        dropped.real = f.device->ops;
+        dropped.ops = *f.device->ops;
+        dropped.ops.wait = wait_but_for;
+        f.device->ops = &dropped.ops;
+        for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+            dropped.of = needed[i].of, dropped.for_ = needed[i].for_;
+            size_t right = 0;
+            for (unsigned early = 0; early < 1u << QUEUE_COUNT; early++) {
+                eager(early);
+                size_t before = waits();
+                take_step(&f, OFFLOAD_INPUTS);
+                assert_true(waits() - before <= 2); // for the time, unless it is there, and for the loss
+                double *offloaded = fixture_gradients(&f);
+                right += memcmp(offloaded, kept, f.gradient_count * sizeof *kept) == 0;
+                free(offloaded);
+                f.device->ops->synchronize(f.device);
+            }
+            eager(0);
+            if (i == 0 ? right != 1u << QUEUE_COUNT : right == 1u << QUEUE_COUNT) {
+                fail_msg("without the wait of queue %d for queue %d %zu of 8 orders are right", needed[i].of,
+                         needed[i].for_, right);
+            }
+        }
+        f.device->ops = dropped.real;
+        open_model(&planned, "plan-cuda", dtypes[d]);
+        planned.device->multiprocessors = f.device->multiprocessors;
+        take_step(&planned, OFFLOAD_INPUTS);
+        assert_int_equal(f.device->arena.peak_bytes, planned.device->arena.peak_bytes);
+        assert_int_equal(f.device->host.peak_bytes, planned.device->host.peak_bytes);
+        assert_int_equal(f.device->host.live_bytes, 0);
+        assert_memory_equal(&f.device->counters, &planned.device->counters, sizeof f.device->counters);
+        close_model(&planned);
+        close_model(&f);
+        free(kept);
+    }
+}
+
 // With all waits the numbers are right whichever queues are early and which late; without one of them they are
 // wrong for some.
 static void each_queue_may_be_late(void **state)
@@ -144,7 +248,8 @@ int main(void)
     void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     pins = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_pins") : NULL;
     eager = plugin ? (void (*)(unsigned))dlsym(plugin, "emulator_eager") : NULL;
-    if (!pins || !eager) {
+    waits = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_waits") : NULL;
+    if (!pins || !eager || !waits) {
         fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
         return 1;
     }
@@ -152,6 +257,7 @@ int main(void)
         cmocka_unit_test(pinned_memory_is_kept),
         cmocka_unit_test(pinned_memory_may_be_refused),
         cmocka_unit_test(each_queue_may_be_late),
+        cmocka_unit_test(an_offloaded_step_needs_each_wait),
     };
     return cmocka_run_group_tests_name("places of the emulated device", tests, NULL, NULL);
 }

@@ -1,0 +1,70 @@
+// Every wait here is needed, and no other is: a copy out waits for what writes the tensor; the memory that it
+// leaves behind is released when the operations have waited for the copy out; a copy in waits for the operations
+// that had its memory before, and so for the copy out as well; what reads the tensor waits for the copy in.
+#include "kernels/transformer/spill.h"
+#include "kernels/base/ops.h"
+
+void spill_open(struct spill *spill, struct device *device, enum place place, size_t count)
+{
+    *spill = (struct spill){device, place, calloc(count + 1, sizeof(struct spilled)), count};
+    CHECK(spill->items);
+}
+
+static struct spilled *item_of(struct spill *spill, size_t i)
+{
+    CHECK(i < spill->count);
+    return &spill->items[i];
+}
+
+void spill_put(struct spill *spill, size_t i, struct tensor t)
+{
+    struct device *device = spill->device;
+    struct spilled *item = item_of(spill, i);
+    *item = (struct spilled){.near = t};
+    if (spill->place == PLACE_HOST) {
+        item->far = tensor_new_in(device, PLACE_HOST, t.rows, t.cols, t.dtype, t.category);
+        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+        copy_out(device, item->far, t);
+        item->out = event_record(device, QUEUE_OUT);
+    }
+}
+
+void spill_leave(struct spill *spill, size_t i)
+{
+    struct spilled *item = item_of(spill, i);
+    if (spill->place == PLACE_HOST) {
+        event_wait(spill->device, QUEUE_COMPUTE, item->out);
+        tensor_free(spill->device, &item->near);
+    }
+}
+
+void spill_want(struct spill *spill, size_t i)
+{
+    struct device *device = spill->device;
+    struct spilled *item = item_of(spill, i);
+    if (spill->place == PLACE_HOST) {
+        struct tensor far = item->far;
+        item->near = tensor_new(device, far.rows, far.cols, far.dtype, far.category);
+        event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+        copy_in(device, item->near, far);
+        item->in = event_record(device, QUEUE_IN);
+    }
+}
+
+struct tensor spill_get(struct spill *spill, size_t i)
+{
+    struct spilled *item = item_of(spill, i);
+    struct tensor t = item->near;
+    if (spill->place == PLACE_HOST) {
+        event_wait(spill->device, QUEUE_COMPUTE, item->in);
+        tensor_free(spill->device, &item->far);
+    }
+    *item = (struct spilled){0};
+    return t;
+}
+
+void spill_close(struct spill *spill)
+{
+    free(spill->items);
+    *spill = (struct spill){0};
+}
