@@ -72,7 +72,7 @@ static void test_devices_without_hooks(void **state)
 {
     (void)state;
     struct status status = {0};
-    struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
+    struct device *device = device_open("cpu", DTYPE_F64, 0, &status);
     assert_non_null(device);
     assert_null(device->backend);
     assert_null(device->ops->mark);

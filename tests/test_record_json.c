@@ -1,5 +1,5 @@
-// Tests of harness/record_json: every record that was kept is read and written again, to the byte where it has all
-// the fields there are.
+// Tests of harness/record_json: every record that was kept is read and written again, to the byte but for the
+// fields that came after it, which are null.
 #define _GNU_SOURCE // getline
 #include "harness/results/record_fields.h"
 #include "harness/results/record_json.h"
@@ -12,65 +12,49 @@
 
 #include <cmocka.h>
 
-static char *rewritten(const json_t *object)
+static json_t *rewritten(const json_t *object)
 {
     struct record record;
     record_read(&record, object);
     json_t *again = record_json(&record);
-    char *line = json_dumps(again, JSON_COMPACT);
-    json_decref(again);
     record_free(&record);
-    return line;
+    return again;
 }
 
-// The object without its nulls, and its objects' too.
-static void drop_nulls(json_t *json)
+// The fields of `again` that the object has not, and that hold nothing, go; of its objects and rows too.
+static void drop_new(json_t *again, const json_t *object)
 {
     const char *key;
     json_t *value;
     void *next;
     size_t i;
-    json_object_foreach_safe(json, next, key, value)
-    {
-        drop_nulls(value);
-        if (json_is_null(value) || (strcmp(key, "samples_ms") == 0 && json_array_size(value) == 0))
-            json_object_del(json, key);
-    }
-    json_array_foreach(json, i, value) drop_nulls(value);
-}
-
-// Whether the object lacks a key that `whole` has.
-static bool lacks_one(const json_t *object, const json_t *whole)
-{
-    const char *key;
-    json_t *value;
-    bool lacks = false;
-    json_object_foreach((json_t *)whole, key, value)
+    json_object_foreach_safe(again, next, key, value)
     {
         const json_t *own = json_object_get(object, key);
-        lacks |= !own || (json_is_object(own) && json_is_object(value) && lacks_one(own, value));
+        if (own)
+            drop_new(value, own);
+        else if (json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0))
+            json_object_del(again, key);
     }
-    return lacks;
+    json_array_foreach(again, i, value) drop_new(value, json_array_get(object, i));
 }
 
-// One of the lines of a file; whether it came back to the byte.
+// One of the lines of a file; whether the order of its fields came back too.
 static bool check_line(const char *path, size_t number, const char *line)
 {
     json_t *object = json_loads(line, 0, NULL);
     assert_non_null(object);
-    char *again = rewritten(object);
-    bool equal = strncmp(line, again, strcspn(line, "\n")) == 0 && strcspn(line, "\n") == strlen(again);
-    json_t *whole = json_loads(again, 0, NULL);
-    if (!equal && !lacks_one(object, whole))
-        fail_msg("%s:%zu has every field, but was written as\n%s", path, number, again);
-    drop_nulls(object);
-    drop_nulls(whole);
-    if (!json_equal(object, whole))
-        fail_msg("%s:%zu was written as\n%s", path, number, again);
+    json_t *again = rewritten(object);
+    drop_new(again, object);
+    char *text = json_dumps(again, JSON_COMPACT);
+    size_t length = strcspn(line, "\n");
+    bool same = strlen(text) == length && memcmp(line, text, length) == 0;
+    if (!same && !json_equal(object, again))
+        fail_msg("%s:%zu was written as\n%s", path, number, text);
+    free(text);
+    json_decref(again);
     json_decref(object);
-    json_decref(whole);
-    free(again);
-    return equal;
+    return same;
 }
 
 static void check_file(const char *path, size_t *lines, size_t *equal)
@@ -101,7 +85,7 @@ static void kept_records_come_back_to_the_byte(void **state)
         }
         closedir(folder);
     }
-    printf("%zu of %zu records to the byte, the others have fewer fields\n", equal, lines);
+    printf("%zu of %zu records to the byte, the others in another order of fields\n", equal, lines);
     assert_true(equal > lines / 2);
 }
 
