@@ -20,13 +20,13 @@ FIELDS measure_fields[] = {
     {FIELD(record_measure, categories), .type = FIELD_BOOL},
     {0}};
 
-FIELDS limits_fields[] = {{FIELD(record_limits, memory), .type = FIELD_COUNT, .unit = "bytes", .null = "no limit"},
-                          {FIELD(record_limits, host_memory), .type = FIELD_COUNT, .unit = "bytes",
-                           .null = "what the machine has free"},
-                          {0}};
+FIELDS limits_fields[] = {
+    {FIELD(record_limits, memory), .type = FIELD_COUNT, .unit = "bytes", .null = "no limit"},
+    {FIELD(record_limits, host_memory), .type = FIELD_COUNT, .unit = "bytes", .null = "what the machine has free"},
+    {0}};
 
-FIELDS host_fields[] = {
-    {FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"}, {0}};
+FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"},
+                        {0}};
 
 FIELDS trial_fields[] = {
     {FIELD(record_trial, model), .type = FIELD_ANY, .meaning = "preset, folder or shape"},
@@ -116,7 +116,8 @@ FIELDS roofline_fields[] = {
     {0}};
 
 FIELDS row_fields[] = {
-    {FIELD(record_row, category), .type = FIELD_STRING, .meaning = "idle: the device waited, for the host or a copy"},
+    {FIELD(record_row, category), .type = FIELD_STRING,
+     .meaning = "idle: the device waited, for the host or a copy"},
     {FIELD(record_row, operation), .type = FIELD_STRING},
     {FIELD(record_row, shape), .type = FIELD_COUNT, .list = true, .meaning = "[m, n, k]", .null = "no GEMM"},
     {FIELD(record_row, launches), .type = FIELD_COUNT},
@@ -235,8 +236,8 @@ const struct record_field record_fields[] = {
      .meaning = "what attention's backward moves besides those", .null = "it does not run in blocks"},
     {FIELD(record, link_out_bytes), .type = FIELD_WHOLE, .unit = "bytes", .meaning = "copied to the host by a step",
      .null = "nothing was"},
-    {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .unit = "bytes", .meaning = "copied from the host by a step",
-     .null = "nothing was"},
+    {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .unit = "bytes",
+     .meaning = "copied from the host by a step", .null = "nothing was"},
     {FIELD(record, launches), .type = FIELD_COUNT, .meaning = "operations of a step"},
     {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
      .null = "not asked for, or planned", .members = gradient_fields},

@@ -1,7 +1,7 @@
 // Breakdown: where a step's time goes, by operation; a GEMM's by its shape. FLOPs, bytes and launches are what the
 // operations' fronts count. Time is taken by the device's marks before and after each operation, so that the
-// milliseconds of all rows, idle's among them, are those of the timer; an estimate's are, too, and idle's is that of
-// waits for copies. A device without data has no time.
+// milliseconds of all rows, idle's among them, are those of the timer; an estimate's are, too, and idle's is that
+// of waits for copies. A device without data has no time.
 #pragma once
 #include "kernels/base/observer.h"
 
