@@ -163,8 +163,8 @@ format: ## clang-format every source
 	$(Q)clang-format -i $(SOURCES)
 
 lint: ## clang-format, clang-tidy and cppcheck, all without a finding
-	@clang-format --dry-run -Werror $(SOURCES)
-	@cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
+	@echo $(SOURCES) | xargs -n 16 -P $$(nproc) clang-format --dry-run -Werror
+	@cppcheck --quiet -j $$(nproc) --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
 	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
 	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \
 	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 2>/dev/null' clang-tidy
