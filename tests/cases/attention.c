@@ -5,7 +5,7 @@
 #include "tests/cases/cases.h"
 #include <string.h>
 
-enum { UNSEEN = 70, SEGMENTS_MAX = 4 };
+enum { UNSEEN = 70, SEGMENTS_MAX = 40 };
 
 struct keys {
     size_t start, count;
@@ -59,6 +59,12 @@ static const struct problem problems[] = {
      1,
      {{CUDA_ATTENTION_KEYS / 2, CUDA_ATTENTION_KEYS}}},
     {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64}, 2, {{33, 33}, {100, 2 * CUDA_ATTENTION_QUERIES + 1}}},
+    // More segments than one launch of CUDA's own kernels takes.
+    {{10, 80, 1, 1, 1, 16}, SEGMENTS_MAX, {{0, 1},  {2, 1},  {4, 1},  {6, 1},  {8, 1},  {10, 1}, {12, 1}, {14, 1},
+                                           {16, 1}, {18, 1}, {20, 1}, {22, 1}, {24, 1}, {26, 1}, {28, 1}, {30, 1},
+                                           {32, 1}, {34, 1}, {36, 1}, {38, 1}, {40, 1}, {42, 1}, {44, 1}, {46, 1},
+                                           {48, 1}, {50, 1}, {52, 1}, {54, 1}, {56, 1}, {58, 1}, {60, 1}, {62, 1},
+                                           {64, 1}, {66, 1}, {68, 1}, {70, 1}, {72, 1}, {74, 1}, {76, 1}, {78, 1}}},
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
