@@ -1,0 +1,87 @@
+// Front: what the fronts of operations (ops.h) have in common: the cost and the range of one, and the parts that
+// tensors longer than the device takes are taken in. For ops.c and attention.c alone.
+#pragma once
+#include "kernels/base/observer.h"
+#include "kernels/base/ops.h"
+
+static inline bool failed(const struct device *device)
+{
+    return device->status.code != STATUS_OK;
+}
+
+// One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
+static inline void count(struct device *device, double flops, double bytes)
+{
+    const struct roofline *roof = &device->roofline;
+    if (roof->bytes_per_s > 0) {
+        double compute_s = flops / roof->flops_per_s, memory_s = bytes / roof->bytes_per_s;
+        double seconds = (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+        device->counters.estimate_s += seconds;
+        device->counters.clock_s[QUEUE_COMPUTE] += seconds;
+    }
+    device->counters.flops += flops;
+    device->counters.bytes_moved += bytes;
+    device->counters.launches++;
+}
+
+static inline struct range operation(enum work work, const char *name)
+{
+    return (struct range){.level = RANGE_OPERATION, .name = name, .work = work};
+}
+
+// Counts an operation and begins its range. True: the device is to be asked for it, and then the range to be
+// popped. False: there is no data, and the operation is over.
+static inline bool begin(struct device *device, struct range range, double flops, double bytes)
+{
+    count(device, flops, bytes);
+    range_push(device, range);
+    if (device->ops->dataless) {
+        range_pop(device);
+        return false;
+    }
+    return true;
+}
+
+// What an operation reads or writes is on the device.
+static inline double bytes(struct tensor t)
+{
+    CHECK(t.place == PLACE_DEVICE);
+    return t.data ? (double)tensor_bytes(t) : 0;
+}
+static inline bool same_shape(struct tensor a, struct tensor b)
+{
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
+// Parts are of a multiple of this many rows, where one of them fits: tiles and blocks stay whole.
+#define PART_ROWS 2048
+
+// Rows of a part of tensors of up to `cols` columns, of which the longest has so many rows.
+static inline size_t part_rows(const struct device *device, size_t rows, size_t cols)
+{
+    size_t most = device->ops->elements_max;
+    if (most == 0 || rows <= most / cols) {
+        return rows;
+    }
+    most /= cols;
+    return most < PART_ROWS ? most : most / PART_ROWS * PART_ROWS;
+}
+
+static inline size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+static inline size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+// False and a status if the tensor, which cannot be taken in parts, is too long.
+static inline bool holds(struct device *device, struct tensor t, const char *what)
+{
+    size_t most = device->ops->elements_max;
+    return most == 0 || tensor_count(t) <= most ||
+           status_set(&device->status, STATUS_UNSUPPORTED,
+                      "%s on device %s takes matrices of at most %zu elements, not of %zu x %zu", what,
+                      device->ops->name, most, t.rows, t.cols);
+}
