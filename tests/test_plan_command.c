@@ -1,95 +1,9 @@
-// Plans through the harness and the program: records of planned trials equal measured ones, max-context and plan
-// agree to the token, peaks grow as the methods' floors say, and bad input is refused. JSON is written with ' for
-// ".
+// Plans through the harness and the program: records of planned trials equal measured ones, peaks grow as the
+// methods' floors say, and bad input is refused.
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_file.h"
-#include "harness/run/calibrate.h"
-#include "harness/run/environment.h"
-#include "harness/run/max_context.h"
-#include "harness/run/trial_run.h"
-#include "harness/spec/method_decode.h"
-#include "kernels/base/ops.h"
-#include "methods/sampler.h"
-#include "tests/quoted.h"
+#include "tests/asked.h"
 #include "tests/scratch.h"
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
-#include <cmocka.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-static struct trial trial_of(const char *json)
-{
-    struct trial trial;
-    struct status status = {0};
-    char *text = quoted(json);
-    if (!trial_decode(&trial, text, "trial", &status))
-        fail_msg("%s: %s", text, status.message);
-    free(text);
-    return trial;
-}
-
-static json_t *record_of(const char *json)
-{
-    struct trial trial = trial_of(json);
-    char *line = trial_run(&trial, -1);
-    json_t *record = json_loads(line, 0, NULL);
-    assert_non_null(record);
-    if (strcmp(json_string_value(json_object_get(record, "status")), "ok") != 0)
-        fail_msg("%s: %s", json, line);
-    free(line);
-    trial_free(&trial);
-    return record;
-}
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value))
-        fail_msg("%s is no number", key);
-    return json_number_value(value);
-}
-
-// The program's exit code for a line of arguments; what it wrote on both streams in *out, to be freed.
-static int longbp(char **out, const char *arguments)
-{
-    const char *program = getenv("LONGBP");
-    char *command;
-    size_t capacity = 0;
-    *out = NULL;
-    assert_true(asprintf(&command, "'%s' %s 2>&1", program && *program ? program : "build/longbp", arguments) > 0);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    if (getdelim(out, &capacity, 0, pipe) < 0) {
-        free(*out);
-        *out = strdup("");
-    }
-    int status = pclose(pipe);
-    free(command);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-static json_t *longbp_json(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static json_t *longbp_json(const char *format, ...)
-{
-    char *arguments, *out;
-    va_list list;
-    va_start(list, format);
-    assert_true(vasprintf(&arguments, format, list) > 0);
-    va_end(list);
-    int code = longbp(&out, arguments);
-    json_t *object = json_loads(out, 0, NULL);
-    if (code != 0 || !object)
-        fail_msg("%s: exit code %d: %s", arguments, code, out);
-    free(arguments);
-    free(out);
-    return object;
-}
 
 static void a_planned_record_is_the_measured_one(void **state)
 {
@@ -156,39 +70,6 @@ static void a_planned_record_is_the_measured_one(void **state)
     }
 }
 
-static bool near(double x, double y)
-{
-    return fabs(x - y) <= 1e-12 * fabs(y);
-}
-
-// A step's rate says which FLOPs it is of; one that leaves some of the model's out has no rate of those.
-static void a_rate_names_its_flops(void **state)
-{
-    (void)state;
-    static const char *const tried[] = {"{'name': 'seco', 'chunk': 30}",
-                                        "{'name': 'spaco', 'chunk': 30, 'budget': 2}"};
-    for (size_t i = 0; i < COUNT(tried); i++) {
-        char *json;
-        assert_true(asprintf(&json,
-                             "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'method': %s, "
-                             "'measure': {'samples': 1, 'warmup': 0, 'gemm': true}}",
-                             tried[i]) > 0);
-        json_t *record = record_of(json);
-        double seconds = 1e-3 * number(record, "median_ms"), model = number(record, "model_flops") / seconds;
-        assert_true(near(number(record, "flops_per_s"), number(record, "flops") / seconds));
-        if (i == 0) {
-            assert_true(number(record, "flops") > 1.1 * number(record, "model_flops"));
-            assert_true(near(number(record, "model_flops_per_s"), model));
-            assert_true(near(number(record, "model_flops_share"), model / number(record, "gemm_flops_per_s")));
-        } else {
-            assert_true(json_is_null(json_object_get(record, "model_flops_per_s")));
-            assert_true(json_is_null(json_object_get(record, "model_flops_share")));
-        }
-        json_decref(record);
-        free(json);
-    }
-}
-
 // Neither tokens nor weights are read, but the model's config is.
 static void a_plan_needs_no_files(void **state)
 {
@@ -211,147 +92,6 @@ static void a_plan_needs_no_files(void **state)
         json_equal(json_object_get(planned, "peak_by_category"), json_object_get(preset, "peak_by_category")));
     json_decref(planned);
     json_decref(preset);
-}
-
-// Sums over the rows of where a step's time goes.
-static double rows_sum(const json_t *categories, const char *key)
-{
-    const json_t *rows = json_object_get(categories, "rows");
-    double sum = 0;
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        sum += number(json_array_get(rows, i), key);
-    return sum;
-}
-
-static void where_the_time_goes_adds_up(void **state)
-{
-    (void)state;
-    static const char *const counts[] = {"flops", "bytes_moved", "launches"};
-    static const char *const of_row[] = {"category",    "operation", "shape",      "launches",
-                                         "bytes_moved", "flops",     "estimate_ms"};
-    json_t *records[2];
-    for (size_t i = 0; i < 2; i++) {
-        char *json;
-        assert_true(
-            asprintf(&json,
-                     "{'model': 'tiny', 'context': 100, 'device': '%s', 'profile': 'rtx-3090', 'optimizer': "
-                     "'adamw', 'method': {'name': 'seco', 'chunk': 30}, 'measure': {'samples': 2, "
-                     "'gradient': 'none', 'categories': true}}",
-                     i ? "plan" : "cpu") > 0);
-        records[i] = record_of(json);
-        free(json);
-        const json_t *categories = json_object_get(records[i], "categories");
-        for (size_t j = 0; j < COUNT(counts); j++)
-            assert_true(rows_sum(categories, counts[j]) == number(records[i], counts[j]));
-        double estimate_ms = number(records[i], "estimate_ms");
-        assert_true(fabs(rows_sum(categories, "estimate_ms") - estimate_ms) <= 1e-9 * estimate_ms);
-        assert_string_equal(json_string_value(json_object_get(json_object_get(categories, "roofline"), "source")),
-                            "rtx-3090");
-    }
-    const json_t *measured = json_object_get(records[0], "categories");
-    const json_t *planned = json_object_get(records[1], "categories");
-    const json_t *rows = json_object_get(measured, "rows"), *twins = json_object_get(planned, "rows");
-    double step_ms = number(measured, "step_ms");
-    assert_true(step_ms > 0 && fabs(rows_sum(measured, "ms") - step_ms) <= 1e-9 * step_ms);
-    assert_true(json_is_null(json_object_get(planned, "step_ms")));
-    assert_int_equal(json_array_size(rows), json_array_size(twins));
-    bool optimized = false;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i), *twin = json_array_get(twins, i);
-        for (size_t j = 0; j < COUNT(of_row); j++)
-            assert_true(json_equal(json_object_get(row, of_row[j]), json_object_get(twin, of_row[j])));
-        assert_true(json_is_null(json_object_get(twin, "ms")));
-        optimized |= strcmp(json_string_value(json_object_get(row, "operation")), "adamw") == 0;
-    }
-    assert_true(optimized); // its step is the step's
-    json_decref(records[0]);
-    json_decref(records[1]);
-
-    // Without a profile the CPU's own rates are taken; and without the key there is nothing.
-    json_t *own =
-        record_of("{'model': 'tiny', 'context': 50, 'method': 'full', 'measure': {'samples': 1, 'gradient': "
-                  "'none', 'categories': true}}");
-    const json_t *roofline = json_object_get(json_object_get(own, "categories"), "roofline");
-    assert_string_equal(json_string_value(json_object_get(roofline, "source")), "measured");
-    assert_true(number(roofline, "flops_per_s") > 1e6 && number(roofline, "bytes_per_s") > 1e6);
-    json_decref(own);
-    json_t *without = record_of("{'model': 'tiny', 'context': 50, 'device': 'plan', 'method': 'full'}");
-    assert_true(json_is_null(json_object_get(without, "categories")));
-    json_decref(without);
-    char *out;
-    assert_int_equal(longbp(&out, "plan --model tiny --context 50 --categories --profile rtx-3090"), 0);
-    assert_non_null(strstr(out, "ms are estimates (roofline)"));
-    assert_non_null(strstr(out, "\n  gemm 50 x 128 x 128 "));
-    free(out);
-    assert_int_equal(longbp(&out, "plan --model tiny --context 50"), 0);
-    assert_null(strstr(out, "gemm"));
-    free(out);
-}
-
-static void an_estimate_says_that_it_is_one(void **state)
-{
-    (void)state;
-    char *out;
-    assert_int_equal(longbp(&out, "plan --model llama-3-8b --dtype bf16 --lora r=8 --method seco --context 4096"),
-                     0);
-    assert_null(strstr(out, "estimate"));
-    assert_null(strstr(out, "fits"));
-    free(out);
-    assert_int_equal(longbp(&out, "plan --model llama-3-8b --dtype bf16 --lora r=8 --method seco --context 4096 "
-                                  "--profile rtx-3090"),
-                     0);
-    assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090)"));
-    assert_non_null(strstr(out, "fits, to spare"));
-    free(out);
-    json_t *fast = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile h100-80g --json");
-    json_t *slow = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile rtx-3090 --json");
-    assert_string_equal(json_string_value(json_object_get(fast, "estimate")), "roofline");
-    assert_string_equal(json_string_value(json_object_get(fast, "profile")), "h100-80g");
-    assert_true(number(fast, "estimate_ms") > 1e3 * number(fast, "flops") / 989e12);
-    assert_true(number(fast, "estimate_ms") > 1e3 * number(fast, "bytes_moved") / 3.35e12);
-    assert_true(number(slow, "estimate_ms") > 3 * number(fast, "estimate_ms"));
-    assert_true(json_is_false(json_object_get(slow, "fits"))); // weights and gradients alone are 45 GiB
-    json_decref(fast);
-    json_decref(slow);
-}
-
-// The estimate of a method that draws its columns is the mean over draws, each the estimate of its own set.
-static void an_estimate_over_draws_is_their_mean(void **state)
-{
-    (void)state;
-    static const char head[] =
-        "{'model': 'tiny', 'context': 128, 'device': 'plan', 'profile': 'rtx-3090', 'dtype': "
-        "'bf16', 'method': {'name': 'spaco', 'chunk': 16, ";
-    char *json;
-    assert_true(asprintf(&json, "%s'budget': 2, 'sampler': 'bernoulli'}}", head) > 0);
-    json_t *record = record_of(json);
-    const json_t *counts = json_object_get(record, "sample_columns");
-    size_t draws = json_array_size(counts);
-    struct trial trial = trial_of(json);
-    free(json);
-    assert_in_range(draws, 8, 64);
-    double mean = 0;
-    for (size_t i = 0; i < draws; i++) {
-        struct spaco_options *options = options_copy(&trial.method->options, trial.options);
-        char columns[64] = "";
-        assert_true(trial.method->draw(options, i));
-        struct draw draw = sampler_draw(options, 8);
-        options_free(&trial.method->options, options);
-        assert_int_equal(draw.columns.count, json_integer_value(json_array_get(counts, i)));
-        for (size_t j = 0; j < draw.columns.count; j++)
-            snprintf(columns + strlen(columns), sizeof columns - strlen(columns), "%s%u", j ? ", " : "",
-                     draw.columns.items[j]);
-        draw_free(&draw);
-        assert_true(asprintf(&json, "%s'sampler': 'fixed', 'columns': [%s]}}", head, columns) > 0);
-        json_t *one = record_of(json);
-        assert_null(json_object_get(one, "sample_columns"));
-        mean += number(one, "estimate_ms") / (double)draws;
-        json_decref(one);
-        free(json);
-    }
-    assert_true(fabs(number(record, "estimate_ms") / mean - 1) < 1e-12);
-    json_decref(record);
-    trial_free(&trial);
 }
 
 static void a_time_line_is_a_result_file(void **state)
@@ -380,99 +120,6 @@ static void a_time_line_is_a_result_file(void **state)
                      0);
     result_file_close(&file);
     json_decref(plan);
-}
-
-// What max-context finds, plan confirms: it fits, and one token more does not.
-static void max_context_and_plan_agree(void **state)
-{
-    (void)state;
-    static const char *const settings[] = {
-        "--model tiny --memory-limit 40MiB --chunk 48",
-        "--model tiny --memory-limit 40MiB --chunk 48 --batch 3 --optimizer adamw",
-        "--model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 --chunk 512",
-        "--model qwen3-8b --dtype bf16 --gradient-dtype bf16 --kv-gradient-dtype bf16 --memory-limit 80GB --chunk "
-        "500 "
-        "--head-chunk 100",
-    };
-    for (size_t s = 0; s < COUNT(settings); s++) {
-        json_t *table = longbp_json("max-context %s --json", settings[s]), *row;
-        json_t *rows = json_object_get(table, "methods");
-        size_t i;
-        assert_int_equal(json_array_size(rows), 4); // without a budget none that draws
-        json_array_foreach(rows, i, row)
-        {
-            const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
-            size_t longest = (size_t)number(row, "max_context");
-            bool chunked = option_find(&method_find(name)->options, "chunk");
-            assert_true(longest > 100);
-            assert_true(json_is_true(json_object_get(row, "memory_bound")));
-            for (size_t more = 0; more < 2; more++) {
-                char *setting = strdup(settings[s]), *chunk = strstr(setting, "--chunk");
-                if (!chunked) // full and checkpoint have no such option
-                    memset(chunk, ' ', strcspn(chunk + 8, " ") + 8);
-                json_t *plan =
-                    longbp_json("plan %s --method %s --context %zu --json", setting, name, longest + more);
-                if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
-                    fail_msg("%s, %s: context %zu", settings[s], name, longest + more);
-                if (more == 0)
-                    assert_true(number(plan, "peak_bytes") == number(row, "peak_bytes"));
-                json_decref(plan);
-                free(setting);
-            }
-        }
-        json_decref(table);
-    }
-}
-
-// Whatever spaco draws fits into what its largest draw fits into.
-static void max_context_holds_for_every_draw(void **state)
-{
-    (void)state;
-    struct trial trial = trial_of("{'model': 'tiny', 'context': 640, 'device': 'plan',"
-                                  " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3}}");
-    struct status status = {0};
-    struct max_context found;
-    const size_t limit_bytes = 20 << 20;
-    assert_true(max_context_find(&found, &trial, limit_bytes, &status));
-    trial_free(&trial);
-    assert_int_equal(found.granularity, 64);
-    assert_int_equal(found.context % 64, 0);
-    assert_true(found.memory_bound && found.context > 10 * 64 && found.peak_bytes <= limit_bytes);
-    size_t largest = 0;
-    for (size_t seed = 0; seed < 200; seed++) {
-        char *json;
-        assert_true(asprintf(&json,
-                             "{'model': 'tiny', 'context': %zu, 'device': 'plan',"
-                             " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3, 'sampler_seed': %zu}}",
-                             found.context, seed) > 0);
-        json_t *record = record_of(json);
-        size_t peak = (size_t)number(record, "peak_bytes");
-        assert_true(peak <= found.peak_bytes);
-        largest = peak > largest ? peak : largest;
-        json_decref(record);
-        free(json);
-    }
-    assert_int_equal(largest, found.peak_bytes); // some draw has the last column
-}
-
-static void a_model_that_does_not_fit_says_so(void **state)
-{
-    (void)state;
-    char *out;
-    assert_int_equal(
-        longbp(&out, "max-context --model llama-3-8b --dtype bf16 --optimizer adamw --memory-limit 24GiB"), 0);
-    assert_non_null(strstr(out, "The resident bytes alone do not fit the limit."));
-    free(out);
-    json_t *table = longbp_json("max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
-    const json_t *resident = json_object_get(table, "resident_by_category");
-    // 8,030,261,248 parameters; gradients in f32 by default.
-    assert_true(number(resident, "weights") >= 8030261248.0 * 2 &&
-                number(resident, "weights") < 8030261248.0 * 2.001);
-    assert_true(number(resident, "gradients") >= 8030261248.0 * 4);
-    const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
-    assert_true(number(row, "max_context") == 0);
-    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "do not fit"));
-    json_decref(table);
 }
 
 // How the peak of Llama-3-8B grows per token, over what methods/methods.md derives, between 32,768 and 65,536
@@ -587,14 +234,6 @@ static void the_host_is_planned(void **state)
     assert_non_null(strstr(out, "--host-memory"));
     assert_non_null(strstr(out, "73741824\n")); // 2^30 - 10^9 are missing
     free(out);
-    // The longest context is the host's to limit, too.
-    json_t *table =
-        longbp_json("max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods checkpoint "
-                    "--offload inputs --json");
-    json_t *row = json_array_get(json_object_get(table, "methods"), 0);
-    // 4 layers of width 128 in f32
-    assert_true(number(row, "max_context") == 0x1p20 / (4 * 128 * 4));
-    json_decref(table);
 }
 
 static void bad_input_is_refused(void **state)
@@ -647,92 +286,18 @@ static void bad_input_is_refused(void **state)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// No number of an operand comes twice, but for what rounding makes equal.
-static void calibrate_works_on_data(void **state)
-{
-    (void)state;
-    enum { ROWS = 40, COLS = 50, COUNT = ROWS * COLS };
-    static const struct {
-        enum dtype dtype;
-        size_t different;
-    } cases[] = {{DTYPE_F32, COUNT * 99 / 100}, {DTYPE_F64, COUNT * 99 / 100}, {DTYPE_BF16, COUNT / 4}};
-    for (size_t d = 0; d < 3; d++) {
-        struct calibrate_operands operands;
-        struct status status = {0};
-        double values[2][COUNT];
-        assert_true(calibrate_open(&operands, "cpu", cases[d].dtype, ROWS, COLS, &status));
-        tensor_read(operands.device, operands.a, values[0]);
-        tensor_read(operands.device, operands.b, values[1]);
-        for (int i = 0; i < 2; i++) {
-            size_t different = 1;
-            qsort(values[i], COUNT, sizeof(double), by_value);
-            for (size_t j = 1; j < COUNT; j++)
-                different += values[i][j] != values[i][j - 1];
-            assert_true(different > cases[d].different);
-        }
-        calibrate_close(&operands);
-    }
-    struct calibrate_operands operands;
-    struct status status = {0};
-    assert_false(calibrate_open(&operands, "cpu", DTYPE_F16, ROWS, COLS, &status));
-    assert_int_equal(status.code, STATUS_UNSUPPORTED);
-    calibrate_close(&operands);
-}
-
-static void calibrate_writes_a_profile(void **state)
-{
-    struct scratch_path path = scratch_path(*state, "host.json");
-    char *arguments, *out;
-    assert_true(asprintf(&arguments, "calibrate --out %s", path.text) > 0);
-    int code = longbp(&out, arguments);
-    if (code != 0)
-        fail_msg("%s: %s", arguments, out);
-    free(out);
-    free(arguments);
-    struct profile profile;
-    struct status status = {0};
-    if (!profile_load(&profile, path.text, &status))
-        fail_msg("%s", status.message);
-    assert_string_equal(profile.name, "host");
-    assert_true(profile.flops_per_s[DTYPE_F32].value > profile.flops_per_s[DTYPE_F64].value);
-    assert_true(profile.flops_per_s[DTYPE_F64].value > 1e8);
-    assert_true(profile.flops_per_s[DTYPE_BF16].value > 1e8);
-    assert_true(profile.bandwidth_bytes_per_s.value > 1e8);
-    // Written with six digits.
-    assert_true(fabs(2 * profile.host_link_bytes_per_s.value / profile.bandwidth_bytes_per_s.value - 1) < 1e-4);
-    assert_true(profile.launch_s.value < 1e-3);
-    json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
-    assert_true(number(plan, "estimate_ms") > 0);
-    json_decref(plan);
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_planned_record_is_the_measured_one),
-        cmocka_unit_test(a_rate_names_its_flops),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
-        cmocka_unit_test(where_the_time_goes_adds_up),
-        cmocka_unit_test(an_estimate_over_draws_is_their_mean),
-        cmocka_unit_test(an_estimate_says_that_it_is_one),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),
-        cmocka_unit_test(max_context_and_plan_agree),
-        cmocka_unit_test(max_context_holds_for_every_draw),
-        cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(peaks_grow_as_the_floors_say),
         cmocka_unit_test(the_glue_of_attention_is_planned),
         cmocka_unit_test(the_host_is_planned),
         cmocka_unit_test(bad_input_is_refused),
-        cmocka_unit_test(calibrate_works_on_data),
-        cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

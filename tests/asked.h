@@ -1,0 +1,91 @@
+// Asked: what the harness and the program say of one trial, in JSON written with ' for ". Before it is included,
+// _GNU_SOURCE is defined, for asprintf.
+#pragma once
+#include "harness/run/environment.h"
+#include "harness/run/trial_run.h"
+#include "harness/spec/trial_decode.h"
+#include "tests/quoted.h"
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static inline struct trial trial_of(const char *json)
+{
+    struct trial trial;
+    struct status status = {0};
+    char *text = quoted(json);
+    if (!trial_decode(&trial, text, "trial", &status))
+        fail_msg("%s: %s", text, status.message);
+    free(text);
+    return trial;
+}
+
+static inline json_t *record_of(const char *json)
+{
+    struct trial trial = trial_of(json);
+    char *line = trial_run(&trial, -1);
+    json_t *record = json_loads(line, 0, NULL);
+    assert_non_null(record);
+    if (strcmp(json_string_value(json_object_get(record, "status")), "ok") != 0)
+        fail_msg("%s: %s", json, line);
+    free(line);
+    trial_free(&trial);
+    return record;
+}
+
+static inline double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+// The program's exit code for a line of arguments; what it wrote on both streams in *out, to be freed.
+static inline int longbp(char **out, const char *arguments)
+{
+    const char *program = getenv("LONGBP");
+    char *command;
+    size_t capacity = 0;
+    *out = NULL;
+    assert_true(asprintf(&command, "'%s' %s 2>&1", program && *program ? program : "build/longbp", arguments) > 0);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    if (getdelim(out, &capacity, 0, pipe) < 0) {
+        free(*out);
+        *out = strdup("");
+    }
+    int status = pclose(pipe);
+    free(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static inline json_t *longbp_json(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline json_t *longbp_json(const char *format, ...)
+{
+    char *arguments, *out;
+    va_list list;
+    va_start(list, format);
+    assert_true(vasprintf(&arguments, format, list) > 0);
+    va_end(list);
+    int code = longbp(&out, arguments);
+    json_t *object = json_loads(out, 0, NULL);
+    if (code != 0 || !object)
+        fail_msg("%s: exit code %d: %s", arguments, code, out);
+    free(arguments);
+    free(out);
+    return object;
+}
+
+static inline bool near(double x, double y)
+{
+    return fabs(x - y) <= 1e-12 * fabs(y);
+}

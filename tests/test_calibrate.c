@@ -1,0 +1,82 @@
+// Calibration: of numbers that differ, and into a profile that plan takes.
+#define _GNU_SOURCE // asprintf
+#include "harness/run/calibrate.h"
+#include "kernels/base/ops.h"
+#include "tests/asked.h"
+#include "tests/scratch.h"
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// No number of an operand comes twice, but for what rounding makes equal.
+static void calibrate_works_on_data(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, COLS = 50, COUNT = ROWS * COLS };
+    static const struct {
+        enum dtype dtype;
+        size_t different;
+    } cases[] = {{DTYPE_F32, COUNT * 99 / 100}, {DTYPE_F64, COUNT * 99 / 100}, {DTYPE_BF16, COUNT / 4}};
+    for (size_t d = 0; d < 3; d++) {
+        struct calibrate_operands operands;
+        struct status status = {0};
+        double values[2][COUNT];
+        assert_true(calibrate_open(&operands, "cpu", cases[d].dtype, ROWS, COLS, &status));
+        tensor_read(operands.device, operands.a, values[0]);
+        tensor_read(operands.device, operands.b, values[1]);
+        for (int i = 0; i < 2; i++) {
+            size_t different = 1;
+            qsort(values[i], COUNT, sizeof(double), by_value);
+            for (size_t j = 1; j < COUNT; j++)
+                different += values[i][j] != values[i][j - 1];
+            assert_true(different > cases[d].different);
+        }
+        calibrate_close(&operands);
+    }
+    struct calibrate_operands operands;
+    struct status status = {0};
+    assert_false(calibrate_open(&operands, "cpu", DTYPE_F16, ROWS, COLS, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+    calibrate_close(&operands);
+}
+
+static void calibrate_writes_a_profile(void **state)
+{
+    struct scratch_path path = scratch_path(*state, "host.json");
+    char *arguments, *out;
+    assert_true(asprintf(&arguments, "calibrate --out %s", path.text) > 0);
+    int code = longbp(&out, arguments);
+    if (code != 0)
+        fail_msg("%s: %s", arguments, out);
+    free(out);
+    free(arguments);
+    struct profile profile;
+    struct status status = {0};
+    if (!profile_load(&profile, path.text, &status))
+        fail_msg("%s", status.message);
+    assert_string_equal(profile.name, "host");
+    assert_true(profile.flops_per_s[DTYPE_F32].value > profile.flops_per_s[DTYPE_F64].value);
+    assert_true(profile.flops_per_s[DTYPE_F64].value > 1e8);
+    assert_true(profile.flops_per_s[DTYPE_BF16].value > 1e8);
+    assert_true(profile.bandwidth_bytes_per_s.value > 1e8);
+    // Written with six digits.
+    assert_true(fabs(2 * profile.host_link_bytes_per_s.value / profile.bandwidth_bytes_per_s.value - 1) < 1e-4);
+    assert_true(profile.launch_s.value < 1e-3);
+    json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
+    assert_true(number(plan, "estimate_ms") > 0);
+    json_decref(plan);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calibrate_works_on_data),
+        cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

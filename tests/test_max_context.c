@@ -1,0 +1,124 @@
+// The longest context: max-context and plan agree to the token, it holds for every draw, and limits are told.
+#define _GNU_SOURCE // asprintf
+#include "harness/run/max_context.h"
+#include "harness/spec/method_decode.h"
+#include "tests/asked.h"
+
+// What max-context finds, plan confirms: it fits, and one token more does not.
+static void max_context_and_plan_agree(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "--model tiny --memory-limit 40MiB --chunk 48",
+        "--model tiny --memory-limit 40MiB --chunk 48 --batch 3 --optimizer adamw",
+        "--model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 --chunk 512",
+        "--model qwen3-8b --dtype bf16 --gradient-dtype bf16 --kv-gradient-dtype bf16 --memory-limit 80GB --chunk "
+        "500 "
+        "--head-chunk 100",
+    };
+    for (size_t s = 0; s < COUNT(settings); s++) {
+        json_t *table = longbp_json("max-context %s --json", settings[s]), *row;
+        json_t *rows = json_object_get(table, "methods");
+        size_t i;
+        assert_int_equal(json_array_size(rows), 4); // without a budget none that draws
+        json_array_foreach(rows, i, row)
+        {
+            const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
+            size_t longest = (size_t)number(row, "max_context");
+            bool chunked = option_find(&method_find(name)->options, "chunk");
+            assert_true(longest > 100);
+            assert_true(json_is_true(json_object_get(row, "memory_bound")));
+            for (size_t more = 0; more < 2; more++) {
+                char *setting = strdup(settings[s]), *chunk = strstr(setting, "--chunk");
+                if (!chunked) // full and checkpoint have no such option
+                    memset(chunk, ' ', strcspn(chunk + 8, " ") + 8);
+                json_t *plan =
+                    longbp_json("plan %s --method %s --context %zu --json", setting, name, longest + more);
+                if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
+                    fail_msg("%s, %s: context %zu", settings[s], name, longest + more);
+                if (more == 0)
+                    assert_true(number(plan, "peak_bytes") == number(row, "peak_bytes"));
+                json_decref(plan);
+                free(setting);
+            }
+        }
+        json_decref(table);
+    }
+}
+
+// Whatever spaco draws fits into what its largest draw fits into.
+static void max_context_holds_for_every_draw(void **state)
+{
+    (void)state;
+    struct trial trial = trial_of("{'model': 'tiny', 'context': 640, 'device': 'plan',"
+                                  " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3}}");
+    struct status status = {0};
+    struct max_context found;
+    const size_t limit_bytes = 20 << 20;
+    assert_true(max_context_find(&found, &trial, limit_bytes, &status));
+    trial_free(&trial);
+    assert_int_equal(found.granularity, 64);
+    assert_int_equal(found.context % 64, 0);
+    assert_true(found.memory_bound && found.context > 10 * 64 && found.peak_bytes <= limit_bytes);
+    size_t largest = 0;
+    for (size_t seed = 0; seed < 200; seed++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': %zu, 'device': 'plan',"
+                             " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3, 'sampler_seed': %zu}}",
+                             found.context, seed) > 0);
+        json_t *record = record_of(json);
+        size_t peak = (size_t)number(record, "peak_bytes");
+        assert_true(peak <= found.peak_bytes);
+        largest = peak > largest ? peak : largest;
+        json_decref(record);
+        free(json);
+    }
+    assert_int_equal(largest, found.peak_bytes); // some draw has the last column
+}
+
+static void a_model_that_does_not_fit_says_so(void **state)
+{
+    (void)state;
+    char *out;
+    assert_int_equal(
+        longbp(&out, "max-context --model llama-3-8b --dtype bf16 --optimizer adamw --memory-limit 24GiB"), 0);
+    assert_non_null(strstr(out, "The resident bytes alone do not fit the limit."));
+    free(out);
+    json_t *table = longbp_json("max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
+    const json_t *resident = json_object_get(table, "resident_by_category");
+    // 8,030,261,248 parameters; gradients in f32 by default.
+    assert_true(number(resident, "weights") >= 8030261248.0 * 2 &&
+                number(resident, "weights") < 8030261248.0 * 2.001);
+    assert_true(number(resident, "gradients") >= 8030261248.0 * 4);
+    const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    assert_true(number(row, "max_context") == 0);
+    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "do not fit"));
+    json_decref(table);
+}
+
+// The longest context is the host's to limit, too.
+static void the_host_limits_the_context(void **state)
+{
+    (void)state;
+    json_t *table =
+        longbp_json("max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods checkpoint "
+                    "--offload inputs --json");
+    json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    // 4 layers of width 128 in f32
+    assert_true(number(row, "max_context") == 0x1p20 / (4 * 128 * 4));
+    json_decref(table);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(max_context_and_plan_agree),
+        cmocka_unit_test(max_context_holds_for_every_draw),
+        cmocka_unit_test(a_model_that_does_not_fit_says_so),
+        cmocka_unit_test(the_host_limits_the_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+// Times of a step, measured and estimated: rates, where the time goes, and what an estimate is and says.
+#define _GNU_SOURCE // asprintf
+#include "methods/sampler.h"
+#include "tests/asked.h"
+
+// A step's rate says which FLOPs it is of; one that leaves some of the model's out has no rate of those.
+static void a_rate_names_its_flops(void **state)
+{
+    (void)state;
+    static const char *const tried[] = {"{'name': 'seco', 'chunk': 30}",
+                                        "{'name': 'spaco', 'chunk': 30, 'budget': 2}"};
+    for (size_t i = 0; i < COUNT(tried); i++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'method': %s, "
+                             "'measure': {'samples': 1, 'warmup': 0, 'gemm': true}}",
+                             tried[i]) > 0);
+        json_t *record = record_of(json);
+        double seconds = 1e-3 * number(record, "median_ms"), model = number(record, "model_flops") / seconds;
+        assert_true(near(number(record, "flops_per_s"), number(record, "flops") / seconds));
+        if (i == 0) {
+            assert_true(number(record, "flops") > 1.1 * number(record, "model_flops"));
+            assert_true(near(number(record, "model_flops_per_s"), model));
+            assert_true(near(number(record, "model_flops_share"), model / number(record, "gemm_flops_per_s")));
+        } else {
+            assert_true(json_is_null(json_object_get(record, "model_flops_per_s")));
+            assert_true(json_is_null(json_object_get(record, "model_flops_share")));
+        }
+        json_decref(record);
+        free(json);
+    }
+}
+
+// Sums over the rows of where a step's time goes.
+static double rows_sum(const json_t *categories, const char *key)
+{
+    const json_t *rows = json_object_get(categories, "rows");
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        sum += number(json_array_get(rows, i), key);
+    return sum;
+}
+
+static void where_the_time_goes_adds_up(void **state)
+{
+    (void)state;
+    static const char *const counts[] = {"flops", "bytes_moved", "launches"};
+    static const char *const of_row[] = {"category",    "operation", "shape",      "launches",
+                                         "bytes_moved", "flops",     "estimate_ms"};
+    json_t *records[2];
+    for (size_t i = 0; i < 2; i++) {
+        char *json;
+        assert_true(
+            asprintf(&json,
+                     "{'model': 'tiny', 'context': 100, 'device': '%s', 'profile': 'rtx-3090', 'optimizer': "
+                     "'adamw', 'method': {'name': 'seco', 'chunk': 30}, 'measure': {'samples': 2, "
+                     "'gradient': 'none', 'categories': true}}",
+                     i ? "plan" : "cpu") > 0);
+        records[i] = record_of(json);
+        free(json);
+        const json_t *categories = json_object_get(records[i], "categories");
+        for (size_t j = 0; j < COUNT(counts); j++)
+            assert_true(rows_sum(categories, counts[j]) == number(records[i], counts[j]));
+        double estimate_ms = number(records[i], "estimate_ms");
+        assert_true(fabs(rows_sum(categories, "estimate_ms") - estimate_ms) <= 1e-9 * estimate_ms);
+        assert_string_equal(json_string_value(json_object_get(json_object_get(categories, "roofline"), "source")),
+                            "rtx-3090");
+    }
+    const json_t *measured = json_object_get(records[0], "categories");
+    const json_t *planned = json_object_get(records[1], "categories");
+    const json_t *rows = json_object_get(measured, "rows"), *twins = json_object_get(planned, "rows");
+    double step_ms = number(measured, "step_ms");
+    assert_true(step_ms > 0 && fabs(rows_sum(measured, "ms") - step_ms) <= 1e-9 * step_ms);
+    assert_true(json_is_null(json_object_get(planned, "step_ms")));
+    assert_int_equal(json_array_size(rows), json_array_size(twins));
+    bool optimized = false;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *twin = json_array_get(twins, i);
+        for (size_t j = 0; j < COUNT(of_row); j++)
+            assert_true(json_equal(json_object_get(row, of_row[j]), json_object_get(twin, of_row[j])));
+        assert_true(json_is_null(json_object_get(twin, "ms")));
+        optimized |= strcmp(json_string_value(json_object_get(row, "operation")), "adamw") == 0;
+    }
+    assert_true(optimized); // its step is the step's
+    json_decref(records[0]);
+    json_decref(records[1]);
+
+    // Without a profile the CPU's own rates are taken; and without the key there is nothing.
+    json_t *own =
+        record_of("{'model': 'tiny', 'context': 50, 'method': 'full', 'measure': {'samples': 1, 'gradient': "
+                  "'none', 'categories': true}}");
+    const json_t *roofline = json_object_get(json_object_get(own, "categories"), "roofline");
+    assert_string_equal(json_string_value(json_object_get(roofline, "source")), "measured");
+    assert_true(number(roofline, "flops_per_s") > 1e6 && number(roofline, "bytes_per_s") > 1e6);
+    json_decref(own);
+    json_t *without = record_of("{'model': 'tiny', 'context': 50, 'device': 'plan', 'method': 'full'}");
+    assert_true(json_is_null(json_object_get(without, "categories")));
+    json_decref(without);
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model tiny --context 50 --categories --profile rtx-3090"), 0);
+    assert_non_null(strstr(out, "ms are estimates (roofline)"));
+    assert_non_null(strstr(out, "\n  gemm 50 x 128 x 128 "));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model tiny --context 50"), 0);
+    assert_null(strstr(out, "gemm"));
+    free(out);
+}
+
+static void an_estimate_says_that_it_is_one(void **state)
+{
+    (void)state;
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model llama-3-8b --dtype bf16 --lora r=8 --method seco --context 4096"),
+                     0);
+    assert_null(strstr(out, "estimate"));
+    assert_null(strstr(out, "fits"));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model llama-3-8b --dtype bf16 --lora r=8 --method seco --context 4096 "
+                                  "--profile rtx-3090"),
+                     0);
+    assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090)"));
+    assert_non_null(strstr(out, "fits, to spare"));
+    free(out);
+    json_t *fast = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile h100-80g --json");
+    json_t *slow = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile rtx-3090 --json");
+    assert_string_equal(json_string_value(json_object_get(fast, "estimate")), "roofline");
+    assert_string_equal(json_string_value(json_object_get(fast, "profile")), "h100-80g");
+    assert_true(number(fast, "estimate_ms") > 1e3 * number(fast, "flops") / 989e12);
+    assert_true(number(fast, "estimate_ms") > 1e3 * number(fast, "bytes_moved") / 3.35e12);
+    assert_true(number(slow, "estimate_ms") > 3 * number(fast, "estimate_ms"));
+    assert_true(json_is_false(json_object_get(slow, "fits"))); // weights and gradients alone are 45 GiB
+    json_decref(fast);
+    json_decref(slow);
+}
+
+// The estimate of a method that draws its columns is the mean over draws, each the estimate of its own set.
+static void an_estimate_over_draws_is_their_mean(void **state)
+{
+    (void)state;
+    static const char head[] =
+        "{'model': 'tiny', 'context': 128, 'device': 'plan', 'profile': 'rtx-3090', 'dtype': "
+        "'bf16', 'method': {'name': 'spaco', 'chunk': 16, ";
+    char *json;
+    assert_true(asprintf(&json, "%s'budget': 2, 'sampler': 'bernoulli'}}", head) > 0);
+    json_t *record = record_of(json);
+    const json_t *counts = json_object_get(record, "sample_columns");
+    size_t draws = json_array_size(counts);
+    struct trial trial = trial_of(json);
+    free(json);
+    assert_in_range(draws, 8, 64);
+    double mean = 0;
+    for (size_t i = 0; i < draws; i++) {
+        struct spaco_options *options = options_copy(&trial.method->options, trial.options);
+        char columns[64] = "";
+        assert_true(trial.method->draw(options, i));
+        struct draw draw = sampler_draw(options, 8);
+        options_free(&trial.method->options, options);
+        assert_int_equal(draw.columns.count, json_integer_value(json_array_get(counts, i)));
+        for (size_t j = 0; j < draw.columns.count; j++)
+            snprintf(columns + strlen(columns), sizeof columns - strlen(columns), "%s%u", j ? ", " : "",
+                     draw.columns.items[j]);
+        draw_free(&draw);
+        assert_true(asprintf(&json, "%s'sampler': 'fixed', 'columns': [%s]}}", head, columns) > 0);
+        json_t *one = record_of(json);
+        assert_null(json_object_get(one, "sample_columns"));
+        mean += number(one, "estimate_ms") / (double)draws;
+        json_decref(one);
+        free(json);
+    }
+    assert_true(fabs(number(record, "estimate_ms") / mean - 1) < 1e-12);
+    json_decref(record);
+    trial_free(&trial);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rate_names_its_flops),
+        cmocka_unit_test(where_the_time_goes_adds_up),
+        cmocka_unit_test(an_estimate_says_that_it_is_one),
+        cmocka_unit_test(an_estimate_over_draws_is_their_mean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
