@@ -1,0 +1,235 @@
+// Tests of harness/plot/figure: the tables that pictures are drawn from.
+#define _GNU_SOURCE // asprintf
+#include "harness/plot/figure.h"
+#include "tests/parsed_record.h"
+#include "tests/sketched_record.h"
+
+static const struct figure *figure_named(const char *name)
+{
+    for (size_t i = 0; figures[i]; i++) {
+        if (strcmp(figures[i]->name, name) == 0) {
+            return figures[i];
+        }
+    }
+    fail_msg("no figure %s", name);
+    return NULL;
+}
+
+// The table of a figure of these records (lines that end in NULL, freed here); NULL if there is none.
+static char *table_of(const char *figure, char *const *lines)
+{
+    const struct record *records[64];
+    size_t count = 0, bytes;
+    for (; lines[count]; count++) {
+        records[count] = &parsed_record(lines[count])->record;
+        free(lines[count]);
+    }
+    char *text;
+    FILE *stream = open_memstream(&text, &bytes);
+    bool enough = figure_named(figure)->tabulate(records, count, stream);
+    assert_int_equal(fclose(stream), 0);
+    for (size_t i = 0; i < count; i++) {
+        parsed_record_free(records[i]);
+    }
+    if (!enough) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void expect_table(const char *figure, char *const *lines, const char *expected)
+{
+    char *table = table_of(figure, lines);
+    assert_non_null(table);
+    assert_string_equal(table, expected);
+    free(table);
+}
+
+static void test_memory_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f32", 256, seco_128, ", 'peak_bytes': 300, 'lower_bound_bytes': 250"),
+        record(2, "e", "ok", "f32", 128, seco_128, ", 'peak_bytes': 200, 'lower_bound_bytes': 150.5"),
+        record(3, "e", "oom", "f32", 256, full, ", 'peak_bytes': 77, 'lower_bound_bytes': 99"),
+        record(4, "e", "ok", "f32", 128, full, ", 'peak_bytes': 34359738369, 'lower_bound_bytes': null"),
+        record(5, "e", "timeout", "f32", 512, full, ", 'peak_bytes': 5"),
+        record(6, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 180, 'lower_bound_bytes': 150"),
+        NULL,
+    };
+    expect_table("memory", lines,
+                 "series\tmethod\tlabel\trank\tcontext\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\n"
+                 "1\tfull\tfull\t0\t128\t34359738369\tNaN\t1000000\t0\n"
+                 "1\tfull\tfull\t0\t256\tNaN\tNaN\t1000000\t1\n"
+                 "2\tseco\tseco, chunk 64\t0\t128\t180\t150\t1000000\t0\n"
+                 "3\tseco\tseco, chunk 128\t1\t128\t200\t150.5\t1000000\t0\n"
+                 "3\tseco\tseco, chunk 128\t1\t256\t300\t250\t1000000\t0\n");
+    char *alone[] = {record(1, "e", "ok", "f32", 256, full, ", 'peak_bytes': 300"),
+                     record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 300"), NULL};
+    assert_null(table_of("memory", alone)); // no curve: every series has one context
+}
+
+static void test_time_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f32", 256, full, ", 'median_ms': 4, 'samples_ms': [4, 3.5, 9]"),
+        record(2, "e", "ok", "f32", 128, full, ", 'median_ms': 2, 'samples_ms': []"),
+        record(3, "e", "ok", "f32", 64, full, ", 'median_ms': null, 'samples_ms': []"),
+        record(4, "e", "oom", "f32", 512, full, ""),
+        // Of draws the mean; of one draw alone nothing is known of the others.
+        record(5, "e", "ok", "f32", 128, SPACO(2, "bernoulli", "paper"),
+               DRAWN("[1, 1, 7]", "[0, 1, 5]", "3", "0.5")),
+        record(6, "e", "ok", "f32", 256, SPACO(2, "bernoulli", "paper"),
+               ", 'median_ms': 4, 'samples_ms': [4, 4, 4]"),
+        NULL,
+    };
+    expect_table("time", lines,
+                 "series\tmethod\tlabel\trank\tcontext\tstep_ms\tlow_ms\thigh_ms\tdrawn\n"
+                 "1\tfull\tfull\t0\t128\t2\t2\t2\tNaN\n"
+                 "1\tfull\tfull\t0\t256\t4\t3.5\t9\tNaN\n"
+                 "2\tspaco\tspaco, chunk 64, budget 2\t0\t128\t3\t2\t4\t2\n");
+}
+
+static void test_chunk_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f32", 256, "{'name': 'streambp', 'chunk': 4096}",
+               ", 'median_ms': 3, 'samples_ms': [3], 'peak_bytes': 30"),
+        record(2, "e", "ok", "f32", 256, "{'name': 'streambp', 'chunk': 32}",
+               ", 'median_ms': 2, 'samples_ms': [2], 'peak_bytes': 20"),
+        record(3, "e", "oom", "f32", 256, "{'name': 'streambp', 'chunk': 64}", ""),
+        record(4, "e", "ok", "f32", 256, full, ", 'median_ms': 1, 'samples_ms': [1], 'peak_bytes': 90"),
+        NULL,
+    };
+    // A method without chunks has none; a chunk above the context is the whole context.
+    expect_table("chunk", lines,
+                 "series\tmethod\tlabel\trank\tchunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom\n"
+                 "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t0\n"
+                 "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t0\n"
+                 "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1\n"
+                 "2\tstreambp\tstreambp\t0\t256\t3\t3\t3\tNaN\t30\t0\n");
+}
+
+// Times are means over draws, held against the mean of the walk over all columns: budgets 1 and 2 differ also where
+// the first draws of both are alike, and a record of one draw alone has no time.
+static void test_sparsity_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f64", 250, seco_64, ", 'median_ms': 9, 'samples_ms': [8, 9, 13]"),
+        record(2, "e", "ok", "f64", 250, SPACO(2, "uniform", "paper"),
+               DRAWN("[5, 6, 7]", "[2, 2, 2]", "6", "0.5") ", 'bias': {'relative_l2': 0.25, 'rms_error': 0.5}"),
+        record(3, "e", "ok", "f64", 250, SPACO(1, "uniform", "paper"),
+               DRAWN("[4]", "[1]", "4", "null") ", 'bias': null"),
+        record(4, "e", "ok", "f64", 250, SPACO(1, "uniform", "none"),
+               ", 'median_ms': 4, 'samples_ms': [4], 'bias': {'relative_l2': 0.75, 'rms_error': 2}"),
+        record(5, "e", "ok", "f64", 250, SPACO(1, "bernoulli", "paper"),
+               DRAWN("[0.1, 0.1, 5.8]", "[0, 0, 2]", "2", "1.5")),
+        record(6, "e", "ok", "f64", 250, SPACO(2, "bernoulli", "paper"),
+               DRAWN("[0.1, 5.9, 9]", "[0, 2, 3]", "5", "2.5")),
+        record(7, "e", "failed", "f64", 250, SPACO(3, "bernoulli", "paper"), ""),
+        NULL,
+    };
+    // Compensation is named only where the sampler alone does not tell.
+    expect_table(
+        "sparsity", lines,
+        "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\t"
+        "rms_error\n"
+        "1\tspaco\tbernoulli\t0\t1\t4\t0.666666666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
+        "1\tspaco\tbernoulli\t0\t2\t4\t1.66666666666667\t0.5\t0\t1\tNaN\tNaN\n"
+        "2\tspaco\tuniform, no compensation\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0.75\t2\n"
+        "3\tspaco\tuniform, paper\t2\t1\t4\t1\t0.4\tNaN\tNaN\tNaN\tNaN\n"
+        "3\tspaco\tuniform, paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");
+}
+
+static void test_gradient_error_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f64", 64, full, ", 'gradient': {'relative_l2': 0, 'noise_floor': 1e-16}"),
+        record(2, "e", "ok", "f32", 64, full,
+               ", 'gradient': {'relative_l2': 1e-7, 'noise_floor': 2e-7, 'worst_relative_l2': 3e-7, "
+               "'max_abs': 4e-9, 'cosine': 1}"),
+        record(3, "e", "ok", "f32", 64, SPACO(1, "uniform", "paper"), ", 'gradient': {'relative_l2': 0.9}"),
+        record(4, "e", "ok", "f32", 64, seco_64, ", 'gradient': null"),
+        NULL,
+    };
+    // What a sampled estimate strays by is not rounding.
+    expect_table(
+        "gradient-error", lines,
+        "series\tmethod\tlabel\trank\tdtype\trelative_l2\tnoise_floor\tworst_relative_l2\tmax_abs\tcosine\n"
+        "1\tfull\tfull\t0\tf64\t0\t1e-16\tNaN\tNaN\tNaN\n"
+        "1\tfull\tfull\t0\tf32\t1e-07\t2e-07\t3e-07\t4e-09\t1\n");
+}
+
+// 5000 events, of which one is the highest: it must be in the table, and the last event too.
+static void test_timeline_keeps_the_peak(void **state)
+{
+    (void)state;
+    enum { EVENTS = 5000, PEAK = 3217 };
+    char *measured;
+    size_t bytes;
+    FILE *stream = open_memstream(&measured, &bytes);
+    fputs(", 'timeline': {'category_order': ['weights', 'activations'], 'events': [", stream);
+    for (int i = 0; i < EVENTS; i++) {
+        fprintf(stream, "%s[%d, %d, 1000, %d]", i ? ", " : "", i, 10 * i, i == PEAK ? 777 : i % 7);
+    }
+    fputs("]}", stream);
+    assert_int_equal(fclose(stream), 0);
+    char *lines[] = {record(1, "e", "ok", "f32", 64, full, measured), NULL};
+    free(measured);
+    char *table = table_of("timeline", lines);
+    assert_non_null(table);
+    assert_non_null(strstr(table, "rank\tms\tflops\tweights\tactivations\n"));
+    assert_non_null(strstr(table, "1\tfull\tfull\t0\t3217\t32170\t1000\t777\n"));
+    assert_string_equal(strrchr(table, '\n') - strlen("4999\t49990\t1000\t1"), "4999\t49990\t1000\t1\n");
+    size_t rows = 0;
+    for (char *c = table; (c = strchr(c, '\n')); c++) {
+        rows++;
+    }
+    assert_in_range(rows, 700, 900); // two corners for each of at most 400 steps
+    free(table);
+}
+
+// Milliseconds by category, of a plan its estimates; what has neither has no bar.
+static void test_categories_table(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f32", 64, seco_64,
+               CATEGORIES("6.5", ROW("idle", "idle", "null", "0.5", "0") ", " ROW(
+                                     "GEMM", "gemm", "[1, 2, 3]", "1.5",
+                                     "1") ", " ROW("attention glue", "attention_glue", "null", "2.5",
+                                                   "1") ", " ROW("GEMM", "gemm", "[4, 5, 6]", "2", "1"))),
+        record(2, "e", "ok", "f32", 64, full,
+               CATEGORIES("null", ROW("idle", "idle", "null", "null", "0") ", " ROW("head", "gemm", "[1, 2, 3]",
+                                                                                    "null", "7"))),
+        record(3, "e", "ok", "f32", 64, seco_128,
+               CATEGORIES("null", ROW("norm", "rmsnorm_forward", "null", "null", "null"))),
+        record(4, "e", "ok", "f32", 64, SPACO(2, "bernoulli", "paper"), // one step, over one draw
+               ", 'columns': [0, 1, 3]" CATEGORIES("6", ROW("norm", "rmsnorm_forward", "null", "6", "null"))),
+        NULL,
+    };
+    expect_table("categories", lines,
+                 "series\tmethod\tlabel\trank\testimated\tGEMM\tattention_forward\tattention_backward\t"
+                 "attention_glue\tnorm\tRoPE\tSwiGLU\tbias\tembedding\thead\tcopy\toptimizer\tidle\n"
+                 "1\tfull\tfull\t0\t1\t0\t0\t0\t0\t0\t0\t0\t0\t0\t7\t0\t0\t0\n"
+                 "2\tseco\tseco, chunk 64\t0\t0\t3.5\t0\t0\t2.5\t0\t0\t0\t0\t0\t0\t0\t0\t0.5\n"
+                 "3\tspaco\tspaco, chunk 64, budget 2, a draw of 3\t0\t0\t0\t0\t0\t0\t6\t0\t0\t0\t0\t0\t0\t0\t0\n");
+    char *none[] = {record(1, "e", "ok", "f32", 64, full, ", 'categories': null"), NULL};
+    assert_null(table_of("categories", none));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_table),         cmocka_unit_test(test_time_table),
+        cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
+        cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
+        cmocka_unit_test(test_categories_table),
+    };
+    return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
+}
