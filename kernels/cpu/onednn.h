@@ -9,7 +9,7 @@ struct onednn;
 // bf16, AVX-512 for f32. Release with onednn_close.
 struct onednn *onednn_open(enum dtype dtype);
 void onednn_close(struct onednn *onednn);
-// "oneDNN 2.6.3, amx"
+// "oneDNN 2.6.3, AMX"
 const char *onednn_description(const struct onednn *onednn);
 // Returns false if oneDNN does not serve this shape; c is then untouched. May be called by many threads at once.
 bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile);
