@@ -21,8 +21,9 @@ FIELDS measure_fields[] = {
     {0}};
 
 FIELDS limits_fields[] = {
-    {FIELD(record_limits, memory), .type = FIELD_COUNT, .unit = "bytes", .null = "no limit"},
-    {FIELD(record_limits, host_memory), .type = FIELD_COUNT, .unit = "bytes", .null = "what the machine has free"},
+    {FIELD(record_limits, memory), .type = FIELD_COUNT, .unit = "bytes", .null = "what the machine has free"},
+    {FIELD(record_limits, host_memory), .type = FIELD_COUNT, .unit = "bytes",
+     .null = "what the machine has free, or its folder's disk"},
     {0}};
 
 FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"},

@@ -37,7 +37,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
     if (!setup->device)
         return false;
-    if (options->host_memory_limit_bytes)
+    if (options->host_memory_limit_bytes || options->host_folder) // whose disk says itself that it is full
         setup->device->host.limit_bytes = options->host_memory_limit_bytes;
     setup->device->host_folder = options->host_folder;
     setup->device->deterministic = options->deterministic;

@@ -71,7 +71,7 @@ static const struct trial_key limits_keys[] = {{.name = "memory",
                                                 .offset = AT(host_memory_limit_bytes),
                                                 .meaning = "of what is kept on the host",
                                                 .values = "a size such as 24GiB (or 24G, the same) or 80GB",
-                                                .null = "what the machine has free",
+                                                .null = "what the machine has free, or its folder's disk",
                                                 .argument = "SIZE"},
                                                {0}};
 
