@@ -31,7 +31,7 @@ static void a_setting_finds_its_own(void **state)
 {
     (void)state;
     struct trial full = trial_of("'full'", 12), seco = trial_of("{'name': 'seco', 'chunk': 5}", 12);
-    struct trial longer = trial_of("'full'", 13);
+    struct trial longer = trial_of("'full'", 13), elsewhere = trial_of("'full', 'host': {'folder': 'x'}", 12);
     struct reference taken, found;
     struct status status = {0};
     int store = reference_store_open();
@@ -41,6 +41,8 @@ static void a_setting_finds_its_own(void **state)
     reference_store_add(store, &full, &taken);
     assert_false(reference_store_find(store, &longer, &found));
     assert_false(reference_store_find(-1, &full, &found));
+    assert_true(reference_store_find(store, &elsewhere, &found));
+    reference_free(&found);
     assert_true(reference_store_find(store, &seco, &found));
     assert_true(found.loss == taken.loss && found.floor.overall.relative_l2 == taken.floor.overall.relative_l2);
     assert_int_equal(found.floor.worst, taken.floor.worst);
@@ -64,7 +66,7 @@ static void a_setting_finds_its_own(void **state)
     reference_free(&found);
     close(store);
     reference_free(&taken);
-    trial_free(&full), trial_free(&seco), trial_free(&longer);
+    trial_free(&full), trial_free(&seco), trial_free(&longer), trial_free(&elsewhere);
 }
 
 static json_t *gradient_of(const struct scratch *scratch, const char *file)
