@@ -17,6 +17,9 @@ static void *map(const char *folder, size_t bytes, struct status *status)
     int file = mkostemp(path, O_CLOEXEC);
     if (file < 0 || unlink(path) != 0) {
         status_set(status, STATUS_BAD_INPUT, "host.folder: no file can be made in %s: %s", folder, strerror(errno));
+        if (file >= 0) {
+            close(file);
+        }
         return NULL;
     }
     int error = posix_fallocate(file, 0, (off_t)bytes);
