@@ -173,6 +173,17 @@ static void a_sweep_without_a_result_is_no_success(void **state)
            1, "none of the 6 trials is ok: o.jsonl tells why of each");
 }
 
+// Trials that differ in their objective look it.
+static void a_line_says_the_objective(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch,
+           "$L run spec.json --axis objective=token-mean,dft --list > list && "
+           "test $(grep -c ', dft, ' list) = 3 && test $(grep -vc dft list) = 3",
+           0, NULL);
+}
+
 static void old_results_move_to_a_name_that_is_free(void **state)
 {
     struct scratch *scratch = *state;
@@ -195,9 +206,13 @@ static void old_results_move_to_a_name_that_is_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(streams_that_are_closed_hold_no_records), TEST(files_that_are_not_results_are_left_alone),
-        TEST(a_torn_record_is_cut_wherever_it_ends),   TEST(results_that_go_away_are_missed),
-        TEST(a_sweep_without_a_result_is_no_success),  TEST(old_results_move_to_a_name_that_is_free),
+        TEST(streams_that_are_closed_hold_no_records),
+        TEST(files_that_are_not_results_are_left_alone),
+        TEST(a_torn_record_is_cut_wherever_it_ends),
+        TEST(results_that_go_away_are_missed),
+        TEST(a_sweep_without_a_result_is_no_success),
+        TEST(old_results_move_to_a_name_that_is_free),
+        TEST(a_line_says_the_objective),
     };
     return cmocka_run_group_tests_name("run_command", tests, NULL, NULL);
 }

@@ -66,6 +66,8 @@ void progress_describe(const struct trial *trial, char *text, size_t bytes)
         add(text, bytes, ", batch %zu", trial->batch);
     if (trial->lora.rank)
         add(text, bytes, ", lora %zu", trial->lora.rank);
+    if (trial->objective != objectives[0])
+        add(text, bytes, ", %s", trial->objective->name);
     if (trial->seed != 1)
         add(text, bytes, ", seed %zu", trial->seed);
     add(text, bytes, ", %s %s %s", trial->config.name[0] ? trial->config.name : "model", dtype_name(trial->dtype),
