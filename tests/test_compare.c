@@ -179,6 +179,9 @@ static void bytes_and_counts_must_be_equal(void **state)
         {{.flops = 5001}, 1, "worse       00000000  full, context 512, f32 cpu: flops 5000 -> 5001 (+0.02 %)"},
         {{.flops = 4000}, 0, "verdict: better"},
         {{.launches = 71}, 1, "launches 70 -> 71"},
+        {{.more = ", 'host_peak_bytes': 5"}, 1, "host_peak_bytes 0 -> 5"},
+        {{.more = ", 'link_out_bytes': 6"}, 1, "link_out_bytes 0 -> 6"},
+        {{.more = ", 'link_in_bytes': 7"}, 1, "link_in_bytes 0 -> 7"},
         {{.launches = 71, .flops = 4000}, 1, "verdict: regression"}, // one does not pay for the other
     };
     BASE(*state, {.trial = 0});

@@ -96,7 +96,8 @@ cleanup:
 static const char help[] =
     "Compares two result files trial by trial, by id: did anything become worse?\n\n"
     "Status: ok that became anything else is worse. Bytes and counts (peak_bytes, each part of peak_by_category, "
-    "flops, bytes_moved, launches) must be equal; less is better, more is worse, unless --allow says how much is "
+    "flops, bytes_moved, launches, host_peak_bytes, link_out_bytes, link_in_bytes) must be equal; less is better, "
+    "more is worse, unless --allow says how much is "
     "fine. Gradient errors may grow by twice the noise floor, of which rounding every result once is the least. "
     "Gradients whose bits changed are named, and change "
     "no "

@@ -12,9 +12,14 @@
 #define ROUNDING_RMS 0.4247
 
 static const char *const quantity_names[QUANTITY_COUNT + 1] = {
-    [QUANTITY_PEAK_BYTES] = "peak_bytes", [QUANTITY_PEAK_BY_CATEGORY] = "peak_by_category",
-    [QUANTITY_FLOPS] = "flops",           [QUANTITY_BYTES_MOVED] = "bytes_moved",
+    [QUANTITY_PEAK_BYTES] = "peak_bytes",
+    [QUANTITY_PEAK_BY_CATEGORY] = "peak_by_category",
+    [QUANTITY_FLOPS] = "flops",
+    [QUANTITY_BYTES_MOVED] = "bytes_moved",
     [QUANTITY_LAUNCHES] = "launches",
+    [QUANTITY_HOST_PEAK_BYTES] = "host_peak_bytes",
+    [QUANTITY_LINK_OUT_BYTES] = "link_out_bytes",
+    [QUANTITY_LINK_IN_BYTES] = "link_in_bytes",
 };
 
 const char *change_name(enum change change)
@@ -144,6 +149,12 @@ static bool has_categories(const struct record *record)
     return any;
 }
 
+// Null means that nothing was kept on the host, in a record that tells of its step.
+static double kept_on_host(const struct record *record, double bytes)
+{
+    return isnan(bytes) && !isnan(record->peak_bytes) ? 0 : bytes;
+}
+
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
                         const struct record *new, const struct allowance allowances[QUANTITY_COUNT])
 {
@@ -151,11 +162,17 @@ size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], co
     const double before[] = {[QUANTITY_PEAK_BYTES] = base->peak_bytes,
                              [QUANTITY_FLOPS] = base->flops,
                              [QUANTITY_BYTES_MOVED] = base->bytes_moved,
-                             [QUANTITY_LAUNCHES] = base->launches};
+                             [QUANTITY_LAUNCHES] = base->launches,
+                             [QUANTITY_HOST_PEAK_BYTES] = kept_on_host(base, base->host_peak_bytes),
+                             [QUANTITY_LINK_OUT_BYTES] = kept_on_host(base, base->link_out_bytes),
+                             [QUANTITY_LINK_IN_BYTES] = kept_on_host(base, base->link_in_bytes)};
     const double after[] = {[QUANTITY_PEAK_BYTES] = new->peak_bytes,
                             [QUANTITY_FLOPS] = new->flops,
                             [QUANTITY_BYTES_MOVED] = new->bytes_moved,
-                            [QUANTITY_LAUNCHES] = new->launches};
+                            [QUANTITY_LAUNCHES] = new->launches,
+                            [QUANTITY_HOST_PEAK_BYTES] = kept_on_host(new, new->host_peak_bytes),
+                            [QUANTITY_LINK_OUT_BYTES] = kept_on_host(new, new->link_out_bytes),
+                            [QUANTITY_LINK_IN_BYTES] = kept_on_host(new, new->link_in_bytes)};
     for (int i = 0; i < QUANTITY_COUNT; i++) {
         if (i != QUANTITY_PEAK_BY_CATEGORY)
             add(&list, "", quantity_names[i], before[i], after[i],
