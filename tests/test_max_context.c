@@ -107,7 +107,15 @@ static void the_host_limits_the_context(void **state)
     json_t *row = json_array_get(json_object_get(table, "methods"), 0);
     // 4 layers of width 128 in f32
     assert_true(number(row, "max_context") == 0x1p20 / (4 * 128 * 4));
+    assert_true(number(table, "host_limit_bytes") == 0x1p20);
     json_decref(table);
+    char *out;
+    assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods "
+                                  "checkpoint --offload inputs"),
+                     0);
+    assert_non_null(strstr(out, "1048576 bytes (--host-memory)\n"));
+    assert_non_null(strstr(out, "too few (limits.host_memory)\n"));
+    free(out);
 }
 
 int main(int argc, char **argv)

@@ -199,8 +199,12 @@ static void print_table(const struct arguments *arguments, const struct table *t
     json_decref(setting);
     size_text(table->limit_bytes, limit, sizeof limit);
     size_text(table->resident_bytes, resident, sizeof resident);
-    printf("%s\nlimit     %12s  %zu bytes (%s)\nresident  %12s ", text, limit, table->limit_bytes,
-           table->limit_what, resident);
+    printf("%s\nlimit     %12s  %zu bytes (%s)\n", text, limit, table->limit_bytes, table->limit_what);
+    size_t host_limit_bytes = table->rows[0].trial.host_memory_limit_bytes;
+    size_text(host_limit_bytes, limit, sizeof limit);
+    if (host_limit_bytes)
+        printf("on host   %12s  %zu bytes (--host-memory)\n", limit, host_limit_bytes);
+    printf("resident  %12s ", resident);
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         size_text(table->resident[i], text, sizeof text);
         if (i <= CATEGORY_OPTIMIZER || table->resident[i])
@@ -220,7 +224,7 @@ static void print_table(const struct arguments *arguments, const struct table *t
         printf("%-32s %12zu %12s %18s", text, found->context, peak, least);
         if (table->rows[i].trial.method->largest_draw)
             printf("  in whole chunks, for the largest draw");
-        bool telling = !found->context || !found->memory_bound;
+        bool telling = !found->context || !found->memory_bound || host_limit_bytes; // which of the two it was
         printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");
     }
 }
@@ -251,8 +255,10 @@ static void print_json(const struct table *table)
         json_array_append_new(list, row);
         json_decref(canonical);
     }
-    json_t *object = json_pack("{s:o, s:I, s:s, s:I, s:o, s:o}", "setting", setting, "limit_bytes",
-                               (json_int_t)table->limit_bytes, "limit", table->limit_what, "resident_bytes",
+    json_int_t host_limit = (json_int_t)table->rows[0].trial.host_memory_limit_bytes;
+    json_t *object = json_pack("{s:o, s:I, s:s, s:o, s:I, s:o, s:o}", "setting", setting, "limit_bytes",
+                               (json_int_t)table->limit_bytes, "limit", table->limit_what, "host_limit_bytes",
+                               host_limit ? json_integer(host_limit) : json_null(), "resident_bytes",
                                (json_int_t)table->resident_bytes, "resident_by_category",
                                categories(table->resident), "methods", list);
     struct provenance provenance;
