@@ -267,7 +267,7 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
 
 // Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, the device
 // no such dtype, or the machine no such card. limit_bytes 0: the memory that the machine has free; a plan has no
-// limit. The host's arena has no limit_bytes of its own yet: what the machine has free. Release with device_close.
+// limit. The host's arena begins with what the machine has free as its limit. Release with device_close.
 // A thread computes on the card that it opened last.
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
 void device_close(struct device *device);
