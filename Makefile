@@ -129,9 +129,10 @@ RUN_TEST  = $(1) || { echo "$(1)" >> $(BUILD)/failed; exit 1; }
 $(RUNS): run/%: % all
 	@export BUILD=$(BUILD) LONGBP=$(BUILD)/longbp; $(call RUN_TEST,$*)
 
-# Optimised, for without vector functions the tests take three times as long.
+# Optimised, for without vector functions the tests take three times as long. An allocation that is too large is refused,
+# as it is without the sanitizers: programs are to say so.
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O2 -march=$(ARCH)" \
+	@ASAN_OPTIONS=allocator_may_return_null=1 $(MAKE) BUILD=$(BUILD)/asan OPT="-O2 -march=$(ARCH)" \
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" test
 
 # From another folder than this one, as users do.
