@@ -2,8 +2,27 @@
 #include "kernels/base/ops.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/plugin.h"
+#include "kernels/cuda/workspace.h"
 #include "kernels/plan/plan.h"
 #include <string.h>
+
+static const struct device_ops *plan_cpu_ops(enum dtype dtype)
+{
+    static const struct device_ops ops[DTYPE_COUNT] = {
+        [DTYPE_F64] = PLAN_OPS("plan-cpu", DTYPE_F64, &cpu_rules_f64),
+        [DTYPE_F32] = PLAN_OPS("plan-cpu", DTYPE_F32, &cpu_rules_f32),
+        [DTYPE_BF16] = PLAN_OPS("plan-cpu", DTYPE_BF16, &cpu_rules_bf16)};
+    return ops[dtype].name ? &ops[dtype] : NULL;
+}
+
+static const struct device_ops *plan_cuda_ops(enum dtype dtype)
+{
+    static const struct device_ops ops[DTYPE_COUNT] = {[DTYPE_F64] = PLAN_OPS("plan-cuda", DTYPE_F64, &cuda_rules),
+                                                       [DTYPE_F32] = PLAN_OPS("plan-cuda", DTYPE_F32, &cuda_rules),
+                                                       [DTYPE_BF16] =
+                                                           PLAN_OPS("plan-cuda", DTYPE_BF16, &cuda_rules)};
+    return ops[dtype].name ? &ops[dtype] : NULL;
+}
 
 static const struct {
     const char *name;
@@ -16,8 +35,8 @@ static const struct {
 } devices[] = {
     {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, cpu_available_bytes, false},
     {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, cpu_available_bytes, true},
-    {"plan-cpu", plan_ops_like_cpu, NULL, NULL, NULL, NULL, false},
-    {"plan-cuda", plan_ops_like_cuda, NULL, NULL, NULL, NULL, false},
+    {"plan-cpu", plan_cpu_ops, NULL, NULL, NULL, NULL, false},
+    {"plan-cuda", plan_cuda_ops, NULL, NULL, NULL, NULL, false},
 };
 #define DEVICES     (sizeof devices / sizeof *devices)
 #define CARD_DIGITS 3
@@ -92,9 +111,9 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
         free(device);
         return NULL;
     }
-    if (ops->workspace_bytes) {
+    if (ops->rules->workspace_bytes) {
         device->workspace =
-            tensor_new(device, 1, ops->workspace_bytes / sizeof(double), DTYPE_F64, CATEGORY_WORKSPACE);
+            tensor_new(device, 1, ops->rules->workspace_bytes / sizeof(double), DTYPE_F64, CATEGORY_WORKSPACE);
     }
     if (device->status.code != STATUS_OK) {
         status_set(status, device->status.code, "%s", device->status.message);

@@ -106,8 +106,8 @@ static void test_workspace(void **state)
         for (size_t i = 0; i < 3; i++) {
             struct attention_shape longer = shapes[i];
             longer.start = 1000000, longer.queries = 65536;
-            size_t bytes = device->ops->attention_backward_workspace(device, shapes[i], NULL, 0);
-            size_t of_longer = device->ops->attention_backward_workspace(device, longer, NULL, 0);
+            size_t bytes = device->ops->rules->attention_backward_workspace(device, shapes[i], NULL, 0);
+            size_t of_longer = device->ops->rules->attention_backward_workspace(device, longer, NULL, 0);
             assert_true(bytes > 0 && of_longer <= (size_t)8 << 20);
             assert_true(dtypes[d] == DTYPE_F64 || bytes == of_longer);
         }

@@ -93,7 +93,7 @@ static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bo
     assert_non_null(device);
     device->whole_attention = whole;
     device->deterministic = deterministic;
-    size_t bytes = device->ops->attention_backward_workspace(device, shape, NULL, 0);
+    size_t bytes = device->ops->rules->attention_backward_workspace(device, shape, NULL, 0);
     device_close(device);
     return bytes;
 }
@@ -159,8 +159,8 @@ static void test_block_rows(void **state)
     assert_true(device && cpu);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         device->multiprocessors = cpu->multiprocessors = cases[i].multiprocessors;
-        assert_int_equal(device->ops->block_rows(device, cases[i].cols), cases[i].rows);
-        assert_int_equal(cpu->ops->block_rows(cpu, cases[i].cols), 1024);
+        assert_int_equal(device->ops->rules->block_rows(device, cases[i].cols), cases[i].rows);
+        assert_int_equal(cpu->ops->rules->block_rows(cpu, cases[i].cols), 1024);
     }
     device_close(device);
     device_close(cpu);

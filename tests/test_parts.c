@@ -13,6 +13,7 @@
 // A device's table, with a limit of its own, that looks at what it is handed.
 static const struct device_ops *inner;
 static struct device_ops watching;
+static struct device_rules rules;
 static size_t longest, calls;
 
 static void look(struct tensor t)
@@ -57,7 +58,9 @@ static void watch(struct device *device, size_t elements_max)
 {
     inner = device->ops;
     watching = *inner;
-    watching.elements_max = elements_max;
+    rules = *inner->rules;
+    rules.elements_max = elements_max;
+    watching.rules = &rules;
     watching.gemm = gemm;
     watching.attention_forward = attention_forward;
     watching.attention_backward = attention_backward;
@@ -197,7 +200,7 @@ static void test_refused(void **state)
 {
     (void)state;
     struct device *device = opened("plan-cuda", DTYPE_BF16);
-    const size_t most = device->ops->elements_max;
+    const size_t most = device->ops->rules->elements_max;
     assert_int_equal(most, INT32_MAX);
     struct tensor x = tensor_new(device, 16, 4096, DTYPE_BF16, CATEGORY_ACTIVATIONS);
     struct tensor wide = tensor_new(device, 4096, most / 4096 + 1, DTYPE_BF16, CATEGORY_WEIGHTS);

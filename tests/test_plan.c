@@ -2,7 +2,6 @@
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
 #include "harness/run/environment.h"
-#include "kernels/plan/plan.h"
 #include "kernels/transformer/optimizer.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
@@ -150,9 +149,12 @@ static size_t tiny_peak(const struct method *method, const void *options, size_t
     struct arena arena;
     struct counters counters;
     measure(&f, "plan-cpu", method, options, &arena, &counters);
-    struct device device = {.ops = plan_ops_like_cpu(DTYPE_F32)};
-    struct model model = {.config = f.config, .device = &device, .kv_gradient_dtype = DTYPE_F32};
+    struct status status = {0};
+    struct device *device = device_open("plan-cpu", f.dtype, 0, &status);
+    assert_non_null(device);
+    struct model model = {.config = f.config, .device = device, .kv_gradient_dtype = DTYPE_F32};
     *floor_bytes = method->floor_bytes_per_token(&model, options, context) * (double)context;
+    device_close(device);
     return arena.peak_bytes;
 }
 

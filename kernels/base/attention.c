@@ -51,13 +51,14 @@ static void attention_backward(struct device *device, struct attention_shape sha
         flops += 4 * causal_pairs(shape, segment->start, segment->count) * heads;
         moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
     }
-    size_t wanted = device->ops->attention_backward_workspace(device, shape, segments, segment_count);
+    const struct device_rules *rules = device->ops->rules;
+    size_t wanted = rules->attention_backward_workspace(device, shape, segments, segment_count);
     struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
     if (failed(device)) {
         return;
     }
-    if (device->ops->attention_backward_glue) {
-        device->counters.glue_bytes += device->ops->attention_backward_glue(device, shape, segments, segment_count);
+    if (rules->attention_backward_glue) {
+        device->counters.glue_bytes += rules->attention_backward_glue(device, shape, segments, segment_count);
     }
     if (begin(device, operation(WORK_ATTENTION_BACKWARD, "attention_backward"), flops, moved)) {
         device->ops->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k,

@@ -172,16 +172,32 @@ typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, s
 #define DEVICE_OPERATIONS(OPERATION)                                                                               \
     DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
 
-struct device_ops {
-    const char *name;                        // "cpu"
-    enum dtype dtype;                        // of weights and activations
-    struct arena_source source, host_source; // of its own memory; of the host's beside it
-    // Tensors have no data (a plan): nothing is written, read or computed, and the table has no operations.
-    bool dataless;
+// What a device takes besides operands and results, and how it cuts its work: constants and pure functions of
+// shapes, dtypes, what the device may do and its multiprocessors. A plan has the rules of the device that it is
+// like.
+struct device_rules {
     size_t workspace_bytes; // of device->workspace, which lives as long as the device
     // The most elements of a tensor that gemm and attention are handed: the fronts hand them longer ones in parts.
     // 0: any number. All other operations take any.
     size_t elements_max;
+    // Bytes of attention_backward's workspace.
+    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape,
+                                           const struct key_segment *segments, size_t segment_count);
+    // Bytes that attention_backward moves besides its operands and results, where it is put together of other
+    // operations; NULL: none.
+    double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
+                                      const struct key_segment *segments, size_t segment_count);
+    // Rows of a block whose GEMMs with so many columns fill the device.
+    size_t (*block_rows)(const struct device *device, size_t cols);
+};
+
+struct device_ops {
+    const char *name; // "cpu"
+    enum dtype dtype; // of weights and activations
+    const struct device_rules *rules;
+    struct arena_source source, host_source; // of its own memory; of the host's beside it
+    // Tensors have no data (a plan): nothing is written, read or computed, and the table has no operations.
+    bool dataless;
     // What a device needs beyond its arena; NULL: nothing. False and a status if this machine cannot serve it. A
     // limit_bytes of 0 becomes what the device has free.
     bool (*open)(struct device *device, struct status *status);
@@ -194,16 +210,6 @@ struct device_ops {
     size_t (*used_bytes)(struct device *device);
     // The most of it that this process's allocator has held at any time; NULL: no such figure.
     size_t (*reserved_bytes)(struct device *device);
-    // Pure functions of shapes, dtypes and what the device may do, or of its multiprocessors: the plan device asks
-    // them too. Bytes of attention_backward's workspace.
-    size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape,
-                                           const struct key_segment *segments, size_t segment_count);
-    // Bytes that it moves besides its operands and results, where it is put together of other
-    // operations; NULL: none.
-    double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
-                                      const struct key_segment *segments, size_t segment_count);
-    // Rows of a block whose GEMMs with so many columns fill the device.
-    size_t (*block_rows)(const struct device *device, size_t cols);
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.
     void (*upload)(struct device *device, struct tensor t, const void *src);
     void (*download)(struct device *device, void *dst, struct tensor t);
@@ -245,7 +251,7 @@ struct device {
     size_t multiprocessors;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on
     int64_t marks_ns[DEVICE_MARKS]; // by the host's clock
-    struct tensor workspace;        // of ops->workspace_bytes, for one operation at a time
+    struct tensor workspace;        // of rules->workspace_bytes, for one operation at a time
     char description[512];          // the card, its driver and libraries; what multiplies; empty: nothing to say
     char bus_id[32];                // of the card, by which kernels/base/sensors.h finds it; empty: not a card
     void *backend;                  // the device's own

@@ -59,7 +59,7 @@ static inline bool same_shape(struct tensor a, struct tensor b)
 // Rows of a part of tensors of up to `cols` columns, of which the longest has so many rows.
 static inline size_t part_rows(const struct device *device, size_t rows, size_t cols)
 {
-    size_t most = device->ops->elements_max;
+    size_t most = device->ops->rules->elements_max;
     if (most == 0 || rows <= most / cols) {
         return rows;
     }
@@ -79,7 +79,7 @@ static inline size_t larger(size_t a, size_t b)
 // False and a status if the tensor, which cannot be taken in parts, is too long.
 static inline bool holds(struct device *device, struct tensor t, const char *what)
 {
-    size_t most = device->ops->elements_max;
+    size_t most = device->ops->rules->elements_max;
     return most == 0 || tensor_count(t) <= most ||
            status_set(&device->status, STATUS_UNSUPPORTED,
                       "%s on device %s takes matrices of at most %zu elements, not of %zu x %zu", what,

@@ -5,6 +5,7 @@
 // The table of a dtype; NULL if the CPU does not compute in it.
 const struct device_ops *cpu_ops(enum dtype dtype);
 extern const struct device_ops cpu_ops_bf16, cpu_ops_f32, cpu_ops_f64;
+extern const struct device_rules cpu_rules_bf16, cpu_rules_f32, cpu_rules_f64;
 
 // Before the first operation: a heap that keeps its pages.
 void cpu_start(void);

@@ -62,7 +62,7 @@ bool cuda_plugin_load(struct status *status)
     }
     const struct cuda_plugin *found = dlsym(library, CUDA_PLUGIN_SYMBOL);
     if (!found || found->version != CUDA_PLUGIN_VERSION || found->device_bytes != sizeof(struct device) ||
-        found->ops_bytes != sizeof(struct device_ops)) {
+        found->ops_bytes != sizeof(struct device_ops) || found->rules_bytes != sizeof(struct device_rules)) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "device cuda's plug-in was built from other sources than this program: build both anew");
     }

@@ -5,10 +5,10 @@
 
 // The library's one symbol, longbp_cuda. Both sides must have been built from the same headers.
 struct cuda_plugin {
-    size_t version, device_bytes, ops_bytes;
+    size_t version, device_bytes, ops_bytes, rules_bytes;
     const struct device_ops *(*ops)(enum dtype dtype); // NULL: not in this dtype
 };
-#define CUDA_PLUGIN_VERSION 1
+#define CUDA_PLUGIN_VERSION 2
 #define CUDA_PLUGIN_SYMBOL  "longbp_cuda"
 
 // Loads $LONGBP_CUDA, or longbp-cuda.so beside the program or in ../lib/longbp from there; once. False and a status

@@ -178,8 +178,8 @@ bool cuda_attention_backward_by_cudnn(const struct device *device, struct attent
            !device->deterministic;
 }
 
-size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape,
-                                         const struct key_segment *segments, size_t segment_count)
+static size_t attention_backward_workspace(const struct device *device, struct attention_shape shape,
+                                           const struct key_segment *segments, size_t segment_count)
 {
     (void)segments, (void)segment_count;
     return cuda_attention_backward_by_cudnn(device, shape)
@@ -187,8 +187,8 @@ size_t cuda_attention_backward_workspace(const struct device *device, struct att
                : 0;
 }
 
-double cuda_attention_backward_glue(const struct device *device, struct attention_shape shape,
-                                    const struct key_segment *segments, size_t segment_count)
+static double attention_backward_glue(const struct device *device, struct attention_shape shape,
+                                      const struct key_segment *segments, size_t segment_count)
 {
     double bytes = 0;
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
@@ -212,10 +212,18 @@ static double idle(size_t multiprocessors, size_t rows, size_t cols)
     return 1 - (double)tiles / (double)(waves * multiprocessors);
 }
 
-size_t cuda_block_rows(const struct device *device, size_t cols)
+// 1,024, or 2,048 where these leave more than a tenth of the multiprocessors idle in the last wave of tiles and
+// those leave fewer. A device with 0 multiprocessors is no card in particular.
+static size_t block_rows(const struct device *device, size_t cols)
 {
     const size_t rows = 1024, multiprocessors = device->multiprocessors;
     bool longer = multiprocessors > 0 && idle(multiprocessors, rows, cols) > 0.1 &&
                   idle(multiprocessors, 2 * rows, cols) < idle(multiprocessors, rows, cols);
     return longer ? 2 * rows : rows;
 }
+
+const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
+                                        .elements_max = CUDA_ELEMENTS_MAX,
+                                        .attention_backward_workspace = attention_backward_workspace,
+                                        .attention_backward_glue = attention_backward_glue,
+                                        .block_rows = block_rows};

@@ -65,13 +65,5 @@ bool cuda_attention_by_cudnn(struct attention_shape shape);
 // Whether its backward is on this device: cuDNN sums in one order only, and not always the same.
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
-// Rows of a block for GEMMs of so many columns: 1,024, or 2,048 where these leave more than a tenth of the
-// multiprocessors idle in the last wave of tiles and those leave fewer. A device with 0 multiprocessors
-// is no card in particular.
-size_t cuda_block_rows(const struct device *device, size_t cols);
-
-// As the device's table has them. Own kernels accumulate in place: they take no workspace, and have no glue.
-size_t cuda_attention_backward_workspace(const struct device *device, struct attention_shape shape,
-                                         const struct key_segment *segments, size_t segment_count);
-double cuda_attention_backward_glue(const struct device *device, struct attention_shape shape,
-                                    const struct key_segment *segments, size_t segment_count);
+// Own kernels accumulate in place: they take no workspace, and have no glue.
+extern const struct device_rules cuda_rules;

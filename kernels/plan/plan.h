@@ -3,6 +3,17 @@
 #pragma once
 #include "kernels/base/device.h"
 
-// One table per device imitated and dtype. NULL if that device has no such dtype.
-const struct device_ops *plan_ops_like_cpu(enum dtype dtype);
-const struct device_ops *plan_ops_like_cuda(enum dtype dtype);
+// A struct device_ops: a plan in a dtype, by the rules of the device that it is like.
+#define PLAN_OPS(device_name, element, device_rules)                                                               \
+    {                                                                                                              \
+        .name = device_name, .dtype = element, .rules = device_rules, .source = PLAN_MEMORY,                       \
+        .host_source = PLAN_MEMORY, .dataless = true                                                               \
+    }
+#define PLAN_MEMORY                                                                                                \
+    {                                                                                                              \
+        plan_allocate, plan_release                                                                                \
+    }
+
+// Addresses that are never read, but differ, as those of live tensors must.
+void *plan_allocate(const struct arena *arena, size_t bytes, struct status *status);
+void plan_release(const struct arena *arena, void *pointer, size_t bytes);

@@ -12,7 +12,7 @@ static size_t smaller(size_t a, size_t b)
 // widest are the MLP's.
 static size_t block_rows(const struct model *model, size_t rows)
 {
-    return smaller(rows, model->device->ops->block_rows(model->device, model->config.ffn));
+    return smaller(rows, model->device->ops->rules->block_rows(model->device, model->config.ffn));
 }
 
 static struct tensor activation(struct model *model, size_t rows, size_t cols)

@@ -30,13 +30,15 @@ static size_t no_workspace(const struct device *, struct attention_shape, const 
 
 struct device *simt_device_open(enum dtype dtype)
 {
+    static struct device_rules rules;
+    rules.workspace_bytes = CUDA_SCRATCH_BYTES;
+    rules.attention_backward_workspace = no_workspace;
     static struct device_ops tables[DTYPE_COUNT];
     struct device_ops &ops = tables[dtype];
     ops.name = "cuda";
     ops.dtype = dtype;
     ops.source = fenced_memory;
-    ops.workspace_bytes = CUDA_SCRATCH_BYTES;
-    ops.attention_backward_workspace = no_workspace;
+    ops.rules = &rules;
     ops.upload = cpu_upload;
     ops.download = cpu_download;
 #define OPERATION(name) ops.name = cuda_##name;

@@ -29,8 +29,12 @@ static void transfer(struct device *device, enum queue queue, struct tensor dst,
     NAME(copy)(device, dst, src);
 }
 
+const struct device_rules NAME(cpu_rules) = {.attention_backward_workspace = NAME(attention_backward_workspace),
+                                             .block_rows = cpu_block_rows};
+
 const struct device_ops NAME(cpu_ops) = {.name = "cpu",
                                          .dtype = REAL_DTYPE,
+                                         .rules = &NAME(cpu_rules),
                                          .source = {cpu_allocate, cpu_release},
                                          .host_source = {cpu_host_allocate, cpu_host_release},
 #if REAL_BITS != 64
@@ -40,8 +44,6 @@ const struct device_ops NAME(cpu_ops) = {.name = "cpu",
                                          .upload = cpu_upload,
                                          .download = cpu_download,
                                          .transfer = transfer,
-                                         .attention_backward_workspace = NAME(attention_backward_workspace),
-                                         .block_rows = cpu_block_rows,
 #define OPERATION(name) .name = NAME(name),
                                          DEVICE_OPERATIONS(OPERATION)
 #undef OPERATION

@@ -278,13 +278,10 @@ static bool open(struct device *device, struct status *status)
 #define TABLE(element)                                                                                             \
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {allocate, release},                                           \
-        .host_source = {host_allocate, host_release}, .workspace_bytes = CUDA_WORKSPACE_BYTES,                     \
-        .elements_max = CUDA_ELEMENTS_MAX, .open = open, .close = close, .mark = mark, .marks_ms = marks_ms,       \
-        .used_bytes = used_bytes, .reserved_bytes = reserved_bytes, .upload = upload, .download = download,        \
-        .synchronize = synchronize, .transfer = transfer, .record = record, .wait = wait,                          \
-        .attention_backward_workspace = cuda_attention_backward_workspace,                                         \
-        .attention_backward_glue = cuda_attention_backward_glue, .block_rows = cuda_block_rows,                    \
-        DEVICE_OPERATIONS(OPERATION)                                                                               \
+        .host_source = {host_allocate, host_release}, .rules = &cuda_rules, .open = open, .close = close,          \
+        .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes, .reserved_bytes = reserved_bytes,            \
+        .upload = upload, .download = download, .synchronize = synchronize, .transfer = transfer,                  \
+        .record = record, .wait = wait, DEVICE_OPERATIONS(OPERATION)                                               \
     }
 
 static const struct device_ops *ops(enum dtype dtype)
@@ -297,5 +294,6 @@ __attribute__((visibility("default"))) const struct cuda_plugin longbp_cuda = {
     .version = CUDA_PLUGIN_VERSION,
     .device_bytes = sizeof(struct device),
     .ops_bytes = sizeof(struct device_ops),
+    .rules_bytes = sizeof(struct device_rules),
     .ops = ops,
 };
