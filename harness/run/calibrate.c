@@ -1,23 +1,16 @@
 #include "harness/run/calibrate.h"
 #include "harness/run/provenance.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #define SECONDS_EACH 2.0 // the best of what fits into it; at least three runs
 #define GEMM_SIZE    ((size_t)2048)
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define LAUNCHES     10000
-
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype dtype, size_t rows, size_t cols,
                     struct status *status)
@@ -71,8 +64,8 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
     if (calibrate_open(&o, name, dtype, rows, cols, status)) {
         struct device *device = o.device;
         run(&o);
-        double start_s = now_s();
-        for (int i = 0; device->status.code == STATUS_OK && (i < 3 || now_s() - start_s < SECONDS_EACH); i++) {
+        double start_s = clock_s();
+        for (int i = 0; device->status.code == STATUS_OK && (i < 3 || clock_s() - start_s < SECONDS_EACH); i++) {
             device_timer_start(device);
             run(&o);
             double took_s = 1e-3 * device_timer_stop_ms(device);

@@ -4,6 +4,7 @@
 #include "harness/run/reference_store.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial.h"
+#include "kernels/base/clock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -15,7 +16,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TAIL_BYTES 900 // of the child's stderr that are kept
@@ -30,13 +30,6 @@ struct child {
     long oom_kills; // the machine's count when the child began
     double start_s;
 };
-
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 // How often the kernel's out-of-memory killer has struck since the machine started.
 static long oom_kills(void)
@@ -115,7 +108,7 @@ static int memory_file(const char *text)
 
 static bool start(struct child *child, const char *program, const char *trial, int store, struct status *status)
 {
-    *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = now_s()};
+    *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = clock_s()};
     int input = memory_file(trial), output[2] = {-1, -1}, errors[2] = {-1, -1};
     pid_t parent = getpid();
     bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
@@ -187,7 +180,7 @@ static int wait_for(struct child *child, double timeout_s, int signals, struct c
     int wait_status = 0;
     bool killed = false;
     while (waitpid(child->pid, &wait_status, WNOHANG) == 0) {
-        double left_s = timeout_s > 0 && !killed ? child->start_s + timeout_s - now_s() : INFINITY;
+        double left_s = timeout_s > 0 && !killed ? child->start_s + timeout_s - clock_s() : INFINITY;
         struct pollfd events[] = {{.fd = signals, .events = POLLIN},
                                   {.fd = child->output, .events = POLLIN},
                                   {.fd = child->errors, .events = POLLIN}};
@@ -264,7 +257,7 @@ bool child_run(const char *program, const char *trial, int store, double timeout
     close_end(&child.output);
     close_end(&child.errors);
     free(child.line);
-    result->wall_s = now_s() - child.start_s;
+    result->wall_s = clock_s() - child.start_s;
     return started;
 }
 

@@ -1,23 +1,16 @@
 #include "harness/run/progress.h"
 #include "harness/files/size.h"
 #include "harness/results/record_json.h"
+#include "kernels/base/clock.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REASON_BYTES     160 // of a reason that are shown; the record has all of it
 #define SHOW_EVERY_S     0.2 // of a line that is renewed
 #define PLAIN_LINES_FROM ((size_t)1 << 30)
-
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 __attribute__((format(printf, 3, 4))) static void add(char *text, size_t bytes, const char *format, ...)
 {
@@ -76,7 +69,7 @@ void progress_describe(const struct trial *trial, char *text, size_t bytes)
 
 void progress_open(struct progress *progress, size_t total)
 {
-    *progress = (struct progress){.terminal = isatty(STDERR_FILENO), .total = total, .start_s = now_s()};
+    *progress = (struct progress){.terminal = isatty(STDERR_FILENO), .total = total, .start_s = clock_s()};
 }
 
 // "1:02:03", "4:05"
@@ -97,7 +90,7 @@ void progress_clear(const struct progress *progress)
 
 void progress_bytes(struct progress *progress, size_t done)
 {
-    double now = now_s();
+    double now = clock_s();
     size_t tenth = progress->total / 10 + 1;
     if (done >= progress->total) {
         progress_clear(progress);
@@ -132,7 +125,7 @@ void progress_begin(const struct progress *progress, const struct trial *trial, 
     char what[512], left[32] = "";
     describe_with_program(trial, program, what, sizeof what);
     if (progress->done) {
-        double each_s = (now_s() - progress->start_s) / (double)progress->done;
+        double each_s = (clock_s() - progress->start_s) / (double)progress->done;
         clock_text(each_s * (double)(progress->total - progress->done), left, sizeof left);
         add(left, sizeof left, " left  ");
     }

@@ -13,10 +13,10 @@
 #include "harness/run/reference_store.h"
 #include "harness/run/setup.h"
 #include "harness/run/watch.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 // A plan's estimate is the mean over this many draws, or fewer once its standard error is this share of it.
 #define PLANNED_DRAWS_MAX 64
@@ -45,16 +45,9 @@ struct run {
     size_t updates; // of the optimizer
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 static double seconds_since(int64_t start_ns)
 {
-    return (double)(now_ns() - start_ns) / 1e9;
+    return (double)(clock_ns() - start_ns) / 1e9;
 }
 
 // True while neither the run nor its device has failed; a failed device's reason becomes the run's.
@@ -351,7 +344,7 @@ char *trial_run(const struct trial *trial, int store)
     CHECK(run);
     run->trial = trial;
     run->store = store;
-    run->start_ns = now_ns();
+    run->start_ns = clock_ns();
     size_t samples = trial->planned ? PLANNED_DRAWS_MAX : trial->measure.samples;
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);

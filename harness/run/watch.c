@@ -1,8 +1,8 @@
 #include "harness/run/watch.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/sensors.h"
 #include <math.h>
 #include <pthread.h>
-#include <time.h>
 
 struct watch {
     struct sensors *sensors;
@@ -18,13 +18,6 @@ struct watch {
     size_t count, capacity;
 };
 
-static struct timespec now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time;
-}
-
 static void take(struct watch *watch)
 {
     if (watch->count == watch->capacity) {
@@ -34,19 +27,17 @@ static void take(struct watch *watch)
     }
     struct timed_reading *r = &watch->readings[watch->count++];
     sensors_read(watch->sensors, &watch->card, &r->reading);
-    struct timespec time = now();
-    r->s = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+    r->s = clock_s();
 }
 
 static void *run(void *context)
 {
     struct watch *watch = context;
-    struct timespec next = now();
+    int64_t next_ns = clock_ns();
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stopping) {
-        next.tv_nsec += WATCH_PERIOD_MS * 1000000;
-        next.tv_sec += next.tv_nsec / 1000000000;
-        next.tv_nsec %= 1000000000;
+        next_ns += WATCH_PERIOD_MS * 1000000;
+        struct timespec next = {.tv_sec = next_ns / 1000000000, .tv_nsec = next_ns % 1000000000};
         int woken = 0;
         while (!watch->stopping && woken == 0)
             woken = pthread_cond_timedwait(&watch->wake, &watch->mutex, &next);
@@ -71,7 +62,7 @@ struct watch *watch_open(const struct device *device)
     watch->sensors = sensors;
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); // clock_ns's
     pthread_cond_init(&watch->wake, &clock);
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&watch->mutex, NULL);

@@ -1,6 +1,6 @@
 #include "kernels/base/arena.h"
+#include "kernels/base/clock.h"
 #include <string.h>
-#include <time.h>
 
 const char *category_name(enum category category)
 {
@@ -20,13 +20,6 @@ const char *category_name(enum category category)
     return names[category];
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
-}
-
 // Growing the time line costs host memory that is no part of what is measured, so it is not counted.
 static void timeline_add(struct arena *arena, double flops)
 {
@@ -39,7 +32,7 @@ static void timeline_add(struct arena *arena, double flops)
         CHECK(arena->timeline);
     }
     struct arena_event *event = &arena->timeline[arena->timeline_count++];
-    event->ms = now_ms() - arena->timeline_start_ms;
+    event->ms = 1e3 * clock_s() - arena->timeline_start_ms;
     event->flops = flops;
     memcpy(event->live_bytes, arena->live_by_category, sizeof event->live_bytes);
 }
@@ -119,7 +112,7 @@ void arena_timeline_start(struct arena *arena)
 {
     arena->timeline_on = true;
     arena->timeline_count = 0;
-    arena->timeline_start_ms = now_ms();
+    arena->timeline_start_ms = 1e3 * clock_s();
     timeline_add(arena, 0);
 }
 

@@ -1,13 +1,6 @@
 #include "kernels/base/timer.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/observer.h"
-#include <time.h>
-
-static int64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 void device_mark(struct device *device, size_t mark)
 {
@@ -19,7 +12,7 @@ void device_mark(struct device *device, size_t mark)
     if (device->ops->synchronize) {
         device->ops->synchronize(device);
     }
-    device->marks_ns[mark] = now_ns();
+    device->marks_ns[mark] = clock_ns();
 }
 
 double device_marks_ms(struct device *device, size_t from, size_t to)
@@ -32,7 +25,7 @@ double device_marks_ms(struct device *device, size_t from, size_t to)
 
 void device_timer_start(struct device *device)
 {
-    device->marks_ns[MARK_START] = now_ns();
+    device->marks_ns[MARK_START] = clock_ns();
     device_mark(device, MARK_START);
     range_push(device, (struct range){.level = RANGE_TIMED, .name = "timed"});
 }
@@ -46,5 +39,5 @@ double device_timer_stop_ms(struct device *device)
 
 double device_timer_asked_ms(const struct device *device)
 {
-    return (double)(now_ns() - device->marks_ns[MARK_START]) / 1e6;
+    return (double)(clock_ns() - device->marks_ns[MARK_START]) / 1e6;
 }

@@ -2,13 +2,13 @@
 // their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
 // And on the first two, of one preset, compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c
 // stands in for the driver.
+#include "kernels/base/clock.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/plugin/attention_engines.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/transformer/config.h"
 #include <dlfcn.h>
 #include <string.h>
-#include <time.h>
 
 struct card {
     const char *name;
@@ -107,7 +107,6 @@ static bool check_kernels(const struct card *card, const struct config *config, 
         printf("libcuda.so.1 is not tests/cuda/driver.c's\n");
         return false;
     }
-    struct timespec begin, end;
     struct attention_engines *engines =
         attention_engines_described(properties(card, text, sizeof text), true, &status);
     if (!engines) {
@@ -116,7 +115,7 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     }
     bool good = true;
     size_t forwards = 0, others = 0;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    double start_s = clock_s();
     struct attention_graph_shape shape = {.causal = true,
                                           .queries = 512,
                                           .batch = 1,
@@ -128,13 +127,12 @@ static bool check_kernels(const struct card *card, const struct config *config, 
         others += good && !(strstr(last(), kind) && strstr(last(), "fprop"));
         forwards++;
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    double took_s = clock_s() - start_s;
     shape.backward = true;
     shape.keys = 512;
     good = good && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
     printf("%s %s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
-           forwards, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), others,
-           last(), status.message);
+           forwards, took_s, others, last(), status.message);
     good = good && strstr(last(), kind) && strstr(last(), "bprop");
     attention_engines_free(engines);
     return good;

@@ -1,8 +1,8 @@
 // NVML of two cards, those of the emulated runtime: card 0 takes 100 W, card 1 200 W, and their clocks take turns
 // between 1,500, 1,510 and 1,520 MHz. With NVML_WITHOUT_ENERGY=1 they do not count their energy.
+#include "kernels/base/clock.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 // As nvml.h has them.
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, CLOCK_SM = 1 };
@@ -85,9 +85,6 @@ int nvmlDeviceGetTemperature(struct card *card, int which, unsigned *celsius)
 
 int nvmlDeviceGetTotalEnergyConsumption(struct card *card, unsigned long long *millijoules)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    *millijoules = (unsigned long long)card->watts *
-                   ((unsigned long long)time.tv_sec * 1000 + (unsigned long long)time.tv_nsec / 1000000);
+    *millijoules = (unsigned long long)card->watts * (unsigned long long)(clock_ns() / 1000000);
     return getenv("NVML_WITHOUT_ENERGY") ? NOT_SUPPORTED : SUCCESS;
 }
