@@ -26,7 +26,7 @@ struct fixture fixture_default(void)
 
 enum dtype fixture_sums(const struct fixture *f)
 {
-    return f->dtype == DTYPE_BF16 && !f->narrow ? DTYPE_F32 : f->dtype;
+    return f->narrow ? f->dtype : dtype_accumulator(f->dtype);
 }
 
 void fixture_open(struct fixture *f)

@@ -121,16 +121,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-// Sums are kept in the dtype of the model, or above bf16 in f32. name NULL: the widest of them.
+// name NULL: the default.
 static bool read_accumulator(const char *flag, const char *name, enum dtype model, enum dtype *dtype,
                              struct status *status)
 {
-    enum dtype widest = model == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    enum dtype widest = dtype_accumulator(model);
     *dtype = widest;
     if (!name || (dtype_from_name(name, dtype) && (*dtype == model || *dtype == widest)))
         return true;
     return status_set(status, STATUS_BAD_INPUT, "%s of a model in %s is %s%s, not \"%s\"", flag, dtype_name(model),
-                      dtype_name(widest), model == DTYPE_BF16 ? " or bf16" : "", name);
+                      dtype_name(widest), model != widest ? " or bf16" : "", name);
 }
 
 static bool run(const struct arguments *arguments, struct table *table, struct status *status)

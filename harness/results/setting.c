@@ -1,5 +1,6 @@
 #include "harness/results/setting.h"
 #include "harness/spec/trial_keys.h"
+#include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include <ctype.h>
 #include <stdarg.h>
@@ -135,12 +136,13 @@ static void append_value(char *text, size_t bytes, const char *key, const json_t
     }
 }
 
-// Gradients are kept in the dtype of the model, or above bf16 in f32, unless something else is said.
+// An accumulator's dtype that is the default.
 static bool goes_without_saying(const json_t *setting, const char *key, const json_t *value)
 {
-    const char *dtype = json_string_value(json_object_get(setting, "dtype")), *own = json_string_value(value);
-    return (strcmp(key, "gradient_dtype") == 0 || strcmp(key, "kv_gradient_dtype") == 0) && dtype && own &&
-           strcmp(own, strcmp(dtype, "bf16") == 0 ? "f32" : dtype) == 0;
+    const char *name = json_string_value(json_object_get(setting, "dtype")), *own = json_string_value(value);
+    enum dtype dtype;
+    return (strcmp(key, "gradient_dtype") == 0 || strcmp(key, "kv_gradient_dtype") == 0) && name && own &&
+           dtype_from_name(name, &dtype) && strcmp(own, dtype_name(dtype_accumulator(dtype))) == 0;
 }
 
 void setting_suffix(const json_t *setting, json_t *const *all, size_t count, char *text, size_t bytes)

@@ -231,14 +231,13 @@ json_t *decode_optimizer(struct trial *trial, struct json_field field, struct st
                      settings->decay);
 }
 
-// Sums are kept in the dtype of the model, or above bf16 in f32.
 static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, struct json_field field,
                                   struct status *status)
 {
     struct names names = {0};
-    names_add(&names, dtype_name(model == DTYPE_BF16 ? DTYPE_F32 : model));
-    if (model == DTYPE_BF16)
-        names_add(&names, dtype_name(DTYPE_BF16));
+    names_add(&names, dtype_name(dtype_accumulator(model)));
+    if (model != dtype_accumulator(model))
+        names_add(&names, dtype_name(model));
     char kind[64];
     snprintf(kind, sizeof kind, "accumulator of a model in %s:", dtype_name(model));
     size_t index = 0;

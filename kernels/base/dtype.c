@@ -38,6 +38,11 @@ enum dtype dtype_statistic(enum dtype dtype)
     return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
 }
 
+enum dtype dtype_accumulator(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
+}
+
 double dtype_round(double value, enum dtype dtype)
 {
     switch (dtype) {

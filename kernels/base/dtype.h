@@ -15,6 +15,8 @@ bool dtype_from_name(const char *name, enum dtype *dtype);
 double dtype_epsilon(enum dtype dtype);
 // What norm statistics, logsumexps and log-probs beside activations of this dtype are held in.
 enum dtype dtype_statistic(enum dtype dtype);
+// What gradients of a model in this dtype are summed in, unless they are to be in its own.
+enum dtype dtype_accumulator(enum dtype dtype);
 // value rounded to what f64, f32 or bf16 can hold (to nearest, ties to even), as a double.
 double dtype_round(double value, enum dtype dtype);
 

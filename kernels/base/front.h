@@ -1,5 +1,5 @@
 // Front: what the fronts of operations (ops.h) have in common: the cost and the range of one, and the parts that
-// tensors longer than the device takes are taken in. For ops.c and attention.c alone.
+// tensors longer than the device takes are taken in. For ops.c, attention.c and memory.c alone.
 #pragma once
 #include "kernels/base/observer.h"
 #include "kernels/base/ops.h"
@@ -7,6 +7,12 @@
 static inline bool failed(const struct device *device)
 {
     return device->status.code != STATUS_OK;
+}
+
+// Whether there is anything to write, read or compute.
+static inline bool holds_data(const struct device *device)
+{
+    return !failed(device) && !device->ops->dataless;
 }
 
 // One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.

@@ -1,14 +1,8 @@
 // Memory: tensors of a device, and their values' way from the host and back.
-#include "kernels/base/ops.h"
+#include "kernels/base/front.h"
 #include <string.h>
 
 #define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
-
-// Whether there is anything to write or read.
-static bool holds_data(const struct device *device)
-{
-    return device->status.code == STATUS_OK && !device->ops->dataless;
-}
 
 struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category)
 {

@@ -1,11 +1,5 @@
 #include "kernels/base/front.h"
 
-// Whether there is anything to write, read or compute.
-static bool holds_data(const struct device *device)
-{
-    return !failed(device) && !device->ops->dataless;
-}
-
 static bool is_vector(struct tensor t, size_t length)
 {
     return t.rows == 1 && t.cols == length;
