@@ -4,9 +4,8 @@
 // row's activations and one gradient of width d. With offload = inputs the rows' inputs are kept on the host, L d e
 // per token there and 2 L d e over the link per step; of them the device holds two, for the next one comes back
 // while a row is walked.
-#include "kernels/transformer/spill.h"
 #include "methods/cost.h"
-#include "methods/method.h"
+#include "methods/row.h"
 
 enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
 
@@ -27,63 +26,35 @@ static const struct option option_rows[] = {
      .help = "what is kept on the host: nothing, or the rows' inputs until they are rebuilt"},
     {0}};
 
-static void walk(struct step *step)
+static void backward(struct step *step, size_t l, struct tensor x, struct tensor grad)
 {
     const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, rows = step->batch->context * step->batch->batch;
     struct span all = {0, step->batch->context};
-    enum dtype dtype = device->ops->dtype;
-    struct spill inputs; // number l: [T B, d], input of layer l
-    spill_open(&inputs, device, options->offload == OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE, layers);
+    struct activations rebuilt = {0};
+    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    unit_acquire(model, unit_of_layer(l));
+    kv_project(model, l, all, x, kv, &rebuilt);
+    cell_forward(model, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
+    cell_backward_mlp(model, l, all, &rebuilt, grad);
+    struct kv grad_kv = kv_new(model, x.rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+    op_zero(device, grad_kv.k);
+    op_zero(device, grad_kv.v);
+    struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
+    cell_backward_attention(model, l, all, &rebuilt, kv, &keys, 1, grad);
+    unit_release(model, unit_of_layer(l));
+    kv_free(model, &grad_kv);
+    kv_free(model, &kv);
+}
 
-    struct tensor x = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-    embed_forward(model, step->batch, x, 0);
-    for (size_t l = 0; l < layers; l++) {
-        spill_put(&inputs, l, x);
-        struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
-        unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, all, x, kv, NULL);
-        struct tensor y = tensor_new(device, rows, model->config.width, dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-        cell_forward(model, l, all, x, kv, y, NULL, KEEP_LEAN);
-        unit_release(model, unit_of_layer(l));
-        kv_free(model, &kv);
-        spill_leave(&inputs, l);
-        x = y;
-    }
-
-    struct tensor grad = x;
-    head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
-    spill_want(&inputs, layers - 1);
-    head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
-    unit_done(model, unit_of_head(model));
-    for (size_t l = layers; l-- > 0;) {
-        struct activations rebuilt = {0};
-        x = spill_get(&inputs, l);
-        if (l > 0) {
-            spill_want(&inputs, l - 1);
-        }
-        struct kv kv = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
-        unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, all, x, kv, &rebuilt);
-        cell_forward(model, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
-        cell_backward_mlp(model, l, all, &rebuilt, grad);
-        struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-        op_zero(device, grad_kv.k);
-        op_zero(device, grad_kv.v);
-        struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
-        cell_backward_attention(model, l, all, &rebuilt, kv, &keys, 1, grad);
-        unit_release(model, unit_of_layer(l));
-        kv_free(model, &grad_kv);
-        kv_free(model, &kv);
-        tensor_free(device, &x);
-        unit_done(model, unit_of_layer(l));
-    }
-    embed_backward(model, step->batch, grad, 0);
-    unit_done(model, UNIT_EMBEDDING);
-    tensor_free(device, &grad);
-    spill_close(&inputs);
+static void walk(struct step *step)
+{
+    const struct checkpoint_options *options = step->options;
+    row_walk(step, &(struct row_walk){.chunk = step->batch->context,
+                                      .head_chunk = options->head_chunk,
+                                      .inputs = options->offload == OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
+                                      .backward = backward});
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)

@@ -1,6 +1,8 @@
-// Column: all layers of one chunk; what SeCO and SpaCO walk, left to right without keeping, then right to left.
+// Column: a stage's layers of one chunk; what SeCO and SpaCO walk, left to right without keeping, then right to
+// left.
 #pragma once
 #include "methods/method.h"
+#include "methods/stages.h"
 
 enum inner { INNER_NONE, INNER_CHECKPOINT };
 
@@ -18,15 +20,31 @@ struct column_options {
         .help = "inside a column: keep every cell's activations, or its input alone"                               \
     }
 
-// What the first pass wants of a column besides the keys and values of all its layers: with COLUMN_LOSS its share
-// of the loss, or what the objective gathers of it.
-enum column_output { COLUMN_KV, COLUMN_LOSS };
+// What the first pass wants of a column besides the keys and values of its layers: the output of the highest; or
+// that of the head, the column's share of the loss or what the objective gathers of it.
+enum column_output { COLUMN_KV, COLUMN_HIDDEN, COLUMN_LOSS };
 
-// First pass over a chunk: keys and values of every layer into kv[l]. Without COLUMN_LOSS the top layer stops after
-// its keys and values and the head is not run.
-void column_forward(struct step *step, struct span chunk, struct kv *kv, enum column_output output);
-// Second pass: rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), then
-// the head and the rows downward. cached: its keys and values are in kv already. last: no column is walked after
-// it. segments: [layers][segment_count], of which the last holds the column's own keys.
-void column_backward(struct step *step, struct span chunk, struct kv *kv, bool cached, bool last,
-                     const struct key_segment *segments, size_t segment_count, struct loss_weights weights);
+// First pass over a chunk: keys and values of every layer l of the stage into kv[l]. x: [C B, d], the input of the
+// lowest; not read at row 0, whose input is the embedding. y: [C B, d], with COLUMN_HIDDEN the output of the
+// highest. With COLUMN_KV the highest layer stops after its keys and values.
+void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv *kv, struct tensor x,
+                    struct tensor y, enum column_output output);
+
+// Second pass over a chunk.
+struct column {
+    struct stage stage;
+    struct span chunk;
+    struct kv *kv; // [layers], of the stage's
+    bool cached;   // its keys and values are in kv already
+    bool last;     // no column of the stage is walked after it
+    // [layers][segment_count], of the stage's layers; of each the last holds the column's own keys.
+    const struct key_segment *segments;
+    size_t segment_count;
+    struct loss_weights weights;
+    // [C B, d]: x as above; grad, the gradient of the output of the highest layer, which the head makes if there is
+    // no layer above, becomes that of x, which the embedding takes at row 0. grad may be x.
+    struct tensor x, grad;
+};
+// Rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), then walks the rows
+// downward.
+void column_backward(struct step *step, const struct column *column);

@@ -13,3 +13,8 @@ static inline struct span column_span(struct columns c, size_t i)
     size_t start = i * c.chunk, left = c.context - start;
     return (struct span){start, left < c.chunk ? left : c.chunk};
 }
+// Its rows of what all tokens have: [T B, ..].
+static inline struct tensor column_rows(struct tensor t, struct span chunk, size_t B)
+{
+    return tensor_rows(t, chunk.start * B, chunk.count * B);
+}

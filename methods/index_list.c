@@ -12,6 +12,16 @@ void index_list_resize(struct index_list *list, size_t count)
     list->count = count;
 }
 
+struct index_list index_list_range(size_t count)
+{
+    struct index_list range = {0};
+    index_list_resize(&range, count);
+    for (size_t i = 0; i < count; i++) {
+        range.items[i] = (uint32_t)i;
+    }
+    return range;
+}
+
 struct index_list index_list_copy(const struct index_list *list)
 {
     struct index_list copy = {0};

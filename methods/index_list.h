@@ -12,6 +12,8 @@ struct index_list {
 
 // Makes room for so many; the items are not yet set.
 void index_list_resize(struct index_list *list, size_t count);
+// 0, 1, .. count - 1
+struct index_list index_list_range(size_t count);
 struct index_list index_list_copy(const struct index_list *list);
 bool index_list_equal(const struct index_list *a, const struct index_list *b);
 void index_list_free(struct index_list *list);

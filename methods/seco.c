@@ -4,8 +4,7 @@
 // keys and values, and no second pass projects them again (but keys that are normed). With inner checkpoint at most
 // 5 F + A / 2. Memory per token: L 2 G D (e + a), plus one column's activations. Deviations: the published code
 // runs the savings above in full and concatenates the prefix; the gradient is the same.
-#include "methods/column.h"
-#include "methods/columns.h"
+#include "methods/column_walk.h"
 #include "methods/cost.h"
 
 static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
@@ -17,45 +16,10 @@ static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
 static void walk(struct step *step)
 {
     const struct column_options *options = step->options;
-    struct model *model = step->model;
-    struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->batch, rows = step->batch->context * B;
-    struct columns columns = columns_of(step->batch->context, options->chunk);
-    struct kv *kv = calloc(layers, sizeof *kv), *grad_kv = calloc(layers, sizeof *grad_kv); // [T B, G D] each
-    struct key_segment *seen = calloc(layers, sizeof *seen);
-    CHECK(kv && grad_kv && seen);
-
-    for (size_t l = 0; l < layers; l++) {
-        kv[l] = kv_new(model, rows, device->ops->dtype, CATEGORY_KV_CACHE);
-    }
-    bool gathers = objective_gathers(step->batch);
-    size_t cached = gathers ? columns.count : columns.count - 1;
-    for (size_t c = 0; c < cached; c++) {
-        column_forward(step, column_span(columns, c), kv, gathers ? COLUMN_LOSS : COLUMN_KV);
-    }
-    objective_settle(device, step->batch, step->loss);
-
-    for (size_t l = 0; l < layers; l++) {
-        grad_kv[l] = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-        op_zero(device, grad_kv[l].k);
-        op_zero(device, grad_kv[l].v);
-    }
-    for (size_t c = columns.count; c-- > 0;) {
-        struct span chunk = column_span(columns, c);
-        size_t end = chunk.start + chunk.count;
-        for (size_t l = 0; l < layers; l++) {
-            struct kv grad_seen = kv_rows(grad_kv[l], 0, end * B);
-            seen[l] = (struct key_segment){0, end, grad_seen.k, grad_seen.v};
-        }
-        column_backward(step, chunk, kv, c < cached, c == 0, seen, 1, (struct loss_weights){1, 1});
-    }
-    for (size_t l = 0; l < layers; l++) {
-        kv_free(model, &grad_kv[l]);
-        kv_free(model, &kv[l]);
-    }
-    free(seen);
-    free(grad_kv);
-    free(kv);
+    struct column_walk walk = {.columns = columns_of(step->batch->context, options->chunk), .whole = true};
+    walk.drawn = index_list_range(walk.columns.count);
+    column_walk(step, &walk);
+    index_list_free(&walk.drawn);
 }
 
 static double floor_bytes(const struct model *model, const void *options, size_t context)

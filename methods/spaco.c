@@ -3,8 +3,7 @@
 // sampled column, and that column needs none; attention's backward computes no gradients for keys of columns that
 // were not sampled. Memory per token: L 2 G D (e + a t / K), plus one column's activations. Deviations: two further
 // samplers, both unbiased (see sampler.h); the published one is `uniform` with `paper`.
-#include "methods/column.h"
-#include "methods/columns.h"
+#include "methods/column_walk.h"
 #include "methods/cost.h"
 #include "methods/draws.h"
 #include "methods/sampler.h"
@@ -65,95 +64,17 @@ static const struct option option_rows[] = {
     OPTION_INNER(struct column_options),
     {0}};
 
-// First pass: whatever the sampled columns attend to, and with loss `all` everything; with an objective that
-// gathers all columns to the head, the sampled ones too.
-static void fill_cache(struct step *step, struct columns columns, const struct draw *draw, struct kv *kv,
-                       size_t needed)
-{
-    const struct spaco_options *options = step->options;
-    bool gathers = objective_gathers(step->batch), all = options->loss == LOSS_ALL;
-    for (size_t c = 0, j = 0; c < needed; c++) {
-        bool sampled = j < draw->columns.count && draw->columns.items[j] == c;
-        j += sampled;
-        if (sampled && c + 1 == needed && !gathers) {
-            return; // no column to its right reads its keys before its own second pass writes them
-        }
-        column_forward(step, column_span(columns, c), kv, gathers || (all && !sampled) ? COLUMN_LOSS : COLUMN_KV);
-    }
-    objective_settle(step->model->device, step->batch, step->loss);
-}
-
-// The sampled columns' keys alone have gradients: per layer one buffer, in which they lie side by side.
-static void list_segments(struct step *step, struct columns columns, const struct draw *draw,
-                          const struct kv *grad_kv, size_t segment_count, struct key_segment *segments)
-{
-    size_t B = step->batch->batch;
-    for (size_t l = 0; l < step->model->config.layers; l++) {
-        size_t row = 0;
-        for (size_t j = 0; j < segment_count; j++) {
-            struct span chunk = column_span(columns, draw->columns.items[j]);
-            struct kv own = kv_rows(grad_kv[l], row, chunk.count * B);
-            segments[l * segment_count + j] = (struct key_segment){chunk.start, chunk.count, own.k, own.v};
-            row += chunk.count * B;
-        }
-    }
-}
-
 static void walk(struct step *step)
 {
     const struct spaco_options *options = step->options;
-    struct model *model = step->model;
-    struct device *device = model->device;
-    size_t layers = model->config.layers, B = step->batch->batch;
     struct columns columns = columns_of(step->batch->context, options->column.chunk);
-    bool gathers = objective_gathers(step->batch), all = options->loss == LOSS_ALL || gathers;
     struct draw draw = sampler_draw(options, columns.count);
-    size_t count = draw.columns.count;
-    const uint32_t *drawn = draw.columns.items;
     step->report->columns = index_list_copy(&draw.columns);
-
-    struct kv *kv = calloc(layers, sizeof *kv);           // [tokens needed * B, G D] each
-    struct kv *grad_kv = calloc(layers, sizeof *grad_kv); // [tokens sampled * B, G D] each
-    struct key_segment *segments = calloc(layers * (count + 1), sizeof *segments);
-    CHECK(kv && grad_kv && segments);
-    size_t needed = all ? columns.count : count ? drawn[count - 1] + 1 : 0;
-    struct span last = column_span(columns, needed ? needed - 1 : 0);
-    size_t sampled_tokens = 0;
-    for (size_t j = 0; j < count; j++) {
-        sampled_tokens += column_span(columns, drawn[j]).count;
-    }
-    for (size_t l = 0; needed && l < layers; l++) {
-        kv[l] = kv_new(model, (last.start + last.count) * B, device->ops->dtype, CATEGORY_KV_CACHE);
-    }
-    fill_cache(step, columns, &draw, kv, needed);
-
-    for (size_t l = 0; count && l < layers; l++) {
-        grad_kv[l] = kv_new(model, sampled_tokens * B, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-        op_zero(device, grad_kv[l].k);
-        op_zero(device, grad_kv[l].v);
-    }
-    if (count == 0) {
-        unit_done_all(model);
-    }
-    for (size_t j = count; j-- > 0;) {
-        size_t c = drawn[j], segment_count = j + 1;
-        list_segments(step, columns, &draw, grad_kv, segment_count, segments);
-        for (size_t l = 0; segment_count < count && l < layers; l++) {
-            // What the columns to the right sent, before the column adds its own.
-            op_scale(device, segments[l * segment_count + j].grad_k, draw.kv_factor[j]);
-            op_scale(device, segments[l * segment_count + j].grad_v, draw.kv_factor[j]);
-        }
-        struct loss_weights weights = {.loss = all ? 1 : draw.loss_factor[j], .grad = draw.loss_factor[j]};
-        column_backward(step, column_span(columns, c), kv, gathers || c + 1 < needed, j == 0, segments,
-                        segment_count, weights);
-    }
-    for (size_t l = 0; l < layers; l++) {
-        kv_free(model, &grad_kv[l]);
-        kv_free(model, &kv[l]);
-    }
-    free(segments);
-    free(grad_kv);
-    free(kv);
+    column_walk(step, &(struct column_walk){.columns = columns,
+                                            .drawn = draw.columns,
+                                            .loss_factor = draw.loss_factor,
+                                            .kv_factor = draw.kv_factor,
+                                            .all_losses = options->loss == LOSS_ALL});
     draw_free(&draw);
 }
 
