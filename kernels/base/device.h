@@ -2,6 +2,7 @@
 // operation's signature, formula and gradient contract (what is =, what is +=) is stated here, once.
 // The core calls the fronts in ops.h, which check the shapes, count the cost and then call the table.
 #pragma once
+#include "kernels/base/quantisation.h"
 #include "kernels/base/random.h"
 #include "kernels/base/row_objective.h"
 #include "kernels/base/tensor.h"
@@ -152,6 +153,10 @@ typedef void log_prob_backward_op(struct device *device, struct tensor logits, s
 typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
                       double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
 
+// w = what codes and scales stand for (kernels/base/quantisation.h).  codes: [words, 1] i32, scales: [blocks, 1] f32
+typedef void dequantise_op(struct device *device, struct tensor w, enum quantisation quantisation,
+                           struct tensor codes, struct tensor scales);
+
 // The operations by name: NAME_op is the type of its functions, device_ops.NAME a device's, op_NAME its front. What
 // declares or lists them all does so by this, so that a new one is five files on all devices together:
 //     kernels/base/device.h             its contract, as NAME_op, and its place here
@@ -165,7 +170,7 @@ typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, s
     OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(swiglu_forward) OPERATION(swiglu_backward) \
     OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
-    OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw)
+    OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(dequantise)
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.
 #define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward)

@@ -15,7 +15,7 @@ enum work {
     WORK_BIAS,
     WORK_EMBEDDING,
     WORK_HEAD, // all of it: norm, GEMM, cross-entropy
-    WORK_COPY, // copies, zeros and scalings
+    WORK_COPY, // copies, zeros, scalings and what is dequantised
     WORK_OPTIMIZER,
     WORK_IDLE, // none of these: the device waits for the host
     WORK_COUNT

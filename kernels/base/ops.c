@@ -286,3 +286,19 @@ void op_adamw(struct device *device, struct tensor w, struct tensor g, struct te
         range_pop(device);
     }
 }
+
+void op_dequantise(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
+                   struct tensor scales)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t count = tensor_count(w);
+    CHECK(quantisation != QUANTISATION_NONE && w.dtype == device->ops->dtype);
+    CHECK(codes.dtype == DTYPE_I32 && tensor_count(codes) == quantised_words(quantisation, count));
+    CHECK(scales.dtype == DTYPE_F32 && tensor_count(scales) == quantised_blocks(count));
+    if (begin(device, operation(WORK_COPY, "dequantise"), 0, bytes(w) + bytes(codes) + bytes(scales))) {
+        device->ops->dequantise(device, w, quantisation, codes, scales);
+        range_pop(device);
+    }
+}

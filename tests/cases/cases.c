@@ -135,7 +135,7 @@ struct operand *case_integers(struct cases *c, size_t count, int32_t first, int3
     struct operand *o = operand_new(c, DTYPE_I32, count, 1);
     struct random random = random_named(count, "integers");
     for (size_t i = 0; i < count; i++) {
-        o->values[i] = (double)first + (double)random_below(&random, i, (uint64_t)(bound - first));
+        o->values[i] = (double)first + (double)random_below(&random, i, (uint64_t)((int64_t)bound - first));
     }
     return o;
 }

@@ -1,4 +1,4 @@
-// Random normals, zero, copy, scale and AdamW: lengths of less and more than a thread, a block and a grid take.
+// Random normals, zero, copy, scale, AdamW and dequantise: lengths of less and more than a thread, a block and a grid take.
 #include "tests/cases/cases.h"
 
 static const size_t counts[] = {1, 7, 8, 2049, 4096, 5003, 100003};
@@ -105,6 +105,30 @@ void adamw_cases(struct cases *c)
             case_check(c, w, 1, 100, "w at step %zu", t);
             case_check(c, m, narrow, 8, "first moment at step %zu", t);
             case_check(c, v, narrow, 8, "second moment at step %zu", t);
+            case_end(c);
+        }
+    }
+}
+
+// Any codes, and scales of either sign, to the bit.
+void dequantise_cases(struct cases *c)
+{
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
+            size_t count = counts[i];
+            c->offset = (i + q) % 2;
+            struct operand *codes = case_integers(c, quantised_words(q, count), INT32_MIN, INT32_MAX);
+            struct operand *scales = case_random_in(c, DTYPE_F32, quantised_blocks(count), 1, 0.1, "scales");
+            struct operand *w = case_output(c, 1, count);
+            CASE_RUN(c, op_dequantise(c->device, w->tensor, q, codes->tensor, scales->tensor));
+            for (size_t j = 0; j < count; j++) {
+                uint32_t word = (uint32_t)(int32_t)codes->values[q == QUANTISATION_NF4 ? j / 8 : j / 4];
+                double level = q == QUANTISATION_NF4 ? (double)nf4_level(word >> j % 8 * 4 & 15)
+                                                     : (double)(int8_t)(uint8_t)(word >> j % 4 * 8);
+                float product = (float)(level * scales->values[j / 64]);
+                w->values[j] = dtype_round((double)product, w->tensor.dtype);
+            }
+            case_check(c, w, 0, 0, "%s", quantisation_name(q));
             case_end(c);
         }
     }

@@ -1,4 +1,4 @@
-// Elementwise updates: zeros, copies, scaling, and AdamW (Loshchilov & Hutter 2019).
+// Elementwise updates: zeros, copies, scaling, AdamW (Loshchilov & Hutter 2019), and dequantising.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -69,5 +69,20 @@ void NAME(adamw)(struct device *device, struct tensor w, struct tensor g, struct
         accumulator_set(pm, i, first);
         accumulator_set(pv, i, second);
         pw[i] = store(load(pw[i]) * keep - a * (first * unbias1) / (real_sqrt(second * unbias2) + e));
+    }
+}
+
+void NAME(dequantise)(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
+                      struct tensor scales)
+{
+    (void)device;
+    stored *pw = w.data;
+    const uint32_t *words = codes.data;
+    const float *scale = scales.data;
+    size_t count = tensor_count(w), per_word = codes_per_word(quantisation);
+#pragma omp parallel for schedule(static) if (count > PARALLEL_ELEMENTS)
+    for (size_t i = 0; i < count; i++) {
+        float level = quantised_level(quantisation, words[i / per_word], i % per_word);
+        pw[i] = store((real)(scale[i / QUANTISATION_BLOCK] * level));
     }
 }

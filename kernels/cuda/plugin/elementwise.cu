@@ -1,6 +1,7 @@
 // Elementwise updates, in one pass over memory each: copies between dtypes, scaling, and AdamW (Loshchilov & Hutter
 // 2019):  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //         w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)
+// and w = scale * level(code), in f32, a word of codes to a thread.
 #include "kernels/cuda/plugin/element.cuh"
 #include "kernels/cuda/plugin/launch.cuh"
 
@@ -54,6 +55,42 @@ __global__ void adamw(W *w, G *m, G *v, const G *g, adamw_factors<A> f, size_t c
         write(m + i, pm, count - i);
         write(v + i, pv, count - i);
     }
+}
+
+// N: codes of a word. A block of the scales' is whole words. VECTOR: w is written 16 bytes at a time.
+template <int N, bool VECTOR, class T>
+__global__ void dequantise(T *w, const uint32_t *words, const float *scales, enum quantisation quantisation,
+                           size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        uint32_t word = words[i / N];
+        float scale = scales[i / QUANTISATION_BLOCK], x[N];
+        MOVED(sizeof word + (i % QUANTISATION_BLOCK ? 0 : sizeof scale));
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] = scale * quantised_level(quantisation, word, j);
+        if constexpr (VECTOR) {
+            write(w + i, x, count - i);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                if (i + j < count) {
+                    const float one[1] = {x[j]};
+                    write(w + i + j, one);
+                }
+            }
+        }
+    }
+}
+
+template <int N, class T>
+void launch_dequantise(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
+                       struct tensor scales)
+{
+    size_t count = tensor_count(w);
+    launch(aligned(1, count, w) ? dequantise<N, true, T> : dequantise<N, false, T>, blocks_for(count, THREADS * N),
+           THREADS, 0, device, (T *)w.data, (const uint32_t *)codes.data, (const float *)scales.data, quantisation,
+           count);
 }
 
 } // namespace
@@ -115,5 +152,17 @@ void cuda_adamw(struct device *device, struct tensor w, struct tensor g, struct 
             launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, THREADS * (vector ? N : 1)),
                    THREADS, 0, device, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
         });
+    });
+}
+
+void cuda_dequantise(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
+                     struct tensor scales)
+{
+    with_type(w.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        if (codes_per_word(quantisation) == 8)
+            launch_dequantise<8, T>(device, w, quantisation, codes, scales);
+        else
+            launch_dequantise<4, T>(device, w, quantisation, codes, scales);
     });
 }
