@@ -29,14 +29,24 @@ enum dtype fixture_sums(const struct fixture *f)
     return f->narrow ? f->dtype : dtype_accumulator(f->dtype);
 }
 
+struct model_options fixture_model_options(const struct fixture *f)
+{
+    enum dtype sums = fixture_sums(f);
+    return (struct model_options){.lora = f->lora,
+                                  .kv_gradient_dtype = sums,
+                                  .gradient_dtype = sums,
+                                  .quantisation = f->quantisation,
+                                  .dequantised = f->dequantised,
+                                  .weights_place = f->weights_place};
+}
+
 void fixture_open(struct fixture *f)
 {
     struct status status = {0};
     CHECK(config_check(&f->config, &status));
     f->device = device_open("cpu", f->dtype, 0, &status);
     CHECK(f->device);
-    enum dtype sums = fixture_sums(f);
-    struct model_options options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
+    struct model_options options = fixture_model_options(f);
     model_open(&f->model, &f->config, &options, f->device);
     model_randomize(&f->model, f->seed, f->rounding);
     size_t count = f->context * f->sequences;

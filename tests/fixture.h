@@ -6,6 +6,9 @@
 struct fixture {
     struct config config;
     struct lora lora;
+    enum quantisation quantisation;
+    bool dequantised;
+    enum place weights_place;
     enum dtype dtype, rounding; // rounding: the dtype that the random weights are rounded to first
     bool narrow;                // bf16: gradients are summed in bf16, not in f32
     size_t context, sequences;
@@ -24,6 +27,7 @@ struct fixture {
 struct fixture fixture_default(void);
 // The dtype in which its gradients are summed.
 enum dtype fixture_sums(const struct fixture *fixture);
+struct model_options fixture_model_options(const struct fixture *fixture);
 void fixture_open(struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
 // The defaults of a method with what is given as "chunk=128 keep=all", as far as it has such options. Release with

@@ -2,10 +2,11 @@
 #include "harness/files/folder.h"
 #include "harness/files/json_field.h"
 #include "harness/files/safetensors.h"
+#include "kernels/transformer/weights.h"
 #include <string.h>
 #include <unistd.h>
 
-// Values converted at a time, a few MiB of them.
+// Values converted at a time, a few MiB of them; whole blocks of quantised ones.
 #define BLOCK_VALUES        ((size_t)1 << 19)
 #define INDEX_FILE          "model.safetensors.index.json"
 #define ADAPTER_FILE        "adapter_model.safetensors"
@@ -204,38 +205,32 @@ static const struct safetensors_tensor *check_tensor(const struct shards *shards
     return t;
 }
 
-static void read_values(struct device *device, struct parameter *p, const struct safetensors_tensor *t,
+static void read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
                         enum dtype rounding, double *block)
 {
-    size_t cols = p->value.cols, rows = BLOCK_VALUES / cols;
-    rows = rows ? rows : 1;
-    for (size_t start = 0; start < p->value.rows; start += rows) {
-        size_t count = p->value.rows - start < rows ? p->value.rows - start : rows;
-        safetensors_values(t, start * cols, count * cols, block);
-        for (size_t i = 0; i < count * cols; i++) {
-            block[i] = dtype_round(block[i], rounding);
-        }
-        tensor_write(device, tensor_rows(p->value, start, count), block);
+    size_t all = tensor_count(p->value);
+    for (size_t first = 0; first < all; first += BLOCK_VALUES) {
+        size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
+        safetensors_values(t, first, count, block);
+        weights_write(model, p, first, count, block, rounding);
     }
 }
 
 static bool read_all(const struct shards *shards, struct model *model, bool lora, enum dtype rounding,
                      struct status *status)
 {
-    size_t widest = BLOCK_VALUES;
     for (size_t i = 0; i < model->parameter_count; i++) {
-        widest = model->parameters[i].value.cols > widest ? model->parameters[i].value.cols : widest;
         // All are checked before the first is read: reading takes minutes.
         if (is_lora(&model->parameters[i]) == lora && !check_tensor(shards, &model->parameters[i], status)) {
             return false;
         }
     }
-    double *block = malloc(widest * sizeof *block);
+    double *block = malloc(BLOCK_VALUES * sizeof *block);
     CHECK(block);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (is_lora(p) == lora) {
-            read_values(model->device, p, check_tensor(shards, p, status), rounding, block);
+            read_values(model, p, check_tensor(shards, p, status), rounding, block);
         }
     }
     free(block);

@@ -48,6 +48,11 @@ struct record_limits {
     double memory, host_memory;
 };
 
+struct record_place {
+    bool given;
+    const char *weights;
+};
+
 struct record_host {
     bool given;
     const char *folder;
@@ -57,11 +62,13 @@ struct record_trial {
     bool given;
     const json_t *json; // the whole of it
     const json_t *model, *data, *lora, *optimizer, *method;
-    const char *dtype, *device, *profile, *labels, *objective, *row_weights, *kv_gradient_dtype, *gradient_dtype;
+    const char *dtype, *device, *profile, *labels, *objective, *row_weights, *weights, *kv_gradient_dtype,
+        *gradient_dtype;
     double batch, context, seed;
     int deterministic, tf32, whole_attention;
     struct record_measure measure;
     struct record_limits limits;
+    struct record_place place;
     struct record_host host;
 };
 

@@ -26,6 +26,10 @@ FIELDS limits_fields[] = {
      .null = "what the machine has free, or its folder's disk"},
     {0}};
 
+FIELDS place_fields[] = {
+    {FIELD(record_place, weights), .type = FIELD_STRING, .meaning = "device or host, while nothing reads them"},
+    {0}};
+
 FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"},
                         {0}};
 
@@ -46,6 +50,8 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, row_weights), .type = FIELD_STRING, .meaning = "file", .null = "the objective takes none"},
     {FIELD(record_trial, lora), .type = FIELD_OBJECT, .meaning = "rank, alpha, targets",
      .null = "every weight trains"},
+    {FIELD(record_trial, weights), .type = FIELD_STRING, .meaning = "nf4 or int8: of the layers' projections",
+     .null = "all are in the dtype"},
     {FIELD(record_trial, optimizer), .type = FIELD_OBJECT, .meaning = "name, rate, decay", .null = "none"},
     {FIELD(record_trial, kv_gradient_dtype), .type = FIELD_STRING, .meaning = "of the sums of dK and dV"},
     {FIELD(record_trial, gradient_dtype), .type = FIELD_STRING, .meaning = "of the sums of weights' gradients"},
@@ -58,6 +64,8 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, measure), .type = FIELD_OBJECT, .meaning = "what was asked for",
      .members = measure_fields},
     {FIELD(record_trial, limits), .type = FIELD_OBJECT, .members = limits_fields},
+    {FIELD(record_trial, place), .type = FIELD_OBJECT, .meaning = "where is kept what every method has",
+     .members = place_fields},
     {FIELD(record_trial, host), .type = FIELD_OBJECT, .meaning = "what the host's place is",
      .null = "memory, pinned for a card", .members = host_fields},
     {0}};

@@ -78,6 +78,9 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_object(lora)) {
         append(text, bytes, "%sLoRA rank %lld", *text ? ", " : "", count_of(lora, "rank"));
     }
+    if (json_is_string(json_object_get(setting, "weights"))) {
+        append(text, bytes, ", weights in %s", json_string_value(json_object_get(setting, "weights")));
+    }
     if (json_is_object(json_object_get(setting, "optimizer"))) {
         append(text, bytes, ", AdamW");
     }

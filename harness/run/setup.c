@@ -10,6 +10,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .dtype = trial->dtype,
         .kv_gradient_dtype = trial->kv_gradient_dtype,
         .gradient_dtype = trial->gradient_dtype,
+        .weights_place = trial->weights_place,
         .optimizer = trial->optimizer,
         .deterministic = trial->deterministic,
         .tf32 = trial->tf32,
@@ -27,6 +28,7 @@ struct setup_options setup_options_reference(void)
         .dtype = DTYPE_F64,
         .kv_gradient_dtype = DTYPE_F64,
         .gradient_dtype = DTYPE_F64,
+        .dequantised = true,
     };
 }
 
@@ -46,6 +48,9 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     if (setup->device->ops->dataless && trial->profile)
         setup->device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
     struct model_options model_options = {.lora = trial->lora,
+                                          .quantisation = trial->quantisation,
+                                          .dequantised = options->dequantised,
+                                          .weights_place = options->weights_place,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,
                                           .optimizer = options->optimizer};

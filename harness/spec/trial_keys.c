@@ -58,6 +58,18 @@ static const struct trial_key measure_keys[] = {
      .meaning = "record where a step's time goes"},
     {0}};
 
+static const char *const places[] = {"device", "host", NULL};
+
+static const struct trial_key place_keys[] = {{.name = "weights",
+                                               .type = KEY_CHOICE,
+                                               .offset = AT(weights_place),
+                                               .choices = places,
+                                               .kind = "place",
+                                               .meaning = "while nothing reads them",
+                                               .argument = "device|host",
+                                               .flag = "place_weights"},
+                                              {0}};
+
 static const struct trial_key limits_keys[] = {{.name = "memory",
                                                 .type = KEY_SIZE,
                                                 .offset = AT(memory_limit_bytes),
@@ -169,6 +181,14 @@ const struct trial_key trial_keys[] = {
      .argument = "r=8,alpha=16,targets=q,v",
      .spelling = SPELLED_OBJECT,
      .decode = decode_lora},
+    {.name = "weights",
+     .type = KEY_OWN,
+     .meaning = "quantise those of the layers' projections, in blocks of 64, which LoRA leaves as they are",
+     .values = "nf4 or int8",
+     .null = "all are in the dtype",
+     .argument = "nf4|int8",
+     .spelling = SPELLED_TEXT,
+     .decode = decode_weights},
     {.name = "optimizer",
      .type = KEY_OWN,
      .meaning = "keep its state and let it take its step",
@@ -219,6 +239,7 @@ const struct trial_key trial_keys[] = {
      .settle = settle_measure,
      .members = measure_keys},
     {.name = "limits", .type = KEY_OBJECT, .meaning = "what the trial may take", .members = limits_keys},
+    {.name = "place", .type = KEY_OBJECT, .meaning = "where is kept what every method has", .members = place_keys},
     {.name = "host",
      .type = KEY_OWN,
      .meaning = "what holds what is kept on the host",

@@ -204,6 +204,25 @@ json_t *decode_lora(struct trial *trial, struct json_field field, struct status 
     return json_pack("{s:I, s:f, s:o}", "rank", (json_int_t)lora.rank, "alpha", lora.alpha, "targets", targets);
 }
 
+json_t *decode_weights(struct trial *trial, struct json_field field, struct status *status)
+{
+    struct names names = {0};
+    size_t index = 0;
+    if (!json_field_given(field))
+        return json_null();
+    for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++)
+        names_add(&names, quantisation_name(q));
+    if (!json_field_choice(field, &names, "quantisation", &index, status))
+        return NULL;
+    if (!trial->lora.rank) {
+        json_field_fail(field, status,
+                        "quantised weights cannot train: with \"lora\" they do not; else leave \"weights\" out");
+        return NULL;
+    }
+    trial->quantisation = QUANTISATION_NF4 + (enum quantisation)index;
+    return json_string(names.items[index]);
+}
+
 json_t *decode_optimizer(struct trial *trial, struct json_field field, struct status *status)
 {
     static const struct names keys = {3, {"name", "rate", "decay"}};

@@ -11,6 +11,7 @@ json_t *decode_data(struct trial *trial, struct json_field field, struct status 
 json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_row_weights(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_lora(struct trial *trial, struct json_field field, struct status *status);
+json_t *decode_weights(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_optimizer(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_kv_gradient_dtype(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, struct status *status);

@@ -153,7 +153,8 @@ typedef void log_prob_backward_op(struct device *device, struct tensor logits, s
 typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
                       double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
 
-// w = what codes and scales stand for (kernels/base/quantisation.h).  codes: [words, 1] i32, scales: [blocks, 1] f32
+// w = what codes and scales stand for (kernels/base/quantisation.h).  codes: [words, 1] i32, scales: [blocks, 1]
+// f32
 typedef void dequantise_op(struct device *device, struct tensor w, enum quantisation quantisation,
                            struct tensor codes, struct tensor scales);
 

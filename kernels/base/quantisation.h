@@ -1,6 +1,6 @@
-// Quantisation: weights that do not train, kept in few bits. A block of QUANTISATION_BLOCK weights in row-major order,
-// the last one of a matrix perhaps shorter, has one scale; a weight is scale * level(code), multiplied in f32 and
-// rounded once to the dtype that it is used in: the same source and the same bits on every device.
+// Quantisation: weights that do not train, kept in few bits. A block of QUANTISATION_BLOCK weights in row-major
+// order, the last one of a matrix perhaps shorter, has one scale; a weight is scale * level(code), multiplied in
+// f32 and rounded once to the dtype that it is used in: the same source and the same bits on every device.
 #pragma once
 #include "kernels/base/dtype.h"
 #include "kernels/base/host_device.h"

@@ -1,6 +1,7 @@
 #include "kernels/transformer/cell.h"
 #include "kernels/base/observer.h"
 #include "kernels/transformer/projection.h"
+#include "kernels/transformer/unit.h"
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -245,6 +246,9 @@ void cell_forward(struct model *model, size_t layer, struct span chunk, struct t
     const struct config *c = &model->config;
     struct activations none = {0}, *a = keep ? keep : &none;
     cell_range_push(model, "cell_forward", layer, chunk.start);
+    if (y.data) {
+        unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
+    }
     size_t n = x.rows;
     a->x = x;
     struct tensor q = queries(model, layer, chunk, x, a, keep, how);
@@ -278,6 +282,9 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
+    if (layer > 0) {
+        unit_want(model, unit_of_layer(layer - 1));
+    }
     size_t n = grad.rows, most = block_rows(model, n);
     bool all = a->h_mlp.data;
     struct tensor act = scratch(model, most, c->ffn);

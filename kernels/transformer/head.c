@@ -35,6 +35,9 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     range_push(device, (struct range){
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
     acquire(model);
+    if (backward) {
+        unit_want(model, unit_of_layer(c->layers - 1));
+    }
     struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
     struct tensor rstd = tensor_new(device, most, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
@@ -88,6 +91,7 @@ static struct tensor ids_of(const struct batch *batch, struct tensor x, size_t s
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
 {
     unit_acquire(model, UNIT_EMBEDDING);
+    unit_want(model, unit_of_layer(0));
     op_embedding_forward(model->device, x, model->embedding->value, ids_of(batch, x, start));
     unit_release(model, UNIT_EMBEDDING);
 }

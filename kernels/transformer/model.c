@@ -1,5 +1,7 @@
 #include "kernels/transformer/model.h"
 #include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/unit.h"
+#include "kernels/transformer/weights.h"
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -44,7 +46,8 @@ void model_list(struct model *model, const struct config *config, const struct l
     // Per layer at most: four norms, and seven projections of weight, bias and two factors.
     model->parameters = calloc(3 + c->layers * (4 + 7 * 4), sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
-    CHECK(model->parameters && model->layers);
+    model->transits = calloc(c->layers + 2, sizeof *model->transits);
+    CHECK(model->parameters && model->layers && model->transits);
     size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
     for (size_t l = 0; l < c->layers; l++) {
@@ -74,11 +77,15 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->device = device;
     model->kv_gradient_dtype = options->kv_gradient_dtype;
     model->gradient_dtype = options->gradient_dtype;
+    model->quantisation = options->quantisation;
+    model->dequantised = options->dequantised;
+    model->weights_place = options->weights_place;
     model->optimizer = options->optimizer;
+    CHECK(!model->quantisation || model->lora.rank);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         size_t rows = p->value.rows, cols = p->value.cols;
-        p->value = tensor_new(device, rows, cols, device->ops->dtype, CATEGORY_WEIGHTS);
+        weights_new(model, p);
         if (!model->lora.rank || strstr(p->name, "lora_")) {
             p->grad = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
             for (size_t s = 0; model->optimizer && s < model->optimizer->states; s++) {
@@ -100,7 +107,7 @@ void model_close(struct model *model)
 {
     for (size_t i = 0; model->device && i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        tensor_free(model->device, &p->value);
+        weights_free(model, p);
         tensor_free(model->device, &p->grad);
         for (size_t s = 0; s < PARAMETER_STATES; s++) {
             tensor_free(model->device, &p->state[s]);
@@ -111,6 +118,7 @@ void model_close(struct model *model)
     }
     free(model->parameters);
     free(model->layers);
+    free(model->transits);
     *model = (struct model){0};
 }
 
@@ -147,11 +155,23 @@ void model_random_values(const struct parameter *parameter, uint64_t seed, enum 
     }
 }
 
-void model_randomize_parameter(struct model *model, const struct parameter *parameter, uint64_t seed,
-                               enum dtype rounding)
+void model_randomize_parameter(struct model *model, struct parameter *parameter, uint64_t seed, enum dtype rounding)
 {
+    enum { TOGETHER = 1 << 19 }; // a few MiB
     struct distribution d = distribution_of(parameter, seed);
-    op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation, rounding);
+    if (parameter->value.data && !weights_are_quantised(model, parameter)) {
+        op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation, rounding);
+        return;
+    }
+    size_t all = tensor_count(parameter->value);
+    double *values = malloc(TOGETHER * sizeof *values);
+    CHECK(values);
+    for (size_t first = 0; first < all; first += TOGETHER) {
+        size_t count = all - first < TOGETHER ? all - first : TOGETHER;
+        model_random_values(parameter, seed, rounding, first, count, values);
+        weights_write(model, parameter, first, count, values, rounding);
+    }
+    free(values);
 }
 
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding)

@@ -5,15 +5,19 @@
 #include "kernels/transformer/config.h"
 
 #define PARAMETER_STATES 2
+#define PARAMETER_PARTS  2
 
 struct optimizer;
 struct unit_listener;
 struct parameter {
-    char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
-    struct tensor value;
-    struct tensor grad;                    // no tensor when frozen
-    struct tensor state[PARAMETER_STATES]; // the optimizer's, of which it knows the meaning
-    bool vector;                           // a norm's gain or a bias: one dimension in files
+    char name[112];      // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
+    struct tensor value; // while its unit is acquired (kernels/transformer/unit.h)
+    struct tensor
+        kept[PARAMETER_PARTS]; // what the value is made of then: codes and scales, or it on the host; or none
+    struct tensor fetched[PARAMETER_PARTS]; // those, on their way from the host
+    struct tensor grad;                     // no tensor when frozen
+    struct tensor state[PARAMETER_STATES];  // the optimizer's, of which it knows the meaning
+    bool vector;                            // a norm's gain or a bias: one dimension in files
 };
 
 // y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
@@ -26,23 +30,36 @@ struct layer {
     struct projection q, k, v, o, gate, up, down;
 };
 
+// Of a unit's weights that are kept on the host: whether they are asked for, and when they are there.
+struct transit {
+    bool wanted;
+    struct event in;
+};
+
 struct model {
     struct config config;
     struct lora lora;
     struct device *device;
     enum dtype kv_gradient_dtype, gradient_dtype;
+    enum quantisation quantisation;
+    bool dequantised;
+    enum place weights_place;
     const struct optimizer *optimizer; // NULL: none
     struct unit_listener *listener;    // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
     struct layer *layers;
+    struct transit *transits;       // by unit
     struct tensor rope_frequencies; // [1, head_dim / 2] f64
 };
 
 struct model_options {
     struct lora lora;
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
+    enum quantisation quantisation;               // of the layers' projections, which then must not train
+    bool dequantised;                             // they are kept as what the codes stand for: a reference
+    enum place weights_place;                     // where they are kept while they are not used
     const struct optimizer *optimizer;            // whose state is kept; NULL: none
 };
 
@@ -61,7 +78,7 @@ void model_close(struct model *model);
 // LoRA A N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
 // One parameter of them.
-void model_randomize_parameter(struct model *model, const struct parameter *parameter, uint64_t seed,
+void model_randomize_parameter(struct model *model, struct parameter *parameter, uint64_t seed,
                                enum dtype rounding);
 // The same values on the host: `count` of the parameter's rows * cols numbers, from `first` on.
 void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, size_t first,

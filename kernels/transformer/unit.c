@@ -1,4 +1,5 @@
 #include "kernels/transformer/unit.h"
+#include "kernels/transformer/weights.h"
 
 size_t unit_of_layer(size_t layer)
 {
@@ -29,8 +30,17 @@ struct parameters unit_parameters(const struct model *model, size_t unit)
     return (struct parameters){first, (size_t)(first_of(model, unit + 1) - first)};
 }
 
+void unit_want(struct model *model, size_t unit)
+{
+    weights_want(model, unit);
+    if (unit == unit_of_head(model) && model->config.tied) {
+        weights_want(model, UNIT_EMBEDDING);
+    }
+}
+
 void unit_acquire(struct model *model, size_t unit)
 {
+    weights_acquire(model, unit);
     if (model->listener && model->listener->acquire) {
         model->listener->acquire(model->listener, model, unit);
     }
@@ -41,6 +51,7 @@ void unit_release(struct model *model, size_t unit)
     if (model->listener && model->listener->release) {
         model->listener->release(model->listener, model, unit);
     }
+    weights_release(model, unit);
 }
 
 void unit_done(struct model *model, size_t unit)

@@ -27,6 +27,10 @@ struct unit_listener {
     // within the last one.
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };
+// The unit's values are the next to be read: those that are kept on the host are on their way from here on. Cells
+// and the head say it, each of the unit that a walk goes to next: of the row above while it computes that one's
+// input, of the row below while it computes that one's gradient.
+void unit_want(struct model *model, size_t unit);
 void unit_acquire(struct model *model, size_t unit);
 void unit_release(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);

@@ -1,4 +1,5 @@
-// Random normals, zero, copy, scale, AdamW and dequantise: lengths of less and more than a thread, a block and a grid take.
+// Random normals, zero, copy, scale, AdamW and dequantise: lengths of less and more than a thread, a block and a
+// grid take.
 #include "tests/cases/cases.h"
 
 static const size_t counts[] = {1, 7, 8, 2049, 4096, 5003, 100003};

@@ -1,0 +1,144 @@
+// Every wait here is needed: a copy in waits for the operations that had its memory before; what reads the weights
+// waits for the copy in.
+#include "kernels/transformer/weights.h"
+#include "kernels/base/queue.h"
+#include "kernels/transformer/unit.h"
+#include <string.h>
+
+bool weights_are_quantised(const struct model *model, const struct parameter *p)
+{
+    return model->quantisation != QUANTISATION_NONE && !p->vector &&
+           strncmp(p->name, "model.layers.", strlen("model.layers.")) == 0;
+}
+
+// Whether they are kept as codes and scales, and not as what these stand for.
+static bool are_codes(const struct model *model, const struct parameter *p)
+{
+    return weights_are_quantised(model, p) && !model->dequantised;
+}
+
+// Of the shape alone.
+static void value_none(struct model *model, struct parameter *p)
+{
+    p->value = (struct tensor){.dtype = model->device->ops->dtype,
+                               .category = CATEGORY_WEIGHTS,
+                               .rows = p->value.rows,
+                               .cols = p->value.cols};
+}
+
+void weights_new(struct model *model, struct parameter *p)
+{
+    struct device *device = model->device;
+    enum place place = model->weights_place;
+    size_t count = tensor_count(p->value);
+    value_none(model, p);
+    struct tensor value = p->value;
+    if (are_codes(model, p)) {
+        size_t words = quantised_words(model->quantisation, count);
+        p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
+        p->kept[1] = tensor_new_in(device, place, quantised_blocks(count), 1, DTYPE_F32, CATEGORY_WEIGHTS);
+    } else if (place == PLACE_HOST) {
+        p->kept[0] = tensor_new_in(device, place, value.rows, value.cols, value.dtype, CATEGORY_WEIGHTS);
+    } else {
+        p->value = tensor_new(device, value.rows, value.cols, value.dtype, CATEGORY_WEIGHTS);
+    }
+}
+
+void weights_free(struct model *model, struct parameter *p)
+{
+    tensor_free(model->device, &p->value);
+    for (size_t i = 0; i < PARAMETER_PARTS; i++) {
+        tensor_free(model->device, &p->kept[i]);
+        tensor_free(model->device, &p->fetched[i]);
+    }
+}
+
+// Elements [first, first + count) of a tensor, as a column.
+static struct tensor elements(struct tensor t, size_t first, size_t count)
+{
+    return tensor_rows(tensor_reshape(t, tensor_count(t), 1), first, count);
+}
+
+void weights_write(struct model *model, struct parameter *p, size_t first, size_t count, double *values,
+                   enum dtype rounding)
+{
+    struct device *device = model->device;
+    enum quantisation q = model->quantisation;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = dtype_round(values[i], rounding);
+    }
+    if (weights_are_quantised(model, p)) {
+        size_t words = quantised_words(q, count), blocks = quantised_blocks(count);
+        uint32_t *codes = malloc((words + 1) * sizeof *codes);
+        float *scales = malloc((blocks + 1) * sizeof *scales);
+        CHECK(codes && scales && first % QUANTISATION_BLOCK == 0);
+        quantise(q, values, count, codes, scales);
+        if (are_codes(model, p)) {
+            op_upload(device, elements(p->kept[0], quantised_words(q, first), words), codes);
+            op_upload(device, elements(p->kept[1], quantised_blocks(first), blocks), scales);
+        } else {
+            dequantise(q, codes, scales, count, rounding, values);
+        }
+        free(scales);
+        free(codes);
+    }
+    if (!are_codes(model, p)) {
+        tensor_write(device, elements(p->kept[0].data ? p->kept[0] : p->value, first, count), values);
+    }
+}
+
+void weights_want(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct transit *transit = &model->transits[unit];
+    struct parameters parameters = unit_parameters(model, unit);
+    if (model->weights_place != PLACE_HOST || transit->wanted) {
+        return;
+    }
+    transit->wanted = true;
+    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].data; part++) {
+            struct tensor far = p->kept[part];
+            p->fetched[part] = tensor_new(device, far.rows, far.cols, far.dtype, far.category);
+            copy_in(device, p->fetched[part], far);
+        }
+    }
+    transit->in = event_record(device, QUEUE_IN);
+}
+
+void weights_acquire(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct parameters parameters = unit_parameters(model, unit);
+    weights_want(model, unit);
+    event_wait(device, QUEUE_COMPUTE, model->transits[unit].in);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        struct tensor value = p->value, *near = model->weights_place == PLACE_HOST ? p->fetched : p->kept;
+        if (are_codes(model, p)) {
+            p->value = tensor_new(device, value.rows, value.cols, value.dtype, value.category);
+            op_dequantise(device, p->value, model->quantisation, near[0], near[1]);
+            tensor_free(device, &p->fetched[0]);
+            tensor_free(device, &p->fetched[1]);
+        } else if (near[0].data) {
+            p->value = near[0];
+            p->fetched[0] = tensor_none();
+        }
+    }
+}
+
+void weights_release(struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    model->transits[unit] = (struct transit){0};
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->kept[0].data) {
+            struct tensor value = p->value;
+            tensor_free(model->device, &value);
+            value_none(model, p);
+        }
+    }
+}
