@@ -148,8 +148,9 @@ static void print_host(const struct plan *plan)
     if (plan->host_limit_bytes)
         print_limit(plan->host_limit_bytes, "--host-memory", peak);
     if (kept)
-        printf("  %-20s %12.4g  bytes, and %.4g back\n", "copied to the host", record->link_out_bytes,
-               record->link_in_bytes);
+        printf("  %-20s %12.4g  bytes, and %.4g back\n", "copied to the host",
+               isnan(record->link_out_bytes) ? 0 : record->link_out_bytes,
+               isnan(record->link_in_bytes) ? 0 : record->link_in_bytes);
 }
 
 static void print_time(const struct plan *plan)
