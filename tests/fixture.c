@@ -37,7 +37,10 @@ struct model_options fixture_model_options(const struct fixture *f)
                                   .gradient_dtype = sums,
                                   .quantisation = f->quantisation,
                                   .dequantised = f->dequantised,
-                                  .weights_place = f->weights_place};
+                                  .weights_place = f->weights_place,
+                                  .gradients_place = f->gradients_place,
+                                  .optimizer_place = f->optimizer_place,
+                                  .optimizer = f->optimizer};
 }
 
 void fixture_open(struct fixture *f)

@@ -8,9 +8,10 @@ struct fixture {
     struct lora lora;
     enum quantisation quantisation;
     bool dequantised;
-    enum place weights_place;
-    enum dtype dtype, rounding; // rounding: the dtype that the random weights are rounded to first
-    bool narrow;                // bf16: gradients are summed in bf16, not in f32
+    enum place weights_place, gradients_place, optimizer_place;
+    const struct optimizer *optimizer; // NULL: none
+    enum dtype dtype, rounding;        // rounding: the dtype that the random weights are rounded to first
+    bool narrow;                       // bf16: gradients are summed in bf16, not in f32
     size_t context, sequences;
     const int32_t *targets;            // NULL: the next token
     const struct objective *objective; // NULL: the default

@@ -50,7 +50,7 @@ struct record_limits {
 
 struct record_place {
     bool given;
-    const char *weights;
+    const char *weights, *gradients, *optimizer;
 };
 
 struct record_host {

@@ -28,6 +28,8 @@ FIELDS limits_fields[] = {
 
 FIELDS place_fields[] = {
     {FIELD(record_place, weights), .type = FIELD_STRING, .meaning = "device or host, while nothing reads them"},
+    {FIELD(record_place, gradients), .type = FIELD_STRING, .meaning = "device or host, once they are complete"},
+    {FIELD(record_place, optimizer), .type = FIELD_STRING, .meaning = "device or host: its state between updates"},
     {0}};
 
 FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"},

@@ -71,7 +71,7 @@ static void note_failure(struct search *search, size_t units, bool memory, const
     snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
 }
 
-// Plans one step. The optimizer's own step takes no memory that is not there before. A failure that is not one of
+// Plans one step, with the optimizer's, which may bring to the device what is kept on the host. A failure that is not one of
 // memory is left in search->status.
 static enum outcome attempt(struct search *search, size_t units)
 {
@@ -89,7 +89,10 @@ static enum outcome attempt(struct search *search, size_t units)
         tried->method->largest_draw(tried->options, tried->context);
     search->result->plans++;
     if (setup_open(&setup, tried, &search->options, &status)) {
+        model_zero_gradients(&setup.model);
         method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
+        if (tried->optimizer)
+            optimizer_step(&setup.model, &tried->optimizer_settings, 1);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK)

@@ -11,6 +11,8 @@ struct setup_options setup_options_of(const struct trial *trial)
         .kv_gradient_dtype = trial->kv_gradient_dtype,
         .gradient_dtype = trial->gradient_dtype,
         .weights_place = trial->weights_place,
+        .gradients_place = trial->gradients_place,
+        .optimizer_place = trial->optimizer_place,
         .optimizer = trial->optimizer,
         .deterministic = trial->deterministic,
         .tf32 = trial->tf32,
@@ -51,6 +53,8 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
                                           .quantisation = trial->quantisation,
                                           .dequantised = options->dequantised,
                                           .weights_place = options->weights_place,
+                                          .gradients_place = options->gradients_place,
+                                          .optimizer_place = options->optimizer_place,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,
                                           .optimizer = options->optimizer};

@@ -12,8 +12,8 @@ struct setup {
 struct setup_options {
     const char *device;
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
-    bool dequantised;         // quantised weights are kept as what their codes stand for
-    enum place weights_place; // while they are not used
+    bool dequantised;                                           // quantised weights are kept as what they stand for
+    enum place weights_place, gradients_place, optimizer_place; // while they are not used
     const struct optimizer *optimizer;
     bool deterministic, tf32, whole_attention;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free

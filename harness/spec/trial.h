@@ -37,8 +37,9 @@ struct trial {
     const struct objective *objective;
     char *row_weights; // file, for an objective that averages by weight; else NULL
     struct lora lora;
-    enum quantisation quantisation;    // of the layers' projections, which then must not train
-    enum place weights_place;          // where weights are kept while they are not used
+    enum quantisation quantisation; // of the layers' projections, which then must not train
+    // Where they are kept while they are not used.
+    enum place weights_place, gradients_place, optimizer_place;
     bool deterministic;                // the device has the same bits in every run, at whatever cost
     bool tf32;                         // the device may round factors of GEMM in f32 to TF32
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks

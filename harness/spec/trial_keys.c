@@ -60,15 +60,16 @@ static const struct trial_key measure_keys[] = {
 
 static const char *const places[] = {"device", "host", NULL};
 
-static const struct trial_key place_keys[] = {{.name = "weights",
-                                               .type = KEY_CHOICE,
-                                               .offset = AT(weights_place),
-                                               .choices = places,
-                                               .kind = "place",
-                                               .meaning = "while nothing reads them",
-                                               .argument = "device|host",
-                                               .flag = "place_weights"},
-                                              {0}};
+#define PLACE(of, said)                                                                                            \
+    {                                                                                                              \
+        .name = #of, .type = KEY_CHOICE, .offset = AT(of##_place), .choices = places, .kind = "place",             \
+        .meaning = said, .argument = "device|host", .flag = "place_" #of                                           \
+    }
+static const struct trial_key place_keys[] = {
+    PLACE(weights, "while nothing reads them"),
+    PLACE(gradients, "from when a unit's are complete until they are used"),
+    PLACE(optimizer, "its state, but while a unit is updated"),
+    {0}};
 
 static const struct trial_key limits_keys[] = {{.name = "memory",
                                                 .type = KEY_SIZE,

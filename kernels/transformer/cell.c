@@ -282,6 +282,7 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
+    unit_add(model, unit_of_layer(layer));
     if (layer > 0) {
         unit_want(model, unit_of_layer(layer - 1));
     }

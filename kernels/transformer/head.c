@@ -36,7 +36,11 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
     acquire(model);
     if (backward) {
+        unit_add(model, unit_of_head(model));
         unit_want(model, unit_of_layer(c->layers - 1));
+    }
+    if (backward && c->tied) {
+        unit_add(model, UNIT_EMBEDDING);
     }
     struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
@@ -99,6 +103,7 @@ void embed_forward(struct model *model, const struct batch *batch, struct tensor
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)
 {
     if (model->embedding->grad.data) {
+        unit_add(model, UNIT_EMBEDDING);
         op_embedding_backward(model->device, model->embedding->grad, grad, ids_of(batch, grad, start));
     }
 }

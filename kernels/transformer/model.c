@@ -1,5 +1,5 @@
 #include "kernels/transformer/model.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/training.h"
 #include "kernels/transformer/unit.h"
 #include "kernels/transformer/weights.h"
 #include <math.h>
@@ -80,19 +80,13 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->quantisation = options->quantisation;
     model->dequantised = options->dequantised;
     model->weights_place = options->weights_place;
+    model->gradients_place = options->gradients_place;
+    model->optimizer_place = options->optimizer_place;
     model->optimizer = options->optimizer;
     CHECK(!model->quantisation || model->lora.rank);
     for (size_t i = 0; i < model->parameter_count; i++) {
-        struct parameter *p = &model->parameters[i];
-        size_t rows = p->value.rows, cols = p->value.cols;
-        weights_new(model, p);
-        if (!model->lora.rank || strstr(p->name, "lora_")) {
-            p->grad = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
-            for (size_t s = 0; model->optimizer && s < model->optimizer->states; s++) {
-                p->state[s] = tensor_new(device, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
-                op_zero(device, p->state[s]);
-            }
-        }
+        weights_new(model, &model->parameters[i]);
+        training_new(model, &model->parameters[i]);
     }
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
@@ -106,12 +100,8 @@ void model_open(struct model *model, const struct config *config, const struct m
 void model_close(struct model *model)
 {
     for (size_t i = 0; model->device && i < model->parameter_count; i++) {
-        struct parameter *p = &model->parameters[i];
-        weights_free(model, p);
-        tensor_free(model->device, &p->grad);
-        for (size_t s = 0; s < PARAMETER_STATES; s++) {
-            tensor_free(model->device, &p->state[s]);
-        }
+        weights_free(model, &model->parameters[i]);
+        training_free(model, &model->parameters[i]);
     }
     if (model->device) {
         tensor_free(model->device, &model->rope_frequencies);
@@ -193,9 +183,13 @@ struct parameter *model_parameter(const struct model *model, const char *name)
 
 void model_zero_gradients(struct model *model)
 {
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        if (model->parameters[i].grad.data) {
-            op_zero(model->device, model->parameters[i].grad);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        model->transits[unit].zero = model->gradients_place == PLACE_HOST;
+        for (size_t i = 0; i < parameters.count; i++) {
+            if (parameters.items[i].grad.data && !model->transits[unit].zero) {
+                op_zero(model->device, parameters.items[i].grad);
+            }
         }
     }
 }

@@ -10,14 +10,14 @@
 struct optimizer;
 struct unit_listener;
 struct parameter {
-    char name[112];      // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
-    struct tensor value; // while its unit is acquired (kernels/transformer/unit.h)
-    struct tensor
-        kept[PARAMETER_PARTS]; // what the value is made of then: codes and scales, or it on the host; or none
-    struct tensor fetched[PARAMETER_PARTS]; // those, on their way from the host
-    struct tensor grad;                     // no tensor when frozen
-    struct tensor state[PARAMETER_STATES];  // the optimizer's, of which it knows the meaning
-    bool vector;                            // a norm's gain or a bias: one dimension in files
+    char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
+    // Its value, while its unit is acquired; else what it is made of, if it is kept otherwise: codes and scales, or
+    // itself on the host; and those while they come from there (kernels/transformer/weights.h).
+    struct tensor value, kept[PARAMETER_PARTS], fetched[PARAMETER_PARTS];
+    // No tensors when frozen. The state is the optimizer's, of which it knows the meaning. far: what they are kept
+    // in on the host while they are used on the device (kernels/transformer/training.h).
+    struct tensor grad, state[PARAMETER_STATES], far_grad, far_state[PARAMETER_STATES];
+    bool vector; // a norm's gain or a bias: one dimension in files
 };
 
 // y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
@@ -30,10 +30,11 @@ struct layer {
     struct projection q, k, v, o, gate, up, down;
 };
 
-// Of a unit's weights that are kept on the host: whether they are asked for, and when they are there.
+// What of a unit is between the places, and when it is there. Weights: asked for. Gradients: 0, whatever is kept;
+// added to on the device; on their way to the host.
 struct transit {
-    bool wanted;
-    struct event in;
+    bool wanted, zero, adding, leaving;
+    struct event in, out;
 };
 
 struct model {
@@ -43,7 +44,7 @@ struct model {
     enum dtype kv_gradient_dtype, gradient_dtype;
     enum quantisation quantisation;
     bool dequantised;
-    enum place weights_place;
+    enum place weights_place, gradients_place, optimizer_place;
     const struct optimizer *optimizer; // NULL: none
     struct unit_listener *listener;    // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
@@ -59,8 +60,8 @@ struct model_options {
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
     enum quantisation quantisation;               // of the layers' projections, which then must not train
     bool dequantised;                             // they are kept as what the codes stand for: a reference
-    enum place weights_place;                     // where they are kept while they are not used
-    const struct optimizer *optimizer;            // whose state is kept; NULL: none
+    enum place weights_place, gradients_place, optimizer_place; // where they are kept while they are not used
+    const struct optimizer *optimizer;                          // whose state is kept; NULL: none
 };
 
 // The parameters' names and shapes alone, without a device: for tools that read or write files of weights.

@@ -1,4 +1,5 @@
 #include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/training.h"
 
 static void adamw(struct device *device, struct parameter *p, const struct optimizer_settings *settings, size_t t)
 {
@@ -16,11 +17,19 @@ static const struct optimizer optimizer_adamw = {
 
 const struct optimizer *const optimizers[] = {&optimizer_adamw, NULL};
 
+struct update {
+    const struct optimizer_settings *settings;
+    size_t t;
+};
+
+static void update(struct model *model, struct parameter *p, void *context)
+{
+    const struct update *update = context;
+    model->optimizer->update(model->device, p, update->settings, update->t);
+}
+
 void optimizer_step(struct model *model, const struct optimizer_settings *settings, size_t t)
 {
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        if (model->parameters[i].grad.data) {
-            model->optimizer->update(model->device, &model->parameters[i], settings, t);
-        }
-    }
+    struct update context = {settings, t};
+    training_update(model, update, &context);
 }

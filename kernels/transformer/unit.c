@@ -1,4 +1,5 @@
 #include "kernels/transformer/unit.h"
+#include "kernels/transformer/training.h"
 #include "kernels/transformer/weights.h"
 
 size_t unit_of_layer(size_t layer)
@@ -54,11 +55,17 @@ void unit_release(struct model *model, size_t unit)
     weights_release(model, unit);
 }
 
+void unit_add(struct model *model, size_t unit)
+{
+    gradients_enter(model, unit);
+}
+
 void unit_done(struct model *model, size_t unit)
 {
     if (model->listener && model->listener->done) {
         model->listener->done(model->listener, model, unit);
     }
+    gradients_leave(model, unit);
 }
 
 void unit_done_all(struct model *model)

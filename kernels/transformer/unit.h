@@ -33,6 +33,9 @@ struct unit_listener {
 void unit_want(struct model *model, size_t unit);
 void unit_acquire(struct model *model, size_t unit);
 void unit_release(struct model *model, size_t unit);
+// The unit's gradients are added to between this and unit_done alone; cells and the head say it, as often as they
+// add.
+void unit_add(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);
 // Of every unit, in the same order: a step that found nothing to add.
 void unit_done_all(struct model *model);

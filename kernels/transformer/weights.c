@@ -87,6 +87,45 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
     }
 }
 
+void weights_fetch(struct model *model, struct parameter *p)
+{
+    for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++) {
+        struct tensor far = p->kept[part];
+        p->fetched[part] = tensor_new(model->device, far.rows, far.cols, far.dtype, far.category);
+        copy_in(model->device, p->fetched[part], far);
+    }
+}
+
+void weights_enter(struct model *model, struct parameter *p)
+{
+    struct tensor value = p->value, *near = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
+    if (are_codes(model, p)) {
+        p->value = tensor_new(model->device, value.rows, value.cols, value.dtype, value.category);
+        op_dequantise(model->device, p->value, model->quantisation, near[0], near[1]);
+        tensor_free(model->device, &p->fetched[0]);
+        tensor_free(model->device, &p->fetched[1]);
+    } else if (near[0].data) {
+        p->value = near[0];
+        p->fetched[0] = tensor_none();
+    }
+}
+
+void weights_store(struct model *model, struct parameter *p)
+{
+    if (p->kept[0].place == PLACE_HOST && !are_codes(model, p)) {
+        copy_out(model->device, p->kept[0], p->value);
+    }
+}
+
+void weights_leave(struct model *model, struct parameter *p)
+{
+    if (p->kept[0].data) {
+        struct tensor value = p->value;
+        tensor_free(model->device, &value);
+        value_none(model, p);
+    }
+}
+
 void weights_want(struct model *model, size_t unit)
 {
     struct device *device = model->device;
@@ -98,47 +137,27 @@ void weights_want(struct model *model, size_t unit)
     transit->wanted = true;
     event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
-        for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].data; part++) {
-            struct tensor far = p->kept[part];
-            p->fetched[part] = tensor_new(device, far.rows, far.cols, far.dtype, far.category);
-            copy_in(device, p->fetched[part], far);
-        }
+        weights_fetch(model, &parameters.items[i]);
     }
     transit->in = event_record(device, QUEUE_IN);
 }
 
 void weights_acquire(struct model *model, size_t unit)
 {
-    struct device *device = model->device;
     struct parameters parameters = unit_parameters(model, unit);
     weights_want(model, unit);
-    event_wait(device, QUEUE_COMPUTE, model->transits[unit].in);
+    event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
     for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
-        struct tensor value = p->value, *near = model->weights_place == PLACE_HOST ? p->fetched : p->kept;
-        if (are_codes(model, p)) {
-            p->value = tensor_new(device, value.rows, value.cols, value.dtype, value.category);
-            op_dequantise(device, p->value, model->quantisation, near[0], near[1]);
-            tensor_free(device, &p->fetched[0]);
-            tensor_free(device, &p->fetched[1]);
-        } else if (near[0].data) {
-            p->value = near[0];
-            p->fetched[0] = tensor_none();
-        }
+        weights_enter(model, &parameters.items[i]);
     }
 }
 
 void weights_release(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    model->transits[unit] = (struct transit){0};
+    model->transits[unit].wanted = false;
+    model->transits[unit].in = (struct event){0};
     for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
-        if (p->kept[0].data) {
-            struct tensor value = p->value;
-            tensor_free(model->device, &value);
-            value_none(model, p);
-        }
+        weights_leave(model, &parameters.items[i]);
     }
 }

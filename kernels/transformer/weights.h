@@ -7,7 +7,7 @@
 // Allocates a parameter's weights in the form that they are kept in, not yet set; and frees them.
 void weights_new(struct model *model, struct parameter *parameter);
 void weights_free(struct model *model, struct parameter *parameter);
-// Whether the parameter's weights are those of its quantised ones: of a projection of a layer, of a model of such.
+// Whether the parameter is one of a model's quantised ones: the weight of a layer's projection.
 bool weights_are_quantised(const struct model *model, const struct parameter *parameter);
 // Weights [first, first + count) of a parameter, in row-major order, become the values, rounded to `rounding`;
 // where they are quantised what the nearest codes stand for, rounded again. The values are spent. first: a multiple
@@ -20,3 +20,11 @@ void weights_want(struct model *model, size_t unit);
 // Its values can be read from here to weights_release.
 void weights_acquire(struct model *model, size_t unit);
 void weights_release(struct model *model, size_t unit);
+
+// The steps of these for one parameter, without their waits, for an optimizer (kernels/transformer/training.h).
+// Asks for the copy in; makes the value of it; asks for the copy of the value back, where it is not quantised;
+// frees the value.
+void weights_fetch(struct model *model, struct parameter *parameter);
+void weights_enter(struct model *model, struct parameter *parameter);
+void weights_store(struct model *model, struct parameter *parameter);
+void weights_leave(struct model *model, struct parameter *parameter);

@@ -1,0 +1,243 @@
+// Every wait here is needed: a copy in waits for the operations that had its memory before; what reads or adds to
+// it waits for the copy in; a copy out waits for what wrote; and the memory that it leaves is released when
+// operations have waited for the copy out, and so has whatever comes in later.
+#include "kernels/transformer/training.h"
+#include "kernels/base/queue.h"
+#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/unit.h"
+#include "kernels/transformer/weights.h"
+#include <string.h>
+
+#define ZEROS ((size_t)1 << 20) // bytes of the host's that are zeroed at a time
+
+static bool trains(const struct parameter *p)
+{
+    return p->grad.data || p->far_grad.data;
+}
+
+static size_t states_of(const struct model *model)
+{
+    return model->optimizer ? model->optimizer->states : 0;
+}
+
+static void zero_state(struct device *device, struct tensor t)
+{
+    if (t.place == PLACE_DEVICE) {
+        op_zero(device, t);
+        return;
+    }
+    void *zeros = calloc(ZEROS, 1);
+    CHECK(zeros);
+    size_t size = dtype_bytes(t.dtype), count = tensor_count(t), most = ZEROS / size;
+    struct tensor column = tensor_reshape(t, count, 1);
+    for (size_t first = 0; first < count; first += most) {
+        op_upload(device, tensor_rows(column, first, count - first < most ? count - first : most), zeros);
+    }
+    free(zeros);
+}
+
+void training_new(struct model *model, struct parameter *p)
+{
+    struct device *device = model->device;
+    size_t rows = p->value.rows, cols = p->value.cols;
+    if (model->lora.rank && !strstr(p->name, "lora_")) {
+        return;
+    }
+    p->grad = tensor_new_in(device, model->gradients_place, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+    for (size_t s = 0; s < states_of(model); s++) {
+        p->state[s] =
+            tensor_new_in(device, model->optimizer_place, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
+        zero_state(device, p->state[s]);
+    }
+}
+
+void training_free(struct model *model, struct parameter *p)
+{
+    tensor_free(model->device, &p->grad);
+    tensor_free(model->device, &p->far_grad);
+    for (size_t s = 0; s < PARAMETER_STATES; s++) {
+        tensor_free(model->device, &p->state[s]);
+        tensor_free(model->device, &p->far_state[s]);
+    }
+}
+
+// t, of the host, becomes a tensor of the device; far is what it was.
+static void come(struct device *device, struct tensor *t, struct tensor *far, bool copied)
+{
+    if (t->place == PLACE_HOST) {
+        *far = *t;
+        *t = tensor_new(device, far->rows, far->cols, far->dtype, far->category);
+        if (copied) {
+            copy_in(device, *t, *far);
+        } else {
+            op_zero(device, *t);
+        }
+    }
+}
+
+static void send(struct device *device, struct tensor t, struct tensor far)
+{
+    if (far.data) {
+        copy_out(device, far, t);
+    }
+}
+
+static void go(struct device *device, struct tensor *t, struct tensor *far)
+{
+    if (far->data) {
+        tensor_free(device, t);
+        *t = *far;
+        *far = tensor_none();
+    }
+}
+
+// ---- gradients
+
+void gradients_enter(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct transit *transit = &model->transits[unit];
+    struct parameters parameters = unit_parameters(model, unit);
+    if (model->gradients_place != PLACE_HOST || transit->adding) {
+        return;
+    }
+    if (!transit->zero) {
+        event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    }
+    for (size_t i = 0; i < parameters.count; i++) {
+        come(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
+    }
+    if (!transit->zero) {
+        event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
+    }
+    transit->adding = true;
+    transit->zero = false;
+}
+
+void gradients_settle(struct model *model)
+{
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct transit *transit = &model->transits[unit];
+        struct parameters parameters = unit_parameters(model, unit);
+        if (transit->leaving) {
+            event_wait(model->device, QUEUE_COMPUTE, transit->out);
+            for (size_t i = 0; i < parameters.count; i++) {
+                go(model->device, &parameters.items[i].grad, &parameters.items[i].far_grad);
+            }
+            transit->leaving = false;
+        }
+    }
+}
+
+void gradients_leave(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct transit *transit = &model->transits[unit];
+    struct parameters parameters = unit_parameters(model, unit);
+    gradients_settle(model);
+    if (transit->zero) { // nothing was added
+        gradients_enter(model, unit);
+    }
+    if (transit->adding) {
+        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+        for (size_t i = 0; i < parameters.count; i++) {
+            send(device, parameters.items[i].grad, parameters.items[i].far_grad);
+        }
+        transit->out = event_record(device, QUEUE_OUT);
+        transit->adding = false;
+        transit->leaving = true;
+    }
+}
+
+// ---- updates
+
+// Whether anything is to be brought.
+static bool travels(const struct model *model)
+{
+    return model->weights_place == PLACE_HOST || model->gradients_place == PLACE_HOST ||
+           model->optimizer_place == PLACE_HOST;
+}
+
+static void update_want(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct parameters parameters = unit_parameters(model, unit);
+    if (!travels(model)) {
+        return;
+    }
+    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (trains(p)) {
+            weights_fetch(model, p);
+            come(device, &p->grad, &p->far_grad, true);
+            for (size_t s = 0; s < states_of(model); s++) {
+                come(device, &p->state[s], &p->far_state[s], true);
+            }
+        }
+    }
+    model->transits[unit].in = event_record(device, QUEUE_IN);
+}
+
+static void update_leave(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct parameters parameters = unit_parameters(model, unit);
+    if (!travels(model)) {
+        return;
+    }
+    event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (trains(p)) {
+            weights_store(model, p);
+            for (size_t s = 0; s < states_of(model); s++) {
+                send(device, p->state[s], p->far_state[s]);
+            }
+        }
+    }
+    model->transits[unit].out = event_record(device, QUEUE_OUT);
+}
+
+static void update_settle(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct parameters parameters = unit_parameters(model, unit);
+    event_wait(device, QUEUE_COMPUTE, model->transits[unit].out);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (trains(p)) {
+            weights_leave(model, p);
+            go(device, &p->grad, &p->far_grad);
+            for (size_t s = 0; s < states_of(model); s++) {
+                go(device, &p->state[s], &p->far_state[s]);
+            }
+        }
+    }
+    model->transits[unit] = (struct transit){0};
+}
+
+void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p, void *context),
+                     void *context)
+{
+    size_t units = unit_count(model);
+    update_want(model, 0);
+    for (size_t unit = 0; unit < units; unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        if (unit > 0) {
+            update_settle(model, unit - 1);
+        }
+        if (unit + 1 < units) {
+            update_want(model, unit + 1);
+        }
+        event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
+        for (size_t i = 0; i < parameters.count; i++) {
+            if (trains(&parameters.items[i])) {
+                weights_enter(model, &parameters.items[i]);
+                update(model, &parameters.items[i], context);
+            }
+        }
+        update_leave(model, unit);
+    }
+    update_settle(model, units - 1);
+}
