@@ -2,11 +2,17 @@
 // of their own, each of which may be late.
 #include "kernels/base/ops.h"
 #include "kernels/base/queue.h"
+#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/unit.h"
 #include "tests/fixture.h"
 #include <dlfcn.h>
+#include <omp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -110,10 +116,15 @@ static bool comes_back(struct device *device)
 enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
 
 // A device and a model on it, as the emulated one needs them.
-static void open_model(struct fixture *f, const char *name, enum dtype dtype)
+static void open_model(struct fixture *f, const char *name, enum dtype dtype, unsigned places)
 {
     struct status status = {0};
-    struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    struct model_options options = {.kv_gradient_dtype = DTYPE_F32,
+                                    .gradient_dtype = DTYPE_F32,
+                                    .optimizer = optimizers[0],
+                                    .weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE,
+                                    .gradients_place = places & 2 ? PLACE_HOST : PLACE_DEVICE,
+                                    .optimizer_place = places & 4 ? PLACE_HOST : PLACE_DEVICE};
     int32_t ids[CONTEXT] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
     *f = fixture_default();
     f->config.layers = 4;
@@ -168,7 +179,7 @@ static void an_offloaded_step_needs_each_wait(void **state)
     const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
     for (size_t d = 0; d < 2; d++) {
         struct fixture f, planned;
-        open_model(&f, "cuda", dtypes[d]);
+        open_model(&f, "cuda", dtypes[d], 0);
         take_step(&f, OFFLOAD_NONE);
         double *kept = fixture_gradients(&f);
         dropped.real = f.device->ops;
@@ -195,7 +206,7 @@ static void an_offloaded_step_needs_each_wait(void **state)
             }
         }
         f.device->ops = dropped.real;
-        open_model(&planned, "plan-cuda", dtypes[d]);
+        open_model(&planned, "plan-cuda", dtypes[d], 0);
         planned.device->multiprocessors = f.device->multiprocessors;
         take_step(&planned, OFFLOAD_INPUTS);
         assert_int_equal(f.device->arena.peak_bytes, planned.device->arena.peak_bytes);
@@ -206,6 +217,94 @@ static void an_offloaded_step_needs_each_wait(void **state)
         close_model(&f);
         free(kept);
     }
+}
+
+// Weights after two updates and gradients of two batches, from the seed on.
+static double *trained(struct fixture *f, unsigned places)
+{
+    const struct method *checkpoint = method_find("checkpoint");
+    void *options = options_new(&checkpoint->options);
+    struct step_report report = {0};
+    const struct device_ops *ops;
+    open_model(f, "cuda", DTYPE_F32, places);
+    ops = f->device->ops;
+    dropped.real = ops;
+    dropped.ops = *ops;
+    dropped.ops.wait = wait_but_for;
+    f->device->ops = &dropped.ops;
+    for (size_t t = 1; t <= 2; t++) {
+        model_zero_gradients(&f->model);
+        method_step(checkpoint, &f->model, &f->batch, options, &report);
+        method_step(checkpoint, &f->model, &f->batch, options, &report);
+        optimizer_step(&f->model, &(struct optimizer_settings){.rate = 0.01}, t);
+    }
+    f->device->ops = ops;
+    f->device->ops->synchronize(f->device);
+    options_free(&checkpoint->options, options);
+    step_report_free(&report);
+    double *found = malloc(2 * f->gradient_count * sizeof *found), *next = found;
+    assert_non_null(found);
+    for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
+        struct parameters parameters = unit_parameters(&f->model, unit);
+        unit_acquire(&f->model, unit);
+        for (size_t i = 0; i < parameters.count; i++) {
+            tensor_read(f->device, parameters.items[i].value, next);
+            next += tensor_count(parameters.items[i].value);
+            tensor_read(f->device, parameters.items[i].grad, next);
+            next += tensor_count(parameters.items[i].grad);
+        }
+        unit_release(&f->model, unit);
+    }
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    return found;
+}
+
+// In a process of its own: the emulator ends it where a copy that was not waited for writes over what is there now.
+static bool trained_right(unsigned places, const double *expected)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct fixture f;
+        signal(SIGABRT, SIG_DFL);
+        fclose(stderr);
+        omp_set_num_threads(1); // there are no others after a fork
+        double *found = trained(&f, places);
+        _exit(memcmp(found, expected, 2 * f.gradient_count * sizeof *found) != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Weights, gradients and state that are kept on the host, each of them alone. That operations wait for copies is
+// tested on the CPU, where operations are done at once (tests/test_training.c, tests/test_weights.c).
+static void copies_of_what_is_trained_wait(void **state)
+{
+    (void)state;
+    static const struct {
+        enum queue of, for_;
+    } needed[] = {{0, 0}, {QUEUE_OUT, QUEUE_COMPUTE}, {QUEUE_IN, QUEUE_COMPUTE}};
+    struct fixture f;
+    dropped.of = dropped.for_ = 0;
+    double *expected = trained(&f, 0);
+    close_model(&f);
+    for (unsigned places = 1; places <= 4; places *= 2) {
+        for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+            bool right = true;
+            for (unsigned early = 0; right && early < 1u << QUEUE_COUNT; early++) {
+                eager(early);
+                dropped.of = needed[i].of, dropped.for_ = needed[i].for_;
+                right = trained_right(places, expected);
+            }
+            eager(0);
+            if (right != (i == 0)) {
+                fail_msg("places %u: without the wait of queue %d for queue %d it is %s", places, needed[i].of,
+                         needed[i].for_, right ? "right" : "wrong");
+            }
+        }
+    }
+    free(expected);
 }
 
 // With all waits the numbers are right whichever queues are early and which late; without one of them they are
@@ -254,10 +353,9 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pinned_memory_is_kept),
-        cmocka_unit_test(pinned_memory_may_be_refused),
-        cmocka_unit_test(each_queue_may_be_late),
-        cmocka_unit_test(an_offloaded_step_needs_each_wait),
+        cmocka_unit_test(pinned_memory_is_kept),          cmocka_unit_test(pinned_memory_may_be_refused),
+        cmocka_unit_test(each_queue_may_be_late),         cmocka_unit_test(an_offloaded_step_needs_each_wait),
+        cmocka_unit_test(copies_of_what_is_trained_wait),
     };
     return cmocka_run_group_tests_name("places of the emulated device", tests, NULL, NULL);
 }
