@@ -32,6 +32,9 @@ static void a_setting_finds_its_own(void **state)
     (void)state;
     struct trial full = trial_of("'full'", 12), seco = trial_of("{'name': 'seco', 'chunk': 5}", 12);
     struct trial longer = trial_of("'full'", 13), elsewhere = trial_of("'full', 'host': {'folder': 'x'}", 12);
+    struct trial offloaded = trial_of("'full', 'place': {'weights': 'host', 'gradients': 'host'}", 12);
+    struct trial quantised = trial_of("'full', 'lora': {}, 'weights': 'nf4'", 12);
+    struct trial factors = trial_of("'full', 'lora': {}", 12);
     struct reference taken, found;
     struct status status = {0};
     int store = reference_store_open();
@@ -43,6 +46,12 @@ static void a_setting_finds_its_own(void **state)
     assert_false(reference_store_find(-1, &full, &found));
     assert_true(reference_store_find(store, &elsewhere, &found));
     reference_free(&found);
+    assert_true(reference_store_find(store, &offloaded, &found));
+    reference_free(&found);
+    assert_true(reference_take(&found, &factors, &status));
+    reference_store_add(store, &factors, &found);
+    reference_free(&found);
+    assert_false(reference_store_find(store, &quantised, &found)); // other weights
     assert_true(reference_store_find(store, &seco, &found));
     assert_true(found.loss == taken.loss && found.floor.overall.relative_l2 == taken.floor.overall.relative_l2);
     assert_int_equal(found.floor.worst, taken.floor.worst);
@@ -67,6 +76,7 @@ static void a_setting_finds_its_own(void **state)
     close(store);
     reference_free(&taken);
     trial_free(&full), trial_free(&seco), trial_free(&longer), trial_free(&elsewhere);
+    trial_free(&offloaded), trial_free(&quantised), trial_free(&factors);
 }
 
 static json_t *gradient_of(const struct scratch *scratch, const char *file)

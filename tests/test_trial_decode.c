@@ -128,14 +128,15 @@ static void ids_stay_what_they_were(void **state)
         trial_free(&trial);
     }
     struct trial trial = trial_of(MINIMAL);
-    char *canonical = quoted(
-        "{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','dtype':'f32',"
-        "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
-        "'limits':{'host_memory':null,'memory':null},'lora':null,"
-        "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
-        "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-        "'model':'tiny','objective':'token-mean','optimizer':null,'profile':null,'row_weights':null,'seed':1,'tf32'"
-        ":false,'whole_attention':false}");
+    char *canonical =
+        quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','dtype':'f32',"
+               "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
+               "'limits':{'host_memory':null,'memory':null},'lora':null,"
+               "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
+               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
+               "'model':'tiny','objective':'token-mean','optimizer':null,"
+               "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,"
+               "'row_weights':null,'seed':1,'tf32':false,'weights':null,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);
@@ -154,6 +155,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, MODEL("{'layers': 4, 'width': 128, 'heads': 4, 'kv_heads': 2, 'ffn': 352, 'vocab': 256}"));
     expect_same(MINIMAL, WITH("'limits': {}, 'measure': {}"));
     expect_same(MINIMAL, WITH("'limits': {'host_memory': null}, 'host': null"));
+    expect_same(MINIMAL, WITH("'weights': null, 'place': {'optimizer': 'device'}"));
     expect_same(MINIMAL, WITH("'deterministic': false"));
     expect_same(MINIMAL, WITH("'tf32': false"));
     expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
@@ -218,6 +220,11 @@ static void another_meaning_is_another_id(void **state)
         WITH("'optimizer': {'decay': 0}"),
         WITH("'limits': {'memory': 1}"),
         WITH("'limits': {'host_memory': 1}"),
+        WITH("'lora': {}, 'weights': 'nf4'"),
+        WITH("'lora': {}, 'weights': 'int8'"),
+        WITH("'place': {'weights': 'host'}"),
+        WITH("'place': {'gradients': 'host'}"),
+        WITH("'place': {'optimizer': 'host'}"),
         WITH("'host': {'folder': 'a'}"),
         WITH("'host': {'folder': 'b'}"),
         WITH("'deterministic': true"),
@@ -404,6 +411,12 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'limits': {'host_memory': '24Gib'}"), "key 'host_memory': expected a size with its unit"},
         {WITH("'limits': {'memory': 9, 'host_memory': 0}"),
          "key 'host_memory': expected a whole number of bytes >= 1, found 0"},
+        {WITH("'weights': 'nf4'"), "key 'weights': quantised weights cannot train: with 'lora' they do not"},
+        {WITH("'lora': {}, 'weights': 'nf3'"),
+         "key 'weights': unknown quantisation 'nf3'; did you mean 'nf4'? known names: nf4, int8"},
+        {WITH("'place': {'weights': 'disk'}"), "key 'weights': unknown place 'disk'"},
+        {WITH("'place': {'inputs': 'host'}"), "key 'inputs': unknown key of 'place'; known keys: weights"},
+        {WITH("'place': 'host'"), "key 'place': expected an object"},
         {WITH("'host': {}"), "key 'host': expected null or {'folder': PATH}"},
         {WITH("'host': {'path': 'a'}"), "key 'path': unknown key of 'host'; known keys: folder"},
         {WITH("'host': {'folder': 3}"), "key 'folder': expected a folder for what is kept on the host, found 3"},
