@@ -1,6 +1,5 @@
 #include "kernels/base/observer.h"
 #include "kernels/base/timer.h"
-#include "kernels/transformer/training.h"
 #include "methods/method.h"
 #include <string.h>
 
@@ -72,7 +71,7 @@ void method_step(const struct method *method, struct model *model, const struct 
     device_timer_start(device);
     op_zero(device, step.loss);
     method->walk(&step);
-    gradients_settle(model);
+    unit_settle(model);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
     range_pop(device);

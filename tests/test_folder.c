@@ -146,6 +146,51 @@ static void folders_are_read_as_written(void **state)
     }
 }
 
+// What is read quantised is what is drawn quantised, codes and scales; and what they stand for, where they are kept
+// so.
+static void weights_are_quantised_as_they_are_read(void **state)
+{
+    struct config config = small;
+    config.vocab = 50000, config.ffn = 50001; // in several blocks of the reader's, the last of 64 not whole
+    for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
+        struct bench bench;
+        struct status status = {0};
+        struct model drawn, plain;
+        struct lora lora = {.rank = 1, .alpha = 1, .targets = LORA_V};
+        struct model_options options = {
+            .lora = lora, .kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64, .quantisation = q};
+        bench_open(&bench, *state, config, (struct lora){0}, DTYPE_BF16);
+        model_close(&bench.model);
+        model_open(&bench.model, &config, &options, bench.device);
+        model_open(&drawn, &config, &options, bench.device);
+        options.dequantised = true;
+        model_open(&plain, &config, &options, bench.device);
+        model_randomize(&drawn, 5, DTYPE_BF16);
+        if (!folder_read_weights(bench.scratch.folder, &bench.model, 5, DTYPE_BF16, &status) ||
+            !folder_read_weights(bench.scratch.folder, &plain, 5, DTYPE_F64, &status)) {
+            fail_msg("%s", status.message);
+        }
+        for (size_t i = 0; i < drawn.parameter_count; i++) {
+            const struct parameter *read = &bench.model.parameters[i], *other = &drawn.parameters[i];
+            for (size_t part = 0; part < PARAMETER_PARTS && read->kept[part].data; part++) {
+                assert_memory_equal(read->kept[part].data, other->kept[part].data, tensor_bytes(read->kept[part]));
+            }
+            bool quantised = strstr(read->name, "_proj.weight");
+            assert_int_equal(read->kept[0].data != NULL, quantised);
+            if (quantised) {
+                size_t n = tensor_count(plain.parameters[i].value);
+                double *stood_for = malloc(n * sizeof *stood_for);
+                dequantise(q, read->kept[0].data, read->kept[1].data, n, DTYPE_F64, stood_for);
+                assert_memory_equal(plain.parameters[i].value.data, stood_for, n * sizeof *stood_for);
+                free(stood_for);
+            }
+        }
+        model_close(&plain);
+        model_close(&drawn);
+        bench_close(&bench);
+    }
+}
+
 // Writes a file of the model's parameters [first, last), zeros, with one more tensor unless `extra` is NULL.
 static void write_some(const struct bench *bench, const char *name, size_t first, size_t last, const char *extra)
 {
@@ -407,6 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(weights_are_quantised_as_they_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(integers_are_no_weights, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards_are_read_through_their_index, scratch_setup, scratch_teardown),

@@ -306,6 +306,33 @@ static void no_wait_can_be_left_out(void **state)
     }
 }
 
+// What is wanted and never read is gone with the step.
+static void what_was_wanted_in_vain_is_let_go(void **state)
+{
+    (void)state;
+    struct fixture f = variant(0);
+    f.weights_place = PLACE_HOST;
+    fixture_open(&f);
+    const struct method *null = method_find("null");
+    size_t live = f.device->arena.live_bytes;
+    free(step(&f, null));
+    for (int dropped = 0; dropped < 2; dropped++) {
+        struct step_report report = {0};
+        void *options = options_new(&null->options);
+        late_open(f.device, QUEUE_COMPUTE, dropped ? QUEUE_IN : QUEUE_COMPUTE);
+        unit_want(&f.model, unit_of_layer(1));
+        assert_true(f.device->arena.live_bytes > live);
+        method_step(null, &f.model, &f.batch, options, &report);
+        assert_int_equal(f.device->arena.live_bytes, live);
+        // The copy is done before its memory is given back, or it writes there later.
+        assert_int_equal(late.done[QUEUE_IN] == late.asked[QUEUE_IN], !dropped);
+        late_close(f.device);
+        options_free(&null->options, options);
+        step_report_free(&report);
+    }
+    fixture_close(&f);
+}
+
 // Whatever fits or not, nothing is left behind, and the next step has its gradients.
 static void a_full_device_is_a_result(void **state)
 {
@@ -346,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_reference_holds_the_same_weights),
         cmocka_unit_test(the_device_holds_two_rows),
         cmocka_unit_test(no_wait_can_be_left_out),
+        cmocka_unit_test(what_was_wanted_in_vain_is_let_go),
         cmocka_unit_test(a_full_device_is_a_result),
     };
     return cmocka_run_group_tests_name("weights", tests, NULL, NULL);

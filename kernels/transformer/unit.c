@@ -68,6 +68,12 @@ void unit_done(struct model *model, size_t unit)
     gradients_leave(model, unit);
 }
 
+void unit_settle(struct model *model)
+{
+    weights_settle(model);
+    gradients_settle(model);
+}
+
 void unit_done_all(struct model *model)
 {
     for (size_t unit = unit_count(model); unit-- > 0;) {

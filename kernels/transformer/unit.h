@@ -37,5 +37,7 @@ void unit_release(struct model *model, size_t unit);
 // add.
 void unit_add(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);
-// Of every unit, in the same order: a step that found nothing to add.
+// The step is over: what is still on its way between the places has been waited for.
+void unit_settle(struct model *model);
+// unit_done of every unit, in the same order: a step that found nothing to add.
 void unit_done_all(struct model *model);

@@ -142,6 +142,20 @@ void weights_want(struct model *model, size_t unit)
     transit->in = event_record(device, QUEUE_IN);
 }
 
+void weights_settle(struct model *model)
+{
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
+        for (size_t i = 0; i < parameters.count; i++) {
+            tensor_free(model->device, &parameters.items[i].fetched[0]);
+            tensor_free(model->device, &parameters.items[i].fetched[1]);
+        }
+        model->transits[unit].wanted = false;
+        model->transits[unit].in = (struct event){0};
+    }
+}
+
 void weights_acquire(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);

@@ -20,6 +20,8 @@ void weights_want(struct model *model, size_t unit);
 // Its values can be read from here to weights_release.
 void weights_acquire(struct model *model, size_t unit);
 void weights_release(struct model *model, size_t unit);
+// Those that were wanted and not acquired are let go.
+void weights_settle(struct model *model);
 
 // The steps of these for one parameter, without their waits, for an optimizer (kernels/transformer/training.h).
 // Asks for the copy in; makes the value of it; asks for the copy of the value back, where it is not quantised;
