@@ -91,6 +91,14 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_string(dtype)) {
         append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }
+    const char *kept;
+    json_t *place;
+    json_object_foreach(json_object_get(setting, "place"), kept, place)
+    {
+        if (json_string_value(place) && strcmp(json_string_value(place), "host") == 0) {
+            append(text, bytes, ", %s on the host", kept);
+        }
+    }
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         if (key->words && json_is_true(json_object_get(setting, key->name))) {
             append(text, bytes, ", %s", key->words);

@@ -71,8 +71,8 @@ static void note_failure(struct search *search, size_t units, bool memory, const
     snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
 }
 
-// Plans one step, with the optimizer's, which may bring to the device what is kept on the host. A failure that is not one of
-// memory is left in search->status.
+// Plans one step, with the optimizer's, which may bring to the device what is kept on the host. A failure that is
+// not one of memory is left in search->status.
 static enum outcome attempt(struct search *search, size_t units)
 {
     struct trial *tried = search->tried;

@@ -59,6 +59,14 @@ void progress_describe(const struct trial *trial, char *text, size_t bytes)
         add(text, bytes, ", batch %zu", trial->batch);
     if (trial->lora.rank)
         add(text, bytes, ", lora %zu", trial->lora.rank);
+    if (trial->quantisation)
+        add(text, bytes, ", weights in %s", quantisation_name(trial->quantisation));
+    const enum place places[] = {trial->weights_place, trial->gradients_place, trial->optimizer_place};
+    static const char *const kept[] = {"weights", "gradients", "optimizer"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i] == PLACE_HOST)
+            add(text, bytes, ", %s on the host", kept[i]);
+    }
     if (trial->objective != objectives[0])
         add(text, bytes, ", %s", trial->objective->name);
     if (trial->seed != 1)
