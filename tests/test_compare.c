@@ -447,6 +447,31 @@ static void json_says_the_same(void **state)
     free(text);
 }
 
+// What tells two trials apart is said, and no more: of a key in which they differ its value, of an object those
+// members of it.
+static void labels_tell_trials_apart(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *settings[2], *labels[2];
+    } cases[] = {
+        {{", 'kv_gradient_dtype': 'f32', 'seed': 1", ", 'kv_gradient_dtype': 'bf16', 'seed': 1"},
+         {"context 512, kv_gradient_dtype f32, f32 cpu:", "context 512, kv_gradient_dtype bf16, f32 cpu:"}},
+        {{", 'lora': null", ", 'lora': {'rank': 4, 'alpha': 16}"},
+         {"context 512, no lora, f32 cpu:", "context 512, lora 4 alpha=16, f32 cpu:"}},
+        {{", 'limits': {'memory': 1024, 'host_memory': null}", ", 'limits': {'memory': 2048, 'host_memory': null}"},
+         {"context 512, limits memory=1.00 KiB, f32 cpu:", "context 512, limits memory=2.00 KiB, f32 cpu:"}},
+        {{", 'lora': {'rank': 8, 'alpha': 16}", ", 'lora': {'rank': 8, 'alpha': 32}"},
+         {"context 512, lora alpha=16, f32 cpu:", "context 512, lora alpha=32, f32 cpu:"}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        BASE(scratch, {.setting = cases[i].settings[0]}, {.trial = 1, .setting = cases[i].settings[1]});
+        NEW(scratch, {.setting = cases[i].settings[0]}, {.trial = 1, .setting = cases[i].settings[1]});
+        for (size_t side = 0; side < 2; side++)
+            expect(scratch, "--all base new", 0, cases[i].labels[side]);
+    }
+}
+
 // --- bad input
 
 static void bad_files_are_refused(void **state)
@@ -543,6 +568,7 @@ int main(void)
         TEST(draws_are_held_against_the_same_draws),
         TEST(trials_of_one_file_alone),
         TEST(json_says_the_same),
+        TEST(labels_tell_trials_apart),
         TEST(bad_files_are_refused),
         TEST(torn_last_lines_are_refused),
         TEST(real_records),

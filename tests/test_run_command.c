@@ -180,7 +180,7 @@ static void a_line_says_the_objective(void **state)
     write_spec(scratch, "'ok'", 0);
     expect(scratch,
            "$L run spec.json --axis objective=token-mean,dft --list > list && "
-           "test $(grep -c ', dft, ' list) = 3 && test $(grep -vc dft list) = 3",
+           "test $(grep -c ', objective dft, ' list) = 3 && test $(grep -vc dft list) = 3",
            0, NULL);
 }
 

@@ -53,7 +53,7 @@ static void show(void *context, size_t bytes, size_t total_bytes)
     if (bytes == 0) {
         size_text(total_bytes, size, sizeof size);
         fprintf(stderr, "%s/" FOLDER_WEIGHTS ": %s\n", writing->out, size);
-        progress_open(&writing->progress, total_bytes);
+        progress_open(&writing->progress, NULL, total_bytes);
     }
     progress_bytes(&writing->progress, bytes);
 }

@@ -8,8 +8,8 @@
 #include "harness/files/size.h"
 #include "harness/results/category_report.h"
 #include "harness/results/record_json.h"
-#include "harness/run/progress.h"
 #include "harness/run/trial_run.h"
+#include "harness/spec/trial_text.h"
 #include <math.h>
 #include <string.h>
 
@@ -170,7 +170,7 @@ static void print_table(const struct plan *plan)
 {
     const struct record *record = &plan->record;
     char text[512];
-    progress_describe(&plan->trial, text, sizeof text);
+    trial_text(&plan->trial, NULL, text, sizeof text);
     printf("%s\nbytes at the peak\n", text);
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         double bytes = record->peak_by_category[i];

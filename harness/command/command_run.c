@@ -5,6 +5,7 @@
 #include "harness/command/shell.h"
 #include "harness/run/child.h"
 #include "harness/run/sweep.h"
+#include "harness/spec/trial_text.h"
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
@@ -174,7 +175,7 @@ static bool list_trials(const struct spec *spec, bool json, struct status *statu
         char what[512];
         listed = spec_trial(spec, i, &trial, status);
         if (listed)
-            progress_describe(&trial, what, sizeof what);
+            trial_text(&trial, spec, what, sizeof what);
         if (listed && json)
             printf("{\"id\":\"%s\",\"trial\":%s}\n", trial.id, trial.canonical);
         else if (listed)

@@ -1,5 +1,6 @@
 // Size: a number of bytes as people write it.
 #pragma once
+#include "kernels/base/size_text.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -10,5 +11,3 @@
 // `docker --memory` and systemd; kB, MB, GB, TB are powers of 1000. Fractions are rounded down to a byte. False if
 // the text is anything else, has no unit, is 0, or above 2^53 bytes.
 bool size_parse(const char *text, size_t *bytes);
-// "23.19 GiB": in the largest binary unit that it has one of.
-void size_text(size_t bytes, char *text, size_t text_bytes);

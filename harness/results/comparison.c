@@ -1,6 +1,8 @@
 #include "harness/results/comparison.h"
+#include "harness/files/text.h"
 #include "harness/results/record.h"
 #include "harness/results/series.h"
+#include "harness/spec/trial_text.h"
 #include <math.h>
 #include <string.h>
 
@@ -156,12 +158,56 @@ static const struct record *either(const struct trial_comparison *trial)
     return trial->new ? trial->new : trial->base;
 }
 
-static void name_trial(struct trial_comparison *trial, const char *label)
+// In what of a key the records differ: NULL: nothing; true: its value; an object: these members.
+static json_t *differing(const char *key, const struct record *const *records, size_t count)
+{
+    const json_t *first = json_object_get(records[0]->trial.json, key);
+    json_t *members = NULL, *member;
+    const char *name;
+    for (size_t i = 1; i < count; i++) {
+        const json_t *value = json_object_get(records[i]->trial.json, key);
+        if (json_equal(first, value))
+            continue;
+        if (!json_is_object(first) || !json_is_object(value)) {
+            json_decref(members);
+            return json_true();
+        }
+        members = members ? members : json_object();
+        const json_t *const sides[] = {first, value};
+        for (size_t side = 0; side < 2; side++)
+            json_object_foreach((json_t *)sides[side], name, member)
+            {
+                if (!json_equal(member, json_object_get(sides[1 - side], name)))
+                    json_object_set_new(members, name, json_true());
+            }
+    }
+    return members;
+}
+
+// "kv_gradient_dtype bf16": the value, or of an object those of its members.
+static void append_key(char *text, size_t bytes, const struct trial_key *key, json_t *value, const json_t *members)
+{
+    char words[200];
+    json_t *part = json_is_object(members) ? json_object() : json_incref(value), *member;
+    const char *name;
+    json_object_foreach((json_t *)members, name, member) json_object_set(part, name, json_object_get(value, name));
+    trial_key_text(key, part, words, sizeof words);
+    text_append(text, bytes, ", %s", words);
+    json_decref(part);
+}
+
+// by_key: of each of trial_keys, in what the trials differ.
+static void name_trial(struct trial_comparison *trial, const char *label, json_t *const *by_key)
 {
     const struct record_trial *own = &either(trial)->trial;
     snprintf(trial->context, sizeof trial->context, "%.0f", own->context);
-    snprintf(trial->what, sizeof trial->what, "%s, context %s, %s %s", label, trial->context, own->dtype,
-             own->device);
+    snprintf(trial->what, sizeof trial->what, "%s, context %s", label, trial->context);
+    for (size_t i = 0; i < trial_key_count(); i++) {
+        json_t *value = json_object_get(own->json, trial_keys[i].name);
+        if (by_key[i] && value)
+            append_key(trial->what, sizeof trial->what, &trial_keys[i], value, by_key[i]);
+    }
+    text_append(trial->what, sizeof trial->what, ", %s %s", own->dtype, own->device);
     trial->time.groups[0] = record_method(either(trial));
     trial->time.groups[1] = trial->context;
     trial->time.groups[2] = own->dtype;
@@ -170,18 +216,25 @@ static void name_trial(struct trial_comparison *trial, const char *label)
 static void name_trials(struct comparison *comparison)
 {
     static const char *const none[] = {NULL};
+    static const struct names always_said = {4, {"method", "context", "dtype", "device"}};
     const struct record **records = calloc(comparison->count + 1, sizeof *records);
     CHECK(records);
     for (size_t i = 0; i < comparison->count; i++)
         records[i] = either(&comparison->trials[i]);
+    json_t *by_key[TRIAL_KEYS_MAX] = {NULL};
+    for (size_t i = 0; comparison->count && i < trial_key_count(); i++)
+        if (names_find(&always_said, trial_keys[i].name) == always_said.count)
+            by_key[i] = differing(trial_keys[i].name, records, comparison->count);
     struct series_table table;
     series_make(&table, records, comparison->count, none, true);
     for (size_t s = 0; s < table.count; s++)
         for (size_t r = 0; r < table.series[s].record_count; r++)
             for (size_t i = 0; i < comparison->count; i++)
                 if (records[i] == table.series[s].records[r])
-                    name_trial(&comparison->trials[i], table.series[s].label);
+                    name_trial(&comparison->trials[i], table.series[s].label, by_key);
     series_free(&table);
+    for (size_t i = 0; i < trial_key_count(); i++)
+        json_decref(by_key[i]);
     free(records);
 }
 

@@ -19,7 +19,7 @@ struct comparison_options {
 struct trial_comparison {
     const struct record *base, *new; // the last records, borrowed; NULL: the file has none
     enum change change; // of everything: worse, lost (open), better, allowed or none, the first that holds
-    char what[240];     // "seco, chunk 128, context 1024, f32 cpu": no more options than tell it from others
+    char what[320]; // "seco, chunk 128, context 1024, f32 cpu": no more options and keys than tell it from others
     char context[24];
     enum change status; // worse: ok became something else; lost: ok, and now not there
     struct quantity_change changes[QUANTITY_CHANGES_MAX];

@@ -1,20 +1,10 @@
 #include "harness/results/setting.h"
+#include "harness/files/text.h"
 #include "harness/spec/trial_keys.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include <ctype.h>
-#include <stdarg.h>
 #include <string.h>
-
-static void append(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void append(char *text, size_t bytes, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, bytes - used, format, arguments);
-    va_end(arguments);
-}
 
 json_t *setting_of(const json_t *trial, const char *const *within)
 {
@@ -59,11 +49,11 @@ static void append_model(char *text, size_t bytes, const json_t *model)
     const char *name = json_string_value(json_is_object(model) ? json_object_get(model, "name") : model);
     if (name && *name) {
         const char *slash = strrchr(name, '/');
-        append(text, bytes, "%s", slash && slash[1] ? slash + 1 : name);
+        text_append(text, bytes, "%s", slash && slash[1] ? slash + 1 : name);
     } else if (json_is_object(model)) {
-        append(text, bytes, "%lld layers of width %lld", count_of(model, "layers"), count_of(model, "width"));
+        text_append(text, bytes, "%lld layers of width %lld", count_of(model, "layers"), count_of(model, "width"));
     } else {
-        append(text, bytes, "model");
+        text_append(text, bytes, "model");
     }
 }
 
@@ -76,38 +66,38 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     }
     const json_t *lora = json_object_get(setting, "lora"), *dtype = json_object_get(setting, "dtype");
     if (json_is_object(lora)) {
-        append(text, bytes, "%sLoRA rank %lld", *text ? ", " : "", count_of(lora, "rank"));
+        text_append(text, bytes, "%sLoRA rank %lld", *text ? ", " : "", count_of(lora, "rank"));
     }
     if (json_is_string(json_object_get(setting, "weights"))) {
-        append(text, bytes, ", weights in %s", json_string_value(json_object_get(setting, "weights")));
+        text_append(text, bytes, ", weights in %s", json_string_value(json_object_get(setting, "weights")));
     }
     if (json_is_object(json_object_get(setting, "optimizer"))) {
-        append(text, bytes, ", AdamW");
+        text_append(text, bytes, ", AdamW");
     }
     const char *objective = json_string_value(json_object_get(setting, "objective"));
     if (objective && strcmp(objective, "token-mean") != 0) {
-        append(text, bytes, ", %s", objective);
+        text_append(text, bytes, ", %s", objective);
     }
     if (json_is_string(dtype)) {
-        append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
+        text_append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }
     const char *kept;
     json_t *place;
     json_object_foreach(json_object_get(setting, "place"), kept, place)
     {
         if (json_string_value(place) && strcmp(json_string_value(place), "host") == 0) {
-            append(text, bytes, ", %s on the host", kept);
+            text_append(text, bytes, ", %s on the host", kept);
         }
     }
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         if (key->words && json_is_true(json_object_get(setting, key->name))) {
-            append(text, bytes, ", %s", key->words);
+            text_append(text, bytes, ", %s", key->words);
         }
     }
-    append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
-           count_of(setting, "batch"));
+    text_append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
+                count_of(setting, "batch"));
     if (context > 0) {
-        append(text, bytes, ", context %.0f", context);
+        text_append(text, bytes, ", context %.0f", context);
     }
 }
 
@@ -131,18 +121,18 @@ void setting_slug(char *text)
 static void append_value(char *text, size_t bytes, const char *key, const json_t *value)
 {
     if (strcmp(key, "model") == 0) {
-        append(text, bytes, "-");
+        text_append(text, bytes, "-");
         append_model(text, bytes, value);
     } else if (json_is_string(value) && strstr(key, "gradient_dtype")) { // two keys, the same values
-        append(text, bytes, "-%s-%s", key, json_string_value(value));
+        text_append(text, bytes, "-%s-%s", key, json_string_value(value));
     } else if (json_is_string(value)) {
-        append(text, bytes, "-%s", json_string_value(value));
+        text_append(text, bytes, "-%s", json_string_value(value));
     } else if (!value || json_is_null(value)) {
-        append(text, bytes, "-no-%s", key);
+        text_append(text, bytes, "-no-%s", key);
     } else {
         char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
         CHECK(dump);
-        append(text, bytes, "-%s-%s", key, dump);
+        text_append(text, bytes, "-%s-%s", key, dump);
         free(dump);
     }
 }

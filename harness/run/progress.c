@@ -1,10 +1,11 @@
 #include "harness/run/progress.h"
 #include "harness/files/size.h"
+#include "harness/files/text.h"
 #include "harness/results/record_json.h"
+#include "harness/spec/trial_text.h"
 #include "kernels/base/clock.h"
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,72 +13,10 @@
 #define SHOW_EVERY_S     0.2 // of a line that is renewed
 #define PLAIN_LINES_FROM ((size_t)1 << 30)
 
-__attribute__((format(printf, 3, 4))) static void add(char *text, size_t bytes, const char *format, ...)
+void progress_open(struct progress *progress, const struct spec *spec, size_t total)
 {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, bytes - used, format, arguments);
-    va_end(arguments);
-}
-
-static void add_option(char *text, size_t bytes, const struct option *option, const void *options)
-{
-    const void *value = (const char *)options + option->offset;
-    const struct index_list *list = value;
-    switch (option->type) {
-    case OPTION_COUNT:
-        if (*(const size_t *)value != (size_t)option->initial || (option->telling && option->initial > 0))
-            add(text, bytes, " %s=%zu", option->name, *(const size_t *)value);
-        break;
-    case OPTION_NUMBER:
-        if (*(const double *)value != option->initial)
-            add(text, bytes, " %s=%g", option->name, *(const double *)value);
-        break;
-    case OPTION_CHOICE:
-        if (*(const int *)value != (int)option->initial)
-            add(text, bytes, " %s=%s", option->name, option->choices[*(const int *)value]);
-        break;
-    case OPTION_LIST:
-        if (list->count)
-            add(text, bytes, " %s=", option->name);
-        for (size_t i = 0; i < list->count && i < 16; i++)
-            add(text, bytes, "%s%u", i ? "," : "", list->items[i]);
-        if (list->count > 16)
-            add(text, bytes, ",...");
-        break;
-    }
-}
-
-void progress_describe(const struct trial *trial, char *text, size_t bytes)
-{
-    snprintf(text, bytes, "%s", trial->method->name);
-    for (const struct option *option = trial->method->options.rows; option->name; option++)
-        add_option(text, bytes, option, trial->options);
-    add(text, bytes, ", context %zu", trial->context);
-    if (trial->batch != 1)
-        add(text, bytes, ", batch %zu", trial->batch);
-    if (trial->lora.rank)
-        add(text, bytes, ", lora %zu", trial->lora.rank);
-    if (trial->quantisation)
-        add(text, bytes, ", weights in %s", quantisation_name(trial->quantisation));
-    const enum place places[] = {trial->weights_place, trial->gradients_place, trial->optimizer_place};
-    static const char *const kept[] = {"weights", "gradients", "optimizer"};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (places[i] == PLACE_HOST)
-            add(text, bytes, ", %s on the host", kept[i]);
-    }
-    if (trial->objective != objectives[0])
-        add(text, bytes, ", %s", trial->objective->name);
-    if (trial->seed != 1)
-        add(text, bytes, ", seed %zu", trial->seed);
-    add(text, bytes, ", %s %s %s", trial->config.name[0] ? trial->config.name : "model", dtype_name(trial->dtype),
-        trial->device);
-}
-
-void progress_open(struct progress *progress, size_t total)
-{
-    *progress = (struct progress){.terminal = isatty(STDERR_FILENO), .total = total, .start_s = clock_s()};
+    *progress =
+        (struct progress){.spec = spec, .terminal = isatty(STDERR_FILENO), .total = total, .start_s = clock_s()};
 }
 
 // "1:02:03", "4:05"
@@ -119,11 +58,12 @@ void progress_bytes(struct progress *progress, size_t done)
     progress->shown_s = now;
 }
 
-static void describe_with_program(const struct trial *trial, const char *program, char *text, size_t bytes)
+static void describe_with_program(const struct spec *spec, const struct trial *trial, const char *program,
+                                  char *text, size_t bytes)
 {
-    progress_describe(trial, text, bytes);
+    trial_text(trial, spec, text, bytes);
     if (program)
-        add(text, bytes, "  (%s)", program);
+        text_append(text, bytes, "  (%s)", program);
 }
 
 void progress_begin(const struct progress *progress, const struct trial *trial, const char *program)
@@ -131,11 +71,11 @@ void progress_begin(const struct progress *progress, const struct trial *trial, 
     if (!progress->terminal)
         return;
     char what[512], left[32] = "";
-    describe_with_program(trial, program, what, sizeof what);
+    describe_with_program(progress->spec, trial, program, what, sizeof what);
     if (progress->done) {
         double each_s = (clock_s() - progress->start_s) / (double)progress->done;
         clock_text(each_s * (double)(progress->total - progress->done), left, sizeof left);
-        add(left, sizeof left, " left  ");
+        text_append(left, sizeof left, " left  ");
     }
     fprintf(stderr, "\r\033[K[%zu/%zu] %s%.80s", progress->done + 1, progress->total, left, what);
     fflush(stderr);
@@ -150,7 +90,7 @@ void progress_end(struct progress *progress, const struct trial *trial, const ch
     record_read(&record, object);
     progress->done++;
     progress->counts[status]++;
-    describe_with_program(trial, program, what, sizeof what);
+    describe_with_program(progress->spec, trial, program, what, sizeof what);
     progress_clear(progress);
     fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
             record.wall_s, what);
@@ -166,6 +106,6 @@ void progress_counts(const struct progress *progress, char *text, size_t bytes)
     *text = 0;
     for (int i = 0; i < RECORD_STATUS_COUNT; i++)
         if (progress->counts[i])
-            add(text, bytes, "%s%zu %s", *text ? ", " : "", progress->counts[i],
-                record_status_name((enum record_status)i));
+            text_append(text, bytes, "%s%zu %s", *text ? ", " : "", progress->counts[i],
+                        record_status_name((enum record_status)i));
 }

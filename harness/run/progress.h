@@ -2,16 +2,17 @@
 // trial and the time left, elsewhere one plain line per trial.
 #pragma once
 #include "harness/results/record.h"
-#include "harness/spec/trial.h"
+#include "harness/spec/spec.h"
 
 struct progress {
+    const struct spec *spec; // whose trials; NULL: bytes
     bool terminal;
     size_t total, done; // trials of this run; or bytes, as far as they were shown
     size_t counts[RECORD_STATUS_COUNT];
     double start_s, shown_s;
 };
 
-void progress_open(struct progress *progress, size_t total);
+void progress_open(struct progress *progress, const struct spec *spec, size_t total);
 // program: that measures the trial, if it is not this one; else NULL.
 void progress_begin(const struct progress *progress, const struct trial *trial, const char *program);
 // line: the record; its reason is shown.
@@ -24,6 +25,3 @@ void progress_bytes(struct progress *progress, size_t done);
 void progress_clear(const struct progress *progress);
 // "6 ok, 1 oom"
 void progress_counts(const struct progress *progress, char *text, size_t bytes);
-// "seco chunk=128, context 1024, tiny f32 cpu": the trial in words; options that have their defaults are left out,
-// but for chunk.
-void progress_describe(const struct trial *trial, char *text, size_t bytes);

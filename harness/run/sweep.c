@@ -208,7 +208,7 @@ static int run_trials(struct sweep *sweep, size_t left, struct status *status)
     const struct progress *progress = &sweep->progress;
     char counts[160], results[1024];
     name_results(sweep, results, sizeof results);
-    progress_open(&sweep->progress, left);
+    progress_open(&sweep->progress, sweep->spec, left);
     bool fine = run_rounds(sweep, status), lost = fine && !results_kept(sweep, status);
     progress_counts(progress, counts, sizeof counts);
     fprintf(stderr, "%s: %zu of %zu trials done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "", counts,

@@ -70,6 +70,18 @@ void expansion_pick(const struct expansion *e, size_t n, struct trial_fields *fi
     pick_method(e, variant, fields);
 }
 
+bool expansion_varies(const struct expansion *e, size_t key)
+{
+    for (size_t i = 0; i < e->axis_count; i++)
+        if (e->axes[i].key == key && e->sizes[i] > 1)
+            return true;
+    for (size_t i = 0; i < e->entry_count; i++)
+        for (size_t a = 0; a < e->entries[i].axis_count; a++)
+            if (e->entries[i].axes[a].key == ENTRY_KEYS + key)
+                return true;
+    return false;
+}
+
 void expansion_free(struct expansion *e)
 {
     for (size_t i = 0; i < e->override_count; i++)

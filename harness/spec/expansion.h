@@ -43,4 +43,6 @@ size_t expansion_product(size_t a, size_t b);
 size_t expansion_count(struct expansion *e);
 // Trial number n of the product; the last axis is the fastest. What the method's entry gives itself counts.
 void expansion_pick(const struct expansion *e, size_t n, struct trial_fields *fields);
+// Whether a key of a trial has an axis of several values, or is given by an entry itself.
+bool expansion_varies(const struct expansion *e, size_t key);
 void expansion_free(struct expansion *e);

@@ -442,6 +442,11 @@ bool spec_trial(const struct spec *spec, size_t index, struct trial *trial, stru
     return trial_decode_fields(trial, &fields, status);
 }
 
+bool spec_varies(const struct spec *spec, size_t key)
+{
+    return expansion_varies(spec->expansion, key);
+}
+
 void spec_free(struct spec *spec)
 {
     if (spec->expansion)

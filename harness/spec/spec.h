@@ -39,4 +39,6 @@ bool spec_parse(struct spec *spec, const char *name, const char *text, size_t by
 // Decodes a trial; a profile's file or a model's folder is read again. False and a status if one of those was
 // changed since. Release with trial_free, also after a failure.
 bool spec_trial(const struct spec *spec, size_t index, struct trial *trial, struct status *status);
+// Whether the trials may differ in this key (of trial_keys): an axis of several values, or a method entry's own.
+bool spec_varies(const struct spec *spec, size_t key);
 void spec_free(struct spec *spec);

@@ -34,7 +34,7 @@ bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields,
     if (ok) {
         trial->canonical = json_dumps(canonical, JSON_COMPACT | JSON_SORT_KEYS);
         CHECK(trial->canonical);
-        trial_id_set(trial, fields, canonical);
+        trial_id_set(trial, canonical);
     }
     json_decref(canonical);
     return ok;

@@ -40,9 +40,9 @@ static void strip(json_t *object, const json_t *defaults)
 }
 
 // What of a key's value goes into the id: what differs from the default. NULL: nothing.
-static json_t *part_of_id(const struct trial *trial, const struct trial_key *key, struct json_field field,
-                          const json_t *value)
+static json_t *part_of_id(const struct trial *trial, const struct trial_key *key, struct json_field field)
 {
+    const json_t *value = field.value;
     json_t *absent = default_of(trial, key, field, false, NULL), *part = NULL;
     if (!json_equal(value, absent)) {
         part = json_deep_copy(value);
@@ -58,15 +58,24 @@ static json_t *part_of_id(const struct trial *trial, const struct trial_key *key
     return part;
 }
 
-void trial_id_set(struct trial *trial, const struct trial_fields *fields, const json_t *canonical)
+json_t *trial_differences(const struct trial *trial, const json_t *canonical)
 {
+    struct json_source source;
+    json_source_wrap(&source, "trial", json_incref((json_t *)canonical));
     json_t *parts = json_object();
     for (size_t i = 0; i < trial_key_count(); i++) {
-        const struct trial_key *key = &trial_keys[i];
-        json_t *part = part_of_id(trial, key, fields->keys[i], json_object_get(canonical, key->name));
+        struct json_field field = json_field_get(json_field_root(&source), trial_keys[i].name);
+        json_t *part = part_of_id(trial, &trial_keys[i], field);
         if (part)
-            json_object_set_new(parts, key->name, part);
+            json_object_set_new(parts, trial_keys[i].name, part);
     }
+    json_source_close(&source);
+    return parts;
+}
+
+void trial_id_set(struct trial *trial, const json_t *canonical)
+{
+    json_t *parts = trial_differences(trial, canonical);
     char *text = json_dumps(parts, JSON_COMPACT | JSON_SORT_KEYS);
     CHECK(text);
     XXH128_canonical_t hash;

@@ -3,5 +3,8 @@
 #pragma once
 #include "harness/spec/trial_decode.h"
 
-// Sets trial->id. canonical: every key with its defaults spelled out, as the trial was decoded from the fields.
-void trial_id_set(struct trial *trial, const struct trial_fields *fields, const json_t *canonical);
+// What differs from the defaults, of objects their members: a new reference. canonical: the trial's, every key with
+// its defaults spelled out.
+json_t *trial_differences(const struct trial *trial, const json_t *canonical);
+// Sets trial->id.
+void trial_id_set(struct trial *trial, const json_t *canonical);

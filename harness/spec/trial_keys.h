@@ -33,6 +33,8 @@ struct trial_key {
     const char *values;   // what may be given, where the type does not say it
     const char *standard; // KEY_OWN: the default, in words
     const char *null;     // what null, the default, means; NULL: null is refused
+    const char *telling;  // of an object: the member that says most
+    bool quiet;           // mostly of a whole sweep: a trial's line has it only where it varies
     const char *words;    // KEY_BOOL: what true is called where settings are described
     // The flag: its argument, NULL: none but that of a KEY_BOOL; its name, NULL: the key's.
     const char *argument, *flag;

@@ -1,5 +1,6 @@
 #include "kernels/base/arena.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/size_text.h"
 #include <string.h>
 
 const char *category_name(enum category category)
@@ -58,13 +59,24 @@ size_t arena_rounded(size_t bytes)
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
+// Bytes in words.
+struct size_words {
+    char text[32];
+};
+static struct size_words words(size_t bytes)
+{
+    struct size_words size;
+    size_text(bytes, size.text, sizeof size.text);
+    return size;
+}
+
 static void *over_limit(const struct arena *arena, size_t bytes, enum category category, struct status *status)
 {
     static const char *const keys[PLACE_COUNT] = {"limits.memory", "limits.host_memory"};
-    status_set(status, STATUS_OOM,
-               "%.1f MiB for %s do not fit: %.1f MiB are live and the limit is %.1f MiB, %zu bytes too few (%s)",
-               bytes / 0x1p20, category_name(category), arena->live_bytes / 0x1p20, arena->limit_bytes / 0x1p20,
-               bytes - (arena->limit_bytes - arena->live_bytes), keys[arena->place]);
+    status_set(status, STATUS_OOM, "%s for %s do not fit: %s are live and the limit is %s, %zu bytes too few (%s)",
+               words(bytes).text, category_name(category), words(arena->live_bytes).text,
+               words(arena->limit_bytes).text, bytes - (arena->limit_bytes - arena->live_bytes),
+               keys[arena->place]);
     return NULL;
 }
 
@@ -76,9 +88,9 @@ void *arena_allocate(struct arena *arena, size_t bytes, enum category category, 
     }
     void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes, status);
     if (!pointer) {
-        status_set(status, STATUS_OOM, "the %s has no %.1f MiB left for %s: %.1f MiB are live",
-                   arena->place == PLACE_HOST ? "host" : "device", bytes / 0x1p20, category_name(category),
-                   arena->live_bytes / 0x1p20);
+        status_set(status, STATUS_OOM, "the %s has no %s left for %s: %s are live",
+                   arena->place == PLACE_HOST ? "host" : "device", words(bytes).text, category_name(category),
+                   words(arena->live_bytes).text);
         return NULL;
     }
     arena->allocated_bytes += bytes;

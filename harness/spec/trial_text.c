@@ -1,0 +1,115 @@
+#include "harness/spec/trial_text.h"
+#include "harness/files/size.h"
+#include "harness/files/text.h"
+#include "harness/spec/trial_id.h"
+#include <string.h>
+
+#define ITEMS_SHOWN 16 // of a list
+
+static void append_value(char *text, size_t bytes, const json_t *value)
+{
+    if (json_is_string(value)) {
+        text_append(text, bytes, "%s", json_string_value(value));
+    } else if (json_is_real(value)) {
+        text_append(text, bytes, "%g", json_real_value(value));
+    } else if (json_is_array(value)) {
+        for (size_t i = 0; i < json_array_size(value) && i < ITEMS_SHOWN; i++) {
+            text_append(text, bytes, i ? "," : "");
+            append_value(text, bytes, json_array_get(value, i));
+        }
+        if (json_array_size(value) > ITEMS_SHOWN)
+            text_append(text, bytes, ",...");
+    } else {
+        char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+        CHECK(json);
+        text_append(text, bytes, "%s", json);
+        free(json);
+    }
+}
+
+static void append_member(char *text, size_t bytes, const struct trial_key *key, const char *name,
+                          const json_t *value)
+{
+    const struct trial_key *member = key->members;
+    while (member && member->name && strcmp(member->name, name) != 0)
+        member++;
+    text_append(text, bytes, " %s=", name);
+    if (member && member->name && member->type == KEY_SIZE) {
+        char size[32];
+        size_text((size_t)json_integer_value(value), size, sizeof size);
+        text_append(text, bytes, "%s", size);
+    } else {
+        append_value(text, bytes, value);
+    }
+}
+
+void trial_key_text(const struct trial_key *key, const json_t *value, char *text, size_t bytes)
+{
+    *text = 0;
+    const char *name;
+    const json_t *telling = key->telling ? json_object_get(value, key->telling) : NULL;
+    json_t *member;
+    if (json_is_null(value)) {
+        text_append(text, bytes, "no %s", key->name);
+    } else if (json_is_true(value)) {
+        text_append(text, bytes, "%s", key->words ? key->words : key->name);
+    } else if (json_is_object(value)) {
+        text_append(text, bytes, telling ? "%s " : "%s", key->name);
+        if (telling)
+            append_value(text, bytes, telling);
+        json_object_foreach((json_t *)value, name, member)
+        {
+            if (member != telling && !json_is_null(member))
+                append_member(text, bytes, key, name, member);
+        }
+    } else {
+        text_append(text, bytes, "%s ", key->name);
+        append_value(text, bytes, value);
+    }
+}
+
+static void append_method(char *text, size_t bytes, const struct trial *trial, const json_t *all, const json_t *own)
+{
+    text_append(text, bytes, "%s", trial->method->name);
+    for (const struct option *option = trial->method->options.rows; option->name; option++) {
+        if (json_object_get(own, option->name) || (option->telling && option->initial > 0)) {
+            text_append(text, bytes, " %s=", option->name);
+            append_value(text, bytes, json_object_get(all, option->name));
+        }
+    }
+}
+
+// What differs from the default, and of an object also the member that tells most.
+static void append_key(char *text, size_t bytes, const struct trial_key *key, json_t *own, const json_t *all)
+{
+    char words[512];
+    json_t *telling = key->telling ? json_object_get(all, key->telling) : NULL;
+    if (json_is_object(own) && telling)
+        json_object_set(own, key->telling, telling);
+    trial_key_text(key, own, words, sizeof words);
+    text_append(text, bytes, ", %s", words);
+}
+
+void trial_text(const struct trial *trial, const struct spec *spec, char *text, size_t bytes)
+{
+    // Those that every line begins or ends with.
+    static const struct names framing = {4, {"method", "context", "dtype", "device"}};
+    *text = 0;
+    json_t *all = json_loads(trial->canonical, 0, NULL), *own = trial_differences(trial, all);
+    append_method(text, bytes, trial, json_object_get(all, "method"), json_object_get(own, "method"));
+    text_append(text, bytes, ", context %zu", trial->context);
+    const json_t *model = json_object_get(all, "model");
+    bool named = json_is_string(model) && strcmp(json_string_value(model), trial->config.name) == 0;
+    for (size_t i = 0; i < trial_key_count(); i++) {
+        const struct trial_key *key = &trial_keys[i];
+        json_t *part = json_object_get(own, key->name);
+        bool varies = spec && spec_varies(spec, i), is_model = strcmp(key->name, "model") == 0;
+        bool said = is_model ? named : names_find(&framing, key->name) < framing.count;
+        if (part && !said && (varies || !key->quiet))
+            append_key(text, bytes, key, part, json_object_get(all, key->name));
+    }
+    text_append(text, bytes, ", %s %s %s", trial->config.name[0] ? trial->config.name : "model",
+                dtype_name(trial->dtype), trial->device);
+    json_decref(own);
+    json_decref(all);
+}

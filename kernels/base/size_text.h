@@ -1,0 +1,6 @@
+// Size text: a number of bytes as messages and tables show it.
+#pragma once
+#include <stddef.h>
+
+// "23.19 GiB": in the largest binary unit that it has one of.
+void size_text(size_t bytes, char *text, size_t text_bytes);
