@@ -13,6 +13,15 @@ const struct option *option_find(const struct option_table *table, const char *n
     return NULL;
 }
 
+const struct option *option_draws(const struct option_table *table)
+{
+    const struct option *option = table->rows;
+    while (option->name && !option->draws) {
+        option++;
+    }
+    return option->name ? option : NULL;
+}
+
 static void *value_of(const struct option *option, void *options)
 {
     return (char *)options + option->offset;

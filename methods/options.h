@@ -15,6 +15,7 @@ struct option {
     double initial;             // default; for OPTION_CHOICE the index; a list's is empty
     const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
     const char *help;           // one line, with the unit
+    bool draws;                 // how many columns are drawn: what figures show estimates against
     bool telling;               // it says how much is kept and computed: lines and labels show its default, too
 };
 
@@ -54,6 +55,8 @@ struct option_table {
 
 // The row of this name, or NULL.
 const struct option *option_find(const struct option_table *table, const char *name);
+// The row that says how many columns are drawn, or NULL.
+const struct option *option_draws(const struct option_table *table);
 // All defaults. Release with options_free.
 void *options_new(const struct option_table *table);
 // A copy with lists of its own. Release with options_free.

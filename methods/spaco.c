@@ -17,6 +17,7 @@ static const struct option option_rows[] = {
      .offset = AT(budget),
      .maximum = OPTION_COUNT_MAX,
      .help = "columns to backpropagate through, t of K",
+     .draws = true,
      .telling = true},
     {.name = "sampler",
      .type = OPTION_CHOICE,

@@ -130,6 +130,39 @@ static void points_are_held_against_their_records(void **state)
     free(records);
 }
 
+// What differs in any option or key but the context is another curve, called by what differs.
+static void curves_are_of_one_setting(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *lines[] = {record(1, SECO(64), "f32", 1024, 50),
+                     record(2, SECO(64), "f32", 2048, 100),
+                     record(3, SECO(64) ", 'inner': 'checkpoint'", "f32", 1024, 30),
+                     record(4, SECO(64) ", 'inner': 'checkpoint'", "f32", 2048, 40),
+                     record(5, SECO(64), "f32", 1024, 50),
+                     record(6, SECO(64), "f32", 2048, 70)};
+    char *text = NULL, *out;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (i >= 4)
+            strstr(lines[i], "\"seed\": 1")[8] = '2';
+        fprintf(stream, "%s\n", lines[i]);
+        free(lines[i]);
+    }
+    assert_int_equal(fclose(stream), 0);
+    write_text(scratch, "e-memory.csv", points);
+    write_text(scratch, "r.jsonl", text);
+    struct status status = {0};
+    if (!report(scratch, false, &out, &status))
+        fail_msg("%s", status.message);
+    static const char *const words[] = {"seco, chunk 64, seed 1 1024 to 2048 25600 51200 ",
+                                        "seco, chunk 64, seed 1, inner checkpoint 1024 to 2048 5120 10240 ",
+                                        "seco, chunk 64, seed 2 1024 to 2048 10240 20480 ", NULL};
+    expect_words(squeezed(out), words);
+    free(out);
+    free(text);
+}
+
 static void times_of_plans_are_called_estimates(void **state)
 {
     const struct scratch *scratch = *state;
@@ -424,6 +457,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(points_are_held_against_their_records),
+        TEST(curves_are_of_one_setting),
         TEST(times_of_plans_are_called_estimates),
         TEST(times_of_draws_say_how_many_columns),
         TEST(the_figures_table_has_both),

@@ -1,4 +1,5 @@
 #include "harness/plot/figure.h"
+#include "harness/files/names.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
 #include "harness/spec/trial.h"
@@ -31,9 +32,12 @@ static bool is_oom(const struct record *record)
     return record->status == RECORD_OOM;
 }
 
+// NaN: the method has no such option.
 static double budget_of(const struct record *record)
 {
-    return record_option_number(record, "budget");
+    const struct method *method = method_find(record_method(record));
+    const struct option *option = method ? option_draws(&method->options) : NULL;
+    return option ? record_option_number(record, option->name) : NAN;
 }
 
 // Numbers behind a tab each.
@@ -240,7 +244,10 @@ static bool has_budget(const struct record *record)
 
 static bool tabulate_sparsity(const struct record *const *records, size_t count, FILE *table)
 {
-    static const char *const omit[] = {"budget", NULL};
+    const char *omit[NAMES_MAX] = {NULL};
+    for (size_t i = 0, found = 0; methods_option(i); i++)
+        if (methods_option(i)->draws)
+            omit[found++] = methods_option(i)->name;
     struct series_table all;
     wanted_series(&all, records, count, has_budget, omit, false);
     header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\trms_error");

@@ -166,7 +166,7 @@ static json_t *differing(const char *key, const struct record *const *records, s
     const char *name;
     for (size_t i = 1; i < count; i++) {
         const json_t *value = json_object_get(records[i]->trial.json, key);
-        if (json_equal(first, value))
+        if (first == value || json_equal(first, value)) // NULL: not recorded
             continue;
         if (!json_is_object(first) || !json_is_object(value)) {
             json_decref(members);

@@ -1,6 +1,10 @@
 #include "harness/results/pairing.h"
+#include "harness/files/text.h"
 #include "harness/results/recorded_method.h"
+#include "harness/results/setting.h"
 #include "harness/results/step_time.h"
+#include "harness/spec/method_decode.h"
+#include "harness/spec/trial_text.h"
 #include "methods/method.h"
 #include <math.h>
 #include <string.h>
@@ -39,14 +43,20 @@ static bool says_chunk(const struct published_file *file, const char *method, bo
     return says;
 }
 
-static bool same_curve(const struct curve *curve, const struct record *record, size_t chunk)
+// What all records of a curve have in common: the trial, but for its context and what is drawn; with chunk 0, which
+// does not tell curves apart, but for the chunk. A new reference.
+static json_t *curve_setting(const struct record *record, size_t chunk)
 {
-    const struct record *first = curve->pairs[0].record;
-    return strcmp(curve->model, model_of(record)) == 0 && curve->chunk == chunk &&
-           strcmp(curve->method, record_method(record)) == 0 &&
-           strcmp(curve->kv_gradient_dtype, kv_gradient_dtype_of(record)) == 0 &&
-           json_equal(record_option(first, "head_chunk"), record_option(record, "head_chunk")) &&
-           json_equal(record_option(first, "keep"), record_option(record, "keep"));
+    static const char *const nothing[] = {NULL};
+    json_t *setting = setting_of(record->trial.json, nothing), *options = json_copy((json_t *)record->trial.method);
+    const struct method *method = method_find(record_method(record));
+    const struct option *drawn = method ? option_draws(&method->options) : NULL;
+    if (drawn)
+        json_object_del(options, drawn->name);
+    if (!chunk)
+        json_object_del(options, "chunk");
+    json_object_set_new(setting, "method", options);
+    return setting;
 }
 
 static bool matches(const struct published_point *point, const struct record *record)
@@ -83,12 +93,16 @@ static void add_record(struct pairing *pairing, const struct record *record)
     const char *method = record_method(record);
     bool any, says = says_chunk(file, method, &any);
     size_t chunk = any && !says ? 0 : option_count(record, "chunk"), at = 0;
-    while (at < pairing->curve_count && !same_curve(&pairing->curves[at], record, chunk))
+    json_t *setting = curve_setting(record, chunk);
+    while (at < pairing->curve_count && !json_equal(pairing->curves[at].setting, setting))
         at++;
-    if (at == pairing->curve_count) {
+    if (at < pairing->curve_count) {
+        json_decref(setting);
+    } else {
         pairing->curves = realloc(pairing->curves, ++pairing->curve_count * sizeof *pairing->curves);
         CHECK(pairing->curves);
-        pairing->curves[at] = (struct curve){.model = model_of(record),
+        pairing->curves[at] = (struct curve){.setting = setting,
+                                             .model = model_of(record),
                                              .method = method,
                                              .kv_gradient_dtype = kv_gradient_dtype_of(record),
                                              .chunk = chunk,
@@ -135,35 +149,74 @@ static bool rivals(const struct curve *a, const struct curve *b)
     return strcmp(a->model, b->model) == 0 && strcmp(a->method, b->method) == 0 && a->chunk == b->chunk;
 }
 
+// Whether the curve and one of its rivals differ in this key of a trial, or option of the method.
+static bool tells_apart(const struct pairing *pairing, const struct curve *curve, const char *key,
+                        const char *option)
+{
+    bool differ = false;
+    for (size_t i = 0; i < pairing->curve_count; i++) {
+        const struct curve *other = &pairing->curves[i];
+        const json_t *own = json_object_get(curve->setting, key), *theirs = json_object_get(other->setting, key);
+        if (option) {
+            own = json_object_get(own, option);
+            theirs = json_object_get(theirs, option);
+        }
+        differ |= rivals(curve, other) && own != theirs && !json_equal(own, theirs); // NULL: not recorded
+    }
+    return differ;
+}
+
+// The options that are not the default and tell it apart; those of the paper's baselines by what they are.
+static void append_options(const struct pairing *pairing, struct curve *curve)
+{
+    const struct method *method = method_find(curve->method);
+    json_t *options = json_object_get(curve->setting, "method"),
+           *defaults = method ? method_defaults(method) : NULL;
+    bool at_once = option_count(curve->pairs[0].record, "head_chunk") == 0 &&
+                   tells_apart(pairing, curve, "method", "head_chunk");
+    bool all = strcmp(option_text(curve->pairs[0].record, "keep"), "all") == 0 &&
+               tells_apart(pairing, curve, "method", "keep");
+    if (at_once && all)
+        text_append(curve->label, sizeof curve->label, ", as autograd");
+    else if (at_once)
+        text_append(curve->label, sizeof curve->label, ", logits at once");
+    const char *name;
+    json_t *value;
+    json_object_foreach(options, name, value)
+    {
+        bool said = at_once && (strcmp(name, "head_chunk") == 0 || (all && strcmp(name, "keep") == 0));
+        if (said || !tells_apart(pairing, curve, "method", name) ||
+            json_equal(value, json_object_get(defaults, name)))
+            continue;
+        char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        CHECK(text);
+        text_append(curve->label, sizeof curve->label, ", %s %s", name, text);
+        free(text);
+    }
+    json_decref(defaults);
+}
+
 // A curve is called by its method and chunk, and by whatever else tells it from another of the same.
 static void label_curve(const struct pairing *pairing, struct curve *curve)
 {
-    const struct record *own = curve->pairs[0].record;
-    bool kv = false, head = false, keep = false;
-    for (size_t i = 0; i < pairing->curve_count; i++) {
-        const struct curve *other = &pairing->curves[i];
-        const struct record *theirs = other->pairs[0].record;
-        if (!rivals(curve, other))
-            continue;
-        kv |= strcmp(curve->kv_gradient_dtype, other->kv_gradient_dtype) != 0;
-        head |= option_count(own, "head_chunk") != option_count(theirs, "head_chunk");
-        keep |= strcmp(option_text(own, "keep"), option_text(theirs, "keep")) != 0;
-        curve->again |= other < curve;
-    }
-    size_t used = (size_t)snprintf(curve->label, sizeof curve->label, "%s", curve->method);
-#define ADD(...) used += (size_t)snprintf(curve->label + used, sizeof curve->label - used, __VA_ARGS__)
+    for (size_t i = 0; i < pairing->curve_count; i++)
+        curve->again |= &pairing->curves[i] < curve && rivals(curve, &pairing->curves[i]);
+    snprintf(curve->label, sizeof curve->label, "%s", curve->method);
     if (curve->chunk)
-        ADD(", chunk %zu", curve->chunk);
-    if (kv)
-        ADD(", dKV %s", curve->kv_gradient_dtype);
-    bool all = strcmp(option_text(own, "keep"), "all") == 0, at_once = option_count(own, "head_chunk") == 0;
-    if (head && keep && all && at_once)
-        ADD(", as autograd");
-    else if (head && at_once)
-        ADD(", logits at once");
-    else if (keep && all)
-        ADD(", keep all");
-#undef ADD
+        text_append(curve->label, sizeof curve->label, ", chunk %zu", curve->chunk);
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        const json_t *value = json_object_get(curve->setting, key->name);
+        char words[100];
+        if (key->type == KEY_METHOD || !value || !tells_apart(pairing, curve, key->name, NULL))
+            continue;
+        if (strcmp(key->name, "kv_gradient_dtype") == 0)
+            snprintf(words, sizeof words, "dKV %s", curve->kv_gradient_dtype);
+        else
+            trial_key_text(key, value, words, sizeof words);
+        text_append(curve->label, sizeof curve->label, ", %s", words);
+    }
+    append_options(pairing, curve);
 }
 
 static bool is_paired(const struct pairing *pairing, const struct published_point *point)
@@ -190,8 +243,10 @@ void pairing_make(struct pairing *pairing, const struct published_file *file, co
 
 void pairing_free(struct pairing *pairing)
 {
-    for (size_t i = 0; i < pairing->curve_count; i++)
+    for (size_t i = 0; i < pairing->curve_count; i++) {
         free(pairing->curves[i].pairs);
+        json_decref(pairing->curves[i].setting);
+    }
     free(pairing->curves);
     *pairing = (struct pairing){0};
 }

@@ -13,9 +13,11 @@ struct pair {
     bool oom, estimated;
 };
 
-// Records that differ in nothing but context, what is drawn, and where the paper's series has no chunk, chunk.
+// Records whose trials differ in nothing but context, measurement, how many columns are drawn, and where the
+// paper's series has no chunk, chunk.
 struct curve {
     char label[160]; // without the model; "as autograd": logits at once, and all kept
+    json_t *setting; // what the trials have in common, with the method
     const char *model, *method, *kv_gradient_dtype;
     size_t chunk;         // 0: not told apart by it
     bool published_chunk; // the paper tells its series apart by chunk
