@@ -57,6 +57,21 @@ static void fields_are_columns(void **state)
            "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":null}\n]\n");
 }
 
+// Of each tensor; their names have dots, and not all records have all of them.
+static void parts_of_a_map_are_columns(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, RECORD("a", TRIAL("'full'") ", 'gradient': {'tensors': {'a.b': {'max_abs': 1}}}")
+                               RECORD("b", TRIAL("'full'") ", 'gradient': {'tensors': {'a.b': {'max_abs': 2}, "
+                                                           "'c': {'max_abs': 3}}}"));
+    expect(scratch, "$L export r.jsonl --fields gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs",
+           "gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs\r\n1,\r\n2,3\r\n");
+    expect_bad(scratch, "$L export r.jsonl --fields gradient.tensors.NAME.max_abs",
+               "NAME in \"gradient.tensors.NAME.max_abs\" stands for a name in the records, as in "
+               "\"gradient.tensors.a.b.max_abs\"");
+    expect_bad(scratch, "$L export r.jsonl --fields gradient.tensors.NAME.mox_abs", "no field");
+}
+
 static void hostile_texts_stay_data(void **state)
 {
     const struct scratch *scratch = *state;
@@ -105,6 +120,7 @@ static void mistakes_are_told_before_anything_is_written(void **state)
     expect_bad(scratch, "$L export r.jsonl --fields trial.method.nam", "did you mean \"trial.method.name\"?");
     expect_bad(scratch, "$L export r.jsonl --fields trial.method.chunk", "no field \"trial.method.chunk\"");
     expect_bad(scratch, "$L export r.jsonl --fields id,", "no field \"\"");
+    expect_bad(scratch, "$L export r.jsonl --fields id,status,id", "--fields: \"id\" is named twice");
     expect_bad(scratch, "$L export r.jsonl bad.jsonl", "bad.jsonl:1: not a record");
     expect_bad(scratch, "cat r.jsonl | $L export /dev/stdin", "/dev/stdin: not a regular file");
     expect_bad(scratch, "$L export r.jsonl --format tsv", "--format: csv or json, not \"tsv\"");
@@ -116,8 +132,8 @@ static void mistakes_are_told_before_anything_is_written(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(fields_are_columns), TEST(hostile_texts_stay_data),
-                                       TEST(all_columns_are_those_of_the_table),
+    const struct CMUnitTest tests[] = {TEST(fields_are_columns), TEST(parts_of_a_map_are_columns),
+                                       TEST(hostile_texts_stay_data), TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written)};
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);
 }

@@ -362,7 +362,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'measure': null"), "key 'measure': expected an object with the keys: warmup"},
         {WITH("'dtype': 'f16'"),
          "key 'dtype': unknown dtype 'f16'; did you mean 'bf16'? known names: f64, f32, bf16"},
-        {WITH("'dtype': 32"), "unknown dtype 32; known names: f64"},
+        {WITH("'dtype': 32"), "expected one of: f64, f32, bf16; found 32"},
         {WITH("'dtype': null"), "unknown dtype null"},
         {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cpu'? known names: cpu, cuda, plan"},
         {WITH("'device': 'gpu:1'"), "this program has no device 'gpu'; it has cpu, cuda"},

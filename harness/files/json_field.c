@@ -134,7 +134,8 @@ bool json_field_choice(struct json_field field, const struct names *names, const
         *value = index;
         return true;
     }
-    names_hint(names, name, "known names", hint, sizeof hint);
     json_source_show(field.value, found, sizeof found);
-    return json_field_fail(field, status, "unknown %s %s; %s", kind, found, hint);
+    names_hint(names, name, name ? "known names" : "expected one of", hint, sizeof hint);
+    return name ? json_field_fail(field, status, "unknown %s %s; %s", kind, found, hint)
+                : json_field_fail(field, status, "%s; found %s", hint, found);
 }

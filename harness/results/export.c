@@ -8,33 +8,26 @@
 #include <sys/stat.h>
 
 struct column {
-    const char *name;    // "trial.method.chunk"
-    size_t parent_bytes; // of "trial.method."
+    const char *name;   // "trial.method.chunk"
+    const json_t *path; // ["trial", "method", "chunk"]: a key may have dots itself
 };
 
 struct exporter {
     FILE *stream;
     enum export_format format;
     json_t *free_keys; // {"trial.method": {"name": ..., ...}}: the keys of objects without members, in any record
-    json_t *known;     // {name: [whether it is a column of its own accord, parent_bytes]}, in the table's order
+    json_t *known;     // {name: [whether it is a column of its own accord, path]}, in the table's order
     struct column *columns;
     size_t column_count, rows;
 };
 
 // --- values
 
-// The key of an object that is free may have a dot: it is what stands behind the object's name.
 static const json_t *value_at(const json_t *object, const struct column *column)
 {
-    char key[120];
-    const char *name = column->name, *last = name + column->parent_bytes;
-    while (name < last) {
-        size_t bytes = strcspn(name, ".");
-        snprintf(key, sizeof key, "%.*s", (int)bytes, name);
-        object = json_object_get(object, key);
-        name += bytes + 1;
-    }
-    return json_object_get(object, last);
+    for (size_t i = 0; i < json_array_size(column->path); i++)
+        object = json_object_get(object, json_string_value(json_array_get(column->path, i)));
+    return object;
 }
 
 static void write_quoted(const char *text, FILE *stream)
@@ -129,7 +122,7 @@ static void note_keys_of(json_t *free_keys, const struct record_field *fields, c
         snprintf(inner, sizeof inner, "%s.", name);
         if (is_object(field))
             note_keys_of(free_keys, field->members, inner, value);
-        if (!is_free(field) || !json_is_object(value))
+        if (!(is_free(field) || field->type == FIELD_MAP) || !json_is_object(value))
             continue;
         if (!json_object_get(free_keys, name))
             json_object_set_new(free_keys, name, json_object());
@@ -143,37 +136,71 @@ static void note_keys(void *visitor, const json_t *record)
     note_keys_of(exporter->free_keys, record_fields, "", record);
 }
 
-static void add_known(struct exporter *exporter, const char *parent, const char *key, bool column)
-{
+// Where a field is: its name, and the keys that lead to it.
+struct position {
     char *name;
-    int bytes = asprintf(&name, "%s%s%s", parent, *parent ? "." : "", key);
-    CHECK(bytes > 0);
-    json_t *known = json_pack("[b, I]", column, (json_int_t)((size_t)bytes - strlen(key)));
-    CHECK(json_object_set_new(exporter->known, name, known) == 0);
-    free(name);
+    json_t *path;
+};
+
+static struct position position_in(const struct position *parent, const char *key)
+{
+    struct position position = {.path = json_copy(parent->path)};
+    CHECK(asprintf(&position.name, "%s%s%s", parent->name, *parent->name ? "." : "", key) >= 0);
+    CHECK(json_array_append_new(position.path, json_string(key)) == 0);
+    return position;
+}
+
+static void position_free(struct position *position)
+{
+    free(position->name);
+    json_decref(position->path);
+}
+
+static void add_known(struct exporter *exporter, const struct position *position, bool column)
+{
+    CHECK(json_object_set_new(exporter->known, position->name, json_pack("[b, O]", column, position->path)) == 0);
+}
+
+static void add_fields(struct exporter *exporter, const struct record_field *fields, const struct position *parent,
+                       bool columns);
+
+// What is in a field: of an object its members or, where it has none, the keys that records have there; of a map
+// the members of each of its objects.
+static void add_parts(struct exporter *exporter, const struct record_field *field, const struct position *parent,
+                      bool columns)
+{
+    const char *key;
+    json_t *value;
+    if (is_object(field))
+        add_fields(exporter, field->members, parent, columns);
+    for (int i = 0; field->type == FIELD_TALLY && i < CATEGORY_COUNT; i++) {
+        struct position position = position_in(parent, category_name((enum category)i));
+        add_known(exporter, &position, columns);
+        position_free(&position);
+    }
+    json_object_foreach(json_object_get(exporter->free_keys, parent->name), key, value)
+    {
+        struct position position = position_in(parent, key);
+        add_known(exporter, &position, columns && field->type == FIELD_OBJECT);
+        if (field->type == FIELD_MAP)
+            add_fields(exporter, field->members, &position, false);
+        position_free(&position);
+    }
 }
 
 // An object is known, but its parts are the columns. What has no parts that are the same in all records is a table
 // of its own.
-static void add_fields(struct exporter *exporter, const struct record_field *fields, const char *parent)
+static void add_fields(struct exporter *exporter, const struct record_field *fields, const struct position *parent,
+                       bool columns)
 {
     for (const struct record_field *field = fields; field->name; field++) {
-        char name[120];
-        const char *key;
-        json_t *value;
-        snprintf(name, sizeof name, "%s%s%s", parent, *parent ? "." : "", field->name);
-        json_t *found = json_object_get(exporter->free_keys, name);
+        struct position position = position_in(parent, field->name);
+        bool found = json_object_get(exporter->free_keys, position.name);
         bool parts = is_object(field) || field->type == FIELD_TALLY || (found && field->type == FIELD_OBJECT);
         bool table = field->type == FIELD_ROWS || field->type == FIELD_MAP || field->type == FIELD_ARRAY;
-        add_known(exporter, parent, field->name, !parts && !table);
-        if (is_object(field))
-            add_fields(exporter, field->members, name);
-        for (int i = 0; field->type == FIELD_TALLY && i < CATEGORY_COUNT; i++)
-            add_known(exporter, name, category_name((enum category)i), true);
-        json_object_foreach(found, key, value)
-        {
-            add_known(exporter, name, key, field->type == FIELD_OBJECT);
-        }
+        add_known(exporter, &position, columns && !parts && !table);
+        add_parts(exporter, field, &position, columns);
+        position_free(&position);
     }
 }
 
@@ -181,8 +208,23 @@ static void add_column(struct exporter *exporter, const char *name)
 {
     exporter->columns = realloc(exporter->columns, (exporter->column_count + 1) * sizeof *exporter->columns);
     CHECK(exporter->columns);
-    json_int_t parent_bytes = json_integer_value(json_array_get(json_object_get(exporter->known, name), 1));
-    exporter->columns[exporter->column_count++] = (struct column){name, (size_t)parent_bytes};
+    const json_t *path = json_array_get(json_object_get(exporter->known, name), 1);
+    exporter->columns[exporter->column_count++] = (struct column){name, path};
+}
+
+// "gradient.tensors.NAME.hash", as `longbp list fields` has it: a field that it may stand for, or NULL.
+static const char *example_of(const struct exporter *exporter, const char *name)
+{
+    const char *stands = strstr(name, ".NAME."), *key;
+    json_t *value;
+    json_object_foreach(exporter->known, key, value)
+    {
+        size_t before = stands ? (size_t)(stands - name) + 1 : 0, behind = stands ? strlen(stands + 5) : 0;
+        if (stands && strlen(key) > before + behind && strncmp(key, name, before) == 0 &&
+            strcmp(key + strlen(key) - behind, stands + 5) == 0)
+            return key;
+    }
+    return NULL;
 }
 
 static bool unknown_field(const struct exporter *exporter, const char *name, struct status *status)
@@ -195,16 +237,28 @@ static bool unknown_field(const struct exporter *exporter, const char *name, str
         if (names.count < NAMES_MAX)
             names_add(&names, key);
     }
-    const char *nearest = names_nearest(&names, name);
+    const char *nearest = names_nearest(&names, name), *example = example_of(exporter, name);
+    if (example)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--fields: NAME in \"%.60s\" stands for a name in the records, as in \"%.200s\"", name,
+                          example);
     return status_set(status, STATUS_BAD_INPUT,
                       "--fields: no field \"%.60s\"%s%.120s%s; `longbp list fields` lists them", name,
                       nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
 }
 
+static bool is_chosen(const struct exporter *exporter, const char *name)
+{
+    bool chosen = false;
+    for (size_t i = 0; i < exporter->column_count; i++)
+        chosen |= strcmp(exporter->columns[i].name, name) == 0;
+    return chosen;
+}
+
 static bool choose_columns(struct exporter *exporter, const char *fields, struct status *status)
 {
     const char *key;
-    json_t *known; // {name: [whether it is a column of its own accord, parent_bytes]}, in the table's order
+    json_t *known;
     json_object_foreach(exporter->known, key, known)
     {
         if (!fields && json_is_true(json_array_get(known, 0)))
@@ -213,10 +267,12 @@ static bool choose_columns(struct exporter *exporter, const char *fields, struct
     char *copy = fields ? strdup(fields) : NULL, *rest = copy, *item;
     while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
         void *found = json_object_iter_at(exporter->known, item);
-        if (found)
-            add_column(exporter, json_object_iter_key(found));
-        else
+        if (!found)
             unknown_field(exporter, item, status);
+        else if (is_chosen(exporter, item))
+            status_set(status, STATUS_BAD_INPUT, "--fields: \"%.60s\" is named twice", item);
+        else
+            add_column(exporter, json_object_iter_key(found));
     }
     free(copy);
     return status->code == STATUS_OK;
@@ -269,8 +325,10 @@ bool export_write(const struct export_request *request, FILE *stream, struct sta
         .stream = stream, .format = request->format, .free_keys = json_object(), .known = json_object()};
     CHECK(exporter.free_keys && exporter.known);
     bool fine = are_files(request, status) && scan(request, note_keys, &exporter, true, status);
+    struct position root = {strdup(""), json_array()};
     if (fine)
-        add_fields(&exporter, record_fields, "");
+        add_fields(&exporter, record_fields, &root, true);
+    position_free(&root);
     fine = fine && choose_columns(&exporter, request->fields, status) && write_rows(request, &exporter, status);
     json_decref(exporter.free_keys);
     json_decref(exporter.known);

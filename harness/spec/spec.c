@@ -116,7 +116,8 @@ static bool read_axes(struct expansion *e, struct json_field axes, struct status
 }
 
 // A key outside of the axes has one value, until the command line makes it an axis.
-static void read_constants(struct expansion *e, struct json_field root, struct json_field axes)
+static bool read_constants(struct expansion *e, struct json_field root, struct json_field axes,
+                           struct status *status)
 {
     for (size_t key = 0; key < trial_key_count(); key++) {
         const char *name = trial_keys[key].name;
@@ -124,11 +125,14 @@ static void read_constants(struct expansion *e, struct json_field root, struct j
             continue;
         bool method = trial_keys[key].type == KEY_METHOD, needed = method || !strcmp(name, "context");
         struct json_field constant = json_field_get(root, name);
+        if (json_is_array(constant.value))
+            return json_field_fail(constant, status, "a list of values is an axis; put it into \"axes\"");
         // The path that a key is missed at: those two are looked for among the axes.
         e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, name);
         if (method || find_override(e, name))
             add_axis(e, key, e->constants[key], false);
     }
+    return true;
 }
 
 static bool read_root(struct expansion *e, struct spec *spec, struct status *status)
@@ -156,10 +160,7 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
     spec->question = question ? strdup(question) : NULL;
     for (size_t key = 0; key < trial_key_count(); key++)
         e->constants[key] = json_field_get(root, trial_keys[key].name);
-    if (!read_axes(e, axes, status))
-        return false;
-    read_constants(e, root, axes);
-    return true;
+    return read_axes(e, axes, status) && read_constants(e, root, axes, status);
 }
 
 // --- the entries of axes.method
