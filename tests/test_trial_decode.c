@@ -363,7 +363,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'dtype': 'f16'"),
          "key 'dtype': unknown dtype 'f16'; did you mean 'bf16'? known names: f64, f32, bf16"},
         {WITH("'dtype': 32"), "expected one of: f64, f32, bf16; found 32"},
-        {WITH("'dtype': null"), "unknown dtype null"},
+        {WITH("'dtype': null"), "expected one of: f64, f32, bf16; found null"},
         {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cpu'? known names: cpu, cuda, plan"},
         {WITH("'device': 'gpu:1'"), "this program has no device 'gpu'; it has cpu, cuda"},
         {WITH("'device': 'cpu:1'"), "device cpu has no cards to number: 'cpu:1'"},
