@@ -121,6 +121,27 @@ static void an_estimate_says_that_it_is_one(void **state)
     assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090)"));
     assert_non_null(strstr(out, "fits, to spare"));
     free(out);
+    json_t *none = longbp_json("plan --model tiny --context 512 --json");
+    assert_true(json_is_null(json_object_get(none, "estimate_ms")));
+    assert_true(json_is_null(json_object_get(none, "estimate")));
+    json_decref(none);
+    // Of a card whose link is of no known rate.
+    json_t *profile = json_load_file("experiments/devices/rtx-3090.json", 0, NULL);
+    assert_int_equal(json_object_del(profile, "host_link_bytes_per_s"), 0);
+    char path[] = "/tmp/longbp-profile-XXXXXX.json";
+    int file = mkstemps(path, 5);
+    assert_true(file >= 0);
+    assert_int_equal(json_dumpfd(profile, file, 0), 0);
+    close(file);
+    char command[200];
+    snprintf(command, sizeof command,
+             "plan --model tiny --context 512 --method checkpoint --offload inputs --profile %s --json", path);
+    json_t *unknown = longbp_json(command);
+    assert_true(json_is_null(json_object_get(unknown, "estimate_ms")));
+    assert_true(json_is_null(json_object_get(unknown, "estimate")));
+    json_decref(unknown);
+    json_decref(profile);
+    unlink(path);
     json_t *fast = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile h100-80g --json");
     json_t *slow = longbp_json("plan --model llama-3-8b --dtype bf16 --context 512 --profile rtx-3090 --json");
     assert_string_equal(json_string_value(json_object_get(fast, "estimate")), "roofline");

@@ -212,7 +212,8 @@ static void print_json(const struct plan *plan)
     json_object_set_new(object, "host_limit_bytes",
                         host_limited ? json_integer((json_int_t)plan->host_limit_bytes) : json_null());
     json_object_set_new(object, "fits", limited || host_limited ? json_boolean(fits(plan)) : json_null());
-    json_object_set_new(object, "estimate", plan->trial.profile ? json_string("roofline") : json_null());
+    json_object_set_new(object, "estimate",
+                        isnan(plan->record.estimate_ms) ? json_null() : json_string("roofline"));
     CHECK(json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
     putchar('\n');
     json_decref(object);

@@ -18,8 +18,8 @@ struct parameters unit_parameters(const struct model *model, size_t unit);
 
 // Whom a model's steps tell. Functions may be NULL; they are called after the device has failed, too.
 struct unit_listener {
-    // Between the two alone are the values of the unit's parameters read. Never twice in turn for one unit. A walk
-    // of whole rows acquires a layer once per row and pass, a walk of columns once per cell.
+    // Between the two alone are the values of the unit's parameters read. A unit is released before it is acquired
+    // again. A walk of whole rows acquires a layer once per row and pass, a walk of columns once per cell.
     void (*acquire)(struct unit_listener *listener, struct model *model, size_t unit);
     void (*release)(struct unit_listener *listener, struct model *model, size_t unit);
     // This step adds nothing more to the gradient of the unit's parameters, nor reads their values: each unit once
