@@ -97,7 +97,8 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
     if (devices[i].start) {
         devices[i].start();
     }
-    if (limit_bytes == 0 && devices[i].available_bytes) {
+    bool all_free = limit_bytes == 0 && devices[i].available_bytes;
+    if (all_free) {
         limit_bytes = devices[i].available_bytes();
     }
     struct device *device = calloc(1, sizeof *device);
@@ -107,6 +108,12 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
     arena_open(&device->arena, device, PLACE_DEVICE, ops->source, limit_bytes);
     arena_open(&device->host, device, PLACE_HOST, ops->host_source,
                devices[i].host_bytes ? devices[i].host_bytes() : 0);
+    if (devices[i].host_bytes && devices[i].host_bytes == devices[i].available_bytes) { // one memory
+        device->arena.beside = &device->host;
+        device->arena.shared_bytes = all_free ? limit_bytes : 0;
+        device->host.beside = &device->arena;
+        device->host.shared_bytes = device->host.limit_bytes;
+    }
     if (ops->open && !ops->open(device, status)) {
         free(device);
         return NULL;

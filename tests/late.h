@@ -16,7 +16,7 @@ struct late_work {
 struct late_released {
     void *pointer;
     size_t bytes;
-    const struct arena *arena;
+    struct arena *arena;
 };
 
 static struct {
@@ -87,13 +87,13 @@ static inline void late_synchronize(struct device *device)
     late_run(device, QUEUE_IN, UINT64_MAX);
 }
 
-static inline void *late_allocate(const struct arena *arena, size_t bytes, struct status *status)
+static inline void *late_allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     void *pointer = late.sources[arena->place].allocate(arena, bytes, status);
     return pointer ? memset(pointer, 0xff, bytes) : NULL;
 }
 
-static inline void late_release(const struct arena *arena, void *pointer, size_t bytes)
+static inline void late_release(struct arena *arena, void *pointer, size_t bytes)
 {
     CHECK(late.released_count < LATE_WORK);
     late.released[late.released_count++] = (struct late_released){pointer, bytes, arena};
@@ -115,7 +115,8 @@ static inline void late_open(struct device *device, enum queue dropped_of, enum 
     late.dropped_of = dropped_of;
     late.dropped_for = dropped_for;
     device->ops = &late.ops;
-    device->arena.source = device->host.source = (struct arena_source){late_allocate, late_release};
+    device->arena.source = device->host.source =
+        (struct arena_source){.allocate = late_allocate, .release = late_release};
 }
 
 static inline void late_close(struct device *device)

@@ -71,6 +71,36 @@ static void a_full_place_says_what_is_missing(void **state)
     }
 }
 
+// What the machine has free is both places', where they are one memory.
+static void host_and_device_share_one_memory(void **state)
+{
+    (void)state;
+    for (int place = 0; place < PLACE_COUNT; place++) {
+        struct device *device = opened("cpu");
+        struct arena *other = device_arena(device, place == PLACE_HOST ? PLACE_DEVICE : PLACE_HOST);
+        assert_true(other->shared_bytes > 0 && other->shared_bytes == other->limit_bytes);
+        struct tensor a = tensor_new_in(device, (enum place)place, 1, 1 << 18, DTYPE_F64, CATEGORY_KV_CACHE);
+        other->shared_bytes = (2 << 20) + 8192;
+        struct tensor b = tensor_new_in(device, other->place, 1, 1024, DTYPE_F64, CATEGORY_DATA);
+        assert_non_null(b.data);
+        assert_null(tensor_new_in(device, other->place, 1, 32, DTYPE_F64, CATEGORY_DATA).data);
+        assert_int_equal(device->status.code, STATUS_OOM);
+        assert_non_null(strstr(device->status.message, "256 bytes too few"));
+        tensor_free(device, &b);
+        tensor_free(device, &a);
+        device_close(device);
+    }
+    // A limit that was given is of the one place alone.
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F64, 1 << 20, &status);
+    struct tensor kept = tensor_new_in(device, PLACE_HOST, 1, 1 << 18, DTYPE_F64, CATEGORY_KV_CACHE);
+    struct tensor x = tensor_new(device, 1, 1 << 17, DTYPE_F64, CATEGORY_DATA);
+    assert_non_null(x.data);
+    tensor_free(device, &x);
+    tensor_free(device, &kept);
+    device_close(device);
+}
+
 static size_t entries(const char *folder)
 {
     DIR *directory = opendir(folder);
@@ -106,9 +136,21 @@ static void the_host_may_be_a_folder(void **state)
     tensor_write(device, x, written);
     tensor_read(device, x, found);
     assert_memory_equal(found, written, sizeof found);
+    // What is released is kept for the next step, whose pages are then there.
+    void *before = x.data;
+    tensor_free(device, &x);
+    assert_int_equal(device->host.live_bytes, 0);
+    struct tensor other = tensor_new_in(device, PLACE_HOST, 3, 200, DTYPE_F64, CATEGORY_KV_CACHE);
+    x = tensor_new_in(device, PLACE_HOST, 3, 100, DTYPE_F64, CATEGORY_KV_CACHE);
+    assert_ptr_equal(x.data, before);
+    assert_ptr_not_equal(other.data, before);
+    struct tensor second = tensor_new_in(device, PLACE_HOST, 3, 100, DTYPE_F64, CATEGORY_KV_CACHE);
+    assert_ptr_not_equal(second.data, before);
+    tensor_free(device, &second);
+    tensor_free(device, &other);
     tensor_free(device, &x);
     device->host_folder = "/nowhere/at/all";
-    x = tensor_new_in(device, PLACE_HOST, 3, 100, DTYPE_F64, CATEGORY_KV_CACHE);
+    x = tensor_new_in(device, PLACE_HOST, 3, 300, DTYPE_F64, CATEGORY_KV_CACHE);
     assert_null(x.data);
     assert_int_equal(device->status.code, STATUS_BAD_INPUT);
     assert_non_null(strstr(device->status.message, "host.folder: no file can be made in /nowhere/at/all: "));
@@ -290,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_place_has_its_own_arena),
         cmocka_unit_test(a_full_place_says_what_is_missing),
+        cmocka_unit_test(host_and_device_share_one_memory),
         cmocka_unit_test_setup_teardown(the_host_may_be_a_folder, scratch_setup, scratch_teardown),
         cmocka_unit_test(a_wrong_place_is_a_bug),
         cmocka_unit_test(copies_are_counted_and_ordered),

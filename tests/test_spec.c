@@ -375,6 +375,9 @@ static void bad_specs_are_refused_with_the_place(void **state)
         {START "'data': {'text': 'no/such/file'},\n" AXES, "s.json:2:9: key 'data': no/such/file: cannot be read: "
                                                            "No such file or directory; relative paths start in "},
         {START "'data': {'text': 'harness'},\n" AXES, "harness: is not a file"},
+        {START "'host': {'folder': 'no/such/folder'},\n" AXES,
+         "s.json:2:9: key 'host': no/such/folder: no file can be made there: No such file or directory"},
+        {START "'host': {'folder': 'README.md'},\n" AXES, "key 'host': README.md: is not a folder"},
         {START "'labels': 'no/such/file',\n" AXES, "key 'labels': no/such/file: cannot be read"},
         {START "'objective': 'weighted-mean', 'row_weights': 'no/such/file',\n" AXES,
          "key 'row_weights': no/such/file: cannot be read"},

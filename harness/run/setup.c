@@ -41,8 +41,12 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
     if (!setup->device)
         return false;
-    if (options->host_memory_limit_bytes || options->host_folder) // whose disk says itself that it is full
+    if (options->host_memory_limit_bytes || options->host_folder) { // whose disk says itself that it is full
         setup->device->host.limit_bytes = options->host_memory_limit_bytes;
+        setup->device->host.shared_bytes = 0;
+    }
+    if (options->host_folder)
+        setup->device->arena.shared_bytes = 0;
     setup->device->host_folder = options->host_folder;
     setup->device->deterministic = options->deterministic;
     setup->device->tf32 = options->tf32;

@@ -334,12 +334,25 @@ static bool check_file(struct json_field field, const char *path, size_t wanted_
     return true;
 }
 
+// What is kept there is as large as the method makes it: that it fits is found when it is allocated.
+static bool check_folder(struct json_field field, const char *path, struct status *status)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return json_field_fail(field, status, "%s: is not a folder", path);
+    if (access(path, W_OK | X_OK) != 0)
+        return json_field_fail(field, status, "%s: no file can be made there: %s", path, strerror(errno));
+    return true;
+}
+
 static bool check_files(const struct trial *trial, struct trial_fields *fields, struct status *status)
 {
     static const size_t widths[] = {[DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4};
     size_t tokens = trial->batch * trial->context;
     if (trial->planned) // reads no data
         return true;
+    if (trial->host_folder && !check_folder(*trial_field(fields, "host"), trial->host_folder, status))
+        return false;
     if (trial->data.path &&
         !check_file(*trial_field(fields, "data"), trial->data.path, tokens * widths[trial->data.kind], status))
         return false;

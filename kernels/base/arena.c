@@ -47,6 +47,9 @@ void arena_open(struct arena *arena, struct device *device, enum place place, st
 void arena_close(struct arena *arena)
 {
     CHECK(arena->live_bytes == 0);
+    if (arena->source.close) {
+        arena->source.close(arena);
+    }
     free(arena->timeline);
     arena->timeline = NULL;
 }
@@ -70,20 +73,36 @@ static struct size_words words(size_t bytes)
     return size;
 }
 
+static size_t room(size_t limit_bytes, size_t live_bytes)
+{
+    return live_bytes < limit_bytes ? limit_bytes - live_bytes : 0;
+}
+
+// The limit that leaves the least room, and the live bytes that count against it; 0: there is none.
+static size_t nearest_limit(const struct arena *arena, size_t *live_bytes)
+{
+    size_t both_bytes = arena->live_bytes + (arena->beside ? arena->beside->live_bytes : 0);
+    bool shared = arena->shared_bytes && (!arena->limit_bytes || room(arena->shared_bytes, both_bytes) <
+                                                                     room(arena->limit_bytes, arena->live_bytes));
+    *live_bytes = shared ? both_bytes : arena->live_bytes;
+    return shared ? arena->shared_bytes : arena->limit_bytes;
+}
+
 static void *over_limit(const struct arena *arena, size_t bytes, enum category category, struct status *status)
 {
     static const char *const keys[PLACE_COUNT] = {"limits.memory", "limits.host_memory"};
+    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
     status_set(status, STATUS_OOM, "%s for %s do not fit: %s are live and the limit is %s, %zu bytes too few (%s)",
-               words(bytes).text, category_name(category), words(arena->live_bytes).text,
-               words(arena->limit_bytes).text, bytes - (arena->limit_bytes - arena->live_bytes),
-               keys[arena->place]);
+               words(bytes).text, category_name(category), words(live_bytes).text, words(limit_bytes).text,
+               bytes - limit_bytes + live_bytes, keys[arena->place]);
     return NULL;
 }
 
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops, struct status *status)
 {
     bytes = arena_rounded(bytes ? bytes : 1);
-    if (arena->limit_bytes && (bytes > arena->limit_bytes || arena->live_bytes > arena->limit_bytes - bytes)) {
+    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
+    if (limit_bytes && (bytes > limit_bytes || live_bytes > limit_bytes - bytes)) {
         return over_limit(arena, bytes, category, status);
     }
     void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes, status);

@@ -40,15 +40,20 @@ struct device;
 // Where the bytes come from: malloc on a CPU, the driver's pool on a card, pinned memory beside it, nowhere in a
 // plan. allocate returns NULL when the place itself is full, and sets the status where it knows more than that.
 struct arena_source {
-    void *(*allocate)(const struct arena *arena, size_t bytes, struct status *status);
-    void (*release)(const struct arena *arena, void *pointer, size_t bytes);
+    void *(*allocate)(struct arena *arena, size_t bytes, struct status *status);
+    void (*release)(struct arena *arena, void *pointer, size_t bytes);
+    void (*close)(struct arena *arena); // when the arena closes; NULL: nothing is left to do
 };
 
 struct arena {
     struct arena_source source;
+    void *kept;            // the source's own
     struct device *device; // whose place it is of
     enum place place;
     size_t limit_bytes; // 0: no limit
+    // Another place in the same memory, and what was free there for both together; 0: no limit but the place's own.
+    const struct arena *beside;
+    size_t shared_bytes;
     size_t live_bytes, peak_bytes;
     size_t live_by_category[CATEGORY_COUNT], peak_by_category[CATEGORY_COUNT];
     size_t allocated_bytes; // ever, released or not

@@ -11,7 +11,7 @@
 // it. Each keeps its order; between them only events do (kernels/base/queue.h).
 enum queue { QUEUE_COMPUTE, QUEUE_OUT, QUEUE_IN, QUEUE_COUNT };
 
-// The moment when all that a queue was asked for before is done. Zeroed: it has been.
+// The moment when all that a queue was asked for before is done. Zeroed, it is in the past: nobody waits for it.
 struct event {
     uint64_t serial; // of those of the queue, from 1
     enum queue queue;
@@ -279,7 +279,8 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
 
 // Opens a device by name for a dtype. Returns NULL and sets status if this program has no such device, the device
 // no such dtype, or the machine no such card. limit_bytes 0: the memory that the machine has free; a plan has no
-// limit. The host's arena begins with what the machine has free as its limit. Release with device_close.
+// limit. The host's arena begins with what the machine has free as its limit; where host and device are one memory,
+// what is free is both's together. Release with device_close.
 // A thread computes on the card that it opened last.
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status);
 void device_close(struct device *device);

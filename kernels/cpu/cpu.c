@@ -28,13 +28,13 @@ size_t cpu_available_bytes(void)
     return kib * 1024;
 }
 
-void *cpu_allocate(const struct arena *arena, size_t bytes, struct status *status)
+void *cpu_allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)arena, (void)status;
     return aligned_alloc(ARENA_ALIGNMENT, bytes);
 }
 
-void cpu_release(const struct arena *arena, void *pointer, size_t bytes)
+void cpu_release(struct arena *arena, void *pointer, size_t bytes)
 {
     (void)arena, (void)bytes;
     free(pointer);

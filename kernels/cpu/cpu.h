@@ -12,11 +12,13 @@ void cpu_start(void);
 // Bytes of memory that the machine could give to this process now.
 size_t cpu_available_bytes(void);
 
-void *cpu_allocate(const struct arena *arena, size_t bytes, struct status *status);
-void cpu_release(const struct arena *arena, void *pointer, size_t bytes);
+void *cpu_allocate(struct arena *arena, size_t bytes, struct status *status);
+void cpu_release(struct arena *arena, void *pointer, size_t bytes);
 // Of the host's place: the same, or with a host_folder a file in it that has no name, mapped.
-void *cpu_host_allocate(const struct arena *arena, size_t bytes, struct status *status);
-void cpu_host_release(const struct arena *arena, void *pointer, size_t bytes);
+void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status);
+// The mapping is kept for the next of its size, so that a step after the first finds its pages there.
+void cpu_host_release(struct arena *arena, void *pointer, size_t bytes);
+void cpu_host_close(struct arena *arena);
 void cpu_upload(struct device *device, struct tensor t, const void *src);
 void cpu_download(struct device *device, void *dst, struct tensor t);
 size_t cpu_block_rows(const struct device *device, size_t cols);

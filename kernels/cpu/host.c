@@ -33,17 +33,59 @@ static void *map(const char *folder, size_t bytes, struct status *status)
     return pointer == MAP_FAILED ? NULL : pointer;
 }
 
-void *cpu_host_allocate(const struct arena *arena, size_t bytes, struct status *status)
+// A mapping that was released.
+struct kept {
+    struct kept *next;
+    void *pointer;
+    size_t bytes;
+};
+
+static void *take_kept(struct arena *arena, size_t bytes)
 {
-    const char *folder = arena->device->host_folder;
-    return folder ? map(folder, bytes, status) : cpu_allocate(arena, bytes, status);
+    for (struct kept **at = (struct kept **)&arena->kept; *at; at = &(*at)->next) {
+        struct kept *found = *at;
+        if (found->bytes == bytes) {
+            void *pointer = found->pointer;
+            *at = found->next;
+            free(found);
+            return pointer;
+        }
+    }
+    return NULL;
 }
 
-void cpu_host_release(const struct arena *arena, void *pointer, size_t bytes)
+void cpu_host_close(struct arena *arena)
 {
-    if (arena->device->host_folder) {
-        CHECK(munmap(pointer, bytes) == 0);
-    } else {
-        cpu_release(arena, pointer, bytes);
+    for (struct kept *kept = arena->kept, *next; kept; kept = next) {
+        next = kept->next;
+        CHECK(munmap(kept->pointer, kept->bytes) == 0);
+        free(kept);
     }
+    arena->kept = NULL;
+}
+
+void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status)
+{
+    const char *folder = arena->device->host_folder;
+    if (!folder) {
+        return cpu_allocate(arena, bytes, status);
+    }
+    void *pointer = take_kept(arena, bytes);
+    struct status full = {0};
+    if (!pointer && arena->kept && !(pointer = map(folder, bytes, &full))) {
+        cpu_host_close(arena); // their room may be what is missing
+    }
+    return pointer ? pointer : map(folder, bytes, status);
+}
+
+void cpu_host_release(struct arena *arena, void *pointer, size_t bytes)
+{
+    if (!arena->device->host_folder) {
+        cpu_release(arena, pointer, bytes);
+        return;
+    }
+    struct kept *kept = malloc(sizeof *kept);
+    CHECK(kept);
+    *kept = (struct kept){.next = arena->kept, .pointer = pointer, .bytes = bytes};
+    arena->kept = kept;
 }

@@ -11,9 +11,9 @@
     }
 #define PLAN_MEMORY                                                                                                \
     {                                                                                                              \
-        plan_allocate, plan_release                                                                                \
+        .allocate = plan_allocate, .release = plan_release                                                         \
     }
 
 // Addresses that are never read, but differ, as those of live tensors must.
-void *plan_allocate(const struct arena *arena, size_t bytes, struct status *status);
-void plan_release(const struct arena *arena, void *pointer, size_t bytes);
+void *plan_allocate(struct arena *arena, size_t bytes, struct status *status);
+void plan_release(struct arena *arena, void *pointer, size_t bytes);

@@ -5,7 +5,7 @@
 
 enum { FENCE = ARENA_ALIGNMENT, NOT_A_NUMBER = 0xff };
 
-static void *allocate(const struct arena *arena, size_t bytes, struct status *status)
+static void *allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)arena, (void)status;
     char *memory = aligned_alloc(ARENA_ALIGNMENT, FENCE + arena_rounded(bytes) + FENCE);
@@ -16,7 +16,7 @@ static void *allocate(const struct arena *arena, size_t bytes, struct status *st
     return memory + FENCE;
 }
 
-static void release(const struct arena *arena, void *pointer, size_t bytes)
+static void release(struct arena *arena, void *pointer, size_t bytes)
 {
     (void)arena;
     char *memory = (char *)pointer - FENCE;
@@ -30,4 +30,4 @@ static void release(const struct arena *arena, void *pointer, size_t bytes)
     free(memory);
 }
 
-const struct arena_source fenced_memory = {allocate, release};
+const struct arena_source fenced_memory = {.allocate = allocate, .release = release};

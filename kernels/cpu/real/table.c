@@ -32,19 +32,20 @@ static void transfer(struct device *device, enum queue queue, struct tensor dst,
 const struct device_rules NAME(cpu_rules) = {.attention_backward_workspace = NAME(attention_backward_workspace),
                                              .block_rows = cpu_block_rows};
 
-const struct device_ops NAME(cpu_ops) = {.name = "cpu",
-                                         .dtype = REAL_DTYPE,
-                                         .rules = &NAME(cpu_rules),
-                                         .source = {cpu_allocate, cpu_release},
-                                         .host_source = {cpu_host_allocate, cpu_host_release},
+const struct device_ops NAME(cpu_ops) = {
+    .name = "cpu",
+    .dtype = REAL_DTYPE,
+    .rules = &NAME(cpu_rules),
+    .source = {.allocate = cpu_allocate, .release = cpu_release},
+    .host_source = {.allocate = cpu_host_allocate, .release = cpu_host_release, .close = cpu_host_close},
 #if REAL_BITS != 64
-                                         .open = open,
-                                         .close = close,
+    .open = open,
+    .close = close,
 #endif
-                                         .upload = cpu_upload,
-                                         .download = cpu_download,
-                                         .transfer = transfer,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .transfer = transfer,
 #define OPERATION(name) .name = NAME(name),
-                                         DEVICE_OPERATIONS(OPERATION)
+    DEVICE_OPERATIONS(OPERATION)
 #undef OPERATION
 };

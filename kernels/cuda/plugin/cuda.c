@@ -41,7 +41,7 @@ static struct backend *backend_of(const struct arena *arena)
 // pieces too small may still be too much for a large one: then everything unused goes back first. Drivers call a
 // size beyond the card out of memory, invalid or not supported; a fault of earlier work, which an allocation may
 // report too, stays, and aborts in the wait.
-static void *allocate(const struct arena *arena, size_t bytes, struct status *status)
+static void *allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)status;
     struct backend *b = backend_of(arena);
@@ -59,14 +59,14 @@ static void *allocate(const struct arena *arena, size_t bytes, struct status *st
 }
 
 // In stream order: whoever gets this memory next, uses it after all that was asked for before.
-static void release(const struct arena *arena, void *pointer, size_t bytes)
+static void release(struct arena *arena, void *pointer, size_t bytes)
 {
     (void)bytes;
     CUDA_CHECK(cudaFreeAsync(pointer, cuda_stream(arena->device)));
 }
 
 // What is kept for later requests goes back to the driver before it may refuse one, when no copy uses it any more.
-static void *host_allocate(const struct arena *arena, size_t bytes, struct status *status)
+static void *host_allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     struct backend *b = backend_of(arena);
     struct status refused = {0};
@@ -79,7 +79,7 @@ static void *host_allocate(const struct arena *arena, size_t bytes, struct statu
     return pointer;
 }
 
-static void host_release(const struct arena *arena, void *pointer, size_t bytes)
+static void host_release(struct arena *arena, void *pointer, size_t bytes)
 {
     pinned_release(backend_of(arena)->pinned, pointer, bytes);
 }
@@ -277,11 +277,11 @@ static bool open(struct device *device, struct status *status)
 #define OPERATION(name) .name = cuda_##name,
 #define TABLE(element)                                                                                             \
     {                                                                                                              \
-        .name = "cuda", .dtype = element, .source = {allocate, release},                                           \
-        .host_source = {host_allocate, host_release}, .rules = &cuda_rules, .open = open, .close = close,          \
-        .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes, .reserved_bytes = reserved_bytes,            \
-        .upload = upload, .download = download, .synchronize = synchronize, .transfer = transfer,                  \
-        .record = record, .wait = wait, DEVICE_OPERATIONS(OPERATION)                                               \
+        .name = "cuda", .dtype = element, .source = {.allocate = allocate, .release = release},                    \
+        .host_source = {.allocate = host_allocate, .release = host_release}, .rules = &cuda_rules, .open = open,   \
+        .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes,                              \
+        .reserved_bytes = reserved_bytes, .upload = upload, .download = download, .synchronize = synchronize,      \
+        .transfer = transfer, .record = record, .wait = wait, DEVICE_OPERATIONS(OPERATION)                         \
     }
 
 static const struct device_ops *ops(enum dtype dtype)
