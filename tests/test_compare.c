@@ -1,131 +1,7 @@
 // Tests of `longbp compare`, by running it on records written for it: each verdict and its exit code, what is
 // shown, and every kind of file that is refused.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
-#include "tests/quoted.h"
-#include "tests/scratch.h"
-#include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/wait.h>
-
-#include <cmocka.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-// --- records
-
-// What a record of the tests may differ in; zeroed: a good one of trial 0.
-struct sketch {
-    unsigned trial; // its id; even ones are full, odd ones seco
-    const char *status, *dtype, *device, *cpu, *card, *revision;
-    size_t peak_bytes, activations, flops, launches; // 0: 1000, 600, 5000, 70
-    double error, floor;                             // 0: 5e-7, 6e-7
-    const char *bits;                                // other members of the gradient, ", 'key': value"
-    const char *setting;                             // and of the trial
-    double ms;                                       // 0: 10
-    int samples;                                     // 0: 5; -1: none
-    double step;                                     // between samples, of ms; 0: 0.001
-    const char *more;                                // other members, ", 'key': value"
-};
-
-static double or_number(double value, double otherwise)
-{
-    return value != 0 ? value : otherwise;
-}
-
-static const char *or_text(const char *value, const char *otherwise)
-{
-    return value ? value : otherwise;
-}
-
-static void write_record(FILE *file, struct sketch r)
-{
-    char *text, samples[1024] = "";
-    bool ok = strcmp(or_text(r.status, "ok"), "ok") == 0;
-    int count = r.samples < 0 || !ok ? 0 : r.samples ? r.samples : 5;
-    for (int i = 0; i < count; i++)
-        snprintf(samples + strlen(samples), sizeof samples - strlen(samples), "%s%.17g", i ? ", " : "",
-                 or_number(r.ms, 10) * (1 + i * or_number(r.step, 0.001)));
-    int bytes = asprintf(
-        &text,
-        "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'trial': {'model': 'tiny', "
-        "'dtype': '%s', 'device': '%s', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}%s}, "
-        "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
-        "'flops': %.0f, 'bytes_moved': 900, 'launches': %.0f, "
-        "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g%s}, "
-        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': 2}%s}\n",
-        r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
-        512 << (r.trial / 2 % 2), r.trial % 2 ? "seco" : "full", r.trial / 4, or_text(r.setting, ""), samples,
-        or_number((double)r.peak_bytes, 1000), or_number((double)r.activations, 600),
-        or_number((double)r.flops, 5000), or_number((double)r.launches, 70), or_number(r.error, 5e-7),
-        or_number(r.floor, 6e-7), or_text(r.bits, ""), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
-        or_text(r.card, ""), or_text(r.more, ""));
-    assert_true(bytes > 0);
-    char *json = quoted(text);
-    fputs(json, file);
-    free(json);
-    free(text);
-}
-
-static void write_records(const struct scratch *scratch, const char *name, const struct sketch *records,
-                          size_t count)
-{
-    FILE *file = fopen(scratch_path(scratch, name).text, "w");
-    assert_non_null(file);
-    for (size_t i = 0; i < count; i++)
-        write_record(file, records[i]);
-    assert_int_equal(fclose(file), 0);
-}
-
-#define BASE(scratch, ...)                                                                                         \
-    write_records(scratch, "base", (struct sketch[]){__VA_ARGS__}, COUNT(((struct sketch[]){__VA_ARGS__})))
-#define NEW(scratch, ...)                                                                                          \
-    write_records(scratch, "new", (struct sketch[]){__VA_ARGS__}, COUNT(((struct sketch[]){__VA_ARGS__})))
-
-// --- the program
-
-// What it prints, stdout and stderr together; to be freed.
-static char *output_of(const struct scratch *scratch, const char *arguments, int *code)
-{
-    const char *program = getenv("LONGBP");
-    char *absolute = realpath(program && *program ? program : "build/longbp", NULL), *command, *text = NULL;
-    size_t capacity = 0;
-    assert_non_null(absolute);
-    assert_true(asprintf(&command, "cd '%s' && '%s' compare %s 2>&1", scratch->folder, absolute, arguments) > 0);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    if (getdelim(&text, &capacity, 0, pipe) < 0) {
-        free(text);
-        text = strdup("");
-    }
-    int status = pclose(pipe);
-    *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    free(command);
-    free(absolute);
-    return text;
-}
-
-// The exit code, and a part of the output (' for "; NULL: any).
-static void expect(const struct scratch *scratch, const char *arguments, int code, const char *part)
-{
-    int found;
-    char *text = output_of(scratch, arguments, &found), *expected = quoted(part ? part : "");
-    if (found != code || !strstr(text, expected))
-        fail_msg("compare %s: expected %d and \"%s\", found %d and\n%s", arguments, code, expected, found, text);
-    free(expected);
-    free(text);
-}
-
-static void expect_silent(const struct scratch *scratch, const char *arguments, int code, const char *absent)
-{
-    int found;
-    char *text = output_of(scratch, arguments, &found);
-    if (found != code || strstr(text, absent))
-        fail_msg("compare %s: expected %d and no \"%s\", found %d and\n%s", arguments, code, absent, found, text);
-    free(text);
-}
+#include "tests/compared.h"
 
 // --- verdicts
 
@@ -297,99 +173,6 @@ static void bits_of_a_card_count_where_it_is_deterministic(void **state)
     expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
 }
 
-static void times(void **state)
-{
-    BASE(*state, {.trial = 0});
-    NEW(*state, {.ms = 11.5});
-    expect(*state, "base new", 1,
-           "slower      00000000  full, context 512, f32 cpu: time 10.02 ms -> 11.52 ms, x1.15");
-    expect(*state, "base new", 1, "verdict: regression");
-    expect(*state, "new base", 0, "verdict: better");
-    expect(*state, "--threshold 20% base new", 0, "verdict: same");
-    expect(*state, "--threshold 0.14 base new", 1, NULL);
-    expect(*state, "--deterministic base new", 0, "times: left out");
-    NEW(*state, {.ms = 10.6});
-    expect(*state, "base new", 0, "verdict: same");
-    expect(*state, "--threshold 5% base new", 1, "verdict: regression");
-    NEW(*state, {.ms = 20, .samples = 2});
-    expect(*state, "base new", 3, "too few samples");
-    NEW(*state, {.samples = -1});
-    expect(*state, "base new", 3, "only one of the two files has samples");
-    expect(*state, "--deterministic base new", 0, "verdict: same");
-    BASE(*state, {.samples = -1});
-    expect(*state, "base new", 0, "times: not measured");
-    static const char *const bad[] = {"0", "-5%", "nan", "101%", "5%%", "x", "''"};
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        char arguments[64];
-        snprintf(arguments, sizeof arguments, "--threshold %s base new", bad[i]);
-        expect(*state, arguments, 2, "--threshold: expected a share above 0 and up to 100%, such as 7%, found");
-    }
-}
-
-static void times_of_two_machines_are_not_compared(void **state)
-{
-    BASE(*state, {.trial = 0});
-    NEW(*state, {.ms = 20, .cpu = "Another CPU"});
-    expect(*state, "base new", 3, "measured on another processor");
-    NEW(*state, {.ms = 20, .card = "A card"});
-    expect(*state, "base new", 3, "measured on another processor or card");
-    BASE(*state, {.card = "A card, driver 1"});
-    NEW(*state, {.card = "A card, driver 2"});
-    expect(*state, "base new", 0, "verdict: same");
-    BASE(*state, {.trial = 0});
-    NEW(*state, {.ms = 20, .cpu = "Another CPU"});
-    expect(*state, "--deterministic base new", 0, "verdict: same");
-}
-
-// Three and three samples prove nothing, two such runs on either side do.
-static void samples_of_several_records_are_pooled(void **state)
-{
-    BASE(*state, {.samples = 3});
-    NEW(*state, {.ms = 12, .samples = 3});
-    expect(*state, "base new", 3, "too few samples");
-    BASE(*state, {.samples = 3}, {.samples = 3});
-    NEW(*state, {.ms = 12, .samples = 3}, {.ms = 12.1, .samples = 3});
-    expect(*state, "--json base new", 1, "'new_samples': 6");
-    expect(*state, "--json base new", 1, "'base_samples': 6");
-    BASE(*state, {.samples = 4});
-    // Another revision's are not, nor those of a record that is not ok; the last one counts.
-    NEW(*state, {.ms = 12, .samples = 3, .revision = "old"}, {.ms = 12.1, .samples = 3});
-    expect(*state, "base new", 3, "too few samples");
-    NEW(*state, {.status = "timeout"}, {.samples = 3}, {.samples = 3});
-    expect(*state, "base new", 0, "verdict: same");
-    NEW(*state, {.samples = 5}, {.status = "crash"});
-    expect(*state, "base new", 1, "ok became crash");
-    NEW(*state, {.peak_bytes = 5000}, {.peak_bytes = 1000});
-    expect(*state, "--deterministic base new", 0, "verdict: same");
-}
-
-// Eight draws whose times differ fourfold, one of them of no column; only the same draw is held against a draw.
-static void draws_are_held_against_the_same_draws(void **state)
-{
-#define DRAWS "1, 1, 2, 0, 2, 3, 3"
-#define DRAWN(time, count, columns)                                                                                \
-    {.ms = (time), .samples = (count), .step = 0.5, .more = ", 'columns': [0], 'sample_columns': [" columns "]"}
-    BASE(*state, DRAWN(10, 8, DRAWS ", 4"));
-    expect(*state, "base base", 0, "verdict: same");
-    expect(*state, "--all base base", 0, "time 27.86 ms -> 27.86 ms, mean of 7 draws, x1.000");
-    NEW(*state, DRAWN(11.5, 8, DRAWS ", 4"));
-    expect(*state, "base new", 1,
-           "slower      00000000  full, context 512, f32 cpu: time 27.86 ms -> 32.04 ms, mean");
-    expect(*state, "--json base new", 1, "'draws': 7");
-    expect(*state, "--deterministic base new", 0, "verdict: same");
-    NEW(*state, DRAWN(10, 8, DRAWS ", 2"));
-    expect(*state, "base new", 3, "the same seeds drew other columns");
-    NEW(*state, DRAWN(10, 7, DRAWS)); // cut short
-    expect(*state, "base new", 0, "verdict: same");
-    NEW(*state, {.samples = 8, .step = 0.5, .more = ", 'columns': [0]"});
-    expect(*state, "base new", 3, "the samples of one file walked a draw of columns each");
-    expect(*state, "--deterministic base new", 0, "verdict: same");
-    BASE(*state, DRAWN(10, 7, DRAWS), DRAWN(10.1, 7, DRAWS), DRAWN(10.2, 7, DRAWS));
-    NEW(*state, DRAWN(11.5, 7, DRAWS), DRAWN(11.6, 7, DRAWS), DRAWN(11.7, 7, DRAWS));
-    expect(*state, "base new", 1, "mean of 6 draws, x1.1");
-    expect(*state, "--json base new", 1, "'base_samples': 18");
-}
-
 static void trials_of_one_file_alone(void **state)
 {
     BASE(*state, {.trial = 0}, {.trial = 1});
@@ -550,8 +333,6 @@ static void real_records(void **state)
     expect(scratch, "--deterministic base new", 0, "verdict: same");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -562,10 +343,6 @@ int main(void)
         TEST(gradient_errors_may_move_within_rounding),
         TEST(changed_bits_are_told_and_no_regression),
         TEST(bits_of_a_card_count_where_it_is_deterministic),
-        TEST(times),
-        TEST(times_of_two_machines_are_not_compared),
-        TEST(samples_of_several_records_are_pooled),
-        TEST(draws_are_held_against_the_same_draws),
         TEST(trials_of_one_file_alone),
         TEST(json_says_the_same),
         TEST(labels_tell_trials_apart),

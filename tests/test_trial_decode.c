@@ -1,50 +1,9 @@
-// Tests of trial_decode: defaults, ids that depend on meaning alone, and every wrong value refused at its place.
+// Tests of trial_decode: defaults, and every wrong value refused at its place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#define XXH_INLINE_ALL
-#include "harness/spec/trial.h"
 #include "methods/spaco.h"
-#include "tests/quoted.h"
 #include "tests/scratch.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-#include <xxhash.h>
-
-#include <cmocka.h>
-
-#define COUNT(array)  (sizeof(array) / sizeof *(array))
-#define MINIMAL       "{'model': 'tiny', 'context': 64, 'method': 'full'}"
-#define WITH(more)    "{'model': 'tiny', 'context': 64, 'method': 'full',\n" more "}"
-#define METHOD(entry) "{'model': 'tiny', 'context': 64, 'method':\n" entry "}"
-#define MODEL(model)  "{'model':\n" model ", 'context': 64, 'method': 'full'}"
-
-static struct trial trial_of(const char *json)
-{
-    struct trial trial;
-    struct status status = {0};
-    char *text = quoted(json);
-    if (!trial_decode(&trial, text, "c", &status))
-        fail_msg("%s\n%s", status.message, text);
-    assert_int_equal(status.code, STATUS_OK);
-    free(text);
-    return trial;
-}
-
-static void expect_id(const char *json, const char *id)
-{
-    struct trial trial = trial_of(json);
-    if (strcmp(trial.id, id))
-        fail_msg("another id: %s\n%s", json, trial.canonical);
-    trial_free(&trial);
-}
-
-static void expect_same(const char *a, const char *b)
-{
-    struct trial trial = trial_of(a);
-    expect_id(b, trial.id);
-    trial_free(&trial);
-}
+#include "tests/trial_of.h"
 
 static void expect_bad(const char *json, const char *origin, const char *message)
 {
@@ -95,167 +54,6 @@ static void a_trial_has_its_defaults(void **state)
     assert_int_equal(trial.host_memory_limit_bytes, 0);
     assert_null(trial.host_folder);
     trial_free(&trial);
-}
-
-// Committed results are found again by these ids: another id here makes every sweep start from nothing. A new key,
-// or a new option of a method, changes none of them, for the id is a hash of what differs from the defaults.
-static void ids_stay_what_they_were(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *json, *differs;
-    } trials[] = {
-        {MINIMAL, "{'context':64,'method':{'name':'full'},'model':'tiny'}"},
-        {WITH("'device': 'cuda'"), "{'context':64,'device':'cuda','method':{'name':'full'},'model':'tiny'}"},
-        {WITH("'lora': {'rank': 4}, 'optimizer': {'name': 'adamw', 'decay': 0}"),
-         "{'context':64,'lora':{'rank':4},'method':{'name':'full'},'model':'tiny',"
-         "'optimizer':{'decay':0.0,'name':'adamw'}}"},
-        {WITH("'measure': {'gemm': true}, 'limits': {'memory': 4096}"),
-         "{'context':64,'limits':{'memory':4096},'measure':{'gemm':true},'method':{'name':'full'},'model':'tiny'}"},
-        {METHOD("{'name': 'spaco', 'chunk': 8, 'budget': 2}"),
-         "{'context':64,'method':{'budget':2,'chunk':8,'name':'spaco'},'model':'tiny'}"},
-    };
-    for (size_t i = 0; i < COUNT(trials); i++) {
-        struct trial trial = trial_of(trials[i].json);
-        char *differs = quoted(trials[i].differs), id[33];
-        XXH128_canonical_t hash;
-        XXH128_canonicalFromHash(&hash, XXH3_128bits(differs, strlen(differs)));
-        for (size_t j = 0; j < sizeof hash.digest; j++)
-            snprintf(id + 2 * j, 3, "%02x", hash.digest[j]);
-        if (strcmp(trial.id, id) != 0)
-            fail_msg("%s: the id is not the hash of %s", trials[i].json, differs);
-        free(differs);
-        trial_free(&trial);
-    }
-    struct trial trial = trial_of(MINIMAL);
-    char *canonical =
-        quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','dtype':'f32',"
-               "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
-               "'limits':{'host_memory':null,'memory':null},'lora':null,"
-               "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
-               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-               "'model':'tiny','objective':'token-mean','optimizer':null,"
-               "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,"
-               "'row_weights':null,'seed':1,'tf32':false,'weights':null,'whole_attention':false}");
-    assert_string_equal(trial.canonical, canonical);
-    free(canonical);
-    trial_free(&trial);
-}
-
-static void a_default_may_be_said(void **state)
-{
-    (void)state;
-    expect_same(
-        MINIMAL,
-        "{'method': {'keep': 'lean', 'name': 'full', 'head_chunk': 256}, 'limits': {'memory': null},"
-        " 'context': 64, 'model': {'preset': 'tiny'}, 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'seed': 1,"
-        " 'data': 'random', 'labels': null, 'lora': null, 'optimizer': null, 'kv_gradient_dtype': 'f32',"
-        " 'gradient_dtype': 'f32', 'measure': {'bias': false, 'timeline': false, 'gradient': 'full-f64',"
-        " 'max_seconds': 60, 'samples': 5, 'warmup': 1}}");
-    expect_same(MINIMAL, MODEL("{'layers': 4, 'width': 128, 'heads': 4, 'kv_heads': 2, 'ffn': 352, 'vocab': 256}"));
-    expect_same(MINIMAL, WITH("'limits': {}, 'measure': {}"));
-    expect_same(MINIMAL, WITH("'limits': {'host_memory': null}, 'host': null"));
-    expect_same(MINIMAL, WITH("'weights': null, 'place': {'optimizer': 'device'}"));
-    expect_same(MINIMAL, WITH("'deterministic': false"));
-    expect_same(MINIMAL, WITH("'tf32': false"));
-    expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
-    expect_same(MINIMAL, WITH("'row_weights': 'a'"));
-    expect_same(WITH("'device': 'plan', 'objective': 'weighted-mean'"),
-                WITH("'device': 'plan', 'objective': 'weighted-mean', 'row_weights': 'a'"));
-    expect_same(MINIMAL, WITH("'whole_attention': false"));
-    expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
-    expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
-    expect_same(WITH("'limits': {'memory': '1.5 GB'}"), WITH("'limits': {'memory': 1500000000}"));
-    expect_same(WITH("'limits': {'host_memory': '1.5 GB'}"), WITH("'limits': {'host_memory': 1500000000}"));
-    expect_same(WITH("'limits': {'memory': '4KiB', 'host_memory': '2MiB'}"),
-                WITH("'limits': {'host_memory': 2097152, 'memory': 4096}"));
-    expect_same(WITH("'data': {'tokens': 't.bin'}"), WITH("'data': {'dtype': 'u16', 'tokens': 't.bin'}"));
-    expect_same(WITH("'measure': {'max_seconds': 0}"), WITH("'measure': {'max_seconds': -0.0}"));
-    expect_same(WITH("'dtype': 'bf16'"),
-                WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'f32', 'gradient_dtype': 'f32'"));
-    // What a trial cannot have does not make it another trial.
-    expect_same(WITH("'device': 'plan', 'measure': {'gradient': 'none'}"), WITH("'device': 'plan'"));
-    expect_same(WITH("'device': 'plan', 'measure': {'warmup': 3, 'samples': 9}"), WITH("'device': 'plan'"));
-    expect_same(MINIMAL, WITH("'measure': {'bias': true}"));
-    // A plan is like the device that the dtype is for.
-    expect_same(WITH("'device': 'plan'"), WITH("'device': 'plan-cpu'"));
-    expect_same(WITH("'device': 'plan', 'dtype': 'f64'"), WITH("'device': 'plan-cpu', 'dtype': 'f64'"));
-    expect_same(WITH("'device': 'plan', 'dtype': 'bf16'"), WITH("'device': 'plan-cuda', 'dtype': 'bf16'"));
-    expect_same(WITH("'device': 'cuda:0'"), WITH("'device': 'cuda'"));
-    expect_same(MINIMAL, WITH("'profile': null"));
-}
-
-static void another_meaning_is_another_id(void **state)
-{
-    (void)state;
-    static const char *const trials[] = {
-        MINIMAL,
-        WITH("'dtype': 'f64'"),
-        WITH("'dtype': 'bf16'"),
-        WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'bf16'"),
-        WITH("'dtype': 'bf16', 'gradient_dtype': 'bf16'"),
-        WITH("'device': 'plan'"),
-        WITH("'device': 'plan-cuda'"),
-        WITH("'device': 'plan', 'profile': 'rtx-3090'"),
-        WITH("'device': 'plan', 'profile': 'rtx-4090'"),
-        WITH("'profile': 'rtx-3090'"),
-        WITH("'device': 'cuda'"),
-        WITH("'device': 'cuda:1'"),
-        WITH("'device': 'cuda:2'"),
-        WITH("'batch': 2"),
-        WITH("'seed': 2"),
-        WITH("'seed': 9007199254740992"),
-        WITH("'data': {'text': 'a'}"),
-        WITH("'data': {'tokens': 'a'}"),
-        WITH("'data': {'tokens': 'a', 'dtype': 'u32'}"),
-        WITH("'labels': 'a'"),
-        WITH("'objective': 'sequence-mean'"),
-        WITH("'objective': 'dft'"),
-        WITH("'objective': 'weighted-mean', 'row_weights': 'a'"),
-        WITH("'objective': 'weighted-mean', 'row_weights': 'b'"),
-        WITH("'lora': {}"),
-        WITH("'lora': {'targets': ['q']}"),
-        WITH("'lora': {'alpha': 1}"),
-        WITH("'optimizer': 'adamw'"),
-        WITH("'optimizer': {'decay': 0}"),
-        WITH("'limits': {'memory': 1}"),
-        WITH("'limits': {'host_memory': 1}"),
-        WITH("'lora': {}, 'weights': 'nf4'"),
-        WITH("'lora': {}, 'weights': 'int8'"),
-        WITH("'place': {'weights': 'host'}"),
-        WITH("'place': {'gradients': 'host'}"),
-        WITH("'place': {'optimizer': 'host'}"),
-        WITH("'host': {'folder': 'a'}"),
-        WITH("'host': {'folder': 'b'}"),
-        WITH("'deterministic': true"),
-        WITH("'tf32': true"),
-        WITH("'whole_attention': true"),
-        WITH("'measure': {'samples': 1}"),
-        WITH("'measure': {'warmup': 0}"),
-        WITH("'measure': {'timeline': true}"),
-        WITH("'measure': {'categories': true}"),
-        WITH("'measure': {'gradient': 'none'}"),
-        "{'model': 'tiny', 'context': 65, 'method': 'full'}",
-        METHOD("'checkpoint'"),
-        METHOD("{'name': 'full', 'keep': 'all'}"),
-        METHOD("{'name': 'full', 'head_chunk': 0}"),
-        MODEL("'qwen3-4b'"),
-        MODEL("{'preset': 'tiny', 'layers': 5}"),
-        MODEL("{'preset': 'tiny', 'name': 'mine'}"),
-        MODEL("{'preset': 'tiny', 'rope_scaling': {'factor': 8}}"),
-    };
-    struct trial decoded[COUNT(trials)];
-    for (size_t i = 0; i < COUNT(trials); i++) {
-        decoded[i] = trial_of(trials[i]);
-        assert_int_equal(strspn(decoded[i].id, "0123456789abcdef"), 32);
-        expect_id(decoded[i].canonical, decoded[i].id); // what a record holds decodes to the same trial
-        for (size_t j = 0; j < i; j++) {
-            if (!strcmp(decoded[i].id, decoded[j].id))
-                fail_msg("one id: %s and %s", trials[i], trials[j]);
-        }
-    }
-    for (size_t i = 0; i < COUNT(trials); i++)
-        trial_free(&decoded[i]);
 }
 
 static void a_model_may_be_a_shape(void **state)
@@ -411,12 +209,6 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'limits': {'host_memory': '24Gib'}"), "key 'host_memory': expected a size with its unit"},
         {WITH("'limits': {'memory': 9, 'host_memory': 0}"),
          "key 'host_memory': expected a whole number of bytes >= 1, found 0"},
-        {WITH("'weights': 'nf4'"), "key 'weights': quantised weights cannot train: with 'lora' they do not"},
-        {WITH("'lora': {}, 'weights': 'nf3'"),
-         "key 'weights': unknown quantisation 'nf3'; did you mean 'nf4'? known names: nf4, int8"},
-        {WITH("'place': {'weights': 'disk'}"), "key 'weights': unknown place 'disk'"},
-        {WITH("'place': {'inputs': 'host'}"), "key 'inputs': unknown key of 'place'; known keys: weights"},
-        {WITH("'place': 'host'"), "key 'place': expected an object"},
         {WITH("'host': {}"), "key 'host': expected null or {'folder': PATH}"},
         {WITH("'host': {'path': 'a'}"), "key 'path': unknown key of 'host'; known keys: folder"},
         {WITH("'host': {'folder': 3}"), "key 'folder': expected a folder for what is kept on the host, found 3"},
@@ -507,9 +299,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trial_has_its_defaults),
-        cmocka_unit_test(ids_stay_what_they_were),
-        cmocka_unit_test(a_default_may_be_said),
-        cmocka_unit_test(another_meaning_is_another_id),
         cmocka_unit_test(a_model_may_be_a_shape),
         cmocka_unit_test(a_model_may_be_a_folder),
         cmocka_unit_test(options_reach_the_method),

@@ -1,0 +1,129 @@
+// `longbp compare` on records written for it: what it prints and its exit code. Includers define _GNU_SOURCE first.
+#pragma once
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// --- records
+
+// What a record of the tests may differ in; zeroed: a good one of trial 0.
+struct sketch {
+    unsigned trial; // its id; even ones are full, odd ones seco
+    const char *status, *dtype, *device, *cpu, *card, *revision;
+    size_t peak_bytes, activations, flops, launches; // 0: 1000, 600, 5000, 70
+    double error, floor;                             // 0: 5e-7, 6e-7
+    const char *bits;                                // other members of the gradient, ", 'key': value"
+    const char *setting;                             // and of the trial
+    double ms;                                       // 0: 10
+    int samples;                                     // 0: 5; -1: none
+    double step;                                     // between samples, of ms; 0: 0.001
+    const char *more;                                // other members, ", 'key': value"
+};
+
+static inline double or_number(double value, double otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+static const char *or_text(const char *value, const char *otherwise)
+{
+    return value ? value : otherwise;
+}
+
+static inline void write_record(FILE *file, struct sketch r)
+{
+    char *text, samples[1024] = "";
+    bool ok = strcmp(or_text(r.status, "ok"), "ok") == 0;
+    int count = r.samples < 0 || !ok ? 0 : r.samples ? r.samples : 5;
+    for (int i = 0; i < count; i++)
+        snprintf(samples + strlen(samples), sizeof samples - strlen(samples), "%s%.17g", i ? ", " : "",
+                 or_number(r.ms, 10) * (1 + i * or_number(r.step, 0.001)));
+    int bytes = asprintf(
+        &text,
+        "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'trial': {'model': 'tiny', "
+        "'dtype': '%s', 'device': '%s', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}%s}, "
+        "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
+        "'flops': %.0f, 'bytes_moved': 900, 'launches': %.0f, "
+        "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g%s}, "
+        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': 2}%s}\n",
+        r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
+        512 << (r.trial / 2 % 2), r.trial % 2 ? "seco" : "full", r.trial / 4, or_text(r.setting, ""), samples,
+        or_number((double)r.peak_bytes, 1000), or_number((double)r.activations, 600),
+        or_number((double)r.flops, 5000), or_number((double)r.launches, 70), or_number(r.error, 5e-7),
+        or_number(r.floor, 6e-7), or_text(r.bits, ""), or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"),
+        or_text(r.card, ""), or_text(r.more, ""));
+    assert_true(bytes > 0);
+    char *json = quoted(text);
+    fputs(json, file);
+    free(json);
+    free(text);
+}
+
+static inline void write_records(const struct scratch *scratch, const char *name, const struct sketch *records,
+                                 size_t count)
+{
+    FILE *file = fopen(scratch_path(scratch, name).text, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < count; i++)
+        write_record(file, records[i]);
+    assert_int_equal(fclose(file), 0);
+}
+
+#define BASE(scratch, ...)                                                                                         \
+    write_records(scratch, "base", (struct sketch[]){__VA_ARGS__}, COUNT(((struct sketch[]){__VA_ARGS__})))
+#define NEW(scratch, ...)                                                                                          \
+    write_records(scratch, "new", (struct sketch[]){__VA_ARGS__}, COUNT(((struct sketch[]){__VA_ARGS__})))
+
+// --- the program
+
+// What it prints, stdout and stderr together; to be freed.
+static inline char *output_of(const struct scratch *scratch, const char *arguments, int *code)
+{
+    const char *program = getenv("LONGBP");
+    char *absolute = realpath(program && *program ? program : "build/longbp", NULL), *command, *text = NULL;
+    size_t capacity = 0;
+    assert_non_null(absolute);
+    assert_true(asprintf(&command, "cd '%s' && '%s' compare %s 2>&1", scratch->folder, absolute, arguments) > 0);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    if (getdelim(&text, &capacity, 0, pipe) < 0) {
+        free(text);
+        text = strdup("");
+    }
+    int status = pclose(pipe);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    free(command);
+    free(absolute);
+    return text;
+}
+
+// The exit code, and a part of the output (' for "; NULL: any).
+static inline void expect(const struct scratch *scratch, const char *arguments, int code, const char *part)
+{
+    int found;
+    char *text = output_of(scratch, arguments, &found), *expected = quoted(part ? part : "");
+    if (found != code || !strstr(text, expected))
+        fail_msg("compare %s: expected %d and \"%s\", found %d and\n%s", arguments, code, expected, found, text);
+    free(expected);
+    free(text);
+}
+
+static inline void expect_silent(const struct scratch *scratch, const char *arguments, int code, const char *absent)
+{
+    int found;
+    char *text = output_of(scratch, arguments, &found);
+    if (found != code || strstr(text, absent))
+        fail_msg("compare %s: expected %d and no \"%s\", found %d and\n%s", arguments, code, absent, found, text);
+    free(text);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

@@ -1,0 +1,107 @@
+// Tests of `longbp compare` on times: what is slower, what is pooled, and what cannot be compared.
+#define _GNU_SOURCE // asprintf, nftw, mkdtemp
+#include "tests/compared.h"
+
+static void times(void **state)
+{
+    BASE(*state, {.trial = 0});
+    NEW(*state, {.ms = 11.5});
+    expect(*state, "base new", 1,
+           "slower      00000000  full, context 512, f32 cpu: time 10.02 ms -> 11.52 ms, x1.15");
+    expect(*state, "base new", 1, "verdict: regression");
+    expect(*state, "new base", 0, "verdict: better");
+    expect(*state, "--threshold 20% base new", 0, "verdict: same");
+    expect(*state, "--threshold 0.14 base new", 1, NULL);
+    expect(*state, "--deterministic base new", 0, "times: left out");
+    NEW(*state, {.ms = 10.6});
+    expect(*state, "base new", 0, "verdict: same");
+    expect(*state, "--threshold 5% base new", 1, "verdict: regression");
+    NEW(*state, {.ms = 20, .samples = 2});
+    expect(*state, "base new", 3, "too few samples");
+    NEW(*state, {.samples = -1});
+    expect(*state, "base new", 3, "only one of the two files has samples");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+    BASE(*state, {.samples = -1});
+    expect(*state, "base new", 0, "times: not measured");
+    static const char *const bad[] = {"0", "-5%", "nan", "101%", "5%%", "x", "''"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char arguments[64];
+        snprintf(arguments, sizeof arguments, "--threshold %s base new", bad[i]);
+        expect(*state, arguments, 2, "--threshold: expected a share above 0 and up to 100%, such as 7%, found");
+    }
+}
+
+static void times_of_two_machines_are_not_compared(void **state)
+{
+    BASE(*state, {.trial = 0});
+    NEW(*state, {.ms = 20, .cpu = "Another CPU"});
+    expect(*state, "base new", 3, "measured on another processor");
+    NEW(*state, {.ms = 20, .card = "A card"});
+    expect(*state, "base new", 3, "measured on another processor or card");
+    BASE(*state, {.card = "A card, driver 1"});
+    NEW(*state, {.card = "A card, driver 2"});
+    expect(*state, "base new", 0, "verdict: same");
+    BASE(*state, {.trial = 0});
+    NEW(*state, {.ms = 20, .cpu = "Another CPU"});
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+}
+
+// Three and three samples prove nothing, two such runs on either side do.
+static void samples_of_several_records_are_pooled(void **state)
+{
+    BASE(*state, {.samples = 3});
+    NEW(*state, {.ms = 12, .samples = 3});
+    expect(*state, "base new", 3, "too few samples");
+    BASE(*state, {.samples = 3}, {.samples = 3});
+    NEW(*state, {.ms = 12, .samples = 3}, {.ms = 12.1, .samples = 3});
+    expect(*state, "--json base new", 1, "'new_samples': 6");
+    expect(*state, "--json base new", 1, "'base_samples': 6");
+    BASE(*state, {.samples = 4});
+    // Another revision's are not, nor those of a record that is not ok; the last one counts.
+    NEW(*state, {.ms = 12, .samples = 3, .revision = "old"}, {.ms = 12.1, .samples = 3});
+    expect(*state, "base new", 3, "too few samples");
+    NEW(*state, {.status = "timeout"}, {.samples = 3}, {.samples = 3});
+    expect(*state, "base new", 0, "verdict: same");
+    NEW(*state, {.samples = 5}, {.status = "crash"});
+    expect(*state, "base new", 1, "ok became crash");
+    NEW(*state, {.peak_bytes = 5000}, {.peak_bytes = 1000});
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+}
+
+// Eight draws whose times differ fourfold, one of them of no column; only the same draw is held against a draw.
+static void draws_are_held_against_the_same_draws(void **state)
+{
+#define DRAWS "1, 1, 2, 0, 2, 3, 3"
+#define DRAWN(time, count, columns)                                                                                \
+    {.ms = (time), .samples = (count), .step = 0.5, .more = ", 'columns': [0], 'sample_columns': [" columns "]"}
+    BASE(*state, DRAWN(10, 8, DRAWS ", 4"));
+    expect(*state, "base base", 0, "verdict: same");
+    expect(*state, "--all base base", 0, "time 27.86 ms -> 27.86 ms, mean of 7 draws, x1.000");
+    NEW(*state, DRAWN(11.5, 8, DRAWS ", 4"));
+    expect(*state, "base new", 1,
+           "slower      00000000  full, context 512, f32 cpu: time 27.86 ms -> 32.04 ms, mean");
+    expect(*state, "--json base new", 1, "'draws': 7");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+    NEW(*state, DRAWN(10, 8, DRAWS ", 2"));
+    expect(*state, "base new", 3, "the same seeds drew other columns");
+    NEW(*state, DRAWN(10, 7, DRAWS)); // cut short
+    expect(*state, "base new", 0, "verdict: same");
+    NEW(*state, {.samples = 8, .step = 0.5, .more = ", 'columns': [0]"});
+    expect(*state, "base new", 3, "the samples of one file walked a draw of columns each");
+    expect(*state, "--deterministic base new", 0, "verdict: same");
+    BASE(*state, DRAWN(10, 7, DRAWS), DRAWN(10.1, 7, DRAWS), DRAWN(10.2, 7, DRAWS));
+    NEW(*state, DRAWN(11.5, 7, DRAWS), DRAWN(11.6, 7, DRAWS), DRAWN(11.7, 7, DRAWS));
+    expect(*state, "base new", 1, "mean of 6 draws, x1.1");
+    expect(*state, "--json base new", 1, "'base_samples': 18");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(times),
+        TEST(times_of_two_machines_are_not_compared),
+        TEST(samples_of_several_records_are_pooled),
+        TEST(draws_are_held_against_the_same_draws),
+    };
+    return cmocka_run_group_tests_name("compare_times", tests, NULL, NULL);
+}
