@@ -12,12 +12,15 @@ enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
 struct checkpoint_options {
     size_t head_chunk;
     enum keep keep;
+    struct stage_options stages;
     enum offload offload;
 };
 
 static const struct option option_rows[] = {
     OPTION_HEAD_CHUNK(struct checkpoint_options),
     OPTION_KEEP(struct checkpoint_options),
+    OPTION_STAGES(struct checkpoint_options),
+    OPTION_STAGE_ROWS(struct checkpoint_options),
     {.name = "offload",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct checkpoint_options, offload),
@@ -54,15 +57,26 @@ static void walk(struct step *step)
     row_walk(step, &(struct row_walk){.chunk = step->batch->context,
                                       .head_chunk = options->head_chunk,
                                       .inputs = options->offload == OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
+                                      .stages = &options->stages,
                                       .backward = backward});
+}
+
+static bool check(const void *of_method, const struct config *config, size_t context, struct status *status)
+{
+    const struct checkpoint_options *options = of_method;
+    (void)context;
+    return stages_check(&options->stages, config->layers, status);
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)
 {
     const struct checkpoint_options *options = of_method;
     (void)context;
-    size_t layers = model->config.layers, kept = options->offload == OFFLOAD_INPUTS && layers > 2 ? 2 : layers;
-    return (double)kept * cost_hidden(model) + cost_hidden(model) + cost_kv(model) + cost_cell(model);
+    double kept = row_walk_kept(model, &options->stages), few = 3 * cost_hidden(model);
+    if (options->offload == OFFLOAD_INPUTS && kept > few) {
+        kept = few;
+    }
+    return kept + cost_kv(model) + cost_cell(model);
 }
 
 const struct method method_checkpoint = {
@@ -71,6 +85,7 @@ const struct method method_checkpoint = {
     .source = "Chen et al. 2016, arXiv 1604.06174",
     .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,
+    .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

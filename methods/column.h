@@ -11,6 +11,7 @@ struct column_options {
     size_t chunk, head_chunk;
     enum keep keep;
     enum inner inner;
+    struct stage_options stages;
 };
 
 #define OPTION_INNER(options)                                                                                      \

@@ -1,35 +1,55 @@
 #include "methods/column_walk.h"
+#include "methods/cost.h"
 
 // A walk and what it keeps.
 struct state {
     struct step *step;
     const struct column_walk *walk;
-    bool gathers;                 // the objective wants every column's log-probs first
-    bool all;                     // the first pass goes to the end
-    size_t needed;                // columns of the first pass
-    size_t tokens;                // of them
-    size_t sampled;               // tokens of the drawn columns
-    struct kv *kv, *grad_kv;      // [layers], [tokens B, G D] and [sampled B, G D] each
+    struct stages stages;
+    bool gathers;   // the objective wants every column's log-probs first
+    bool all;       // the first pass goes to the end
+    size_t needed;  // columns of the first pass
+    size_t reached; // columns up to the last that is drawn
+    size_t sampled; // tokens of the drawn columns
+    // [stages], of each but the lowest its input: [tokens of the needed B, d]. That of the highest becomes its own
+    // gradient, and then of every stage below.
+    struct tensor *x;
+    struct kv *kv, *grad_kv;      // [layers], of a stage at a time: [T B, G D], [sampled B, G D] each
     struct key_segment *segments; // [layers][drawn.count], or one if the walk is whole
 };
+
+// Of the first so many columns.
+static size_t tokens_of(const struct state *state, size_t count)
+{
+    struct span last = column_span(state->walk->columns, count ? count - 1 : 0);
+    return count ? last.start + last.count : 0;
+}
+
+static struct stage_cost cost_of(const struct model *model, double share)
+{
+    // The gradient takes the place of the highest stage's input.
+    return (struct stage_cost){.input = cost_hidden(model),
+                               .row = cost_kv(model) + cost_kv_gradients(model) * share,
+                               .below = cost_hidden(model)};
+}
 
 static void state_open(struct state *state, struct step *step, const struct column_walk *walk)
 {
     size_t layers = step->model->config.layers, count = walk->drawn.count;
+    const struct column_options *options = step->options;
     bool gathers = objective_gathers(step->batch);
     *state = (struct state){.step = step, .walk = walk, .gathers = gathers, .all = walk->all_losses || gathers};
-    state->needed = state->all ? walk->columns.count : count ? walk->drawn.items[count - 1] + 1 : 0;
-    if (state->needed) {
-        struct span last = column_span(walk->columns, state->needed - 1);
-        state->tokens = last.start + last.count;
-    }
+    state->reached = count ? walk->drawn.items[count - 1] + 1 : 0;
+    state->needed = state->all ? walk->columns.count : state->reached;
     for (size_t j = 0; j < count; j++) {
         state->sampled += column_span(walk->columns, walk->drawn.items[j]).count;
     }
+    state->stages = stages_of(&options->stages, layers, cost_of(step->model, walk->share));
+    state->x = calloc(state->stages.count, sizeof *state->x);
     state->kv = calloc(layers, sizeof *state->kv);
     state->grad_kv = calloc(layers, sizeof *state->grad_kv);
     state->segments = calloc(layers * (walk->whole ? 1 : count + 1), sizeof *state->segments);
-    CHECK(state->kv && state->grad_kv && state->segments);
+    CHECK(state->x && state->kv && state->grad_kv && state->segments);
 }
 
 static void state_close(struct state *state)
@@ -37,22 +57,63 @@ static void state_close(struct state *state)
     free(state->segments);
     free(state->grad_kv);
     free(state->kv);
+    free(state->x);
+    stages_free(&state->stages);
 }
 
-// First pass: whatever the drawn columns attend to, and with all losses everything; with an objective that gathers
-// all columns to the head, the drawn ones too.
-static void fill_cache(struct state *state, struct stage stage)
+// Keys and values of a stage's layers, of the first so many columns.
+static void kv_open(struct state *state, struct stage stage, size_t count)
+{
+    struct model *model = state->step->model;
+    size_t rows = tokens_of(state, count) * state->step->batch->batch;
+    for (size_t l = stage.first; count && l < stage.end; l++) {
+        state->kv[l] = kv_new(model, rows, model->device->ops->dtype, CATEGORY_KV_CACHE);
+    }
+}
+
+static void kv_close(struct state *state, struct stage stage)
+{
+    for (size_t l = stage.first; l < stage.end; l++) {
+        kv_free(state->step->model, &state->grad_kv[l]);
+        kv_free(state->step->model, &state->kv[l]);
+    }
+}
+
+// A stage's forward alone, to the input of the one above. Nothing else is kept.
+static void pass_through(struct state *state, size_t s)
+{
+    struct model *model = state->step->model;
+    struct stage stage = state->stages.items[s];
+    size_t B = state->step->batch->batch, rows = tokens_of(state, state->needed) * B;
+    state->x[s + 1] = tensor_new(model->device, rows, model->config.width, model->device->ops->dtype,
+                                 CATEGORY_HIDDEN_CHECKPOINTS);
+    kv_open(state, stage, state->needed);
+    for (size_t c = 0; c < state->needed; c++) {
+        struct span chunk = column_span(state->walk->columns, c);
+        column_forward(state->step, stage, chunk, state->kv, column_rows(state->x[s], chunk, B),
+                       column_rows(state->x[s + 1], chunk, B), COLUMN_HIDDEN);
+    }
+    kv_close(state, stage);
+}
+
+// First pass: whatever the drawn columns attend to. In the highest stage with all losses everything; with an
+// objective that gathers all columns to the head, the drawn ones too.
+static void fill_cache(struct state *state, size_t s)
 {
     const struct column_walk *walk = state->walk;
-    struct tensor none = tensor_none();
-    for (size_t c = 0, j = 0; c < state->needed; c++) {
+    bool highest = s + 1 == state->stages.count, gathers = highest && state->gathers;
+    size_t count = highest ? state->needed : state->reached;
+    kv_open(state, state->stages.items[s], count);
+    for (size_t c = 0, j = 0; c < count; c++) {
+        struct span chunk = column_span(walk->columns, c);
         bool drawn = j < walk->drawn.count && walk->drawn.items[j] == c;
-        bool loss = state->gathers || (state->all && !drawn);
+        bool loss = gathers || (highest && state->all && !drawn);
         j += drawn;
-        if (drawn && c + 1 == state->needed && !state->gathers) {
+        if (drawn && c + 1 == count && !gathers) {
             return; // no column to its right reads its keys before its own second pass writes them
         }
-        column_forward(state->step, stage, column_span(walk->columns, c), state->kv, none, none,
+        column_forward(state->step, state->stages.items[s], chunk, state->kv,
+                       column_rows(state->x[s], chunk, state->step->batch->batch), tensor_none(),
                        loss ? COLUMN_LOSS : COLUMN_KV);
     }
 }
@@ -77,55 +138,72 @@ static size_t list_segments(struct state *state, struct stage stage, size_t j)
     return count;
 }
 
-static void walk_back(struct state *state, struct stage stage)
+static void walk_back(struct state *state, size_t s)
 {
     const struct column_walk *walk = state->walk;
-    struct device *device = state->step->model->device;
+    struct model *model = state->step->model;
+    struct stage stage = state->stages.items[s];
+    bool highest = s + 1 == state->stages.count;
+    size_t B = state->step->batch->batch, count = highest ? state->needed : state->reached;
+    for (size_t l = stage.first; walk->drawn.count && l < stage.end; l++) {
+        state->grad_kv[l] = kv_new(model, state->sampled * B, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+        op_zero(model->device, state->grad_kv[l].k);
+        op_zero(model->device, state->grad_kv[l].v);
+    }
     for (size_t j = walk->drawn.count; j-- > 0;) {
         size_t c = walk->drawn.items[j], segment_count = list_segments(state, stage, j);
+        struct span chunk = column_span(walk->columns, c);
         double factor = walk->loss_factor ? walk->loss_factor[j] : 1;
         for (size_t l = stage.first; walk->kv_factor && j + 1 < walk->drawn.count && l < stage.end; l++) {
             // What the columns to the right sent, before the column adds its own.
-            op_scale(device, state->segments[l * segment_count + j].grad_k, walk->kv_factor[j]);
-            op_scale(device, state->segments[l * segment_count + j].grad_v, walk->kv_factor[j]);
+            op_scale(model->device, state->segments[l * segment_count + j].grad_k, walk->kv_factor[j]);
+            op_scale(model->device, state->segments[l * segment_count + j].grad_v, walk->kv_factor[j]);
         }
         struct column column = {.stage = stage,
-                                .chunk = column_span(walk->columns, c),
+                                .chunk = chunk,
                                 .kv = state->kv,
-                                .cached = state->gathers || c + 1 < state->needed,
+                                .cached = (highest && state->gathers) || c + 1 < count,
                                 .last = j == 0,
                                 .segments = state->segments,
                                 .segment_count = segment_count,
-                                .weights = {.loss = state->all ? 1 : factor, .grad = factor}};
+                                .weights = {.loss = state->all ? 1 : factor, .grad = factor},
+                                .x = column_rows(state->x[s], chunk, B),
+                                .grad = column_rows(state->x[state->stages.count - 1], chunk, B)};
         column_backward(state->step, &column);
+    }
+    kv_close(state, stage);
+    if (!highest) {
+        tensor_free(model->device, &state->x[s]);
     }
 }
 
 void column_walk(struct step *step, const struct column_walk *walk)
 {
-    struct model *model = step->model;
-    struct device *device = model->device;
-    size_t B = step->batch->batch;
-    struct stage stage = {0, model->config.layers};
     struct state state;
     state_open(&state, step, walk);
-    for (size_t l = stage.first; state.needed && l < stage.end; l++) {
-        state.kv[l] = kv_new(model, state.tokens * B, device->ops->dtype, CATEGORY_KV_CACHE);
+    size_t highest = state.stages.count - 1;
+    for (size_t s = 0; s < highest; s++) {
+        pass_through(&state, s);
     }
-    fill_cache(&state, stage);
-    objective_settle(device, step->batch, step->loss);
-    for (size_t l = stage.first; state.sampled && l < stage.end; l++) {
-        state.grad_kv[l] = kv_new(model, state.sampled * B, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-        op_zero(device, state.grad_kv[l].k);
-        op_zero(device, state.grad_kv[l].v);
-    }
+    fill_cache(&state, highest);
+    objective_settle(step->model->device, step->batch, step->loss);
     if (walk->drawn.count == 0) {
-        unit_done_all(model);
+        unit_done_all(step->model);
     }
-    walk_back(&state, stage);
-    for (size_t l = stage.first; l < stage.end; l++) {
-        kv_free(model, &state.grad_kv[l]);
-        kv_free(model, &state.kv[l]);
+    walk_back(&state, highest);
+    for (size_t s = highest; s-- > 0;) {
+        fill_cache(&state, s);
+        walk_back(&state, s);
     }
+    tensor_free(step->model->device, &state.x[highest]);
     state_close(&state);
+}
+
+double column_walk_kept(const struct model *model, const struct stage_options *options, double share)
+{
+    struct stage_cost cost = cost_of(model, share);
+    struct stages stages = stages_of(options, model->config.layers, cost);
+    double kept = stages_kept(&stages, cost);
+    stages_free(&stages);
+    return kept;
 }

@@ -10,9 +10,13 @@ struct column_walk {
     // [drawn] of the column's loss, and of the gradient that comes in through its keys and values, which the
     // columns to the right left; NULL: 1.
     const double *loss_factor, *kv_factor;
+    double share;    // of the columns that is expected to be drawn
     bool all_losses; // the first pass goes to the end, and takes the loss of what is not drawn
     // Every column is drawn, and the gradients of the keys to the left are one segment.
     bool whole;
 };
 
 void column_walk(struct step *step, const struct column_walk *walk);
+// Bytes per token that it keeps: of stages' inputs, keys and values, and their gradients of this share of the
+// tokens.
+double column_walk_kept(const struct model *model, const struct stage_options *stages, double share);

@@ -35,8 +35,9 @@ struct method {
     bool exact;            // the gradient is that of the full loss
     const char *estimates; // the exact method whose walk this one shortens; NULL: none
     // Hooks take options of the method's own struct.
-    // What the options cannot say alone (a budget above the number of columns); NULL: nothing. False sets status.
-    bool (*check)(const void *options, size_t context, struct status *status);
+    // What the options cannot say alone (a budget above the number of columns, more stages than layers); NULL:
+    // nothing. False sets status.
+    bool (*check)(const void *options, const struct config *config, size_t context, struct status *status);
     // Adds the gradient of the batch's mean loss to the parameters' gradients, and tells of each unit when it is
     // done.
     void (*walk)(struct step *step);

@@ -1,5 +1,6 @@
 #include "methods/row.h"
 #include "kernels/transformer/spill.h"
+#include "methods/cost.h"
 
 static struct tensor hidden(struct step *step)
 {
@@ -27,41 +28,138 @@ static struct tensor forward(struct step *step, size_t l, struct columns columns
     return y;
 }
 
+// A walk and what it keeps.
+struct state {
+    struct step *step;
+    const struct row_walk *walk;
+    struct columns columns;
+    struct stages stages;
+    struct spill inputs; // number l: [T B, d], input of layer l
+};
+
+// A row's input costs what a stage's does; that of a stage's lowest row is its own.
+static struct stage_cost cost_of(const struct model *model)
+{
+    double input = cost_hidden(model);
+    return (struct stage_cost){.input = input, .row = input, .top = -input, .below = -input};
+}
+
+// With several stages the embedding is looked up again.
+static bool is_kept(const struct state *state, size_t l)
+{
+    return l > 0 || state->stages.count == 1;
+}
+
+static struct tensor embedding(const struct state *state)
+{
+    struct tensor x = hidden(state->step);
+    embed_forward(state->step->model, state->step->batch, x, 0);
+    return x;
+}
+
+// Up through rows [first, end) from the lowest one's input x. Those of rows `keep` are put by on the way.
+static struct tensor climb(struct state *state, size_t first, size_t end, struct tensor x, struct stage keep)
+{
+    for (size_t l = first; l < end; l++) {
+        if (l >= keep.first && l < keep.end && is_kept(state, l)) {
+            spill_put(&state->inputs, l, x);
+        }
+        struct tensor y = forward(state->step, l, state->columns, x);
+        if (spill_has(&state->inputs, l)) {
+            spill_leave(&state->inputs, l);
+        } else {
+            tensor_free(state->step->model->device, &x);
+        }
+        x = y;
+    }
+    return x;
+}
+
+static struct tensor input_of(struct state *state, size_t l)
+{
+    return is_kept(state, l) || spill_has(&state->inputs, l) ? spill_get(&state->inputs, l) : embedding(state);
+}
+
+static void want(struct state *state, size_t l)
+{
+    if (is_kept(state, l)) {
+        spill_want(&state->inputs, l);
+    }
+}
+
+// The inputs of the rows above a stage's lowest, once more. That of the highest is read at once.
+static void rebuild(struct state *state, struct stage stage)
+{
+    size_t highest = stage.end - 1;
+    if (highest > stage.first) {
+        struct tensor x = input_of(state, stage.first);
+        x = climb(state, stage.first, highest, x, (struct stage){stage.first + 1, highest});
+        spill_hold(&state->inputs, highest, x);
+    }
+}
+
+// Rows downward. grad: [T B, d], that of the output of the highest, becomes that of the input of the lowest.
+static void descend(struct state *state, size_t s, struct tensor grad)
+{
+    struct stage stage = state->stages.items[s];
+    struct model *model = state->step->model;
+    for (size_t l = stage.end; l-- > stage.first;) {
+        struct tensor x = input_of(state, l);
+        if (l > 0) {
+            want(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
+        }
+        state->walk->backward(state->step, l, x, grad);
+        if (spill_has(&state->inputs, l)) {
+            spill_spend(&state->inputs, l);
+        } else {
+            tensor_free(model->device, &x);
+        }
+        unit_done(model, unit_of_layer(l));
+    }
+}
+
 void row_walk(struct step *step, const struct row_walk *walk)
 {
     struct model *model = step->model;
-    struct device *device = model->device;
     size_t layers = model->config.layers;
-    struct columns columns = columns_of(step->batch->context, walk->chunk);
-    struct spill inputs; // number l: [T B, d], input of layer l
-    spill_open(&inputs, device, walk->inputs, layers);
-
-    struct tensor x = hidden(step);
-    embed_forward(model, step->batch, x, 0);
-    for (size_t l = 0; l < layers; l++) {
-        spill_put(&inputs, l, x);
-        struct tensor y = forward(step, l, columns, x);
-        spill_leave(&inputs, l);
-        x = y;
+    struct state state = {.step = step,
+                          .walk = walk,
+                          .columns = columns_of(step->batch->context, walk->chunk),
+                          .stages = stages_of(walk->stages, layers, cost_of(model))};
+    spill_open(&state.inputs, model->device, walk->inputs, layers);
+    struct tensor x = embedding(&state);
+    for (size_t s = 0; s < state.stages.count; s++) {
+        struct stage stage = state.stages.items[s];
+        bool highest = s + 1 == state.stages.count;
+        x = climb(&state, stage.first, stage.end, x,
+                  (struct stage){stage.first, highest ? stage.end : stage.first + 1});
     }
 
     // The gradient of the row above; it becomes that of the row's input in its place.
     struct tensor grad = x;
     head_first_pass(model, step->batch, grad, walk->head_chunk, step->loss);
-    spill_want(&inputs, layers - 1);
+    want(&state, layers - 1);
     head_backward(model, step->batch, grad, 0, walk->head_chunk, (struct loss_weights){1, 1}, step->loss);
     unit_done(model, unit_of_head(model));
-    for (size_t l = layers; l-- > 0;) {
-        x = spill_get(&inputs, l);
-        if (l > 0) {
-            spill_want(&inputs, l - 1);
+    for (size_t s = state.stages.count; s-- > 0;) {
+        if (s + 1 < state.stages.count) {
+            rebuild(&state, state.stages.items[s]);
         }
-        walk->backward(step, l, x, grad);
-        tensor_free(device, &x);
-        unit_done(model, unit_of_layer(l));
+        descend(&state, s, grad);
     }
     embed_backward(model, step->batch, grad, 0);
     unit_done(model, UNIT_EMBEDDING);
-    tensor_free(device, &grad);
-    spill_close(&inputs);
+    tensor_free(model->device, &grad);
+    spill_close(&state.inputs);
+    stages_free(&state.stages);
+}
+
+double row_walk_kept(const struct model *model, const struct stage_options *options)
+{
+    struct stage_cost cost = cost_of(model);
+    struct stages stages = stages_of(options, model->config.layers, cost);
+    double kept = stages_kept(&stages, cost);
+    bool embedding = stages.count == 1; // then it is kept, too
+    stages_free(&stages);
+    return kept + (embedding ? 2 : 1) * cost_hidden(model);
 }

@@ -5,27 +5,37 @@
 // 5 F + A / 2. Memory per token: L 2 G D (e + a), plus one column's activations. Deviations: the published code
 // runs the savings above in full and concatenates the prefix; the gradient is the same.
 #include "methods/column_walk.h"
-#include "methods/cost.h"
 
 static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
                                             OPTION_HEAD_CHUNK(struct column_options),
                                             OPTION_KEEP(struct column_options),
                                             OPTION_INNER(struct column_options),
+                                            OPTION_STAGES(struct column_options),
+                                            OPTION_STAGE_ROWS(struct column_options),
                                             {0}};
 
 static void walk(struct step *step)
 {
     const struct column_options *options = step->options;
-    struct column_walk walk = {.columns = columns_of(step->batch->context, options->chunk), .whole = true};
+    struct column_walk walk = {
+        .columns = columns_of(step->batch->context, options->chunk), .share = 1, .whole = true};
     walk.drawn = index_list_range(walk.columns.count);
     column_walk(step, &walk);
     index_list_free(&walk.drawn);
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static bool check(const void *of_method, const struct config *config, size_t context, struct status *status)
 {
-    (void)options, (void)context;
-    return model->config.layers * (cost_kv(model) + cost_kv_gradients(model));
+    const struct column_options *options = of_method;
+    (void)context;
+    return stages_check(&options->stages, config->layers, status);
+}
+
+static double floor_bytes(const struct model *model, const void *of_method, size_t context)
+{
+    const struct column_options *options = of_method;
+    (void)context;
+    return column_walk_kept(model, &options->stages, 1);
 }
 
 const struct method method_seco = {
@@ -34,6 +44,7 @@ const struct method method_seco = {
     .source = "Li et al. 2025, arXiv 2505.16710, Algorithm 1",
     .options = {option_rows, sizeof(struct column_options)},
     .exact = true,
+    .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

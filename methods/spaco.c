@@ -4,7 +4,6 @@
 // were not sampled. Memory per token: L 2 G D (e + a t / K), plus one column's activations. Deviations: two further
 // samplers, both unbiased (see sampler.h); the published one is `uniform` with `paper`.
 #include "methods/column_walk.h"
-#include "methods/cost.h"
 #include "methods/draws.h"
 #include "methods/sampler.h"
 
@@ -63,7 +62,16 @@ static const struct option option_rows[] = {
     OPTION_HEAD_CHUNK(struct column_options),
     OPTION_KEEP(struct column_options),
     OPTION_INNER(struct column_options),
+    OPTION_STAGES(struct column_options),
+    OPTION_STAGE_ROWS(struct column_options),
     {0}};
+
+// Of the columns, to be expected.
+static double share_of(const struct spaco_options *options, size_t count)
+{
+    double budget = options->budget ? options->budget : options->columns.count;
+    return budget / (double)count;
+}
 
 static void walk(struct step *step)
 {
@@ -75,11 +83,12 @@ static void walk(struct step *step)
                                             .drawn = draw.columns,
                                             .loss_factor = draw.loss_factor,
                                             .kv_factor = draw.kv_factor,
+                                            .share = share_of(options, columns.count),
                                             .all_losses = options->loss == LOSS_ALL});
     draw_free(&draw);
 }
 
-static bool check(const void *given, size_t context, struct status *status)
+static bool check(const void *given, const struct config *config, size_t context, struct status *status)
 {
     const struct spaco_options *options = given;
     size_t count = columns_of(context, options->column.chunk).count;
@@ -117,7 +126,7 @@ static bool check(const void *given, size_t context, struct status *status)
         return status_set(status, STATUS_BAD_INPUT,
                           "compensation \"sequential\" goes with sampler \"fixed\" or \"sequential\"");
     }
-    return true;
+    return stages_check(&options->column.stages, config->layers, status);
 }
 
 static bool redraw(void *given, size_t index)
@@ -160,9 +169,8 @@ static void make_exact(void *given, size_t context)
 static double floor_bytes(const struct model *model, const void *given, size_t context)
 {
     const struct spaco_options *options = given;
-    double count = columns_of(context, options->column.chunk).count;
-    double budget = options->budget ? options->budget : options->columns.count;
-    return model->config.layers * (cost_kv(model) + cost_kv_gradients(model) * budget / count);
+    size_t count = columns_of(context, options->column.chunk).count;
+    return column_walk_kept(model, &options->column.stages, share_of(options, count));
 }
 
 const struct method method_spaco = {

@@ -11,12 +11,13 @@
 struct streambp_options {
     size_t chunk, head_chunk;
     enum keep keep;
+    struct stage_options stages;
 };
 
-static const struct option option_rows[] = {OPTION_CHUNK(struct streambp_options),
-                                            OPTION_HEAD_CHUNK(struct streambp_options),
-                                            OPTION_KEEP(struct streambp_options),
-                                            {0}};
+static const struct option option_rows[] = {
+    OPTION_CHUNK(struct streambp_options),      OPTION_HEAD_CHUNK(struct streambp_options),
+    OPTION_KEEP(struct streambp_options),       OPTION_STAGES(struct streambp_options),
+    OPTION_STAGE_ROWS(struct streambp_options), {0}};
 
 // Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
 static void backward(struct step *step, size_t l, struct tensor x, struct tensor grad)
@@ -51,14 +52,22 @@ static void walk(struct step *step)
     row_walk(step, &(struct row_walk){.chunk = options->chunk,
                                       .head_chunk = options->head_chunk,
                                       .inputs = PLACE_DEVICE,
+                                      .stages = &options->stages,
                                       .backward = backward});
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static bool check(const void *of_method, const struct config *config, size_t context, struct status *status)
 {
-    (void)options, (void)context;
-    return model->config.layers * cost_hidden(model) + cost_hidden(model) + cost_kv(model) +
-           cost_kv_gradients(model);
+    const struct streambp_options *options = of_method;
+    (void)context;
+    return stages_check(&options->stages, config->layers, status);
+}
+
+static double floor_bytes(const struct model *model, const void *of_method, size_t context)
+{
+    const struct streambp_options *options = of_method;
+    (void)context;
+    return row_walk_kept(model, &options->stages) + cost_kv(model) + cost_kv_gradients(model);
 }
 
 const struct method method_streambp = {
@@ -67,6 +76,7 @@ const struct method method_streambp = {
     .source = "Luo et al. 2025, arXiv 2506.03077",
     .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,
+    .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -414,9 +414,9 @@ static void test_a_first_pass(void **state)
         assert_true(fabs((8 * near - far) / (12 * h) - grad[i]) <= 1e-8 * largest);
     }
     for (const struct method *const *m = methods; *m; m++) {
-        for (int variant = 0; variant < 3 && ((*m)->exact || (*m)->make_exact); variant++) {
-            static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all",
-                                                "chunk=64 head_chunk=0"};
+        for (int variant = 0; variant < 5 && ((*m)->exact || (*m)->make_exact); variant++) {
+            static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all", "chunk=64 head_chunk=0",
+                                                "chunk=5 stages=2", "chunk=4 stages=3 loss=all inner=checkpoint"};
             void *options = fixture_options(*m, "%s", texts[variant]);
             if ((*m)->make_exact) {
                 (*m)->make_exact(options, f.context);

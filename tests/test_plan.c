@@ -57,11 +57,11 @@ static void compare(struct fixture *f, const struct method *method, const void *
 // Every choice of every option that a method has, one at a time, and several chunk sizes.
 static void compare_all(struct fixture *f)
 {
-    static const char *const counts[] = {"1", "7", "64"};
+    static const char *const counts[] = {"1", "2", "7", "64"};
     for (const struct method *const *m = methods; *m; m++) {
         for (const struct option *option = (*m)->options.rows; option->name; option++) {
             const char *const *values = option->type == OPTION_CHOICE ? option->choices : counts;
-            for (size_t i = 0; option->type == OPTION_CHOICE ? values[i] != NULL : i < 3; i++) {
+            for (size_t i = 0; option->type == OPTION_CHOICE ? values[i] != NULL : i < 4; i++) {
                 void *options = fixture_options(*m, "chunk=6 budget=2");
                 struct status status = {0};
                 if (option->type == OPTION_CHOICE ||
@@ -72,9 +72,12 @@ static void compare_all(struct fixture *f)
                     options_set(&(*m)->options, options, "sampler", "fixed");
                     options_set(&(*m)->options, options, "columns", "1,3");
                 }
+                if (strcmp(option->name, "stage_rows") == 0) {
+                    options_set(&(*m)->options, options, option->name, i % 2 ? "0,1" : "0,2");
+                }
                 // Method null hangs and crashes on request.
                 bool stops = strcmp(option->name, "behaviour") == 0 && i > 0;
-                if (!stops && (!(*m)->check || (*m)->check(options, f->context, &status))) {
+                if (!stops && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status))) {
                     compare(f, *m, options);
                 }
                 options_free(&(*m)->options, options);

@@ -134,6 +134,9 @@ static void test_done_is_done(void **state)
         for (const struct method *const *m = methods; *m; m++) {
             check_done(&f, *m, fixture_options(*m, OPTIONS));
         }
+        for (const struct method *const *m = methods; *m; m++) {
+            check_done(&f, *m, fixture_options(*m, OPTIONS " stages=2"));
+        }
         const struct method *spaco = method_find("spaco");
         check_done(&f, spaco, fixture_options(spaco, OPTIONS " sampler=fixed")); // no column is drawn
         fixture_close(&f);
@@ -214,8 +217,9 @@ static void test_weights_are_acquired(void **state)
         fixture_open(&f);
         for (const struct method *const *m = methods; *m; m++) {
             check_absent(&f, *m,
-                         fixture_options(*m, OPTIONS " keep=%s inner=%s loss=%s", variant & 1 ? "all" : "lean",
-                                         variant & 2 ? "checkpoint" : "none", variant & 1 ? "all" : "sampled"));
+                         fixture_options(*m, OPTIONS " keep=%s inner=%s loss=%s stages=%d",
+                                         variant & 1 ? "all" : "lean", variant & 2 ? "checkpoint" : "none",
+                                         variant & 1 ? "all" : "sampled", variant ? variant : 2));
         }
         fixture_close(&f);
     }

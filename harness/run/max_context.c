@@ -81,7 +81,7 @@ static enum outcome attempt(struct search *search, size_t units)
     tried->context = units * search->result->granularity;
     options_free(&tried->method->options, tried->options);
     tried->options = options_copy(&tried->method->options, search->trial->options);
-    if (tried->method->check && !tried->method->check(tried->options, tried->context, &status)) {
+    if (tried->method->check && !tried->method->check(tried->options, &tried->config, tried->context, &status)) {
         note_failure(search, units, false, status.message);
         return FORBIDDEN;
     }

@@ -76,7 +76,8 @@ json_t *method_defaults(const struct method *method)
     return json;
 }
 
-bool method_decode(const struct method_fields *fields, size_t context, void *options, struct status *status)
+bool method_decode(const struct method_fields *fields, const struct config *config, size_t context, void *options,
+                   struct status *status)
 {
     const struct method *method = fields->method;
     for (size_t i = 0; method->options.rows[i].name; i++) {
@@ -84,7 +85,7 @@ bool method_decode(const struct method_fields *fields, size_t context, void *opt
             return false;
     }
     struct status why = {0};
-    if (method->check && !method->check(options, context, &why))
+    if (method->check && !method->check(options, config, context, &why))
         return json_field_fail(fields->entry, status, "method \"%s\" at context %zu: %s", method->name, context,
                                why.message);
     return true;

@@ -18,5 +18,7 @@ bool method_fields_read(struct method_fields *fields, struct json_field entry, s
 void method_names_knowing(const char *option, char *text, size_t bytes);
 // The entry that gives nothing but the name: every option with its default; a new reference.
 json_t *method_defaults(const struct method *method);
-// Decodes what was given into options, which hold the defaults, and checks them together. context: tokens.
-bool method_decode(const struct method_fields *fields, size_t context, void *options, struct status *status);
+// Decodes what was given into options, which hold the defaults, and checks them together, with the model and the
+// context in tokens.
+bool method_decode(const struct method_fields *fields, const struct config *config, size_t context, void *options,
+                   struct status *status);

@@ -6,7 +6,7 @@ static json_t *decode_method(struct trial *trial, const struct method_fields *fi
 {
     trial->method = fields->method;
     trial->options = options_new(&trial->method->options);
-    return method_decode(fields, trial->context, trial->options, status)
+    return method_decode(fields, &trial->config, trial->context, trial->options, status)
                ? method_json(trial->method, trial->options)
                : NULL;
 }

@@ -29,6 +29,17 @@ void spill_put(struct spill *spill, size_t i, struct tensor t)
     }
 }
 
+void spill_hold(struct spill *spill, size_t i, struct tensor t)
+{
+    *item_of(spill, i) = (struct spilled){.near = t};
+}
+
+bool spill_has(const struct spill *spill, size_t i)
+{
+    CHECK(i < spill->count);
+    return spill->items[i].near.data || spill->items[i].far.data;
+}
+
 void spill_leave(struct spill *spill, size_t i)
 {
     struct spilled *item = item_of(spill, i);
@@ -54,13 +65,16 @@ void spill_want(struct spill *spill, size_t i)
 struct tensor spill_get(struct spill *spill, size_t i)
 {
     struct spilled *item = item_of(spill, i);
-    struct tensor t = item->near;
-    if (spill->place == PLACE_HOST) {
-        event_wait(spill->device, QUEUE_COMPUTE, item->in);
-        tensor_free(spill->device, &item->far);
-    }
+    event_wait(spill->device, QUEUE_COMPUTE, item->in);
+    return item->near;
+}
+
+void spill_spend(struct spill *spill, size_t i)
+{
+    struct spilled *item = item_of(spill, i);
+    tensor_free(spill->device, &item->near);
+    tensor_free(spill->device, &item->far);
     *item = (struct spilled){0};
-    return t;
 }
 
 void spill_close(struct spill *spill)

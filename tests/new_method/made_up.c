@@ -32,8 +32,9 @@ static void walk(struct step *step)
     }
 }
 
-static bool check(const void *given, size_t context, struct status *status)
+static bool check(const void *given, const struct config *config, size_t context, struct status *status)
 {
+    (void)config;
     const struct made_up_options *options = given;
     return options->repeats <= context ||
            status_set(status, STATUS_BAD_INPUT, "%zu repeats of %zu tokens", options->repeats, context);
