@@ -7,8 +7,6 @@
 #include "methods/cost.h"
 #include "methods/row.h"
 
-enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
-
 struct checkpoint_options {
     size_t head_chunk;
     enum keep keep;
@@ -17,20 +15,13 @@ struct checkpoint_options {
 };
 
 static const struct option option_rows[] = {
-    OPTION_HEAD_CHUNK(struct checkpoint_options),
-    OPTION_KEEP(struct checkpoint_options),
-    OPTION_STAGES(struct checkpoint_options),
-    OPTION_STAGE_ROWS(struct checkpoint_options),
-    {.name = "offload",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct checkpoint_options, offload),
-     .initial = OFFLOAD_NONE,
-     .choices = OPTION_CHOICES("none", "inputs"),
-     .help = "what is kept on the host: nothing, or the rows' inputs until they are rebuilt"},
-    {0}};
+    OPTION_HEAD_CHUNK(struct checkpoint_options), OPTION_KEEP(struct checkpoint_options),
+    OPTION_STAGES(struct checkpoint_options),     OPTION_STAGE_ROWS(struct checkpoint_options),
+    OPTION_OFFLOAD(struct checkpoint_options),    {0}};
 
-static void backward(struct step *step, size_t l, struct tensor x, struct tensor grad)
+static void backward(struct step *step, size_t l, struct stream *of_x, struct stream *of_grad)
 {
+    struct tensor x = of_x->whole, grad = of_grad->whole;
     const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
@@ -65,7 +56,9 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct checkpoint_options *options = of_method;
     (void)context;
-    return stages_check(&options->stages, config->layers, status);
+    static const enum offload served[] = {OFFLOAD_INPUTS, OFFLOAD_NONE};
+    return offload_check(options->offload, served, "rows' inputs are; a row reads its gradient at once", status) &&
+           stages_check(&options->stages, config->layers, status);
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)

@@ -108,7 +108,9 @@ static void descend(struct state *state, size_t s, struct tensor grad)
         if (l > 0) {
             want(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
         }
-        state->walk->backward(state->step, l, x, grad);
+        struct stream of_x = {.device = model->device, .whole = x};
+        struct stream of_grad = {.device = model->device, .whole = grad};
+        state->walk->backward(state->step, l, &of_x, &of_grad);
         if (spill_has(&state->inputs, l)) {
             spill_spend(&state->inputs, l);
         } else {
@@ -118,6 +120,11 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     }
 }
 
+struct stages row_stages(const struct model *model, const struct stage_options *options)
+{
+    return stages_of(options, model->config.layers, cost_of(model));
+}
+
 void row_walk(struct step *step, const struct row_walk *walk)
 {
     struct model *model = step->model;
@@ -125,7 +132,7 @@ void row_walk(struct step *step, const struct row_walk *walk)
     struct state state = {.step = step,
                           .walk = walk,
                           .columns = columns_of(step->batch->context, walk->chunk),
-                          .stages = stages_of(walk->stages, layers, cost_of(model))};
+                          .stages = row_stages(model, walk->stages)};
     spill_open(&state.inputs, model->device, walk->inputs, layers);
     struct tensor x = embedding(&state);
     for (size_t s = 0; s < state.stages.count; s++) {
@@ -157,7 +164,7 @@ void row_walk(struct step *step, const struct row_walk *walk)
 double row_walk_kept(const struct model *model, const struct stage_options *options)
 {
     struct stage_cost cost = cost_of(model);
-    struct stages stages = stages_of(options, model->config.layers, cost);
+    struct stages stages = row_stages(model, options);
     double kept = stages_kept(&stages, cost);
     bool embedding = stages.count == 1; // then it is kept, too
     stages_free(&stages);

@@ -3,8 +3,10 @@
 // then of one stage after another from the highest those of its rows. Of L layers in S stages, the highest of m,
 // L - S - (m - 1) rows are run twice on the way up, and never more than L - S: a stage's highest row is not.
 #pragma once
+#include "kernels/transformer/stream.h"
 #include "methods/columns.h"
 #include "methods/method.h"
+#include "methods/offload.h"
 #include "methods/stages.h"
 
 struct row_walk {
@@ -12,9 +14,12 @@ struct row_walk {
     enum place inputs;        // where the rows' inputs are kept
     const struct stage_options *stages;
     // grad: [T B, d], the gradient of the row's output, becomes that of its input x: [T B, d].
-    void (*backward)(struct step *step, size_t layer, struct tensor x, struct tensor grad);
+    void (*backward)(struct step *step, size_t layer, struct stream *x, struct stream *grad);
 };
 
+// The stages asked for: a row's input costs what a stage's does.
+struct stages row_stages(const struct model *model, const struct stage_options *options);
+// Both tensors are on the device.
 void row_walk(struct step *step, const struct row_walk *walk);
 // Bytes per token of the most rows' inputs, and the gradient, that it keeps at any moment.
 double row_walk_kept(const struct model *model, const struct stage_options *stages);

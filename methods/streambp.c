@@ -6,41 +6,79 @@
 // paper's equations say, and the loss is exact. The forward is streamed too: else its own scratch, not the
 // backward's, would set the peak.
 #include "methods/cost.h"
-#include "methods/row.h"
+#include "methods/row_stream.h"
 
 struct streambp_options {
     size_t chunk, head_chunk;
     enum keep keep;
     struct stage_options stages;
+    enum offload offload;
 };
 
-static const struct option option_rows[] = {
-    OPTION_CHUNK(struct streambp_options),      OPTION_HEAD_CHUNK(struct streambp_options),
-    OPTION_KEEP(struct streambp_options),       OPTION_STAGES(struct streambp_options),
-    OPTION_STAGE_ROWS(struct streambp_options), {0}};
+static const struct option option_rows[] = {OPTION_CHUNK(struct streambp_options),
+                                            OPTION_HEAD_CHUNK(struct streambp_options),
+                                            OPTION_KEEP(struct streambp_options),
+                                            OPTION_STAGES(struct streambp_options),
+                                            OPTION_STAGE_ROWS(struct streambp_options),
+                                            OPTION_OFFLOAD(struct streambp_options),
+                                            {0}};
+
+// Keys and values of a row.
+static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
+{
+    struct model *model = step->model;
+    struct span all = {0, step->batch->context};
+    size_t n = x->whole.rows, most = kv_block_rows(model, n);
+    stream_open(x, most);
+    stream_want(x, 0, most);
+    for (size_t row = 0; row < n; row += most) {
+        size_t next = row + most;
+        if (next < n) {
+            stream_want(x, next, n - next < most ? n - next : most);
+        }
+        kv_project_block(model, l, all, row, stream_get(x), kv);
+    }
+    stream_close(x);
+    kv_rotate(model, l, all, kv);
+}
+
+static void want(struct stream *x, struct stream *grad, struct span chunk, size_t B)
+{
+    stream_want(x, chunk.start * B, chunk.count * B);
+    stream_want(grad, chunk.start * B, chunk.count * B);
+}
 
 // Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
-static void backward(struct step *step, size_t l, struct tensor x, struct tensor grad)
+static void backward(struct step *step, size_t l, struct stream *x, struct stream *grad)
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
-    size_t B = step->batch->batch;
+    size_t B = step->batch->batch, rows = step->batch->context * B;
     struct columns columns = columns_of(step->batch->context, options->chunk);
-    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
-    struct kv grad_kv = kv_new(model, x.rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+    struct kv kv = kv_new(model, rows, model->device->ops->dtype, CATEGORY_KV_CACHE);
+    struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
     op_zero(model->device, grad_kv.k);
     op_zero(model->device, grad_kv.v);
     unit_acquire(model, unit_of_layer(l));
-    kv_project(model, l, (struct span){0, step->batch->context}, x, kv, NULL);
+    project(step, l, x, kv);
+    stream_open(x, columns.chunk * B);
+    stream_open(grad, columns.chunk * B);
+    want(x, grad, column_span(columns, columns.count - 1), B);
     for (size_t c = columns.count; c-- > 0;) {
         struct span chunk = column_span(columns, c);
         size_t end = chunk.start + chunk.count;
         struct kv grad_seen = kv_rows(grad_kv, 0, end * B);
         struct key_segment seen = {0, end, grad_seen.k, grad_seen.v};
         struct activations rebuilt = {0};
-        cell_forward(model, l, chunk, column_rows(x, chunk, B), kv, tensor_none(), &rebuilt, options->keep);
-        cell_backward(model, l, chunk, &rebuilt, kv, &seen, 1, column_rows(grad, chunk, B));
+        if (c > 0) {
+            want(x, grad, column_span(columns, c - 1), B);
+        }
+        cell_forward(model, l, chunk, stream_get(x), kv, tensor_none(), &rebuilt, options->keep);
+        cell_backward(model, l, chunk, &rebuilt, kv, &seen, 1, stream_get(grad));
+        stream_put(grad);
     }
+    stream_close(grad);
+    stream_close(x);
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
     kv_free(model, &kv);
@@ -49,25 +87,34 @@ static void backward(struct step *step, size_t l, struct tensor x, struct tensor
 static void walk(struct step *step)
 {
     const struct streambp_options *options = step->options;
-    row_walk(step, &(struct row_walk){.chunk = options->chunk,
-                                      .head_chunk = options->head_chunk,
-                                      .inputs = PLACE_DEVICE,
-                                      .stages = &options->stages,
-                                      .backward = backward});
+    struct row_walk walk = {.chunk = options->chunk,
+                            .head_chunk = options->head_chunk,
+                            .inputs = options->offload ? PLACE_HOST : PLACE_DEVICE,
+                            .stages = &options->stages,
+                            .backward = backward};
+    if (options->offload) {
+        row_stream_walk(step, &walk, options->offload == OFFLOAD_INPUTS_GRADIENT);
+    } else {
+        row_walk(step, &walk);
+    }
 }
 
 static bool check(const void *of_method, const struct config *config, size_t context, struct status *status)
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    return stages_check(&options->stages, config->layers, status);
+    static const enum offload served[] = {OFFLOAD_INPUTS, OFFLOAD_INPUTS_GRADIENT, OFFLOAD_NONE};
+    return offload_check(options->offload, served, "rows' inputs are, and the gradient of a row", status) &&
+           stages_check(&options->stages, config->layers, status);
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    return row_walk_kept(model, &options->stages) + cost_kv(model) + cost_kv_gradients(model);
+    double row = options->offload ? row_stream_kept(model, options->offload == OFFLOAD_INPUTS_GRADIENT)
+                                  : row_walk_kept(model, &options->stages);
+    return row + cost_kv(model) + cost_kv_gradients(model);
 }
 
 const struct method method_streambp = {

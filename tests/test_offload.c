@@ -1,5 +1,6 @@
 // Offload: a walk that keeps what it needs later on the host has the same gradients, bit for bit, and moves and
 // keeps there what the formulas say; planned as measured. Where copies are late, no wait can be left out.
+#include "harness/run/environment.h"
 #include "kernels/base/breakdown.h"
 #include "kernels/base/ops.h"
 #include "tests/fixture.h"
@@ -11,49 +12,58 @@
 
 #include <cmocka.h>
 
-enum offload { OFFLOAD_NONE, OFFLOAD_INPUTS };
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static void *options_with(enum offload offload)
+// What is kept where, by method and option.
+struct setting {
+    const char *method, *offload;
+};
+static const struct setting settings[] = {
+    {"checkpoint", "inputs"}, {"streambp", "inputs"}, {"streambp", "inputs+gradient"}};
+
+static void *options_with(const struct setting *setting, bool offloads, const char *text)
 {
-    return fixture_options(method_find("checkpoint"), "head_chunk=7 offload=%s", offload ? "inputs" : "none");
+    return fixture_options(method_find(setting->method), "head_chunk=7 offload=%s %s",
+                           offloads ? setting->offload : "none", text);
 }
 
-static void options_done(void *options)
+static void options_done(const struct setting *setting, void *options)
 {
-    options_free(&method_find("checkpoint")->options, options);
+    options_free(&method_find(setting->method)->options, options);
 }
 
-static double *gradients(struct fixture *f, enum offload offload)
+static double *gradients(struct fixture *f, const struct setting *setting, bool offloads, const char *text)
 {
-    void *options = options_with(offload);
+    void *options = options_with(setting, offloads, text);
     struct step_report report = {0};
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
     arena_reset_peak(&f->device->host);
-    double *found = fixture_step(f, "checkpoint", options, &report);
-    options_done(options);
+    double *found = fixture_step(f, setting->method, options, &report);
+    options_done(setting, options);
     assert_int_equal(f->device->host.live_bytes, 0);
     step_report_free(&report);
     return found;
 }
 
 // The same step on the plan: its counters and its arenas.
-static void plan(const struct fixture *f, enum offload offload, struct device *copy)
+static void plan(const struct fixture *f, const struct setting *setting, bool offloads, const char *text,
+                 struct device *copy)
 {
     struct status status = {0};
     struct fixture planned = *f;
-    void *options = options_with(offload);
+    void *options = options_with(setting, offloads, text);
     struct step_report report = {0};
     enum dtype sums = fixture_sums(f);
-    struct model_options model_options = {.kv_gradient_dtype = sums, .gradient_dtype = sums};
+    struct model_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
     model_open(&planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->sequences);
     planned.device->counters = (struct counters){0};
     model_zero_gradients(&planned.model); // as the fixture does
-    method_step(method_find("checkpoint"), &planned.model, &planned.batch, options, &report);
-    options_done(options);
+    method_step(method_find(setting->method), &planned.model, &planned.batch, options, &report);
+    options_done(setting, options);
     assert_int_equal(planned.device->status.code, STATUS_OK);
     *copy = *planned.device;
     step_report_free(&report);
@@ -62,10 +72,10 @@ static void plan(const struct fixture *f, enum offload offload, struct device *c
     device_close(planned.device);
 }
 
-static void assert_planned(const struct fixture *f, enum offload offload)
+static void assert_planned(const struct fixture *f, const struct setting *setting, bool offloads, const char *text)
 {
     struct device planned;
-    plan(f, offload, &planned);
+    plan(f, setting, offloads, text, &planned);
     assert_int_equal(planned.arena.peak_bytes, f->device->arena.peak_bytes);
     assert_memory_equal(planned.arena.peak_by_category, f->device->arena.peak_by_category,
                         sizeof planned.arena.peak_by_category);
@@ -75,43 +85,69 @@ static void assert_planned(const struct fixture *f, enum offload offload)
     assert_memory_equal(&planned.counters, &f->device->counters, sizeof planned.counters);
 }
 
+static const char *const texts[] = {"chunk=5 budget=3 sampler=uniform", "chunk=64 budget=1 keep=all",
+                                    "chunk=4 budget=2 loss=all inner=checkpoint stages=2",
+                                    "chunk=4 sampler=fixed columns=0,2,3 compensation=capped stages=3",
+                                    "chunk=7 budget=1 stage_rows=0,1"};
+
+// One model with every setting, with and without stages.
+static void assert_same(struct fixture *f)
+{
+    fixture_open(f);
+    for (size_t i = 0; i < COUNT(settings) * COUNT(texts); i++) {
+        const struct setting *setting = &settings[i / COUNT(texts)];
+        const char *text = texts[i % COUNT(texts)];
+        const struct method *method = method_find(setting->method);
+        struct status status = {0};
+        void *options = options_with(setting, true, text);
+        bool valid = method->check(options, &f->config, f->context, &status);
+        options_done(setting, options);
+        if (!valid) {
+            continue;
+        }
+        double *kept = gradients(f, setting, false, text);
+        double flops = f->device->counters.flops;
+        assert_int_equal(f->device->host.peak_bytes, 0);
+        assert_planned(f, setting, false, text);
+        double *offloaded = gradients(f, setting, true, text);
+        if (memcmp(offloaded, kept, f->gradient_count * sizeof *kept) != 0 || f->device->counters.flops != flops) {
+            fail_msg("%s %s, %s, %s, %zu layers, %zu tokens: relative L2 %.2e, FLOPs %.0f, kept here %.0f",
+                     dtype_name(f->dtype), setting->method, setting->offload, text, f->config.layers, f->context,
+                     relative_l2(offloaded, kept, f->gradient_count), f->device->counters.flops, flops);
+        }
+        assert_planned(f, setting, true, text);
+        free(offloaded);
+        free(kept);
+    }
+    fixture_close(f);
+}
+
 static void gradients_are_the_same_bits(void **state)
 {
     (void)state;
     const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t layers = 1; layers <= 5; layers++) {
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        for (size_t layers = 1; layers <= 5; layers += 1 + (layers == 3)) {
             for (size_t context = 1; context <= 23; context += 11) {
                 struct fixture f = fixture_default();
                 f.dtype = dtypes[i];
                 f.config.layers = layers;
+                f.config.tied = layers == 2;
+                f.config.qk_norm = layers == 3;
+                f.sequences = 1 + (layers + i) % 3;
                 f.context = context;
-                fixture_open(&f);
-                double *kept = gradients(&f, OFFLOAD_NONE);
-                struct counters counters = f.device->counters;
-                assert_int_equal(f.device->host.peak_bytes, 0);
-                assert_true(counters.link_bytes[QUEUE_OUT] == 0 && counters.link_bytes[QUEUE_IN] == 0);
-                assert_planned(&f, OFFLOAD_NONE);
-                double *offloaded = gradients(&f, OFFLOAD_INPUTS);
-                assert_memory_equal(offloaded, kept, f.gradient_count * sizeof *kept);
-
-                size_t input = context * f.sequences * f.config.width * dtype_bytes(f.dtype); // T B d e
-                assert_true(f.device->counters.link_bytes[QUEUE_OUT] == (double)(layers * input));
-                assert_true(f.device->counters.link_bytes[QUEUE_IN] == (double)(layers * input));
-                assert_int_equal(f.device->host.peak_bytes, layers * arena_rounded(input));
-                assert_int_equal(f.device->host.peak_by_category[CATEGORY_HIDDEN_CHECKPOINTS],
-                                 layers * arena_rounded(input));
-                assert_planned(&f, OFFLOAD_INPUTS);
-                // All else is as it was.
-                assert_true(f.device->counters.flops == counters.flops);
-                assert_true(f.device->counters.bytes_moved == counters.bytes_moved);
-                assert_int_equal(f.device->counters.launches, counters.launches);
-                free(offloaded);
-                free(kept);
-                fixture_close(&f);
+                f.lora = layers == 5 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V}
+                                     : (struct lora){0};
+                assert_same(&f);
             }
         }
     }
+    struct fixture f = fixture_default(); // more rows than a block
+    f.config.layers = 2;
+    f.context = 701;
+    f.sequences = 3;
+    f.dtype = DTYPE_F32;
+    assert_same(&f);
 }
 
 // Two rows' inputs and the gradient, however many layers there are.
@@ -123,37 +159,128 @@ static void the_device_keeps_two_rows(void **state)
     f.context = 64;
     for (size_t i = 0; i < 2; i++) {
         f.config.layers = i ? 12 : 4;
-        for (enum offload offload = OFFLOAD_NONE; offload <= OFFLOAD_INPUTS; offload++) {
+        for (int offload = 0; offload < 2; offload++) {
             struct device planned;
-            plan(&f, offload, &planned);
+            plan(&f, &settings[0], offload, "chunk=64", &planned);
             peaks[i][offload] = planned.arena.peak_by_category[CATEGORY_HIDDEN_CHECKPOINTS];
         }
     }
     size_t input = f.context * f.sequences * f.config.width * sizeof(double);
-    assert_int_equal(peaks[0][OFFLOAD_NONE], 5 * input);
-    assert_int_equal(peaks[1][OFFLOAD_NONE], 13 * input);
-    assert_int_equal(peaks[0][OFFLOAD_INPUTS], 3 * input);
-    assert_int_equal(peaks[1][OFFLOAD_INPUTS], 3 * input);
+    assert_int_equal(peaks[0][0], 5 * input);
+    assert_int_equal(peaks[1][0], 13 * input);
+    assert_int_equal(peaks[0][1], 3 * input);
+    assert_int_equal(peaks[1][1], 3 * input);
 }
 
+// Rows of width d that go out and come in, and that the host holds at a time. sizes: of the stages, from the top.
+struct moved {
+    size_t out, in, held;
+};
+
+static struct moved rows_moved(const struct setting *setting, const size_t *sizes, size_t count, bool embeds)
+{
+    bool streams = strcmp(setting->method, "streambp") == 0;
+    bool gradient = strcmp(setting->offload, "inputs+gradient") == 0;
+    struct moved moved = {0};
+    for (size_t j = 0; j < count; j++) {
+        bool lowest = j + 1 == count, kept = !lowest || (!streams && count == 1);
+        // Its own input, read for the way up again and for the way down; its rows' on the way up, of which a lower
+        // stage's highest is read at once where rows do not come by chunk.
+        size_t rows = kept + sizes[j] - 1 - (j > 0 && sizes[j] > 1 && !streams);
+        size_t held = count - 1 - j + sizes[j] - 1 + (kept && count == 1);
+        moved.out += rows;
+        moved.in += (streams ? 2 : 1) * rows + (j > 0 && sizes[j] > 1 && !lowest);
+        if (j > 0 && sizes[j] > 1 && !streams) {
+            held--;
+        }
+        moved.held = held > moved.held ? held : moved.held;
+    }
+    if (gradient) {
+        size_t layers = 0;
+        for (size_t j = 0; j < count; j++) {
+            layers += sizes[j];
+        }
+        moved.out += layers + embeds;
+        moved.in += layers + embeds;
+        moved.held++;
+    }
+    return moved;
+}
+
+static void the_link_carries_the_formula(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t count, sizes[6];
+    } cases[] = {{"stages=1", 1, {6}},
+                 {"stages=3", 3, {1, 2, 3}},
+                 {"stage_rows=0,2,4", 3, {2, 2, 2}},
+                 {"stages=6", 6, {1, 1, 1, 1, 1, 1}},
+                 {"stage_rows=0,1", 2, {5, 1}}};
+    for (int lora = 0; lora < 2; lora++) {
+        struct fixture f = fixture_default();
+        f.config.layers = 6;
+        f.lora = lora ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q} : (struct lora){0};
+        fixture_open(&f);
+        size_t row = f.context * f.sequences * f.config.width * sizeof(double); // T B d e
+        for (size_t i = 0; i < COUNT(settings) * COUNT(cases); i++) {
+            const struct setting *setting = &settings[i / COUNT(cases)];
+            if (strcmp(setting->offload, "kv") == 0) {
+                continue;
+            }
+            const char *text = cases[i % COUNT(cases)].text;
+            struct moved moved =
+                rows_moved(setting, cases[i % COUNT(cases)].sizes, cases[i % COUNT(cases)].count, !lora);
+            char chunked[64];
+            snprintf(chunked, sizeof chunked, "chunk=5 %s", text);
+            free(gradients(&f, setting, true, chunked));
+            const double *link = f.device->counters.link_bytes;
+            if (link[QUEUE_OUT] != (double)(moved.out * row) || link[QUEUE_IN] != (double)(moved.in * row) ||
+                f.device->host.peak_bytes != moved.held * arena_rounded(row)) {
+                fail_msg("%s %s %s: rows out %.2f, in %.2f, held %.2f; expected %zu, %zu, %zu", setting->method,
+                         setting->offload, text, link[QUEUE_OUT] / (double)row, link[QUEUE_IN] / (double)row,
+                         (double)f.device->host.peak_bytes / (double)row, moved.out, moved.in, moved.held);
+            }
+            assert_int_equal(f.device->host.peak_by_category[CATEGORY_HIDDEN_CHECKPOINTS],
+                             f.device->host.peak_bytes);
+        }
+        fixture_close(&f);
+    }
+}
+
+// Copies that happen as late as they may, and one kind of wait left out.
 static void no_wait_can_be_left_out(void **state)
 {
     (void)state;
     static const struct {
         enum queue of, for_;
-        bool same;
-    } waits[] = {{0, 0, true}, {QUEUE_COMPUTE, QUEUE_OUT, false}, {QUEUE_COMPUTE, QUEUE_IN, false}};
+    } waits[] = {{0, 0}, {QUEUE_COMPUTE, QUEUE_OUT}, {QUEUE_COMPUTE, QUEUE_IN}, {QUEUE_IN, QUEUE_OUT}};
+    static const char *const cut[] = {"chunk=5 budget=4", "chunk=5 budget=4 stages=3",
+                                      "chunk=4 budget=4 stages=2"};
     struct fixture f = fixture_default();
+    f.config.layers = 5;
     fixture_open(&f);
-    double *kept = gradients(&f, OFFLOAD_NONE);
-    for (size_t i = 0; i < 3; i++) {
-        late_open(f.device, waits[i].of, waits[i].for_);
-        double *offloaded = gradients(&f, OFFLOAD_INPUTS);
-        assert_int_equal(memcmp(offloaded, kept, f.gradient_count * sizeof *kept) == 0, waits[i].same);
-        free(offloaded);
-        late_close(f.device);
+    for (size_t s = 0; s < COUNT(settings) * COUNT(cut); s++) {
+        const struct setting *setting = &settings[s / COUNT(cut)];
+        const char *text = cut[s % COUNT(cut)];
+        double *kept = gradients(&f, setting, false, text);
+        for (size_t i = 0; i < COUNT(waits); i++) {
+            late_open(f.device, waits[i].of, waits[i].for_);
+            double *offloaded = gradients(&f, setting, true, text);
+            bool same = memcmp(offloaded, kept, f.gradient_count * sizeof *kept) == 0;
+            // Inputs alone are read by nobody but what waited for the copy out.
+            bool needed = i > 0 && (i < 3 || strcmp(setting->offload, "inputs") != 0);
+            if (same == needed) {
+                fail_msg("%s %s, %s: without the wait of queue %d for queue %d the gradients are %s",
+                         setting->method, setting->offload, text, waits[i].of, waits[i].for_,
+                         same ? "right" : "wrong");
+            }
+            free(offloaded);
+            late_close(f.device);
+        }
+        free(kept);
     }
-    free(kept);
     fixture_close(&f);
 }
 
@@ -163,37 +290,41 @@ static void a_full_host_is_a_result(void **state)
     (void)state;
     struct fixture f = fixture_default();
     fixture_open(&f);
-    double *kept = gradients(&f, OFFLOAD_INPUTS);
-    size_t live = f.device->arena.live_bytes, peak = f.device->host.peak_bytes;
-    for (size_t part = 1; part <= 8; part++) {
-        void *options = options_with(OFFLOAD_INPUTS);
-        struct step_report report = {0};
-        f.device->host.limit_bytes = peak * part / 8;
-        late_open(f.device, 0, 0);
-        method_step(method_find("checkpoint"), &f.model, &f.batch, options, &report);
-        options_done(options);
-        late_close(f.device);
-        assert_int_equal(f.device->status.code, part == 8 ? STATUS_OK : STATUS_OOM);
-        assert_true(part == 8 || strstr(f.device->status.message, "(limits.host_memory)"));
-        assert_int_equal(f.device->arena.live_bytes, live);
-        assert_int_equal(f.device->host.live_bytes, 0);
-        f.device->status = (struct status){0};
-        step_report_free(&report);
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        const struct setting *setting = &settings[i];
+        const char *text = "chunk=5 budget=4 stages=2";
+        double *kept = gradients(&f, setting, true, text);
+        size_t live = f.device->arena.live_bytes, peak = f.device->host.peak_bytes;
+        for (size_t part = 1; part <= 8; part++) {
+            void *options = options_with(setting, true, text);
+            struct step_report report = {0};
+            f.device->host.limit_bytes = peak * part / 8;
+            late_open(f.device, 0, 0);
+            method_step(method_find(setting->method), &f.model, &f.batch, options, &report);
+            options_done(setting, options);
+            late_close(f.device);
+            assert_int_equal(f.device->status.code, part == 8 ? STATUS_OK : STATUS_OOM);
+            assert_true(part == 8 || strstr(f.device->status.message, "bytes too few (limits.host_memory)"));
+            assert_int_equal(f.device->arena.live_bytes, live);
+            assert_int_equal(f.device->host.live_bytes, 0);
+            f.device->status = (struct status){0};
+            step_report_free(&report);
+        }
+        f.device->host.limit_bytes = 0;
+        double *again = gradients(&f, setting, true, text);
+        assert_memory_equal(again, kept, f.gradient_count * sizeof *kept);
+        free(again);
+        free(kept);
     }
-    f.device->host.limit_bytes = 0;
-    double *again = gradients(&f, OFFLOAD_INPUTS);
-    assert_memory_equal(again, kept, f.gradient_count * sizeof *kept);
-    free(again);
-    free(kept);
     fixture_close(&f);
 }
 
 // Seconds of a step by the roofline, over a link of this rate; its rows must add up to it.
-static double estimate_s(enum offload offload, double link_bytes_per_s)
+static double estimate_s(const struct setting *setting, bool offloads, double link_bytes_per_s, double *copied)
 {
     struct status status = {0};
     struct fixture f = fixture_default();
-    void *options = options_with(offload);
+    void *options = options_with(setting, offloads, "chunk=5 budget=5");
     struct step_report report = {0};
     struct model_options model_options = {.kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype};
     struct breakdown breakdown;
@@ -207,14 +338,15 @@ static double estimate_s(enum offload offload, double link_bytes_per_s)
     model_zero_gradients(&f.model);
     f.device->counters = (struct counters){0};
     breakdown_start(&breakdown, f.device);
-    method_step(method_find("checkpoint"), &f.model, &f.batch, options, &report);
-    options_done(options);
+    method_step(method_find(setting->method), &f.model, &f.batch, options, &report);
+    options_done(setting, options);
     breakdown_stop(&breakdown, f.device);
     double rows_s = 0, all_s = counters_clock_s(&f.device->counters);
     for (size_t i = 0; i < breakdown.row_count; i++) {
         rows_s += breakdown.rows[i].estimate_s;
     }
     assert_true(fabs(rows_s - all_s) <= 1e-12 * all_s);
+    *copied = fmax(f.device->counters.link_bytes[QUEUE_OUT], f.device->counters.link_bytes[QUEUE_IN]);
     breakdown_free(&breakdown);
     step_report_free(&report);
     batch_close(&f.batch, f.device);
@@ -223,26 +355,57 @@ static double estimate_s(enum offload offload, double link_bytes_per_s)
     return all_s;
 }
 
-// A link that is fast enough costs nothing; one that is slow is all that there is, out and in one after the other.
+// A link that is fast enough costs nothing, but for a part that nothing comes before; one that is slow is all that
+// there is.
 static void copies_hide_behind_operations(void **state)
 {
     (void)state;
-    struct fixture f = fixture_default();
-    double input = (double)(f.context * f.sequences * f.config.width * sizeof(double));
-    double alone = estimate_s(OFFLOAD_NONE, 1);
-    assert_true(estimate_s(OFFLOAD_INPUTS, 1e12) == alone);
-    double hidden = estimate_s(OFFLOAD_INPUTS, 1e9);
-    assert_true(hidden == alone);
-    double slow = estimate_s(OFFLOAD_INPUTS, 1), copies = 2 * 6 * input;
-    assert_true(slow > copies && slow < copies + alone);
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        double copied, none, alone = estimate_s(&settings[i], false, 1, &none);
+        double hidden = estimate_s(&settings[i], true, 1e12, &copied);
+        assert_true(none == 0 && hidden <= 1.02 * alone);
+        hidden = estimate_s(&settings[i], true, 1e10, &copied);
+        assert_true(hidden <= 1.05 * alone);
+        double slow = estimate_s(&settings[i], true, 1, &copied);
+        assert_true(slow > copied && slow < 2 * copied + alone);
+    }
 }
 
-int main(void)
+static void what_is_not_kept_is_refused(void **state)
 {
+    (void)state;
+    static const struct {
+        const char *method, *offload, *says;
+    } cases[] = {
+        {"checkpoint", "inputs+gradient",
+         "offload \"inputs+gradient\" is of what is not kept: rows' inputs are; a row reads its gradient "
+         "at once"},
+        {"checkpoint", "kv", "offload \"kv\" is of what is not kept: rows' inputs are; "},
+        {"streambp", "kv", "offload \"kv\" is of what is not kept: rows' inputs are, and the gradient of a row"},
+        {"seco", "inputs", "offload \"inputs\" is of what is not kept: keys, values and their gradients are"},
+        {"spaco", "inputs+gradient",
+         "offload \"inputs+gradient\" is of what is not kept: keys, values and their gradients are"}};
+    struct fixture f = fixture_default();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct status status = {0};
+        const struct method *method = method_find(cases[i].method);
+        void *options = fixture_options(method, "chunk=5 budget=2 offload=%s", cases[i].offload);
+        assert_false(method->check(options, &f.config, f.context, &status));
+        assert_int_equal(status.code, STATUS_BAD_INPUT);
+        assert_non_null(strstr(status.message, cases[i].says));
+        options_free(&method->options, options);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_the_same_bits),   cmocka_unit_test(the_device_keeps_two_rows),
-        cmocka_unit_test(no_wait_can_be_left_out),       cmocka_unit_test(a_full_host_is_a_result),
-        cmocka_unit_test(copies_hide_behind_operations),
+        cmocka_unit_test(gradients_are_the_same_bits),  cmocka_unit_test(the_device_keeps_two_rows),
+        cmocka_unit_test(the_link_carries_the_formula), cmocka_unit_test(no_wait_can_be_left_out),
+        cmocka_unit_test(a_full_host_is_a_result),      cmocka_unit_test(copies_hide_behind_operations),
+        cmocka_unit_test(what_is_not_kept_is_refused),
     };
     return cmocka_run_group_tests_name("offload", tests, NULL, NULL);
 }

@@ -94,6 +94,15 @@ static void normalize_and_rotate_backward(struct model *model, const struct para
     }
 }
 
+// Of a block of x, before RoPE and the norm of keys.
+static void project_block(struct model *model, const struct layer *w, struct tensor k, struct tensor v,
+                          struct tensor x, struct tensor h)
+{
+    op_rmsnorm_forward(model->device, h, tensor_none(), x, w->attention_norm->value, model->config.norm_epsilon);
+    projection_forward(model, &w->k, k, h, false);
+    projection_forward(model, &w->v, v, h, false);
+}
+
 void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                 struct activations *keep)
 {
@@ -109,16 +118,37 @@ void kv_project(struct model *model, size_t layer, struct span chunk, struct ten
     }
     for (size_t row = 0; row < n; row += most) {
         size_t rows = smaller(most, n - row);
-        struct tensor block = tensor_rows(h, 0, rows);
-        op_rmsnorm_forward(device, block, tensor_none(), tensor_rows(x, row, rows), w->attention_norm->value,
-                           model->config.norm_epsilon);
-        projection_forward(model, &w->k, tensor_rows(projected, row, rows), block, false);
-        projection_forward(model, &w->v, tensor_rows(kv.v, row, rows), block, false);
+        project_block(model, w, tensor_rows(projected, row, rows), tensor_rows(kv.v, row, rows),
+                      tensor_rows(x, row, rows), tensor_rows(h, 0, rows));
     }
     normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk.start,
                          batch);
     tensor_free(device, &h);
     range_pop(device);
+}
+
+size_t kv_block_rows(const struct model *model, size_t rows)
+{
+    return block_rows(model, rows);
+}
+
+void kv_project_block(struct model *model, size_t layer, struct span chunk, size_t row, struct tensor x,
+                      struct kv kv)
+{
+    cell_range_push(model, "kv_project", layer, chunk.start + row * chunk.count / kv.k.rows);
+    struct kv own = kv_rows(kv, row, x.rows);
+    struct tensor h = scratch(model, x.rows, x.cols);
+    project_block(model, &model->layers[layer], own.k, own.v, x, h);
+    tensor_free(model->device, &h);
+    range_pop(model->device);
+}
+
+void kv_rotate(struct model *model, size_t layer, struct span chunk, struct kv kv)
+{
+    cell_range_push(model, "kv_rotate", layer, chunk.start);
+    normalize_and_rotate(model, model->layers[layer].k_norm, kv.k, tensor_none(), kv.k, chunk.start,
+                         kv.k.rows / chunk.count);
+    range_pop(model->device);
 }
 
 // q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
@@ -263,7 +293,9 @@ void cell_forward(struct model *model, size_t layer, struct span chunk, struct t
     }
     // Nothing kept: x_mid is built where y will be.
     struct tensor x_mid = keep ? activation(model, n, c->width) : y;
-    op_copy(device, x_mid, x);
+    if (x_mid.data != x.data) {
+        op_copy(device, x_mid, x);
+    }
     projection_forward(model, &w->o, x_mid, a->o, true);
     if (keep) {
         a->x_mid = x_mid;

@@ -34,8 +34,14 @@ void activations_free(struct model *model, struct activations *a);
 // With qk_norm and keep: keep->k_projected and rstd_k are kept too.
 void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                 struct activations *keep);
+// The same, where x comes in blocks of kv_block_rows rows of its `rows`, the last with fewer: a block's rows of the
+// chunk's kv, from `row` on; and after the last block kv_rotate, which makes keys of them.
+size_t kv_block_rows(const struct model *model, size_t rows);
+void kv_project_block(struct model *model, size_t layer, struct span chunk, size_t row, struct tensor x,
+                      struct kv kv);
+void kv_rotate(struct model *model, size_t layer, struct span chunk, struct kv kv);
 // y = cell(x), over the keys up to the chunk's end in kv, which must be there. y no tensor: what only y needs is
-// not computed (a rebuild for the backward). keep NULL: nothing is kept. keep->x becomes x. y must not be x.
+// not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x.
 void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
                   struct tensor y, struct activations *keep, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input. Gradients of keys and values are added to the

@@ -87,23 +87,24 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
     }
 }
 
-static struct tensor ids_of(const struct batch *batch, struct tensor x, size_t start)
+void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row)
 {
-    return tensor_rows(batch->ids, start * batch->batch, x.rows);
+    unit_acquire(model, UNIT_EMBEDDING);
+    unit_want(model, unit_of_layer(0));
+    op_embedding_forward(model->device, x, model->embedding->value, tensor_rows(batch->ids, row, x.rows));
+    unit_release(model, UNIT_EMBEDDING);
 }
 
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
 {
-    unit_acquire(model, UNIT_EMBEDDING);
-    unit_want(model, unit_of_layer(0));
-    op_embedding_forward(model->device, x, model->embedding->value, ids_of(batch, x, start));
-    unit_release(model, UNIT_EMBEDDING);
+    embed_rows(model, batch, x, start * batch->batch);
 }
 
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)
 {
     if (model->embedding->grad.data) {
         unit_add(model, UNIT_EMBEDDING);
-        op_embedding_backward(model->device, model->embedding->grad, grad, ids_of(batch, grad, start));
+        op_embedding_backward(model->device, model->embedding->grad, grad,
+                              tensor_rows(batch->ids, start * batch->batch, grad.rows));
     }
 }
