@@ -1,5 +1,12 @@
 #include "methods/column.h"
 
+bool column_options_check(const struct column_options *options, const struct config *config, struct status *status)
+{
+    static const enum offload served[] = {OFFLOAD_KV, OFFLOAD_NONE};
+    return offload_check(options->offload, served, "keys, values and their gradients are", status) &&
+           stages_check(&options->stages, config->layers, status);
+}
+
 static void done(const struct step *step, const struct column *column, size_t unit)
 {
     if (column->last) {
@@ -12,7 +19,45 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
     return tensor_new(model->device, rows, model->config.width, model->device->ops->dtype, category);
 }
 
-void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv *kv, struct tensor x,
+// Layer l's keys and values on the way up, of which the first `rows` are read; of the highest layer's the first
+// `highest`. The next layer's come meanwhile.
+static struct kv climb(struct kv_store *kv, size_t l, struct stage stage, size_t rows, size_t highest)
+{
+    if (l == stage.first) {
+        kv_store_want(kv, l, (struct kv_rows_wanted){.kv = l + 1 < stage.end ? rows : highest});
+    }
+    if (l + 1 < stage.end) {
+        kv_store_want(kv, l + 1, (struct kv_rows_wanted){.kv = l + 2 < stage.end ? rows : highest});
+    }
+    return kv_store_get(kv, l, (struct kv_rows_wanted){0}).kv;
+}
+
+// The same on the way down, and their gradients, in the column's segments.
+static struct kv descend(const struct column *column, size_t l, size_t batch)
+{
+    size_t end = column->chunk.start + column->chunk.count, row = 0;
+    struct kv_rows_wanted wanted = {.kv = end * batch, .fresh = column->first};
+    for (size_t i = 0; i < column->segment_count; i++) {
+        wanted.grad += column->segments[i].count * batch;
+    }
+    if (l + 1 == column->stage.end) {
+        kv_store_want(column->kv, l, wanted);
+    }
+    if (l > column->stage.first) {
+        kv_store_want(column->kv, l - 1, wanted);
+    }
+    struct kv_layer layer = kv_store_get(column->kv, l, wanted);
+    for (size_t i = 0; i < column->segment_count; i++) {
+        struct key_segment *segment = &column->segments[i];
+        struct kv grad = kv_rows(layer.grad, row, segment->count * batch);
+        segment->grad_k = grad.k;
+        segment->grad_v = grad.v;
+        row += segment->count * batch;
+    }
+    return layer.kv;
+}
+
+void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv_store *kv, struct tensor x,
                     struct tensor y, enum column_output output)
 {
     const struct column_options *options = step->options;
@@ -23,14 +68,17 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
         x = hidden(model, rows, CATEGORY_ACTIVATIONS);
         embed_forward(model, step->batch, x, chunk.start);
     }
+    size_t start = chunk.start * step->batch->batch;
     for (size_t l = stage.first; l < stage.end; l++) {
         bool highest = l + 1 == stage.end;
+        struct kv own = climb(kv, l, stage, start, output == COLUMN_KV ? 0 : start);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, chunk, x, kv[l], NULL);
+        kv_project(model, l, chunk, x, own, NULL);
+        kv_store_put(kv, l, start, rows);
         if (!highest || output != COLUMN_KV) {
             bool given = highest && output == COLUMN_HIDDEN;
             struct tensor above = given ? y : hidden(model, rows, CATEGORY_ACTIVATIONS);
-            cell_forward(model, l, chunk, x, kv[l], above, NULL, KEEP_LEAN);
+            cell_forward(model, l, chunk, x, own, above, NULL, KEEP_LEAN);
             if (owned) {
                 tensor_free(model->device, &x);
             }
@@ -53,8 +101,8 @@ void column_backward(struct step *step, const struct column *column)
     struct model *model = step->model;
     struct device *device = model->device;
     struct span chunk = column->chunk;
-    struct kv *kv = column->kv;
-    size_t first = column->stage.first, end = column->stage.end, rows = chunk.count * step->batch->batch;
+    size_t first = column->stage.first, end = column->stage.end, B = step->batch->batch;
+    size_t rows = chunk.count * B, start = chunk.start * B, read = column->cached ? start + rows : start;
     bool inner = options->inner == INNER_CHECKPOINT, top = end == model->config.layers;
     enum category category = inner ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS;
     struct tensor *x = calloc(end + 1, sizeof *x); // x[l]: [C B, d], input of layer l
@@ -68,13 +116,15 @@ void column_backward(struct step *step, const struct column *column)
     }
     for (size_t l = first; l < end; l++) {
         struct activations *keep = inner ? NULL : &kept[l];
+        struct kv kv = climb(column->kv, l, column->stage, read, inner && !top ? 0 : read);
         unit_acquire(model, unit_of_layer(l));
         if (!column->cached) {
-            kv_project(model, l, chunk, x[l], kv[l], keep);
+            kv_project(model, l, chunk, x[l], kv, keep);
+            kv_store_put(column->kv, l, start, rows);
         }
         x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : tensor_none();
         if (keep || x[l + 1].data) {
-            cell_forward(model, l, chunk, x[l], kv[l], x[l + 1], keep, options->keep);
+            cell_forward(model, l, chunk, x[l], kv, x[l + 1], keep, options->keep);
         }
         unit_release(model, unit_of_layer(l));
     }
@@ -86,12 +136,13 @@ void column_backward(struct step *step, const struct column *column)
         done(step, column, unit_of_head(model));
     }
     for (size_t l = end; l-- > first;) {
+        struct kv kv = descend(column, l, B);
         unit_acquire(model, unit_of_layer(l));
         if (inner) {
-            cell_forward(model, l, chunk, x[l], kv[l], tensor_none(), &kept[l], options->keep);
+            cell_forward(model, l, chunk, x[l], kv, tensor_none(), &kept[l], options->keep);
         }
-        cell_backward(model, l, chunk, &kept[l], kv[l], column->segments + l * column->segment_count,
-                      column->segment_count, grad);
+        cell_backward(model, l, chunk, &kept[l], kv, column->segments, column->segment_count, grad);
+        kv_store_put_gradients(column->kv, l, start);
         unit_release(model, unit_of_layer(l));
         if (l > first || first == 0) {
             tensor_free(device, &x[l]);

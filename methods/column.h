@@ -1,7 +1,9 @@
 // Column: a stage's layers of one chunk; what SeCO and SpaCO walk, left to right without keeping, then right to
 // left.
 #pragma once
+#include "kernels/transformer/kv_store.h"
 #include "methods/method.h"
+#include "methods/offload.h"
 #include "methods/stages.h"
 
 enum inner { INNER_NONE, INNER_CHECKPOINT };
@@ -12,7 +14,11 @@ struct column_options {
     enum keep keep;
     enum inner inner;
     struct stage_options stages;
+    enum offload offload;
 };
+
+// What they cannot say alone.
+bool column_options_check(const struct column_options *options, const struct config *config, struct status *status);
 
 #define OPTION_INNER(options)                                                                                      \
     {                                                                                                              \
@@ -25,21 +31,22 @@ struct column_options {
 // that of the head, the column's share of the loss or what the objective gathers of it.
 enum column_output { COLUMN_KV, COLUMN_HIDDEN, COLUMN_LOSS };
 
-// First pass over a chunk: keys and values of every layer l of the stage into kv[l]. x: [C B, d], the input of the
+// First pass over a chunk: keys and values of every layer of the stage into kv. x: [C B, d], the input of the
 // lowest; not read at row 0, whose input is the embedding. y: [C B, d], with COLUMN_HIDDEN the output of the
 // highest. With COLUMN_KV the highest layer stops after its keys and values.
-void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv *kv, struct tensor x,
+void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv_store *kv, struct tensor x,
                     struct tensor y, enum column_output output);
 
 // Second pass over a chunk.
 struct column {
     struct stage stage;
     struct span chunk;
-    struct kv *kv; // [layers], of the stage's
-    bool cached;   // its keys and values are in kv already
-    bool last;     // no column of the stage is walked after it
-    // [layers][segment_count], of the stage's layers; of each the last holds the column's own keys.
-    const struct key_segment *segments;
+    struct kv_store *kv; // of the stage's layers, with gradients
+    bool cached;         // its keys and values are in kv already
+    bool first, last;    // no column of the stage is walked before it, after it
+    // The keys that take gradients, which lie side by side in kv's; the last holds the column's own. Whose tensors
+    // they are is set layer by layer.
+    struct key_segment *segments;
     size_t segment_count;
     struct loss_weights weights;
     // [C B, d]: x as above; grad, the gradient of the output of the highest layer, which the head makes if there is

@@ -14,8 +14,8 @@ struct state {
     // [stages], of each but the lowest its input: [tokens of the needed B, d]. That of the highest becomes its own
     // gradient, and then of every stage below.
     struct tensor *x;
-    struct kv *kv, *grad_kv;      // [layers], of a stage at a time: [T B, G D], [sampled B, G D] each
-    struct key_segment *segments; // [layers][drawn.count], or one if the walk is whole
+    struct kv_store kv;           // of a stage at a time: [T B, G D], their gradients [sampled B, G D]
+    struct key_segment *segments; // [drawn.count]
 };
 
 // Of the first so many columns.
@@ -46,17 +46,13 @@ static void state_open(struct state *state, struct step *step, const struct colu
     }
     state->stages = stages_of(&options->stages, layers, cost_of(step->model, walk->share));
     state->x = calloc(state->stages.count, sizeof *state->x);
-    state->kv = calloc(layers, sizeof *state->kv);
-    state->grad_kv = calloc(layers, sizeof *state->grad_kv);
-    state->segments = calloc(layers * (walk->whole ? 1 : count + 1), sizeof *state->segments);
-    CHECK(state->x && state->kv && state->grad_kv && state->segments);
+    state->segments = calloc(count + 1, sizeof *state->segments);
+    CHECK(state->x && state->segments);
 }
 
 static void state_close(struct state *state)
 {
     free(state->segments);
-    free(state->grad_kv);
-    free(state->kv);
     free(state->x);
     stages_free(&state->stages);
 }
@@ -64,19 +60,10 @@ static void state_close(struct state *state)
 // Keys and values of a stage's layers, of the first so many columns.
 static void kv_open(struct state *state, struct stage stage, size_t count)
 {
-    struct model *model = state->step->model;
-    size_t rows = tokens_of(state, count) * state->step->batch->batch;
-    for (size_t l = stage.first; count && l < stage.end; l++) {
-        state->kv[l] = kv_new(model, rows, model->device->ops->dtype, CATEGORY_KV_CACHE);
-    }
-}
-
-static void kv_close(struct state *state, struct stage stage)
-{
-    for (size_t l = stage.first; l < stage.end; l++) {
-        kv_free(state->step->model, &state->grad_kv[l]);
-        kv_free(state->step->model, &state->kv[l]);
-    }
+    const struct column_options *options = state->step->options;
+    kv_store_open(&state->kv, state->step->model, stage.first, stage.end,
+                  options->offload == OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
+                  tokens_of(state, count) * state->step->batch->batch);
 }
 
 // A stage's forward alone, to the input of the one above. Nothing else is kept.
@@ -90,10 +77,10 @@ static void pass_through(struct state *state, size_t s)
     kv_open(state, stage, state->needed);
     for (size_t c = 0; c < state->needed; c++) {
         struct span chunk = column_span(state->walk->columns, c);
-        column_forward(state->step, stage, chunk, state->kv, column_rows(state->x[s], chunk, B),
+        column_forward(state->step, stage, chunk, &state->kv, column_rows(state->x[s], chunk, B),
                        column_rows(state->x[s + 1], chunk, B), COLUMN_HIDDEN);
     }
-    kv_close(state, stage);
+    kv_store_close(&state->kv);
 }
 
 // First pass: whatever the drawn columns attend to. In the highest stage with all losses everything; with an
@@ -112,7 +99,7 @@ static void fill_cache(struct state *state, size_t s)
         if (drawn && c + 1 == count && !gathers) {
             return; // no column to its right reads its keys before its own second pass writes them
         }
-        column_forward(state->step, state->stages.items[s], chunk, state->kv,
+        column_forward(state->step, state->stages.items[s], chunk, &state->kv,
                        column_rows(state->x[s], chunk, state->step->batch->batch), tensor_none(),
                        loss ? COLUMN_LOSS : COLUMN_KV);
     }
@@ -120,22 +107,31 @@ static void fill_cache(struct state *state, size_t s)
 
 // The drawn columns' keys alone have gradients: per layer one buffer, in which they lie side by side. Those that
 // column j reads; their number.
-static size_t list_segments(struct state *state, struct stage stage, size_t j)
+static size_t list_segments(struct state *state, size_t j)
 {
     const struct column_walk *walk = state->walk;
-    size_t B = state->step->batch->batch, count = walk->whole ? 1 : j + 1;
-    struct span last = column_span(walk->columns, walk->drawn.items[j]);
-    for (size_t l = stage.first; l < stage.end; l++) {
-        size_t row = 0;
-        for (size_t i = 0; i < count; i++) {
-            struct span span = walk->whole ? (struct span){0, last.start + last.count}
-                                           : column_span(walk->columns, walk->drawn.items[i]);
-            struct kv own = kv_rows(state->grad_kv[l], row, span.count * B);
-            state->segments[l * count + i] = (struct key_segment){span.start, span.count, own.k, own.v};
-            row += span.count * B;
-        }
+    for (size_t i = 0; i <= j; i++) {
+        struct span span = column_span(walk->columns, walk->drawn.items[i]);
+        size_t start = walk->whole ? 0 : span.start;
+        state->segments[walk->whole ? 0 : i] =
+            (struct key_segment){.start = start, .count = span.start + span.count - start};
     }
-    return count;
+    return walk->whole ? 1 : j + 1;
+}
+
+// What the columns to the right sent to the keys of column j, before it adds its own.
+static void scale(struct state *state, struct stage stage, size_t j)
+{
+    const struct column_walk *walk = state->walk;
+    size_t B = state->step->batch->batch, row = 0;
+    for (size_t i = 0; i < j; i++) {
+        row += state->segments[i].count * B;
+    }
+    for (size_t l = stage.first; walk->kv_factor && j + 1 < walk->drawn.count && l < stage.end; l++) {
+        struct kv grad = kv_rows(state->kv.grad[l], row, state->segments[j].count * B);
+        op_scale(state->step->model->device, grad.k, walk->kv_factor[j]);
+        op_scale(state->step->model->device, grad.v, walk->kv_factor[j]);
+    }
 }
 
 static void walk_back(struct state *state, size_t s)
@@ -145,24 +141,20 @@ static void walk_back(struct state *state, size_t s)
     struct stage stage = state->stages.items[s];
     bool highest = s + 1 == state->stages.count;
     size_t B = state->step->batch->batch, count = highest ? state->needed : state->reached;
-    for (size_t l = stage.first; walk->drawn.count && l < stage.end; l++) {
-        state->grad_kv[l] = kv_new(model, state->sampled * B, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-        op_zero(model->device, state->grad_kv[l].k);
-        op_zero(model->device, state->grad_kv[l].v);
+    if (walk->drawn.count) {
+        // All columns' are read and written by every column; those of a few stay.
+        kv_store_open_gradients(&state->kv, walk->whole ? state->kv.place : PLACE_DEVICE, state->sampled * B);
     }
     for (size_t j = walk->drawn.count; j-- > 0;) {
-        size_t c = walk->drawn.items[j], segment_count = list_segments(state, stage, j);
+        size_t c = walk->drawn.items[j], segment_count = list_segments(state, j);
         struct span chunk = column_span(walk->columns, c);
         double factor = walk->loss_factor ? walk->loss_factor[j] : 1;
-        for (size_t l = stage.first; walk->kv_factor && j + 1 < walk->drawn.count && l < stage.end; l++) {
-            // What the columns to the right sent, before the column adds its own.
-            op_scale(model->device, state->segments[l * segment_count + j].grad_k, walk->kv_factor[j]);
-            op_scale(model->device, state->segments[l * segment_count + j].grad_v, walk->kv_factor[j]);
-        }
+        scale(state, stage, j);
         struct column column = {.stage = stage,
                                 .chunk = chunk,
-                                .kv = state->kv,
+                                .kv = &state->kv,
                                 .cached = (highest && state->gathers) || c + 1 < count,
+                                .first = j + 1 == walk->drawn.count,
                                 .last = j == 0,
                                 .segments = state->segments,
                                 .segment_count = segment_count,
@@ -171,7 +163,7 @@ static void walk_back(struct state *state, size_t s)
                                 .grad = column_rows(state->x[state->stages.count - 1], chunk, B)};
         column_backward(state->step, &column);
     }
-    kv_close(state, stage);
+    kv_store_close(&state->kv);
     if (!highest) {
         tensor_free(model->device, &state->x[s]);
     }
@@ -199,11 +191,16 @@ void column_walk(struct step *step, const struct column_walk *walk)
     state_close(&state);
 }
 
-double column_walk_kept(const struct model *model, const struct stage_options *options, double share)
+double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole)
 {
     struct stage_cost cost = cost_of(model, share);
-    struct stages stages = stages_of(options, model->config.layers, cost);
-    double kept = stages_kept(&stages, cost);
+    struct stages stages = stages_of(&options->stages, model->config.layers, cost);
+    double slots = 0;
+    if (options->offload == OFFLOAD_KV) {
+        cost.row = whole ? 0 : cost_kv_gradients(model) * share;
+        slots = 2 * cost_kv(model) + (whole ? 2 * cost_kv_gradients(model) : 0);
+    }
+    double kept = stages_kept(&stages, cost) + slots;
     stages_free(&stages);
     return kept;
 }

@@ -64,6 +64,7 @@ static const struct option option_rows[] = {
     OPTION_INNER(struct column_options),
     OPTION_STAGES(struct column_options),
     OPTION_STAGE_ROWS(struct column_options),
+    OPTION_OFFLOAD(struct column_options),
     {0}};
 
 // Of the columns, to be expected.
@@ -126,7 +127,7 @@ static bool check(const void *given, const struct config *config, size_t context
         return status_set(status, STATUS_BAD_INPUT,
                           "compensation \"sequential\" goes with sampler \"fixed\" or \"sequential\"");
     }
-    return stages_check(&options->column.stages, config->layers, status);
+    return column_options_check(&options->column, config, status);
 }
 
 static bool redraw(void *given, size_t index)
@@ -170,7 +171,7 @@ static double floor_bytes(const struct model *model, const void *given, size_t c
 {
     const struct spaco_options *options = given;
     size_t count = columns_of(context, options->column.chunk).count;
-    return column_walk_kept(model, &options->column.stages, share_of(options, count));
+    return column_walk_kept(model, &options->column, share_of(options, count), false);
 }
 
 const struct method method_spaco = {

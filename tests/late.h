@@ -1,6 +1,6 @@
 // Late: a CPU device whose copies between the places happen as late as they may: when somebody waits for an event
-// behind them. Memory is NaN when it is new and from the moment it is released. So a wait that is missing changes
-// results, every time. One of the waits can be taken out.
+// behind them. Memory is NaN when it is new and from the moment it is released, and a copy that touches it then is
+// found. So a wait that is missing changes results, or is found, every time. One of the waits can be taken out.
 #pragma once
 #include "kernels/base/queue.h"
 #include <string.h>
@@ -27,8 +27,19 @@ static struct {
     size_t asked[QUEUE_COUNT], done[QUEUE_COUNT];
     struct late_released released[LATE_WORK];
     size_t released_count;
+    bool stale;                         // a copy has touched what was released
     enum queue dropped_of, dropped_for; // the queue that does not wait, and for which; the same: none
 } late;
+
+static inline bool late_is_released(struct tensor t)
+{
+    bool released = false;
+    for (size_t i = 0; i < late.released_count; i++) {
+        const char *begin = late.released[i].pointer, *data = t.data;
+        released |= data >= begin && data < begin + late.released[i].bytes;
+    }
+    return released;
+}
 
 // What the queue was asked for, up to its event of this serial.
 static inline void late_run(struct device *device, enum queue queue, uint64_t serial)
@@ -40,6 +51,7 @@ static inline void late_run(struct device *device, enum queue queue, uint64_t se
         }
         late.done[queue]++;
         if (work->kind == LATE_COPY) {
+            late.stale |= late_is_released(work->dst) || late_is_released(work->src);
             late.real->transfer(device, queue, work->dst, work->src);
         } else if (work->kind == LATE_WAIT) {
             late_run(device, work->event.queue, work->event.serial);

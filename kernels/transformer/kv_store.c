@@ -1,0 +1,143 @@
+// Every wait here is needed, and no other is: a copy in waits for the operations that read its slot before, and for
+// the last rows that went back, which had its slot, or may be what it reads; what reads or writes a slot waits for
+// its copy in; a copy out waits for what writes the rows; the slots are released when the operations have waited
+// for the last.
+#include "kernels/transformer/kv_store.h"
+#include "kernels/base/ops.h"
+#include "kernels/transformer/stream.h"
+
+static struct kv kv_new_in(struct model *model, enum place place, size_t rows, enum dtype dtype,
+                           enum category category)
+{
+    size_t cols = model->config.kv_heads * model->config.head_dim;
+    return (struct kv){tensor_new_in(model->device, place, rows, cols, dtype, category),
+                       tensor_new_in(model->device, place, rows, cols, dtype, category)};
+}
+
+void kv_store_open(struct kv_store *store, struct model *model, size_t first, size_t end, enum place place,
+                   size_t rows)
+{
+    enum dtype dtype = model->device->ops->dtype;
+    *store = (struct kv_store){.model = model, .first = first, .end = end, .place = place};
+    store->kv = calloc(end, sizeof *store->kv);
+    store->grad = calloc(end, sizeof *store->grad);
+    CHECK(store->kv && store->grad);
+    for (size_t l = first; l < end; l++) {
+        store->kv[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_CACHE);
+    }
+    for (size_t i = 0; place == PLACE_HOST && i < 2; i++) {
+        store->slots[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+    }
+}
+
+void kv_store_open_gradients(struct kv_store *store, enum place place, size_t rows)
+{
+    struct model *model = store->model;
+    enum dtype dtype = model->kv_gradient_dtype;
+    store->grad_place = place;
+    for (size_t l = store->first; l < store->end; l++) {
+        store->grad[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_GRADIENTS);
+        if (place == PLACE_DEVICE) {
+            op_zero(model->device, store->grad[l].k);
+            op_zero(model->device, store->grad[l].v);
+        }
+    }
+    for (size_t i = 0; place == PLACE_HOST && i < 2; i++) {
+        store->grad_slots[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
+    }
+}
+
+static void bring(struct device *device, struct kv near, struct kv far, size_t rows)
+{
+    if (rows > 0) {
+        copy_in(device, tensor_rows(near.k, 0, rows), tensor_rows(far.k, 0, rows));
+        copy_in(device, tensor_rows(near.v, 0, rows), tensor_rows(far.v, 0, rows));
+    }
+}
+
+static bool is_far(const struct kv_store *store)
+{
+    return store->place == PLACE_HOST || store->grad_place == PLACE_HOST;
+}
+
+void kv_store_want(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted)
+{
+    struct device *device = store->model->device;
+    size_t i = store->wanted++ % 2;
+    CHECK(store->wanted - store->got <= 2);
+    if (!is_far(store)) {
+        return;
+    }
+    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    event_wait(device, QUEUE_IN, store->out);
+    if (store->place == PLACE_HOST) {
+        bring(device, store->slots[i], store->kv[layer], wanted.kv);
+    }
+    if (store->grad_place == PLACE_HOST && !wanted.fresh) {
+        bring(device, store->grad_slots[i], store->grad[layer], wanted.grad);
+    }
+    store->in[i] = event_record(device, QUEUE_IN);
+}
+
+// The layer got last, where operations find it.
+static struct kv_layer near(const struct kv_store *store, size_t layer)
+{
+    size_t i = (store->got + 1) % 2;
+    return (struct kv_layer){.kv = store->place == PLACE_HOST ? store->slots[i] : store->kv[layer],
+                             .grad = store->grad_place == PLACE_HOST ? store->grad_slots[i] : store->grad[layer]};
+}
+
+struct kv_layer kv_store_get(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted)
+{
+    struct device *device = store->model->device;
+    event_wait(device, QUEUE_COMPUTE, store->in[store->got++ % 2]);
+    CHECK(store->got <= store->wanted);
+    struct kv_layer got = near(store, layer);
+    if (store->grad_place == PLACE_HOST && wanted.fresh && wanted.grad) {
+        op_zero(device, tensor_rows(got.grad.k, 0, wanted.grad));
+        op_zero(device, tensor_rows(got.grad.v, 0, wanted.grad));
+    }
+    return got;
+}
+
+static void take_back(struct kv_store *store, struct kv far, struct kv near, size_t row, size_t rows)
+{
+    struct device *device = store->model->device;
+    if (rows > 0) {
+        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+        copy_out(device, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
+        copy_out(device, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
+        store->out = event_record(device, QUEUE_OUT);
+    }
+}
+
+void kv_store_put(struct kv_store *store, size_t layer, size_t row, size_t rows)
+{
+    if (store->place == PLACE_HOST) {
+        take_back(store, store->kv[layer], near(store, layer).kv, row, rows);
+    }
+}
+
+void kv_store_put_gradients(struct kv_store *store, size_t layer, size_t rows)
+{
+    if (store->grad_place == PLACE_HOST) {
+        take_back(store, store->grad[layer], near(store, layer).grad, 0, rows);
+    }
+}
+
+void kv_store_close(struct kv_store *store)
+{
+    struct model *model = store->model;
+    event_wait(model->device, QUEUE_COMPUTE, store->out);
+    for (size_t l = store->first; l < store->end; l++) {
+        kv_free(model, &store->grad[l]);
+        kv_free(model, &store->kv[l]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        kv_free(model, &store->grad_slots[i]);
+        kv_free(model, &store->slots[i]);
+    }
+    free(store->grad);
+    free(store->kv);
+    *store = (struct kv_store){0};
+}
