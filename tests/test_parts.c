@@ -272,7 +272,8 @@ static void test_a_million_tokens(void **state)
         longest = calls = 0;
         struct onlooker onlooker = {.observer = {.push = look_on, .pop = look_away}};
         observer_attach(&onlooker.observer, f.device);
-        struct model_options model_options = {f.lora, DTYPE_F32, DTYPE_F32, false};
+        struct model_options model_options = {
+            .lora = f.lora, .kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
         model_open(&f.model, &f.config, &model_options, f.device);
         batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
         method_step(method, &f.model, &f.batch, options, &report);
