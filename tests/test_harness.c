@@ -1,61 +1,13 @@
 // The harness's promises, each by really doing it to the program: resume, timeout, crash, out of memory, a bad
-// spec, a full disk, two sweeps at once. The trials are method `null`, which does what it is asked.
+// spec. The trials are method `null`, which does what it is asked.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/result_file.h"
-#include "tests/program.h"
+#include "tests/null_sweep.h"
 #include <signal.h>
 #include <sys/stat.h>
 
-#define TRIALS 8
-static const char spec_head[] =
-    "{\"experiment\": \"t\", \"model\": {\"layers\": 1, \"width\": 8, \"heads\": 2, \"ffn\": 8, \"vocab\": 11},\n"
-    " \"measure\": {\"warmup\": 0, \"samples\": 1, \"max_seconds\": 1, \"gradient\": \"none\"},\n";
-// TRIALS trials of a fifth of a second each.
-static const char slow_axes[] = " \"axes\": {\"context\": [8], \"seed\": [1, 2, 3, 4, 5, 6, 7, 8],\n"
-                                "            \"method\": [{\"name\": \"null\", \"seconds\": 0.2}]}}\n";
-static const char fast_axes[] =
-    " \"axes\": {\"context\": [8], \"seed\": [1, 2, 3, 4, 5, 6, 7, 8], \"method\": [\"null\"]}}\n";
 static const char behaviour_axes[] =
     " \"axes\": {\"context\": [8], \"method\": [{\"name\": \"null\",\n"
     "            \"behaviour\": [\"fail\", \"hang\", \"oom\", \"crash\", \"ok\"]}]}}\n";
-
-static void spec_write(const struct scratch *scratch, const char *axes)
-{
-    char *text;
-    assert_true(asprintf(&text, "%s%s", spec_head, axes) > 0);
-    scratch_file(scratch, "spec.json", text, strlen(text));
-    free(text);
-}
-
-// The result file holds exactly the spec's trials, each once, every line a valid record, nothing torn.
-static void assert_complete(const struct scratch *scratch, size_t trials)
-{
-    struct result_file file;
-    struct status status = {0};
-    if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status))
-        fail_msg("%s", status.message);
-    assert_int_equal(file.torn_line, 0);
-    assert_int_equal(file.count, trials);
-    assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
-    assert_int_equal(line_count(scratch, "out"), trials);
-    char *list = text_of(scratch, "out");
-    for (size_t i = 0; i < trials; i++) {
-        const char *id = json_string_value(json_object_get(json_array_get(file.objects, i), "id"));
-        assert_non_null(strstr(list, id));
-        for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(id, json_string_value(json_object_get(json_array_get(file.objects, j), "id")));
-    }
-    free(list);
-    result_file_close(&file);
-}
-
-static void wait_for_lines(const struct scratch *scratch, size_t lines)
-{
-    for (int tries = 0; line_count(scratch, "r.jsonl") < lines; tries++) {
-        assert_true(tries < 1000);
-        pause_ms(10);
-    }
-}
 
 static void sweep_killed_again_and_again_resumes(void **state)
 {
@@ -281,82 +233,6 @@ static void wrong_use_is_exit_2(void **state)
     assert_int_not_equal(stat(scratch_path(scratch, "r.jsonl").text, &nothing), 0);
 }
 
-static void folder_that_cannot_be_written(void **state)
-{
-    struct scratch *scratch = *state;
-    spec_write(scratch, fast_axes);
-    assert_int_equal(mkdir(scratch_path(scratch, "closed").text, 0555), 0);
-    assert_int_equal(chmod(scratch->folder, 0777), 0);
-    // Root may write anywhere: be someone else.
-    const char *command = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups "
-                                           "$L run spec.json --out closed/r.jsonl"
-                                         : "$L run spec.json --out closed/r.jsonl";
-    assert_int_equal(run(scratch, command), 2);
-    assert_says(scratch, "err", "closed/r.jsonl: cannot open it for writing: Permission denied");
-    assert_int_equal(run(scratch, "$L run spec.json --out no/such/folder/r.jsonl"), 2);
-    assert_says(scratch, "err", "no/such/folder/r.jsonl: cannot open it for writing: No such file");
-}
-
-static void full_disk_loses_nothing(void **state)
-{
-    struct scratch *scratch = *state;
-    spec_write(scratch, fast_axes);
-    assert_int_equal(run(scratch, "$L run spec.json --out /dev/full"), 2);
-    assert_says(scratch, "err", "/dev/full: cannot write a record: No space left on device");
-    // A file that may not grow past 8 KiB fills up in the middle of a record.
-    assert_int_equal(run(scratch, "trap '' XFSZ; ulimit -f 16; exec $L run spec.json --out r.jsonl"), 2);
-    assert_says(scratch, "err", "r.jsonl: cannot write a record: File too large");
-    size_t kept = line_count(scratch, "r.jsonl");
-    assert_in_range(kept, 1, TRIALS - 1);
-    char *text = text_of(scratch, "r.jsonl");
-    assert_int_equal(text[strlen(text) - 1], '\n');
-    free(text);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_complete(scratch, TRIALS);
-}
-
-static void second_sweep_is_turned_away(void **state)
-{
-    struct scratch *scratch = *state;
-    spec_write(scratch, slow_axes);
-    pid_t first = start(scratch, "exec $L run spec.json --out r.jsonl 2>first");
-    wait_for_lines(scratch, 1);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
-    assert_says(scratch, "err", "another sweep is writing to this file");
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh"), 2); // nor may it take the file away
-    assert_int_equal(finish(first), 0);
-    assert_complete(scratch, TRIALS);
-}
-
-static void damaged_last_line_is_cut_and_others_refused(void **state)
-{
-    struct scratch *scratch = *state;
-    spec_write(scratch, fast_axes);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_int_equal(run(scratch, "head -c -200 r.jsonl > cut && mv cut r.jsonl"), 0);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_says(scratch, "err", "1 of 8 trials are left to do");
-    assert_complete(scratch, TRIALS);
-    // A last record that is whole but for its newline counts, and the next one starts on a line of its own.
-    assert_int_equal(run(scratch, "head -n 7 r.jsonl | head -c -1 > cut && mv cut r.jsonl"), 0);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
-    assert_complete(scratch, TRIALS);
-    assert_int_equal(run(scratch, "sed -i '3s/.*/{\"half\": /' r.jsonl; cp r.jsonl before"), 0);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
-    assert_says(scratch, "err", "r.jsonl:3");
-    assert_int_equal(run(scratch, "cmp r.jsonl before"), 0);
-}
-
-static void fresh_keeps_the_old_results_aside(void **state)
-{
-    struct scratch *scratch = *state;
-    spec_write(scratch, fast_axes);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl; cp r.jsonl old"), 0);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old"), 0);
-    assert_complete(scratch, TRIALS);
-    assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
-}
-
 // How many of the lines [first, end) have the id of line `of`.
 static size_t same_id(const struct result_file *file, size_t of, size_t first, size_t end)
 {
@@ -469,42 +345,20 @@ static void one_trial_is_run_again_by_its_command(void **state)
     result_file_close(&file);
 }
 
-static int setup(void **state)
-{
-    struct scratch *scratch = malloc(sizeof *scratch);
-    *scratch = scratch_open();
-    *state = scratch;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
-#define PROMISE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PROMISE(sweep_killed_again_and_again_resumes),
-        PROMISE(interrupt_stops_and_says_how_to_resume),
-        PROMISE(trial_dies_with_its_sweep),
-        PROMISE(every_end_of_a_trial_is_a_record),
-        PROMISE(trial_killed_by_someone_else_is_a_crash),
-        PROMISE(samples_end_when_the_time_is_over),
-        PROMISE(memory_limit_is_a_result),
-        PROMISE(wrong_use_is_exit_2),
-        PROMISE(folder_that_cannot_be_written),
-        PROMISE(full_disk_loses_nothing),
-        PROMISE(second_sweep_is_turned_away),
-        PROMISE(damaged_last_line_is_cut_and_others_refused),
-        PROMISE(fresh_keeps_the_old_results_aside),
-        PROMISE(rounds_go_through_all_trials_and_resume),
-        PROMISE(another_build_is_measured_in_turn),
-        PROMISE(one_trial_is_run_again_by_its_command),
+        TEST(sweep_killed_again_and_again_resumes),
+        TEST(interrupt_stops_and_says_how_to_resume),
+        TEST(trial_dies_with_its_sweep),
+        TEST(every_end_of_a_trial_is_a_record),
+        TEST(trial_killed_by_someone_else_is_a_crash),
+        TEST(samples_end_when_the_time_is_over),
+        TEST(memory_limit_is_a_result),
+        TEST(wrong_use_is_exit_2),
+        TEST(rounds_go_through_all_trials_and_resume),
+        TEST(another_build_is_measured_in_turn),
+        TEST(one_trial_is_run_again_by_its_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -190,7 +190,10 @@ static void append_key(char *text, size_t bytes, const struct trial_key *key, js
     char words[200];
     json_t *part = json_is_object(members) ? json_object() : json_incref(value), *member;
     const char *name;
-    json_object_foreach((json_t *)members, name, member) json_object_set(part, name, json_object_get(value, name));
+    json_object_foreach((json_t *)members, name, member)
+    {
+        json_object_set(part, name, json_object_get(value, name));
+    }
     trial_key_text(key, part, words, sizeof words);
     text_append(text, bytes, ", %s", words);
     json_decref(part);

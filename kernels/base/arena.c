@@ -68,7 +68,7 @@ struct size_words {
 };
 static struct size_words words(size_t bytes)
 {
-    struct size_words size;
+    struct size_words size = {.text = ""};
     size_text(bytes, size.text, sizeof size.text);
     return size;
 }

@@ -19,7 +19,7 @@ $(EMULATED)/%.o: %.cu
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) -Itests/simt -Wno-unknown-pragmas $(CXXFLAGS) -x c++ -c -o $@ $<
 $(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
-  $(addprefix $(EMULATED)/tests/emulator/,runtime.o cublaslt.o cudnn.o graph.o descriptor.o)
+  $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
@@ -31,7 +31,7 @@ $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/fixture.o \
   $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
-$(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,test_traps.o runtime.o)
+$(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,test_traps.o runtime.o card.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka
 $(RANGES_TOOL): $(RANGES_TOOL:.so=.o)

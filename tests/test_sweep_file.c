@@ -1,0 +1,91 @@
+// The result file of a sweep, by really doing it to the program: a folder that is closed, a full disk, two sweeps
+// at once, a damaged file, old results.
+#define _GNU_SOURCE // asprintf
+#include "tests/null_sweep.h"
+#include <sys/stat.h>
+
+static void folder_that_cannot_be_written(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(mkdir(scratch_path(scratch, "closed").text, 0555), 0);
+    assert_int_equal(chmod(scratch->folder, 0777), 0);
+    // Root may write anywhere: be someone else.
+    const char *command = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups "
+                                           "$L run spec.json --out closed/r.jsonl"
+                                         : "$L run spec.json --out closed/r.jsonl";
+    assert_int_equal(run(scratch, command), 2);
+    assert_says(scratch, "err", "closed/r.jsonl: cannot open it for writing: Permission denied");
+    assert_int_equal(run(scratch, "$L run spec.json --out no/such/folder/r.jsonl"), 2);
+    assert_says(scratch, "err", "no/such/folder/r.jsonl: cannot open it for writing: No such file");
+}
+
+static void full_disk_loses_nothing(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out /dev/full"), 2);
+    assert_says(scratch, "err", "/dev/full: cannot write a record: No space left on device");
+    // A file that may not grow past 8 KiB fills up in the middle of a record.
+    assert_int_equal(run(scratch, "trap '' XFSZ; ulimit -f 16; exec $L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "r.jsonl: cannot write a record: File too large");
+    size_t kept = line_count(scratch, "r.jsonl");
+    assert_in_range(kept, 1, TRIALS - 1);
+    char *text = text_of(scratch, "r.jsonl");
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    free(text);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_complete(scratch, TRIALS);
+}
+
+static void second_sweep_is_turned_away(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, slow_axes);
+    pid_t first = start(scratch, "exec $L run spec.json --out r.jsonl 2>first");
+    wait_for_lines(scratch, 1);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "another sweep is writing to this file");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh"), 2); // nor may it take the file away
+    assert_int_equal(finish(first), 0);
+    assert_complete(scratch, TRIALS);
+}
+
+static void damaged_last_line_is_cut_and_others_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "head -c -200 r.jsonl > cut && mv cut r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_says(scratch, "err", "1 of 8 trials are left to do");
+    assert_complete(scratch, TRIALS);
+    // A last record that is whole but for its newline counts, and the next one starts on a line of its own.
+    assert_int_equal(run(scratch, "head -n 7 r.jsonl | head -c -1 > cut && mv cut r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_complete(scratch, TRIALS);
+    assert_int_equal(run(scratch, "sed -i '3s/.*/{\"half\": /' r.jsonl; cp r.jsonl before"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "r.jsonl:3");
+    assert_int_equal(run(scratch, "cmp r.jsonl before"), 0);
+}
+
+static void fresh_keeps_the_old_results_aside(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, fast_axes);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl; cp r.jsonl old"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old"), 0);
+    assert_complete(scratch, TRIALS);
+    assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(folder_that_cannot_be_written),     TEST(full_disk_loses_nothing),
+        TEST(second_sweep_is_turned_away),       TEST(damaged_last_line_is_cut_and_others_refused),
+        TEST(fresh_keeps_the_old_results_aside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
