@@ -117,7 +117,8 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # Each test is a target, so that as many run at once as there are cores, each on one thread; what one prints stays together.
-RUNS     := $(addprefix run/,$(wildcard tests/check_*) $(TESTS))
+# Under the sanitizers without what simulates times, whose code test_time_change runs too.
+RUNS     := $(addprefix run/,$(wildcard tests/check_*) $(if $(SANITIZE),$(filter-out %/test_time_noise,$(TESTS)),$(TESTS)))
 test: ## install what is missing, build, run every test; some minutes
 	@tools/dependencies --test
 	@$(MAKE) --no-print-directory $(PARALLEL) test-programs

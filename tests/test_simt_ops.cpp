@@ -45,12 +45,8 @@ void check(enum dtype dtype, const char *operation, double largest)
     simt_device_close(device);
 }
 
-// The most results of a case: an order less under the sanitizers, which take ten times as long.
-#ifdef __SANITIZE_ADDRESS__
-const double LARGEST = 1e4;
-#else
-const double LARGEST = 1e5;
-#endif
+// The most results of a case.
+const double LARGEST = 1e5 / CASES_FEWER;
 
 // All but attention.
 void test_operations(void **)

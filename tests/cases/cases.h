@@ -30,6 +30,12 @@ struct operand {
 };
 
 enum { CASE_OPERANDS_MAX = 100 };
+// What the largest case is divided by: the sanitizers take ten times as long.
+#ifdef __SANITIZE_ADDRESS__
+#define CASES_FEWER 10
+#else
+#define CASES_FEWER 1
+#endif
 
 struct cases {
     struct device *device;
