@@ -26,8 +26,7 @@ static void multiply_tile(const struct device *device, const struct gemm_tile *t
 #if REAL_BITS == 16
     bf16_gemm(device->backend, tile, device->reverse_sums);
 #else
-    // A transposed left factor, that of weight gradients, is the BLAS's: oneDNN is no faster there.
-    if (REAL_BITS == 32 && device->backend && !tile->a.transpose && tile->k > 0) {
+    if (REAL_BITS == 32 && device->backend && tile->k > 0) {
         onednn_sgemm(device->backend, tile);
         return;
     }
