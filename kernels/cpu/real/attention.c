@@ -130,16 +130,19 @@ static void gather_rows(const struct tiling *t, size_t pair, size_t row, struct 
             to[d] = factor * load(from[d]);
         memset(to + count, 0, (t->dim - count) * sizeof(real));
     }
-    for (size_t d = 0; d < t->dim; d++)
-        for (size_t i = 0; i < TILE_UNIT; i++)
-            turned.data[d * turned.row + i] = tile.data[i * tile.row + d];
+    tile_transpose(turned, tile, TILE_UNIT, t->dim);
 }
 
-// tile[i, d] = source, for `count` keys of a pair from `key` on; zero up to `rows` rows.
-static void gather_keys(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
-                        struct view tile, const stored *source)
+// [i, d] = source, for `count` keys of a pair from `key` on, and zero up to `rows` rows: as it lies where that
+// needs no padding, else gathered in `tile`.
+static struct view keys_at(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
+                           struct view tile, const stored *source)
 {
     size_t dim = t->shape.head_dim;
+#if REAL_BITS != 16
+    if (count == rows && dim == t->dim)
+        return (struct view){(real *)source + key_index(t, pair, key) * dim, (ptrdiff_t)(t->pairs * dim), 1};
+#endif
     for (size_t i = 0; i < rows; i++) {
         size_t filled = i < count ? dim : 0;
         const stored *from = source + (filled ? key_index(t, pair, key + i) * dim : 0);
@@ -148,6 +151,7 @@ static void gather_keys(const struct tiling *t, size_t pair, size_t key, size_t 
             to[d] = load(from[d]);
         memset(tile.data + i * tile.row + filled, 0, (t->dim - filled) * sizeof(real));
     }
+    return tile;
 }
 
 // S of the columns that do not see a key becomes -infinity: P is zero there.
@@ -159,8 +163,9 @@ static void mask(const struct tiling *t, const struct block *block, size_t key, 
             s.data[i * s.row + c] = -REAL_INFINITY;
 }
 
-// x = exp(x - shift), for x <= shift; zero where it would soon underflow, so that the vector function never leaves
-// its fast path. In two loops, or the compiler sees that it need not bound what becomes zero.
+// Rows of S, of `count` columns: exp(S - a maximum) is summed; P = exp(S - logsumexp) makes dS of grad_o v^T. An
+// exp that would soon underflow is zero. x = exp(x - shift), for x <= shift. In two loops, so that the vector
+// function never leaves its fast path.
 static void exp_row(real *x, const real *shift, size_t count)
 {
 #pragma omp simd
@@ -171,6 +176,22 @@ static void exp_row(real *x, const real *shift, size_t count)
         real e = real_exp(x[c]);
         x[c] = e > EXP_ZERO ? e : 0;
     }
+}
+
+static void exp_sum_row(real *x, const real *maximum, real *sum, size_t count)
+{
+    exp_row(x, maximum, count);
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        sum[c] += x[c];
+}
+
+static void scores_row(real *p, real *ds, const real *logsumexp, const real *delta, size_t count)
+{
+    exp_row(p, logsumexp, count);
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        ds[c] = p[c] * (ds[c] - delta[c]);
 }
 
 // ---- forward
@@ -202,13 +223,8 @@ static void softmax_step(struct view s, size_t rows, size_t from, size_t columns
 #pragma omp simd
     for (size_t c = from; c < columns; c++)
         sum[c] *= shrink[c];
-    for (size_t i = 0; i < rows; i++) {
-        real *p = s.data + i * s.row;
-        exp_row(p + from, maximum + from, columns - from);
-#pragma omp simd
-        for (size_t c = from; c < columns; c++)
-            sum[c] += p[c];
-    }
+    for (size_t i = 0; i < rows; i++)
+        exp_sum_row(s.data + i * s.row + from, maximum + from, sum + from, columns - from);
     for (size_t d = 0; grown && d < dim; d++)
 #pragma omp simd
         for (size_t c = from; c < columns; c++)
@@ -240,20 +256,23 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
         size_t key = (t->reverse ? key_blocks - 1 - j : j) * t->block_keys;
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         size_t from = first_column(t, &block, key) / TILE_UNIT * TILE_UNIT, columns = block.columns - from;
-        gather_keys(t, block.pair, key, keys, rows, k_tile, k);
-        gather_keys(t, block.pair, key, keys, rows, v_tile, v);
-        tile_multiply(view_at(s_tile, 0, from), false, k_tile, view_at(q_tile, 0, from), rows, columns, dim,
+        struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
+        struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
+        tile_multiply(view_at(s_tile, 0, from), false, keys_k, view_at(q_tile, 0, from), rows, columns, dim,
                       t->reverse);
         mask(t, &block, key, rows, from, s_tile);
         softmax_step(s_tile, rows, from, block.columns, maximum, sum, o_tile, t->dim);
-        tile_multiply(view_at(o_tile, 0, from), true, view_transposed(v_tile), view_at(s_tile, 0, from), t->dim,
+        tile_multiply(view_at(o_tile, 0, from), true, view_transposed(keys_v), view_at(s_tile, 0, from), t->dim,
                       columns, keys, t->reverse);
     }
     for (size_t c = 0; c < block.rows; c++) {
+        if (c % TILE_UNIT == 0)
+            tile_transpose(rows_tile, view_at(o_tile, 0, c), t->dim, TILE_UNIT);
         size_t index = query_index(t, block.pair, block.row + c);
+        const real *from = rows_data + c % TILE_UNIT * rows_tile.row;
         for (size_t d = 0; d < dim; d++)
             // Columns from rows on pad the last tile; sum is set for all. NOLINTNEXTLINE(clang-analyzer-core.*)
-            o[index * dim + d] = store(o_data[d * o_tile.row + c] / sum[c]);
+            o[index * dim + d] = store(from[d] / sum[c]);
         logsumexp[index] = maximum[c] + (real)log((double)sum[c]);
     }
 }
@@ -329,15 +348,21 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
                         stored *grad_q)
 {
     size_t dim = t->shape.head_dim;
-    for (size_t d = 0; d < dim; d++) {
-        real sum[TILE_UNIT] = {0};
-        for (size_t i = 0; i < lanes; i++) {
-            size_t lane = t->reverse ? lanes - 1 - i : i;
+    _Alignas(64) real sum_data[t->dim * TILE_UNIT], rows_data[TILE_UNIT * t->dim_stride];
+    struct view sum = {sum_data, TILE_UNIT, 1}, rows = {rows_data, t->dim_stride, 1};
+    memset(sum_data, 0, sizeof(sum_data));
+    for (size_t i = 0; i < lanes; i++) {
+        size_t lane = t->reverse ? lanes - 1 - i : i;
+        struct view part = view_at(slot.grad_q, lane * t->dim, column);
+        for (size_t d = 0; d < dim; d++)
             for (size_t c = 0; c < TILE_UNIT; c++)
-                sum[c] += slot.grad_q.data[(lane * t->dim + d) * slot.grad_q.row + column + c];
-        }
-        for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++)
-            grad_q[query_index(t, block.pair, block.row + column + c) * dim + d] = store(t->scale * sum[c]);
+                sum_data[d * TILE_UNIT + c] += part.data[d * part.row + c];
+    }
+    tile_transpose(rows, sum, t->dim, TILE_UNIT);
+    for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++) {
+        stored *to = grad_q + query_index(t, block.pair, block.row + column + c) * dim;
+        for (size_t d = 0; d < dim; d++)
+            to[d] = store(t->scale * rows_data[c * rows.row + d]);
     }
 }
 
@@ -376,19 +401,14 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
         size_t key = (lane + (t->reverse ? key_blocks - 1 - j : j) * t->lanes) * t->block_keys;
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         size_t from = first_column(t, &block, key) / TILE_UNIT * TILE_UNIT, columns = block.columns - from;
-        gather_keys(t, block.pair, key, keys, rows, k_tile, k);
-        gather_keys(t, block.pair, key, keys, rows, v_tile, v);
+        struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
+        struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
         struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
-        tile_multiply(p, false, k_tile, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
-        tile_multiply(ds, false, v_tile, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->reverse);
+        tile_multiply(p, false, keys_k, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
+        tile_multiply(ds, false, keys_v, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->reverse);
         mask(t, &block, key, rows, from, p_tile);
-        for (size_t i = 0; i < rows; i++) {
-            real *p_row = p_data + i * p_tile.row, *ds_row = ds_data + i * ds_tile.row;
-            exp_row(p_row + from, slot.logsumexp + from, columns);
-#pragma omp simd
-            for (size_t c = from; c < block.columns; c++)
-                ds_row[c] = p_row[c] * (ds_row[c] - slot.delta[c]);
-        }
+        for (size_t i = 0; i < rows; i++)
+            scores_row(p.data + i * p.row, ds.data + i * ds.row, slot.logsumexp + from, slot.delta + from, columns);
         for (size_t i = 0; i < segment_count; i++) {
             struct key_segment to = segments[i];
             size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
@@ -399,7 +419,7 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
             add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, p, key, view_at(slot.grad_o, from, 0),
                         columns);
         }
-        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(k_tile), ds, t->dim, columns, keys,
+        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(keys_k), ds, t->dim, columns, keys,
                       t->reverse);
     }
 }

@@ -2,7 +2,6 @@
 
 // Columns of c held in registers at a time, in vectors: with TILE_ROWS rows they fill three quarters of the file.
 enum { VECTORS = 3 };
-typedef real vector __attribute__((vector_size(TILE_LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
 
 static inline __attribute__((always_inline)) void multiply_block(int vectors, struct view c, bool accumulate,
                                                                  struct view a, struct view b, size_t k)
@@ -12,12 +11,12 @@ static inline __attribute__((always_inline)) void multiply_block(int vectors, st
     for (int i = 0; i < TILE_ROWS; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
-            sum[i][j] = accumulate ? *(vector *)(c.data + i * c.row + j * TILE_LANES) : (vector){0};
+            sum[i][j] = accumulate ? *vector_at(c.data + i * c.row + j * TILE_LANES) : (vector){0};
     for (; k > 0; k--, a.data += a.column, b.data += b.row) {
         vector right[VECTORS];
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
-            right[j] = *(vector *)(b.data + j * TILE_LANES);
+            right[j] = *vector_at(b.data + j * TILE_LANES);
 #pragma GCC unroll 8
         for (int i = 0; i < TILE_ROWS; i++)
 #pragma GCC unroll 4
@@ -28,7 +27,7 @@ static inline __attribute__((always_inline)) void multiply_block(int vectors, st
     for (int i = 0; i < TILE_ROWS; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
-            *(vector *)(c.data + i * c.row + j * TILE_LANES) = sum[i][j];
+            *vector_at(c.data + i * c.row + j * TILE_LANES) = sum[i][j];
 }
 
 // One strip of columns: its part of b stays in the first-level cache for all rows of a.
@@ -63,4 +62,40 @@ void tile_multiply(struct view c, bool accumulate, struct view a, struct view b,
         c = view_at(c, 0, vectors * TILE_LANES), b = view_at(b, 0, vectors * TILE_LANES);
         left -= vectors;
     }
+}
+
+// Quarters of the square change places, then quarters of quarters (Eklundh 1972).
+static inline __attribute__((always_inline)) void transpose_square(struct view to, struct view from)
+{
+    vector x[TILE_LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE_LANES; i++)
+        x[i] = *vector_at(from.data + i * from.row);
+#pragma GCC unroll 4
+    for (int side = TILE_LANES / 2; side > 0; side /= 2) {
+        vector_bits upper, lower;
+#pragma GCC unroll 16
+        for (int j = 0; j < TILE_LANES; j++) {
+            upper[j] = j & side ? TILE_LANES + j - side : j;
+            lower[j] = j & side ? TILE_LANES + j : j + side;
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE_LANES; i++) {
+            if (i & side)
+                continue;
+            vector a = x[i], b = x[i + side];
+            x[i] = __builtin_shuffle(a, b, upper);
+            x[i + side] = __builtin_shuffle(a, b, lower);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE_LANES; i++)
+        *vector_at(to.data + i * to.row) = x[i];
+}
+
+void tile_transpose(struct view to, struct view from, size_t rows, size_t cols)
+{
+    for (size_t i = 0; i < rows; i += TILE_LANES)
+        for (size_t j = 0; j < cols; j += TILE_LANES)
+            transpose_square(view_at(to, j, i), view_at(from, i, j));
 }

@@ -13,6 +13,18 @@ enum { TILE_LANES = 32 / sizeof(real), TILE_ROWS = 4 };
 // Sides of tiles are multiples of this, filled with zeros.
 enum { TILE_UNIT = 64 / sizeof(real) };
 
+typedef real vector __attribute__((vector_size(TILE_LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
+#if REAL_BITS == 64
+typedef int64_t vector_bits __attribute__((vector_size(TILE_LANES * sizeof(real))));
+#else
+typedef int32_t vector_bits __attribute__((vector_size(TILE_LANES * sizeof(real))));
+#endif
+
+static inline vector *vector_at(const real *x)
+{
+    return (vector *)x;
+}
+
 // Element (i, j) is data[i * row + j * column].
 struct view {
     real *data;
@@ -45,3 +57,7 @@ static inline size_t tile_stride(size_t n)
 // TILE_LANES; columns of b and c stand side by side (column 1). With `reverse` the sum over k runs downward.
 void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
                    bool reverse);
+
+#define tile_transpose NAME(tile_transpose)
+// to[j, i] = from[i, j].  from: [rows, cols], both multiples of TILE_UNIT; columns stand side by side (column 1).
+void tile_transpose(struct view to, struct view from, size_t rows, size_t cols);
