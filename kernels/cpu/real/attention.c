@@ -9,6 +9,7 @@
 // whatever belongs to a row (maximum, sum, logsumexp, delta) is a vector along the tile's columns, and the causal
 // mask of a key is a run of columns from 0. Blocks and lanes are cut by the shape alone.
 #include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/scores.h"
 #include "kernels/cpu/real/tile.h"
 #include <float.h>
 #include <string.h>
@@ -22,14 +23,10 @@ enum {
     UNITS = 16,         // pieces that the backward of one query block is cut into
 };
 
-#if REAL_BITS != 64
-#define REAL_LOWEST (-FLT_MAX)
-#define EXP_LOWEST  (-86.0f)
-#define EXP_ZERO    5e-38f // a little more than exp(EXP_LOWEST)
-#else
+#if REAL_BITS == 64
 #define REAL_LOWEST (-DBL_MAX)
-#define EXP_LOWEST  (-707.0)
-#define EXP_ZERO    1e-307
+#else
+#define REAL_LOWEST (-FLT_MAX)
 #endif
 
 struct tiling {
@@ -161,37 +158,6 @@ static void mask(const struct tiling *t, const struct block *block, size_t key, 
     for (size_t i = 0; i < rows; i++)
         for (size_t c = from, end = first_column(t, block, key + i); c < end; c++)
             s.data[i * s.row + c] = -REAL_INFINITY;
-}
-
-// Rows of S, of `count` columns: exp(S - a maximum) is summed; P = exp(S - logsumexp) makes dS of grad_o v^T. An
-// exp that would soon underflow is zero. x = exp(x - shift), for x <= shift. In two loops, so that the vector
-// function never leaves its fast path.
-static void exp_row(real *x, const real *shift, size_t count)
-{
-#pragma omp simd
-    for (size_t c = 0; c < count; c++)
-        x[c] = x[c] - shift[c] > EXP_LOWEST ? x[c] - shift[c] : EXP_LOWEST;
-#pragma omp simd
-    for (size_t c = 0; c < count; c++) {
-        real e = real_exp(x[c]);
-        x[c] = e > EXP_ZERO ? e : 0;
-    }
-}
-
-static void exp_sum_row(real *x, const real *maximum, real *sum, size_t count)
-{
-    exp_row(x, maximum, count);
-#pragma omp simd
-    for (size_t c = 0; c < count; c++)
-        sum[c] += x[c];
-}
-
-static void scores_row(real *p, real *ds, const real *logsumexp, const real *delta, size_t count)
-{
-    exp_row(p, logsumexp, count);
-#pragma omp simd
-    for (size_t c = 0; c < count; c++)
-        ds[c] = p[c] * (ds[c] - delta[c]);
 }
 
 // ---- forward

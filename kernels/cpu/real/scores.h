@@ -1,0 +1,79 @@
+// Scores: what attention does to a row of S between its products. A row has `count` columns, a multiple of
+// TILE_LANES, each with its own maximum, sum, logsumexp and delta. An exp that would soon underflow is zero.
+#pragma once
+#include "kernels/cpu/real/tile.h"
+
+#if REAL_BITS == 64
+#define EXP_LOWEST (-707.0)
+#define EXP_ZERO   1e-307 // a little more than exp(EXP_LOWEST)
+
+// x = exp(x - shift), for x <= shift. In two loops, so that the vector function never leaves its fast path.
+static inline void exp_row(real *x, const real *shift, size_t count)
+{
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        x[c] = x[c] - shift[c] > EXP_LOWEST ? x[c] - shift[c] : EXP_LOWEST;
+#pragma omp simd
+    for (size_t c = 0; c < count; c++) {
+        real e = real_exp(x[c]);
+        x[c] = e > EXP_ZERO ? e : 0;
+    }
+}
+
+// x = exp(x - maximum); sum += x.
+static inline void exp_sum_row(real *x, const real *maximum, real *sum, size_t count)
+{
+    exp_row(x, maximum, count);
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        sum[c] += x[c];
+}
+
+// p = exp(p - logsumexp); ds = p * (ds - delta).
+static inline void scores_row(real *p, real *ds, const real *logsumexp, const real *delta, size_t count)
+{
+    exp_row(p, logsumexp, count);
+#pragma omp simd
+    for (size_t c = 0; c < count; c++)
+        ds[c] = p[c] * (ds[c] - delta[c]);
+}
+#else
+#define EXP_LOWEST (-86.0f)
+
+// exp(x), for x <= 0: 2^n exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2, and exp(r) = 1 + r + r^2 p(r), p
+// minimax (Cody & Waite 1980, chapter 6): within 1.02 ulp. The vector library's is a call per vector, whose bounds
+// and sums then take passes of their own.
+static inline vector exp_vector(vector x)
+{
+    const float round = 0x1.8p23f; // a sum with it has the nearest whole number in its lowest bits
+    vector shifted = x * 0x1.715476p0f + round, n = shifted - round;
+    vector r = x - n * 0x1.62e4p-1f - n * 0x1.7f7d1cp-20f;
+    vector p = 0x1.5558bp-5f + r * (0x1.12398ep-7f + r * 0x1.6a4d6p-10f);
+    p = 1 + (r + r * r * (0x1.fffffcp-2f + r * (0x1.555492p-3f + r * p)));
+    return (vector)(((vector_bits)p + ((vector_bits)shifted << 23)) & (x >= EXP_LOWEST));
+}
+
+static inline void exp_row(real *x, const real *shift, size_t count)
+{
+    for (size_t c = 0; c < count; c += TILE_LANES)
+        *vector_at(x + c) = exp_vector(*vector_at(x + c) - *vector_at(shift + c));
+}
+
+static inline void exp_sum_row(real *x, const real *maximum, real *sum, size_t count)
+{
+    for (size_t c = 0; c < count; c += TILE_LANES) {
+        vector e = exp_vector(*vector_at(x + c) - *vector_at(maximum + c));
+        *vector_at(x + c) = e;
+        *vector_at(sum + c) += e;
+    }
+}
+
+static inline void scores_row(real *p, real *ds, const real *logsumexp, const real *delta, size_t count)
+{
+    for (size_t c = 0; c < count; c += TILE_LANES) {
+        vector e = exp_vector(*vector_at(p + c) - *vector_at(logsumexp + c));
+        *vector_at(p + c) = e;
+        *vector_at(ds + c) = e * (*vector_at(ds + c) - *vector_at(delta + c));
+    }
+}
+#endif
