@@ -70,6 +70,13 @@ struct onednn {
     char description[64];
 };
 
+enum { PART_ROWS = 192, LONG_ROW = 1024 };
+
+static size_t min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 static bool load_functions(struct onednn *onednn)
 {
     // It stays loaded, for threads keep state of its own.
@@ -277,12 +284,32 @@ bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
     return true;
 }
 
+static void sgemm_part(struct onednn *onednn, const struct gemm_tile *tile, size_t row, size_t rows, size_t term,
+                       size_t terms)
+{
+    const float *a = tile->a.data, *b = tile->b.data;
+    a += tile->a.transpose ? term * tile->a.stride + row : row * tile->a.stride + term;
+    b += tile->b.transpose ? term : term * tile->b.stride;
+    CHECK(onednn->call.sgemm(tile->a.transpose ? 'T' : 'N', tile->b.transpose ? 'T' : 'N', (dnnl_dim_t)rows,
+                             (dnnl_dim_t)tile->n, (dnnl_dim_t)terms, (float)tile->alpha, a,
+                             (dnnl_dim_t)tile->a.stride, b, (dnnl_dim_t)tile->b.stride,
+                             term > 0 ? 1 : (float)tile->beta, (float *)tile->c + row * tile->c_stride,
+                             (dnnl_dim_t)tile->c_stride) == dnnl_success);
+}
+
 void onednn_sgemm(struct onednn *onednn, const struct gemm_tile *tile)
 {
-    CHECK(onednn->call.sgemm(tile->a.transpose ? 'T' : 'N', tile->b.transpose ? 'T' : 'N', (dnnl_dim_t)tile->m,
-                             (dnnl_dim_t)tile->n, (dnnl_dim_t)tile->k, (float)tile->alpha, tile->a.data,
-                             (dnnl_dim_t)tile->a.stride, tile->b.data, (dnnl_dim_t)tile->b.stride,
-                             (float)tile->beta, tile->c, (dnnl_dim_t)tile->c_stride) == dnnl_success);
+    size_t rows = tile->m, terms = tile->k;
+    // Of a transposed right factor oneDNN copies no panels unless both are below a bound (200 rows, 1,200 terms);
+    // the longer the rows, the more that costs.
+    if (tile->b.transpose && tile->k > LONG_ROW) {
+        rows = PART_ROWS;
+        terms = (tile->k + LONG_ROW - 1) / LONG_ROW;
+        terms = (tile->k + terms - 1) / terms;
+    }
+    for (size_t row = 0; row < tile->m; row += rows)
+        for (size_t term = 0; term < tile->k; term += terms)
+            sgemm_part(onednn, tile, row, min(rows, tile->m - row), term, min(terms, tile->k - term));
 }
 #else
 struct onednn *onednn_open(enum dtype dtype)
