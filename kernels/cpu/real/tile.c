@@ -64,6 +64,19 @@ void tile_multiply(struct view c, bool accumulate, struct view a, struct view b,
     }
 }
 
+// Lanes of a, and behind them of b, by index.
+static inline __attribute__((always_inline)) vector pick(vector a, vector b, vector_bits index)
+{
+#ifdef __clang__ // has no shuffle by a variable
+    vector picked = {0};
+    for (int j = 0; j < TILE_LANES; j++)
+        picked[j] = index[j] < TILE_LANES ? a[index[j]] : b[index[j] - TILE_LANES];
+    return picked;
+#else
+    return __builtin_shuffle(a, b, index);
+#endif
+}
+
 // Quarters of the square change places, then quarters of quarters (Eklundh 1972).
 static inline __attribute__((always_inline)) void transpose_square(struct view to, struct view from)
 {
@@ -73,7 +86,7 @@ static inline __attribute__((always_inline)) void transpose_square(struct view t
         x[i] = *vector_at(from.data + i * from.row);
 #pragma GCC unroll 4
     for (int side = TILE_LANES / 2; side > 0; side /= 2) {
-        vector_bits upper, lower;
+        vector_bits upper = {0}, lower = {0};
 #pragma GCC unroll 16
         for (int j = 0; j < TILE_LANES; j++) {
             upper[j] = j & side ? TILE_LANES + j - side : j;
@@ -84,8 +97,8 @@ static inline __attribute__((always_inline)) void transpose_square(struct view t
             if (i & side)
                 continue;
             vector a = x[i], b = x[i + side];
-            x[i] = __builtin_shuffle(a, b, upper);
-            x[i + side] = __builtin_shuffle(a, b, lower);
+            x[i] = pick(a, b, upper);
+            x[i + side] = pick(a, b, lower);
         }
     }
 #pragma GCC unroll 16
