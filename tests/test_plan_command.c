@@ -20,6 +20,11 @@ static void a_planned_record_is_the_measured_one(void **state)
         "'method': {'name': 'streambp', 'chunk': 33}, 'data': {'text': 'Makefile'}, 'optimizer': 'adamw'",
         "'method': {'name': 'seco', 'chunk': 30}, 'dtype': 'bf16', 'kv_gradient_dtype': 'bf16'",
         "'method': {'name': 'checkpoint', 'offload': 'inputs'}, 'limits': {'host_memory': '1MiB'}",
+        "'method': {'name': 'seco', 'chunk': 30}, 'lora': {}, 'weights': 'int8', 'optimizer': 'adamw'",
+        "'method': {'name': 'spaco', 'chunk': 30, 'budget': 2}, 'lora': {}, 'weights': 'nf4', 'dtype': 'bf16', "
+        "'place': {'weights': 'host'}",
+        "'method': 'streambp', 'optimizer': 'adamw', "
+        "'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}",
     };
     static const char *const equal[] = {"peak_bytes",
                                         "peak_by_category",
@@ -53,7 +58,7 @@ static void a_planned_record_is_the_measured_one(void **state)
                 fail_msg("%s: %s differs", trials[i], equal[j]);
         }
         assert_int_equal(json_is_integer(json_object_get(measured, "host_peak_bytes")),
-                         strstr(trials[i], "offload") != NULL);
+                         strstr(trials[i], "offload") || strstr(trials[i], "'host'"));
         // What multiplies in bf16.
         const json_t *blas = json_object_get(json_object_get(measured, "provenance"), "blas");
         assert_int_equal(strstr(json_string_value(blas), "; bf16 ") != NULL, strstr(trials[i], "bf16") != NULL);
@@ -286,6 +291,29 @@ static void bad_input_is_refused(void **state)
     }
 }
 
+// In words: what is where, and that nothing goes out.
+static void a_plan_says_what_is_kept_how(void **state)
+{
+    (void)state;
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model tiny --context 16 --lora r=2 --weights nf4 --place-weights host "
+                                  "--place-gradients host"),
+                     0);
+    assert_non_null(strstr(out, ", weights in nf4, weights on the host, gradients on the host, tiny f32"));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model tiny --context 16 --place-weights host"), 0);
+    assert_non_null(strstr(out, "copied to the host              0  bytes, and "));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model tiny --context 16 --place-weights host --host-memory 1MiB"), 1);
+    assert_non_null(strstr(out, "--host-memory"));
+    free(out);
+    assert_int_equal(longbp(&out, "max-context --model tiny --lora r=2 --weights nf4 --place-weights host "
+                                  "--memory-limit 2MiB --methods full"),
+                     0);
+    assert_non_null(strstr(out, "LoRA rank 2, weights in nf4, weights on the host, f32"));
+    free(out);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -297,6 +325,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(peaks_grow_as_the_floors_say),
         cmocka_unit_test(the_glue_of_attention_is_planned),
         cmocka_unit_test(the_host_is_planned),
+        cmocka_unit_test(a_plan_says_what_is_kept_how),
         cmocka_unit_test(bad_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
