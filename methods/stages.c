@@ -4,7 +4,7 @@
 bool stages_check(const struct stage_options *options, size_t layers, struct status *status)
 {
     const struct index_list *rows = &options->rows;
-    if (rows->count && options->count != 1) {
+    if (rows->count && options->count > 1) {
         return status_set(status, STATUS_BAD_INPUT, "stages and stage_rows say the same; give one of them");
     }
     if (rows->count && rows->items[0] != 0) {
@@ -58,7 +58,7 @@ static double least_kept(size_t count, size_t layers, struct stage_cost cost)
 struct stages stages_of(const struct stage_options *options, size_t layers, struct stage_cost cost)
 {
     const struct index_list *rows = &options->rows;
-    size_t count = rows->count ? rows->count : options->count, end = layers;
+    size_t count = rows->count ? rows->count : options->count ? options->count : 1, end = layers;
     struct stages stages = {count, calloc(count, sizeof *stages.items)};
     CHECK(stages.items && count <= layers);
     double most = rows->count ? 0 : least_kept(count, layers, cost);

@@ -10,7 +10,7 @@ struct stage {
     size_t first, end;
 };
 
-// What a method is asked: how many, from 1 to the number of layers, or the first rows of them all.
+// What a method is asked: how many, from 1 to the number of layers, or the first rows of them all. Zeroed: one.
 struct stage_options {
     size_t count;
     struct index_list rows;
