@@ -1,9 +1,10 @@
-// Layer-level gradient checkpointing: the forward keeps each row's input; the backward rebuilds a row, then walks
-// it. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a rebuilt row
-// stops before its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one
-// row's activations and one gradient of width d. With offload = inputs the rows' inputs are kept on the host, L d e
-// per token there and 2 L d e over the link per step; of them the device holds two, for the next one comes back
-// while a row is walked.
+// Layer-level gradient checkpointing: the forward keeps rows' inputs; the backward rebuilds a row, then walks it.
+// Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a rebuilt row stops
+// before its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one row's
+// activations and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more,
+// and fewer inputs (methods/row.h). With offload = inputs what is kept is kept on the host, and goes over the link
+// once each way (a stage's input, which is read for its rows' forward, too, comes twice); the device holds two
+// rows' inputs, for the next one comes back while a row is walked.
 #include "methods/cost.h"
 #include "methods/row.h"
 

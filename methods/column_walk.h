@@ -1,5 +1,13 @@
 // Column walk: SeCO's over all columns, SpaCO's over some. A first pass from the left keeps keys and values alone;
 // a second one walks the drawn columns from the right.
+// In stages the first pass goes stage by stage and keeps the stages' inputs [T B, d]; then each stage, from the
+// highest, has the two passes of its own, which keep the keys and values of its layers alone. The gradient between
+// two stages takes the place of the highest one's input. Per token: (S - 1) d e and the longest stage's keys,
+// values and gradients. More than with one stage, for each stage of m rows but the highest: the forward of m - 1
+// rows and keys and values of the highest of them, in the last column of all m rows; less one down-projection. With
+// offload a layer's keys and values lie on the host, and where every column is drawn their gradients, too. A cell
+// brings the keys and values to its left, in the first pass once and in the second twice, and the gradients, which
+// go back: T / 2 C L (3 2 G D e + 2 2 G D a) bytes per token as T / C grows. The device holds two layers'.
 #pragma once
 #include "methods/column.h"
 #include "methods/columns.h"

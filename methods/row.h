@@ -1,7 +1,9 @@
 // Row: one layer of the whole context; what checkpoint and StreamBP walk, upward keeping rows' inputs, then
 // downward. With one stage every row's input is kept; with several, while the rows go up, those of the stages, and
-// then of one stage after another from the highest those of its rows. Of L layers in S stages, the highest of m,
-// L - S - (m - 1) rows are run twice on the way up, and never more than L - S: a stage's highest row is not.
+// then of one stage after another from the highest those of its rows; the embedding is looked up again. Of L layers
+// in S stages, the highest of m, L - S - (m - 1) rows are run once more on the way up: a stage's highest row is
+// not, nor is any of the highest stage. Of m_j rows in stage j from the top, at most max (S - j + m_j - 1) inputs
+// are kept.
 #pragma once
 #include "kernels/transformer/stream.h"
 #include "methods/columns.h"

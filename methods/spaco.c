@@ -1,7 +1,8 @@
 // SpaCO: SeCO's second pass over a random subset of the columns, scaled. Li et al. 2025, arXiv 2505.16710,
 // Algorithm 2. Cost: F as T grows with the budget fixed; with loss `sampled` the first pass stops at the last
 // sampled column, and that column needs none; attention's backward computes no gradients for keys of columns that
-// were not sampled. Memory per token: L 2 G D (e + a t / K), plus one column's activations. Deviations: two further
+// were not sampled. Memory per token: L 2 G D (e + a t / K), plus one column's activations; stages and offload: see
+// methods/column_walk.h. Deviations: two further
 // samplers, both unbiased (see sampler.h); the published one is `uniform` with `paper`.
 #include "methods/column_walk.h"
 #include "methods/draws.h"
