@@ -47,7 +47,7 @@ static void state_open(struct state *state, struct step *step, const struct colu
     state->stages = stages_of(&options->stages, layers, cost_of(step->model, walk->share));
     state->x = calloc(state->stages.count, sizeof *state->x);
     state->segments = calloc(count + 1, sizeof *state->segments);
-    CHECK(state->x && state->segments);
+    CHECK(state->stages.items && state->x && state->segments);
 }
 
 static void state_close(struct state *state)

@@ -288,7 +288,8 @@ static void the_link_carries_keys_and_values(void **state)
     }
 }
 
-// Growth of the planned peaks per token of Llama-3-8B in bf16, dK and dV in f32, with 64 columns, and the copies.
+// Growth of the planned peaks per token of Llama-3-8B in bf16, dK and dV in f32, and the copies: of inputs to the
+// byte, of keys and values, in columns of 128 tokens, nearly what they are where the columns are many.
 static void places_hold_the_formula(void **state)
 {
     (void)state;
@@ -314,18 +315,17 @@ static void places_hold_the_formula(void **state)
                                                   .kv_gradient_dtype = DTYPE_F32,
                                                   .gradient_dtype = DTYPE_F32};
             char text[128];
-            snprintf(text, sizeof text, "chunk=%zu %s", f.context / 64, cases[i].text);
+            snprintf(text, sizeof text, "chunk=128 %s", cases[i].text);
             void *options = options_with(setting, true, text);
             struct step_report report = {0};
             f.device = device_open("plan-cpu", DTYPE_BF16, 0, &status);
+            assert_non_null(f.device);
             model_open(&f.model, &f.config, &model_options, f.device);
             batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
-            floor_bytes = method_find(setting->method)->floor_bytes_per_token(&f.model, options, f.context);
-            options_done(setting, options);
-            snprintf(text, sizeof text, "chunk=128 %s", cases[i].text);
-            options = options_with(setting, true, text);
             size_t before = f.device->arena.live_bytes;
-            method_step(method_find(setting->method), &f.model, &f.batch, options, &report);
+            const struct method *method = method_find(setting->method);
+            floor_bytes = method->floor_bytes_per_token(&f.model, options, f.context);
+            method_step(method, &f.model, &f.batch, options, &report);
             options_done(setting, options);
             assert_int_equal(f.device->status.code, STATUS_OK);
             device[k] = (double)(f.device->arena.peak_bytes - before);
@@ -473,32 +473,6 @@ static void copies_hide_behind_operations(void **state)
     }
 }
 
-static void what_is_not_kept_is_refused(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *method, *offload, *says;
-    } cases[] = {
-        {"checkpoint", "inputs+gradient",
-         "offload \"inputs+gradient\" is of what is not kept: rows' inputs are; a row reads its gradient "
-         "at once"},
-        {"checkpoint", "kv", "offload \"kv\" is of what is not kept: rows' inputs are; "},
-        {"streambp", "kv", "offload \"kv\" is of what is not kept: rows' inputs are, and the gradient of a row"},
-        {"seco", "inputs", "offload \"inputs\" is of what is not kept: keys, values and their gradients are"},
-        {"spaco", "inputs+gradient",
-         "offload \"inputs+gradient\" is of what is not kept: keys, values and their gradients are"}};
-    struct fixture f = fixture_default();
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct status status = {0};
-        const struct method *method = method_find(cases[i].method);
-        void *options = fixture_options(method, "chunk=5 budget=2 offload=%s", cases[i].offload);
-        assert_false(method->check(options, &f.config, f.context, &status));
-        assert_int_equal(status.code, STATUS_BAD_INPUT);
-        assert_non_null(strstr(status.message, cases[i].says));
-        options_free(&method->options, options);
-    }
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -508,7 +482,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_link_carries_the_formula), cmocka_unit_test(the_link_carries_keys_and_values),
         cmocka_unit_test(places_hold_the_formula),      cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(a_full_host_is_a_result),      cmocka_unit_test(copies_hide_behind_operations),
-        cmocka_unit_test(what_is_not_kept_is_refused),
     };
     return cmocka_run_group_tests_name("offload", tests, NULL, NULL);
 }
