@@ -299,7 +299,7 @@ static void a_plan_says_what_is_kept_how(void **state)
     assert_int_equal(longbp(&out, "plan --model tiny --context 16 --lora r=2 --weights nf4 --place-weights host "
                                   "--place-gradients host"),
                      0);
-    assert_non_null(strstr(out, ", weights in nf4, weights on the host, gradients on the host, tiny f32"));
+    assert_non_null(strstr(out, ", weights nf4, place gradients=host weights=host, tiny f32"));
     free(out);
     assert_int_equal(longbp(&out, "plan --model tiny --context 16 --place-weights host"), 0);
     assert_non_null(strstr(out, "copied to the host              0  bytes, and "));
