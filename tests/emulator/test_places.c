@@ -119,7 +119,7 @@ static const struct setting {
     const char *method, *options;
     enum queue not_of, not_for; // the wait that changes no gradient
 } settings[] = {{"checkpoint", "offload=inputs", QUEUE_IN, QUEUE_OUT},
-                {"streambp", "chunk=4 stages=2 offload=inputs+gradient", 0, 0},
+                {"streambp", "chunk=4 stage_rows=0,1,3 offload=inputs+gradient", 0, 0},
                 {"seco", "chunk=4 stages=2 offload=kv", QUEUE_COMPUTE, QUEUE_OUT}};
 #define SETTINGS (sizeof settings / sizeof *settings)
 
