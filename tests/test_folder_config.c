@@ -91,7 +91,7 @@ static const struct {
     {"{\"model_type\": \"llama\",}", "config.json:1:"},
     {"[]", "expected an object, found a list"},
     {"{}", "key \"model_type\": expected llama, mistral, qwen2 or qwen3, found nothing"},
-    {"{\"model_type\": 3}", "unknown model type 3"},
+    {"{\"model_type\": 3}", "expected one of: llama, mistral, qwen2, qwen3; found 3"},
     {"{\"model_type\": \"gpt2\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt2\""},
     {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
     {"{\"model_type\": \"llama\"}", "key \"hidden_size\": expected a whole number above 0, found nothing"},
