@@ -32,12 +32,9 @@ void copy_in(struct device *device, struct tensor t, struct tensor host)
 
 struct event event_record(struct device *device, enum queue queue)
 {
-    struct event event = {0};
-    if (device->status.code == STATUS_OK) {
-        event = (struct event){++device->recorded[queue], queue, device->counters.clock_s[queue]};
-        if (!device->ops->dataless && device->ops->record) {
-            device->ops->record(device, event);
-        }
+    struct event event = {++device->recorded[queue], queue, device->counters.clock_s[queue]};
+    if (!device->ops->dataless && device->ops->record) {
+        device->ops->record(device, event);
     }
     return event;
 }

@@ -8,7 +8,7 @@
 // waited for. A wrong place is a bug: abort.
 void copy_out(struct device *device, struct tensor host, struct tensor t);
 void copy_in(struct device *device, struct tensor t, struct tensor host);
-// Of a failed device, which is asked for nothing: an event that has been. Events do not outlive a reset of the
+// Of a failed device, too: what it was asked for before is still under way. Events do not outlive a reset of the
 // counters, for they hold a clock.
 struct event event_record(struct device *device, enum queue queue);
 // What the queue is asked for from here on happens after the event; also on a failed device, whose memory is still
