@@ -115,11 +115,42 @@ static void test_workspace(void **state)
     }
 }
 
+// What is no number stays visible: in every query that sees it, and in no other.
+static void test_not_a_number(void **state)
+{
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64, DTYPE_BF16};
+    for (size_t d = 0; d < 3; d++) {
+        struct status status = {0};
+        device = device_open("cpu", dtypes[d], 0, &status);
+        struct tensor x[4], logsumexp = tensor_new(device, 4, 1, dtype_statistic(dtypes[d]), CATEGORY_WORKSPACE);
+        double values[32];
+        for (size_t i = 0; i < 4; i++) {
+            x[i] = tensor_new(device, 4, 8, dtypes[d], CATEGORY_WORKSPACE);
+            for (size_t j = 0; j < 32; j++) {
+                values[j] = i == 1 && j == 8 + 3 ? NAN : 0.1 * (double)(j % 7);
+            }
+            tensor_write(device, x[i], values);
+        }
+        op_attention_forward(device, (struct attention_shape){4, 0, 1, 1, 1, 8}, x[3], logsumexp, x[0], x[1], x[2]);
+        tensor_read(device, x[3], values);
+        for (size_t j = 0; j < 32; j++) {
+            assert_true(!!isnan(values[j]) == (j >= 8));
+        }
+        for (size_t i = 0; i < 4; i++) {
+            tensor_free(device, &x[i]);
+        }
+        tensor_free(device, &logsumexp);
+        device_close(device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finite_differences),
         cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
