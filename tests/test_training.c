@@ -204,6 +204,26 @@ static void the_bits_are_those_of_the_device(void **state)
     }
 }
 
+// Gradients that were zeroed and not added to are zero wherever they are kept, now and in the next step.
+static void a_zeroed_gradient_updates_as_zero(void **state)
+{
+    (void)state;
+    struct bits bits[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture f = variant(0);
+        set_places(&f, i ? PLACES - 1 : 0);
+        free(trained(&f, methods[0]).values);
+        model_zero_gradients(&f.model);
+        optimizer_step(&f.model, &(struct optimizer_settings){.rate = 0.01}, STEPS + 1);
+        steps(&f, methods[0]);
+        bits[i] = all_of(&f);
+        fixture_close(&f);
+    }
+    assert_true(same(bits[0], bits[1]));
+    free(bits[0].values);
+    free(bits[1].values);
+}
+
 // Where rows are walked, the gradients of two units at most, and where a unit is updated, all of two: however many
 // layers there are.
 static void the_device_holds_two_units(void **state)
@@ -310,9 +330,8 @@ static void a_full_place_is_a_result(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bits_are_those_of_the_device),
-        cmocka_unit_test(the_device_holds_two_units),
-        cmocka_unit_test(no_wait_can_be_left_out),
+        cmocka_unit_test(the_bits_are_those_of_the_device), cmocka_unit_test(a_zeroed_gradient_updates_as_zero),
+        cmocka_unit_test(the_device_holds_two_units),       cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(a_full_place_is_a_result),
     };
     return cmocka_run_group_tests_name("training", tests, NULL, NULL);

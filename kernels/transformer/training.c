@@ -170,7 +170,7 @@ static void update_want(struct model *model, size_t unit)
         struct parameter *p = &parameters.items[i];
         if (trains(p)) {
             weights_fetch(model, p);
-            come(device, &p->grad, &p->far_grad, true);
+            come(device, &p->grad, &p->far_grad, !model->transits[unit].zero);
             for (size_t s = 0; s < states_of(model); s++) {
                 come(device, &p->state[s], &p->far_state[s], true);
             }
@@ -214,7 +214,7 @@ static void update_settle(struct model *model, size_t unit)
             }
         }
     }
-    model->transits[unit] = (struct transit){0};
+    model->transits[unit] = (struct transit){.zero = model->transits[unit].zero};
 }
 
 void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p, void *context),

@@ -1,7 +1,7 @@
 // Training: where the gradients of what trains, and the optimizer's state, are kept between uses: on the device, or
 // on the host. There a gradient goes when its unit is done, once per step; to the device it comes before it is
 // first added to, unless it is zero, which is then made there; and weights, gradients and state come to be updated,
-// a unit at a time, while the next one's come and the last one's go.
+// a unit at a time: the last one's go while the next one's come.
 #pragma once
 #include "kernels/transformer/model.h"
 
