@@ -104,10 +104,15 @@ static void descend(struct state *state, struct stage stage)
         if (l == 0) {
             x.whole = state->grad; // its shape
             x.whole.place = PLACE_DEVICE;
+            x.whole.data = NULL;
             x.make = look_up;
             x.maker = state->step;
+            unit_acquire(model, UNIT_EMBEDDING); // once for all parts
         }
         state->walk->backward(state->step, l, &x, &grad);
+        if (l == 0) {
+            unit_release(model, UNIT_EMBEDDING);
+        }
         state->grad_out = grad.out;
         tensor_free(model->device, &state->far[l]);
         unit_done(model, unit_of_layer(l));

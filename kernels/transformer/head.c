@@ -89,15 +89,15 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
 
 void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row)
 {
-    unit_acquire(model, UNIT_EMBEDDING);
-    unit_want(model, unit_of_layer(0));
     op_embedding_forward(model->device, x, model->embedding->value, tensor_rows(batch->ids, row, x.rows));
-    unit_release(model, UNIT_EMBEDDING);
 }
 
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
 {
+    unit_acquire(model, UNIT_EMBEDDING);
+    unit_want(model, unit_of_layer(0));
     embed_rows(model, batch, x, start * batch->batch);
+    unit_release(model, UNIT_EMBEDDING);
 }
 
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)

@@ -14,8 +14,8 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
 // The loss alone, or what the objective gathers of these tokens. x is not changed.
 void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                struct tensor loss);
-// x: [n, d] = the embeddings of the tokens from `start` on, or of the batch's rows from `row` on; and the gradient
-// of the table, if it trains.
+// x: [n, d] = the embeddings of the tokens from `start` on, or of the batch's rows from `row` on, for which the
+// embedding must be acquired; and the gradient of the table, if it trains.
 void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row);
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start);
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start);
