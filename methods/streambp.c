@@ -1,6 +1,6 @@
-// StreamBP: checkpoints as above, but a row is rebuilt and walked chunk by chunk, right to left; its keys and
-// values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2;
-// a rebuilt cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their
+// StreamBP: checkpoints as in methods/checkpoint.c, but a row is rebuilt and walked chunk by chunk, right to left;
+// its keys and values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2; a rebuilt
+// cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their
 // gradients, and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more,
 // and fewer inputs (methods/row.h). With offload = inputs the device holds none of them, with inputs+gradient no
 // gradient either (methods/row_stream.h). Deviations: the published code projects K and V again for [0, end of
