@@ -1,5 +1,5 @@
-// Attention of the CPU device beyond its cases (tests/cases/attention.c): against finite differences, and the
-// workspace of its backward, which does not grow with the context.
+// Attention of the CPU device beyond its cases (tests/cases/attention.c): against finite differences; blocks of
+// keys, merged, against all at once; and the workspace of its backward, which does not grow with the context.
 #include "kernels/base/ops.h"
 #include <math.h>
 #include <setjmp.h>
@@ -50,12 +50,13 @@ static void test_finite_differences(void **state)
 {
     (void)state;
     const double step = 1e-5;
-    const struct attention_shape shapes[] = {{70, 0, 2, 2, 1, 8}, {33, 70, 1, 4, 2, 16}};
+    const struct attention_shape shapes[] = {
+        {70, 0, 2, 2, 1, 8, 0}, {33, 70, 1, 4, 2, 16, 0}, {33, 20, 1, 4, 2, 16, 40}};
     struct status status = {0};
     device = device_open("cpu", DTYPE_F64, 0, &status);
-    for (size_t n = 0; n < 2; n++) {
+    for (size_t n = 0; n < 3; n++) {
         struct attention_shape s = shapes[n];
-        size_t rows = s.queries * s.batch, keys = (s.start + s.queries) * s.batch;
+        size_t rows = s.queries * s.batch, keys = attention_keys(s) * s.batch;
         size_t q_cols = s.heads * s.head_dim, k_cols = s.kv_heads * s.head_dim;
         struct variable x[] = {variable(rows, q_cols, "q"), variable(keys, k_cols, "k"),
                                variable(keys, k_cols, "v")};
@@ -63,9 +64,9 @@ static void test_finite_differences(void **state)
                                    variable(keys, k_cols, "0")};
         struct variable o = variable(rows, q_cols, "0"), grad_o = variable(rows, q_cols, "grad_o");
         struct variable logsumexp = variable(rows, s.heads, "0");
-        struct key_segment all = {0, s.start + s.queries, grads[1].tensor, grads[2].tensor};
+        struct key_segment all = {0, attention_keys(s), grads[1].tensor, grads[2].tensor};
         loss(s, x, &o, logsumexp.tensor, &grad_o);
-        op_attention_backward(device, s, grads[0].tensor, &all, 1, grad_o.tensor, o.tensor, logsumexp.tensor,
+        op_attention_backward(device, s, grads[0].tensor, false, &all, 1, grad_o.tensor, o.tensor, logsumexp.tensor,
                               x[0].tensor, x[1].tensor, x[2].tensor);
         for (size_t which = 0; which < 3; which++) {
             struct random random = random_named(which, "direction");
@@ -94,11 +95,161 @@ static void test_finite_differences(void **state)
     device_close(device);
 }
 
+static struct tensor drawn(enum dtype dtype, size_t rows, size_t cols, const char *name)
+{
+    struct tensor t = tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE);
+    op_random_normal(device, t, random_named(1, name), 0, name[0] != '0', dtype);
+    return t;
+}
+
+// ||a - b|| / ||b||
+static double distance(struct tensor a, struct tensor b)
+{
+    size_t count = tensor_count(a);
+    double *x = malloc(2 * count * sizeof *x), *y = x + count, difference = 0, norm = 0;
+    assert_non_null(x);
+    tensor_read(device, a, x);
+    tensor_read(device, b, y);
+    for (size_t i = 0; i < count; i++) {
+        difference += (x[i] - y[i]) * (x[i] - y[i]);
+        norm += y[i] * y[i];
+    }
+    free(x);
+    return sqrt(difference / norm);
+}
+
+// o, logsumexp, grad_q, grad_k and grad_v of attention at once, and of blocks of keys, merged and added up: from
+// the first key on, or as they come round a ring to the rank that has the last.
+struct results {
+    struct tensor o, logsumexp, grad_q, grad_k, grad_v;
+};
+
+static void forward_in_blocks(struct attention_shape s, const size_t *ends, const struct results *r,
+                              const struct tensor *qkv)
+{
+    struct tensor o = drawn(r->o.dtype, r->o.rows, r->o.cols, "0");
+    struct tensor logsumexp = drawn(r->logsumexp.dtype, r->logsumexp.rows, r->logsumexp.cols, "0");
+    double *none = malloc(tensor_count(logsumexp) * sizeof *none);
+    assert_non_null(none);
+    for (size_t i = 0; i < tensor_count(logsumexp); i++) {
+        none[i] = -INFINITY;
+    }
+    tensor_write(device, r->logsumexp, none);
+    op_zero(device, r->o);
+    for (size_t i = 0; ends[i + 1]; i++) {
+        struct attention_shape block = s;
+        block.start = s.start - ends[i], block.keys = ends[i + 1] - ends[i];
+        op_attention_forward(device, block, o, logsumexp, qkv[0],
+                             tensor_rows(qkv[1], ends[i] * s.batch, block.keys * s.batch),
+                             tensor_rows(qkv[2], ends[i] * s.batch, block.keys * s.batch));
+        op_attention_merge(device, r->o, r->logsumexp, o, logsumexp);
+    }
+    tensor_free(device, &logsumexp);
+    tensor_free(device, &o);
+    free(none);
+}
+
+static void backward_in_blocks(struct attention_shape s, const size_t *ends, const struct results *r,
+                               const struct tensor *qkv, struct tensor grad_o)
+{
+    for (size_t i = 0; ends[i + 1]; i++) {
+        struct attention_shape block = s;
+        block.start = s.start - ends[i], block.keys = ends[i + 1] - ends[i];
+        size_t row = ends[i] * s.batch, rows = block.keys * s.batch;
+        struct key_segment all = {0, block.keys, tensor_rows(r->grad_k, row, rows),
+                                  tensor_rows(r->grad_v, row, rows)};
+        op_attention_backward(device, block, r->grad_q, i > 0, &all, 1, grad_o, r->o, r->logsumexp, qkv[0],
+                              tensor_rows(qkv[1], row, rows), tensor_rows(qkv[2], row, rows));
+    }
+}
+
+static void test_blocks_of_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        double bound;
+    } dtypes[] = {{DTYPE_F64, 1e-14}, {DTYPE_F32, 5e-7}, {DTYPE_BF16, 5e-3}};
+    static const struct {
+        struct attention_shape shape;
+        size_t ends[6];
+    } partitions[] = {{{64, 192, 1, 4, 2, 32, 0}, {0, 64, 128, 192, 256}},
+                      {{70, 61, 2, 6, 2, 64, 0}, {0, 1, 61, 131}},
+                      {{33, 200, 1, 4, 4, 80, 150}, {0, 77, 150}}};
+    for (size_t d = 0; d < 3; d++) {
+        struct status status = {0};
+        enum dtype dtype = dtypes[d].dtype, sums = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
+        device = device_open("cpu", dtype, 0, &status);
+        for (size_t n = 0; n < sizeof partitions / sizeof *partitions; n++) {
+            struct attention_shape s = partitions[n].shape;
+            size_t rows = s.queries * s.batch, keys = attention_keys(s), cols = s.heads * s.head_dim;
+            size_t k_rows = keys * s.batch, k_cols = s.kv_heads * s.head_dim;
+            const size_t whole[] = {0, keys, 0}, *ends[] = {whole, partitions[n].ends};
+            struct tensor qkv[] = {drawn(dtype, rows, cols, "q"), drawn(dtype, k_rows, k_cols, "k"),
+                                   drawn(dtype, k_rows, k_cols, "v")};
+            struct tensor grad_o = drawn(dtype, rows, cols, "grad_o");
+            struct results r[2];
+            for (size_t blocks = 0; blocks < 2; blocks++) {
+                r[blocks] = (struct results){drawn(dtype, rows, cols, "0"), drawn(sums, rows, s.heads, "0"),
+                                             drawn(dtype, rows, cols, "0"), drawn(sums, k_rows, k_cols, "0"),
+                                             drawn(sums, k_rows, k_cols, "0")};
+                if (blocks) {
+                    forward_in_blocks(s, ends[1], &r[1], qkv);
+                } else {
+                    op_attention_forward(device, s, r[0].o, r[0].logsumexp, qkv[0], qkv[1], qkv[2]);
+                }
+                backward_in_blocks(s, ends[blocks], &r[blocks], qkv, grad_o);
+            }
+            assert_int_equal(device->status.code, STATUS_OK);
+            assert_true(distance(r[1].o, r[0].o) <= dtypes[d].bound);
+            assert_true(distance(r[1].logsumexp, r[0].logsumexp) <= dtypes[d].bound);
+            assert_true(distance(r[1].grad_q, r[0].grad_q) <= dtypes[d].bound);
+            assert_true(distance(r[1].grad_k, r[0].grad_k) <= dtypes[d].bound);
+            assert_true(distance(r[1].grad_v, r[0].grad_v) <= dtypes[d].bound);
+            struct tensor *every[] = {&r[0].o, &r[0].logsumexp, &r[0].grad_q, &r[0].grad_k, &r[0].grad_v,
+                                      &r[1].o, &r[1].logsumexp, &r[1].grad_q, &r[1].grad_k, &r[1].grad_v,
+                                      &qkv[0], &qkv[1],         &qkv[2],      &grad_o};
+            for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+                tensor_free(device, every[i]);
+            }
+        }
+        device_close(device);
+    }
+}
+
+// Work does not depend on how it is cut: pairs of queries and keys are counted once.
+static void test_counted_pairs(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    struct attention_shape s = {.queries = 50, .start = 20, .batch = 1, .heads = 4, .kv_heads = 2, .head_dim = 8};
+    struct tensor q = drawn(DTYPE_BF16, 50, 32, "q"), k = drawn(DTYPE_BF16, 70, 16, "k"), o = q;
+    struct tensor logsumexp = drawn(DTYPE_F32, 50, 4, "0");
+    double flops[71];
+    for (size_t keys = 1; keys <= 70; keys++) {
+        device->counters = (struct counters){0};
+        s.keys = keys;
+        op_attention_forward(device, s, o, logsumexp, q, k, k);
+        flops[keys] = device->counters.flops;
+        size_t pairs = 0;
+        for (size_t i = 0; i < s.queries; i++) {
+            pairs += keys < s.start + i + 1 ? keys : s.start + i + 1;
+        }
+        assert_true(flops[keys] == 4.0 * (double)pairs * 32);
+        assert_int_equal(device->counters.launches, keys > 21 && keys < 70 ? 2 : 1);
+    }
+    tensor_free(device, &logsumexp);
+    tensor_free(device, &k);
+    tensor_free(device, &q);
+    device_close(device);
+}
+
 static void test_workspace(void **state)
 {
     (void)state;
     static const struct attention_shape shapes[] = {
-        {512, 0, 1, 32, 8, 128}, {512, 0, 4, 64, 64, 256}, {512, 0, 1, 8, 1, 64}};
+        {512, 0, 1, 32, 8, 128, 0}, {512, 0, 4, 64, 64, 256, 0}, {512, 0, 1, 8, 1, 64, 0}};
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64};
     for (size_t d = 0; d < 2; d++) {
         struct status status = {0};
@@ -149,6 +300,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_blocks_of_keys),
+        cmocka_unit_test(test_counted_pairs),
         cmocka_unit_test(test_workspace),
         cmocka_unit_test(test_not_a_number),
     };

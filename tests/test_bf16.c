@@ -263,7 +263,7 @@ static void add_embedding(const struct tensor *sums)
 
 static void add_attention(const struct tensor *sums)
 {
-    struct attention_shape shape = {TOKENS, START, 1, HEADS, HEADS / 2, DIM};
+    struct attention_shape shape = {TOKENS, START, 1, HEADS, HEADS / 2, DIM, 0};
     size_t keys = TOKENS + START;
     struct tensor q = tensor(TOKENS, WIDTH, DTYPE_BF16, "q"), k = tensor(keys, WIDTH / 2, DTYPE_BF16, "k");
     struct tensor v = tensor(keys, WIDTH / 2, DTYPE_BF16, "v"), o = tensor(TOKENS, WIDTH, DTYPE_BF16, "o");
@@ -275,7 +275,7 @@ static void add_attention(const struct tensor *sums)
         {3, 190, tensor_rows(sums[0], 0, 190), tensor_rows(sums[1], 0, 190)},
         {START, TOKENS, tensor_rows(sums[0], 190, TOKENS), tensor_rows(sums[1], 190, TOKENS)},
     };
-    op_attention_backward(device, shape, grad, segments, 2, grad, o, logsumexp, q, k, v);
+    op_attention_backward(device, shape, grad, false, segments, 2, grad, o, logsumexp, q, k, v);
     struct tensor *all[] = {&q, &k, &v, &o, &grad, &logsumexp};
     for (size_t i = 0; i < 6; i++)
         tensor_free(device, all[i]);

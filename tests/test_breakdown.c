@@ -61,6 +61,7 @@ static void ask_for_all(struct device *d)
     struct attention_shape shape = {.queries = 2, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 2};
     struct key_segment segment = {0, 2, t[4], t[5]};
     op_copy(d, t[0], t[1]);
+    op_accumulate(d, t[0], t[1]);
     op_scale(d, t[0], 2);
     op_gemm(d, t[0], t[1], NO_TRANSPOSE, t[2], NO_TRANSPOSE, 1, 0);
     op_bias_forward(d, t[0], vector);
@@ -69,7 +70,8 @@ static void ask_for_all(struct device *d)
     op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, rstd);
     op_rope(d, t[0], one, 0, 1, 1);
     op_attention_forward(d, shape, t[0], rstd, t[1], t[2], t[3]);
-    op_attention_backward(d, shape, t[6], &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);
+    op_attention_backward(d, shape, t[6], false, &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);
+    op_attention_merge(d, t[0], rstd, t[1], rstd);
     op_swiglu_forward(d, t[0], t[1], t[2]);
     op_swiglu_backward(d, t[0], t[1], t[2]);
     op_embedding_forward(d, t[0], t[1], ids);

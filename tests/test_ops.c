@@ -123,7 +123,7 @@ static void test_counters(void **state)
     op_attention_forward(device, shape, o, logsumexp, q, k, v);
     assert_true(device->counters.flops == 4 * pairs * 2 * 4 * 4);
     device->counters = (struct counters){0};
-    op_attention_backward(device, shape, grad_o, segments, 2, grad_o, o, logsumexp, q, k, v);
+    op_attention_backward(device, shape, grad_o, false, segments, 2, grad_o, o, logsumexp, q, k, v);
     assert_true(device->counters.flops == (6 * pairs + 4 * taking) * 2 * 4 * 4);
     struct tensor *all[] = {&q, &k, &v, &o, &logsumexp, &grad_o, &grad_k, &grad_v};
     for (size_t i = 0; i < 8; i++) {

@@ -40,9 +40,9 @@ static void attention_forward(struct device *device, struct attention_shape shap
 }
 
 static void attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                               const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                               struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                               struct tensor v, struct tensor workspace)
+                               bool accumulate, const struct key_segment *segments, size_t segment_count,
+                               struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                               struct tensor k, struct tensor v, struct tensor workspace)
 {
     look(q), look(o), look(grad_o), look(grad_q), look(logsumexp);
     for (size_t i = 0; i < segment_count; i++) {
@@ -50,8 +50,8 @@ static void attention_backward(struct device *device, struct attention_shape sha
         assert_true(segments[i].start + segments[i].count <= shape.start + shape.queries);
     }
     calls++;
-    inner->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
-                              workspace);
+    inner->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o, logsumexp, q,
+                              k, v, workspace);
 }
 
 static void watch(struct device *device, size_t elements_max)
@@ -164,8 +164,8 @@ static void test_attention(void **state)
             watch(device, parts ? most : 0);
             device->counters = (struct counters){0};
             op_attention_forward(device, shape, o[parts], statistics[parts], q, k, v);
-            op_attention_backward(device, shape, grad[parts], segments, 3, grad[parts], o[parts], statistics[parts],
-                                  q, k, v);
+            op_attention_backward(device, shape, grad[parts], false, segments, 3, grad[parts], o[parts],
+                                  statistics[parts], q, k, v);
             flops[parts] = device->counters.flops;
             device->ops = inner;
             assert_int_equal(device->status.code, STATUS_OK);

@@ -50,7 +50,7 @@ void test_accumulate(void **)
                     array other_dst(37, 57, sum, "other dst"), other_src(37, 57, dtype, "other src");
                     run_both_orders({&dst, &other_dst}, [&] {
                         struct tensor to[] = {dst.t, other_dst.t}, from[] = {src.t, other_src.t};
-                        cuda_accumulate(simt_device, to, from, count);
+                        cuda_accumulate_each(simt_device, to, from, count);
                     });
                     for (size_t i = 0; i < tensor_count(dst.r); i++) {
                         ((double *)dst.r.data)[i] += src.expected(i);
@@ -71,8 +71,9 @@ size_t folded(struct attention_shape s, size_t row, size_t col)
 
 void test_fold(void **)
 {
-    const struct attention_shape shapes[] = {{1, 0, 1, 1, 1, 8},  {5, 0, 1, 4, 4, 16},   {7, 0, 3, 6, 2, 40},
-                                             {3, 0, 2, 14, 2, 8}, {300, 0, 1, 4, 1, 24}, {2, 0, 1, 32, 8, 128}};
+    const struct attention_shape shapes[] = {{1, 0, 1, 1, 1, 8, 0},    {5, 0, 1, 4, 4, 16, 0},
+                                             {7, 0, 3, 6, 2, 40, 0},   {3, 0, 2, 14, 2, 8, 0},
+                                             {300, 0, 1, 4, 1, 24, 0}, {2, 0, 1, 32, 8, 128, 0}};
     for (struct attention_shape s : shapes)
         for (size_t offset : {0, 1}) {
             size_t rows = s.queries * s.batch, cols = s.heads * s.head_dim, group = s.heads / s.kv_heads;
@@ -81,12 +82,12 @@ void test_fold(void **)
             array to_q(rows * group, cols / group, DTYPE_BF16, nullptr);
             array to_o(rows * group, cols / group, DTYPE_BF16, nullptr);
             array to_grad_o(rows * group, cols / group, DTYPE_BF16, nullptr);
-            array grad_q(rows, cols, DTYPE_BF16, nullptr);
+            array grad_q(rows, cols, DTYPE_BF16, offset ? "grad_q" : nullptr); // accumulated or not
             array logsumexp(rows, s.heads, DTYPE_F32, "logsumexp"), stats(rows, s.heads, DTYPE_F32, nullptr);
             run_both_orders({&to_q, &to_o, &to_grad_o, &grad_q, &stats}, [&] {
                 struct tensor to[] = {to_q.t, to_o.t, to_grad_o.t}, from[] = {q.t, o.t, grad_o.t};
                 cuda_fold(simt_device, to, from, s);
-                cuda_unfold(simt_device, grad_q.t, sum.t, o.t, s);
+                cuda_unfold(simt_device, grad_q.t, offset == 1, sum.t, o.t, s);
                 cuda_fold_logsumexp(simt_device, stats.t, logsumexp.t, s);
             });
             for (size_t row = 0; row < rows; row++) {
@@ -95,7 +96,8 @@ void test_fold(void **)
                     ((double *)to_q.r.data)[at] = q.expected(i);
                     ((double *)to_o.r.data)[at] = o.expected(i);
                     ((double *)to_grad_o.r.data)[at] = grad_o.expected(i);
-                    ((double *)grad_q.r.data)[i] = sum.expected(at) + o.expected(i);
+                    double before = offset ? grad_q.expected(i) : 0;
+                    ((double *)grad_q.r.data)[i] = before + sum.expected(at) + o.expected(i);
                 }
                 for (size_t head = 0; head < s.heads; head++) {
                     size_t t = row / s.batch, b = row % s.batch, g = head / group;

@@ -45,12 +45,22 @@ struct roofline {
     double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
 };
 
-// q: [queries * batch, heads * head_dim], k and v: [(start + queries) * batch, kv_heads * head_dim] at least.
+// q: [queries * batch, heads * head_dim], k and v: [keys * batch, kv_heads * head_dim] at least.
 // Row t * batch + b is token t of sequence b. Query i of a sequence stands at position start + i and sees the
-// keys 0 .. start + i. Query head h reads key head h / (heads / kv_heads). Scale: 1 / sqrt(head_dim).
+// keys 0 .. min(start + i, keys - 1). Query head h reads key head h / (heads / kv_heads). Scale: 1 /
+// sqrt(head_dim). Positions count from the first key that is given: attention over a block of keys that begins at
+// key a of the context is that over rows of k and v from a on, with a taken from start; such blocks are put
+// together by attention_merge. Devices are handed two kinds alone: keys = start + queries (causal), and keys <=
+// start (no query is masked); the fronts cut what lies between.
 struct attention_shape {
     size_t queries, start, batch, heads, kv_heads, head_dim;
+    size_t keys; // 0: start + queries
 };
+static inline size_t attention_keys(struct attention_shape shape)
+{
+    size_t end = shape.start + shape.queries;
+    return shape.keys && shape.keys < end ? shape.keys : end;
+}
 
 // Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads *
 // head_dim].
@@ -79,6 +89,8 @@ typedef void random_normal_op(struct device *device, struct tensor t, struct ran
 typedef void zero_op(struct device *device, struct tensor t);
 // dst = src, converting the dtype
 typedef void copy_op(struct device *device, struct tensor dst, struct tensor src);
+// dst += src, converting the dtype; added in the dtype that the device sums in, rounded once
+typedef void accumulate_op(struct device *device, struct tensor dst, struct tensor src);
 // t = factor * t
 typedef void scale_op(struct device *device, struct tensor t, double factor);
 
@@ -111,12 +123,19 @@ typedef void rope_op(struct device *device, struct tensor x, struct tensor frequ
 typedef void attention_forward_op(struct device *device, struct attention_shape shape, struct tensor o,
                                   struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
 // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;
-// grad_q = dS k (grad_q may be grad_o);  per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys
-// alone. workspace: of attention_backward_workspace bytes.
+// grad_q = dS k, or += if accumulate; per segment grad_k += dS^T q, grad_v += P^T grad_o, for its keys alone.
+// Without accumulate grad_q may be grad_o. With the o and logsumexp of attention over all keys, those over blocks
+// of them add up to its gradients. workspace: of attention_backward_workspace bytes.
 typedef void attention_backward_op(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                                   const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                                   struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                                   struct tensor v, struct tensor workspace);
+                                   bool accumulate, const struct key_segment *segments, size_t segment_count,
+                                   struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                                   struct tensor k, struct tensor v, struct tensor workspace);
+
+// Attention over two sets of keys, put together: with m = log(exp(logsumexp) + exp(other_logsumexp)),
+// o = exp(logsumexp - m) o + exp(other_logsumexp - m) other_o, and logsumexp = m (Dao 2023, arXiv 2307.08691,
+// section 3.1). One of the two may be -infinity: of no keys. o: [n, heads * head_dim], logsumexp: n * heads.
+typedef void attention_merge_op(struct device *device, struct tensor o, struct tensor logsumexp,
+                                struct tensor other_o, struct tensor other_logsumexp);
 
 // y = silu(gate) * up.  All [n, f].
 typedef void swiglu_forward_op(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
@@ -167,10 +186,10 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 //     tests/cases/<file>.c              NAME_cases, to which every device is held
 // clang-format off
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
-    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(scale) OPERATION(gemm) \
-    OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
-    OPERATION(rope) OPERATION(attention_forward) OPERATION(swiglu_forward) OPERATION(swiglu_backward) \
-    OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
+    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(accumulate) OPERATION(scale) \
+    OPERATION(gemm) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
+    OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
+    OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
     OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(dequantise)
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.

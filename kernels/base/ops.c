@@ -37,6 +37,18 @@ void op_copy(struct device *device, struct tensor dst, struct tensor src)
     }
 }
 
+void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(tensor_count(dst) == tensor_count(src));
+    if (begin(device, operation(WORK_COPY, "accumulate"), 0, 2 * bytes(dst) + bytes(src))) {
+        device->ops->accumulate(device, dst, src);
+        range_pop(device);
+    }
+}
+
 void op_scale(struct device *device, struct tensor t, double factor)
 {
     if (failed(device)) {

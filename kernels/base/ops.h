@@ -25,6 +25,6 @@ DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION)
 #undef OPERATION
 // The workspace is taken from the arena and given back here.
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                           const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                           struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                           struct tensor v);
+                           bool accumulate, const struct key_segment *segments, size_t segment_count,
+                           struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                           struct tensor k, struct tensor v);

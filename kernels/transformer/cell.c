@@ -419,8 +419,8 @@ void cell_backward_attention(struct model *model, size_t layer, struct span chun
         normalize_and_rotate(model, w->q_norm, q, tensor_none(), a->q, chunk.start, shape.batch);
     }
     struct tensor grad_q = grad_o; // in place
-    op_attention_backward(device, shape, grad_q, segments, segment_count, grad_o, a->o, a->logsumexp, q, kv.k,
-                          kv.v);
+    op_attention_backward(device, shape, grad_q, false, segments, segment_count, grad_o, a->o, a->logsumexp, q,
+                          kv.k, kv.v);
     if (w->q_norm) {
         tensor_free(device, &q);
     }

@@ -1,5 +1,5 @@
-// Random normals, zero, copy, scale, AdamW and dequantise: lengths of less and more than a thread, a block and a
-// grid take.
+// Random normals, zero, copy, accumulate, scale, AdamW and dequantise: lengths of less and more than a thread, a
+// block and a grid take.
 #include "tests/cases/cases.h"
 
 static const size_t counts[] = {1, 7, 8, 2049, 4096, 5003, 100003};
@@ -53,6 +53,28 @@ void copy_cases(struct cases *c)
             CASE_RUN(c, op_copy(c->device, dst->tensor, src->tensor));
             for (size_t j = 0; j < counts[i]; j++) {
                 dst->values[j] = dtype_round(src->values[j], to);
+            }
+            case_check(c, dst, 0, 0, "from %s to %s", dtype_name(from), dtype_name(to));
+            case_end(c);
+        }
+    }
+}
+
+// As copies; equal bits of a sum rounded once.
+void accumulate_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < COUNTS && !case_is_too_large(c, (double)counts[i]); i++) {
+        for (size_t kind = 0; kind < kinds * kinds; kind++) {
+            enum dtype from = dtypes[kind / kinds], to = dtypes[kind % kinds];
+            c->offset = (i + kind) % 2;
+            struct operand *src = case_random_in(c, from, 1, counts[i], 1, "src");
+            struct operand *dst = case_random_in(c, to, 1, counts[i], 1, "dst");
+            CASE_RUN(c, op_accumulate(c->device, dst->tensor, src->tensor));
+            for (size_t j = 0; j < counts[i]; j++) {
+                double sum = dtype_round(dst->values[j], to) + dtype_round(src->values[j], from);
+                dst->values[j] = dtype_round(dtype_round(sum, case_sums(c)), to);
             }
             case_check(c, dst, 0, 0, "from %s to %s", dtype_name(from), dtype_name(to));
             case_end(c);

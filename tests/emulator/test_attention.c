@@ -19,14 +19,14 @@ static const struct device_ops *real;
 static double counted;
 
 static void counting_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                              struct tensor v, struct tensor workspace)
+                              bool accumulate, const struct key_segment *segments, size_t segment_count,
+                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                              struct tensor k, struct tensor v, struct tensor workspace)
 {
     real->synchronize(device);
     size_t before = moved();
-    real->attention_backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v,
-                             workspace);
+    real->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o, logsumexp, q, k,
+                             v, workspace);
     real->synchronize(device);
     counted += (double)(moved() - before);
 }
@@ -111,7 +111,7 @@ static struct call call(struct device *device, struct attention_shape s, size_t 
     }
     struct key_segment segment = {first, end - first, c.grad_k, c.grad_v};
     op_attention_forward(device, s, c.o, c.logsumexp, c.q, c.k, c.v);
-    op_attention_backward(device, s, c.grad_q, &segment, 1, c.grad_q, c.o, c.logsumexp, c.q, c.k, c.v);
+    op_attention_backward(device, s, c.grad_q, false, &segment, 1, c.grad_q, c.o, c.logsumexp, c.q, c.k, c.v);
     assert_int_equal(device->status.code, STATUS_OK);
     return c;
 }
@@ -127,13 +127,13 @@ static void call_free(struct device *device, struct call *c)
 enum { BLOCK = CUDA_ATTENTION_QUERIES, KEYS = CUDA_ATTENTION_KEYS, TILE = CUDA_ATTENTION_TILE };
 
 static const struct attention_shape shapes[] = {
-    {BLOCK, 0, 1, 4, 2, 8},    // a causal block alone
-    {BLOCK, KEYS, 1, 4, 2, 8}, // one rectangle before it
-    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8},
-    {3 * BLOCK + 5, 7, 1, 8, 2, 16},   // blocks of queries, keys that no tile ends
-    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8}, // sequences
-    {BLOCK, 2 * KEYS, 2, 4, 4, 8},     // nothing to fold
-    {5, 5 * TILE, 1, 7, 1, 24},
+    {BLOCK, 0, 1, 4, 2, 8, 0},    // a causal block alone
+    {BLOCK, KEYS, 1, 4, 2, 8, 0}, // one rectangle before it
+    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8, 0},
+    {3 * BLOCK + 5, 7, 1, 8, 2, 16, 0},   // blocks of queries, keys that no tile ends
+    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8, 0}, // sequences
+    {BLOCK, 2 * KEYS, 2, 4, 4, 8, 0},     // nothing to fold
+    {5, 5 * TILE, 1, 7, 1, 24, 0},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -289,7 +289,7 @@ static void test_longest_heads(void **state)
         setenv("EMULATED_CARD", cases[i].card, 1);
         struct device *device = opened(cases[i].dtype);
         enum dtype sums = cases[i].dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-        struct attention_shape shape = {3, 0, 1, 1, 1, cases[i].head_dim};
+        struct attention_shape shape = {3, 0, 1, 1, 1, cases[i].head_dim, 0};
         struct tensor rows[5], logsumexp = tensor_new(device, 3, 1, sums, CATEGORY_ACTIVATIONS);
         for (size_t t = 0; t < 5; t++) {
             rows[t] = tensor_new(device, 3, shape.head_dim, cases[i].dtype, CATEGORY_ACTIVATIONS);
@@ -297,7 +297,7 @@ static void test_longest_heads(void **state)
         }
         op_attention_forward(device, shape, rows[3], logsumexp, rows[0], rows[1], rows[2]);
         assert_int_equal(device->status.code, STATUS_OK);
-        op_attention_backward(device, shape, rows[4], NULL, 0, rows[4], rows[3], logsumexp, rows[0], rows[1],
+        op_attention_backward(device, shape, rows[4], false, NULL, 0, rows[4], rows[3], logsumexp, rows[0], rows[1],
                               rows[2]);
         assert_int_equal(device->status.code, cases[i].refused_by ? STATUS_UNSUPPORTED : STATUS_OK);
         if (cases[i].refused_by) {

@@ -32,15 +32,15 @@ enum {
 struct tiling {
     struct attention_shape shape;
     real scale;
-    size_t group, pairs; // query heads per key head; sequences * key heads
-    size_t rows, blocks; // of one pair
-    size_t dim;          // head_dim, padded
-    size_t block_rows;   // rows of a query block: the columns of a tile
-    size_t block_keys;   // keys of a key block: the rows of a tile
-    size_t dim_stride;   // between rows of tiles [.., dim]
-    size_t row_stride;   // between rows of tiles [.., block_rows]
-    size_t slots, lanes; // backward: pairs at a time, partial sums of each pair's grad_q
-    bool reverse;
+    size_t group, pairs;      // query heads per key head; sequences * key heads
+    size_t rows, blocks;      // of one pair
+    size_t dim;               // head_dim, padded
+    size_t block_rows;        // rows of a query block: the columns of a tile
+    size_t block_keys;        // keys of a key block: the rows of a tile
+    size_t dim_stride;        // between rows of tiles [.., dim]
+    size_t row_stride;        // between rows of tiles [.., block_rows]
+    size_t slots, lanes;      // backward: pairs at a time, partial sums of each pair's grad_q
+    bool reverse, accumulate; // sums; backward: into grad_q
 };
 
 // One query block of one pair.
@@ -90,7 +90,7 @@ static struct block block_of(const struct tiling *t, size_t pair, size_t index)
     struct block block = {.pair = pair, .row = index * t->block_rows};
     block.rows = min(t->block_rows, t->rows - block.row);
     block.columns = tile_round(block.rows);
-    block.keys = t->shape.start + (block.row + block.rows - 1) / t->group + 1;
+    block.keys = min(t->shape.start + (block.row + block.rows - 1) / t->group + 1, attention_keys(t->shape));
     return block;
 }
 
@@ -151,13 +151,15 @@ static struct view keys_at(const struct tiling *t, size_t pair, size_t key, size
     return tile;
 }
 
-// S of the columns that do not see a key becomes -infinity: P is zero there.
+// S of the columns that do not see a key becomes -infinity: P is zero there. Keys behind the last pad the tile.
 static void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows, size_t from,
                  struct view s)
 {
-    for (size_t i = 0; i < rows; i++)
-        for (size_t c = from, end = first_column(t, block, key + i); c < end; c++)
+    for (size_t i = 0; i < rows; i++) {
+        size_t end = key + i < block->keys ? first_column(t, block, key + i) : block->columns;
+        for (size_t c = from; c < end; c++)
             s.data[i * s.row + c] = -REAL_INFINITY;
+    }
 }
 
 // ---- forward
@@ -327,8 +329,9 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
     tile_transpose(rows, sum, t->dim, TILE_UNIT);
     for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++) {
         stored *to = grad_q + query_index(t, block.pair, block.row + column + c) * dim;
+        const real *from = rows_data + c * rows.row;
         for (size_t d = 0; d < dim; d++)
-            to[d] = store(t->scale * rows_data[c * rows.row + d]);
+            to[d] = store(t->accumulate ? load(to[d]) + t->scale * from[d] : t->scale * from[d]);
     }
 }
 
@@ -440,11 +443,12 @@ static void add_staged(struct tensor grad, const real *staged)
 }
 
 void NAME(attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                              struct tensor v, struct tensor workspace)
+                              bool accumulate, const struct key_segment *segments, size_t segment_count,
+                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                              struct tensor k, struct tensor v, struct tensor workspace)
 {
     struct tiling t = tiling_of(shape, device->reverse_sums);
+    t.accumulate = accumulate;
     real *next = (real *)workspace.data + t.slots * slot_count(&t);
     struct key_segment *to = malloc((segment_count + 1) * sizeof *to);
     CHECK(to);

@@ -1,4 +1,4 @@
-// Elementwise updates: zeros, copies, scaling, AdamW (Loshchilov & Hutter 2019), and dequantising.
+// Elementwise updates: zeros, copies, sums, scaling, AdamW (Loshchilov & Hutter 2019), and dequantising.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -38,6 +38,18 @@ void NAME(copy)(struct device *device, struct tensor dst, struct tensor src)
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
     for (size_t i = 0; i < count; i++) {
         accumulator_set(to, i, accumulator_get(from, i));
+    }
+}
+
+void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor src)
+{
+    (void)device;
+    CHECK(REAL_BITS == 16 || (dst.dtype == REAL_DTYPE && src.dtype == REAL_DTYPE));
+    struct accumulator to = accumulator_of(dst), from = accumulator_of(src);
+    size_t count = tensor_count(dst);
+#pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
+    for (size_t i = 0; i < count; i++) {
+        accumulator_set(to, i, accumulator_get(to, i) + accumulator_get(from, i));
     }
 }
 

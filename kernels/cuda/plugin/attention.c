@@ -13,11 +13,11 @@ void cuda_attention_forward(struct device *device, struct attention_shape shape,
 }
 
 void cuda_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                             const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                             struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                             struct tensor v, struct tensor workspace)
+                             bool accumulate, const struct key_segment *segments, size_t segment_count,
+                             struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                             struct tensor k, struct tensor v, struct tensor workspace)
 {
     attention_backward_op *backward =
         cuda_attention_backward_by_cudnn(device, shape) ? attention_cudnn_backward : attention_own_backward;
-    backward(device, shape, grad_q, segments, segment_count, grad_o, o, logsumexp, q, k, v, workspace);
+    backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o, logsumexp, q, k, v, workspace);
 }

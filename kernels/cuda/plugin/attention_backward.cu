@@ -130,11 +130,11 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
     }
 }
 
-// Block (x, y, z): query tile x from the last, head y, sequence z. grad_q may be grad_o.
+// Block (x, y, z): query tile x from the last, head y, sequence z. Without accumulate grad_q may be grad_o.
 template <int DIM, int R, class T, class A = wide_t<T>>
 __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
-    backward_queries(T *grad_q, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,
-                     struct attention_shape s, A scale, bool words, bool reverse)
+    backward_queries(T *grad_q, bool accumulate, const T *grad_o, const T *o, const A *logsumexp, const T *q,
+                     const T *k, const T *v, struct attention_shape s, A scale, bool words, bool reverse)
 {
     using tile = struct tile<A, DIM, R>;
     DYNAMIC_SHARED(shared);
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
     unsigned h = blockIdx.y, sequence = blockIdx.z, key_head = h / (s.heads / s.kv_heads);
     size_t first = (gridDim.x - 1 - blockIdx.x) * (size_t)tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
-    size_t keys = s.start + first + count;
+    size_t keys = std::min(s.start + first + count, s.keys);
     head<const T> k_head(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
     head<const T> v_head(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
     int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
@@ -161,18 +161,18 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
     size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS;
     for (size_t n = 0; n < tiles; n++) {
         size_t key = (reverse ? tiles - 1 - n : n) * tile::ROWS;
-        int reach = reach_of<tile::ROWS>(s.start + first, key);
+        int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A scores[R][R];
         __syncthreads(); // the tiles before are spent, the statistics there
-        load_tile<DIM, R>(k_tile, k_head, key, rows_of<tile::ROWS>(keys, key), dim, A(1), words);
-        load_tile<DIM, R>(v_tile, v_head, key, rows_of<tile::ROWS>(keys, key), dim, A(1), words);
+        load_tile<DIM, R>(k_tile, k_head, key, there, dim, A(1), words);
+        load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
             for (int j = 0; j < R; j++) {
-                bool seen = x + j * SIDE <= y + i * SIDE + reach;
+                bool seen = x + j * SIDE <= std::min(y + i * SIDE + reach, there - 1);
                 score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[y + i * SIDE]) : A(0);
             }
         multiply_rows<DIM, R>(scores, grad_o_tile, v_tile, dim);
@@ -192,8 +192,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
             continue;
 #pragma unroll
         for (int c = 0; c < tile::COLUMNS; c++)
-            if (column_of<A>(c) < dim)
-                narrow(to.token(first + row)[column_of<A>(c)], scale * sum[i][c]);
+            if (column_of<A>(c) < dim) {
+                T &element = to.token(first + row)[column_of<A>(c)];
+                narrow(element, accumulate ? widen<A>(element) + scale * sum[i][c] : scale * sum[i][c]);
+            }
     }
 }
 
@@ -222,14 +224,15 @@ void launch_keys(struct device *device, const struct key_segment *segments, size
 } // namespace
 
 void attention_own_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                            const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                            struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                            struct tensor v, struct tensor)
+                            bool accumulate, const struct key_segment *segments, size_t segment_count,
+                            struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                            struct tensor k, struct tensor v, struct tensor)
 {
     enum dtype gradient_dtype = segment_count ? segments[0].grad_k.dtype : q.dtype;
     for (size_t i = 0; i < segment_count; i++)
         CHECK(segments[i].grad_k.dtype == gradient_dtype && segments[i].grad_v.dtype == gradient_dtype);
     bool served = false;
+    shape.keys = attention_keys(shape);
     with_type(q.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
@@ -249,7 +252,7 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
                 });
                 launch(backward_queries<DIM, R, T>,
                        dim3(ceil_div(shape.queries, tile::ROWS), shape.heads, shape.batch), THREADS, tile::bytes(4),
-                       device, (T *)grad_q.data, pgo, po, pl, pq, pk, pv, shape, scale, words,
+                       device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape, scale, words,
                        device->reverse_sums);
             });
         });

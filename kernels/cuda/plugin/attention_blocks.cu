@@ -1,4 +1,3 @@
-// Accumulate: dst += src, one pass: 16-byte accesses where the addresses allow.
 // Fold and unfold: a block of threads per token, whose heads change places with one another and with the rows of
 // other sequences; whole heads stay together. The logsumexp, so small that its strided writes stay in the cache.
 #include "kernels/cuda/plugin/attention_blocks.h"
@@ -10,22 +9,6 @@ namespace
 
 constexpr int THREADS = 256;
 using bf16 = __nv_bfloat16;
-
-template <int N, class D, class S>
-__global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_t count)
-{
-    D *dst = blockIdx.y ? dst1 : dst0;
-    const S *src = blockIdx.y ? src1 : src0;
-    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
-        wide_t<D> sum[N], x[N];
-        read(sum, dst + i, count - i);
-        read(x, src + i, count - i);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            sum[j] += x[j];
-        write(dst + i, sum, count - i);
-    }
-}
 
 struct folding {
     unsigned batch, kv_heads, group, head_dim;
@@ -55,16 +38,18 @@ __global__ void fold(bf16 *to0, const bf16 *from0, bf16 *to1, const bf16 *from1,
 }
 
 // Block r: row r.
-template <int N> __global__ void unfold(bf16 *to, const float *sum, const bf16 *x, folding f)
+template <int N> __global__ void unfold(bf16 *to, bool accumulate, const float *sum, const bf16 *x, folding f)
 {
     for (unsigned col = threadIdx.x * N; col < f.cols(); col += blockDim.x * N) {
         size_t i = (size_t)blockIdx.x * f.cols() + col;
-        float a[N], b[N];
+        float a[N], b[N], before[N] = {};
         read(a, sum + f.at(blockIdx.x, col));
         read(b, x + i);
+        if (accumulate)
+            read(before, to + i);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            a[j] += b[j];
+            a[j] += b[j] + before[j];
         write(to + i, a);
     }
 }
@@ -97,25 +82,6 @@ template <class Body> void with_lanes(bool vector, Body body)
 
 } // namespace
 
-void cuda_accumulate(struct device *device, const struct tensor *dst, const struct tensor *src, size_t count)
-{
-    struct tensor dst0 = dst[0], src0 = src[0], dst1 = dst[count - 1], src1 = src[count - 1];
-    size_t elements = tensor_count(dst0);
-    CHECK((count == 1 || count == 2) && tensor_count(dst1) == elements && dst0.dtype == dst1.dtype &&
-          src0.dtype == src1.dtype);
-    with_type(dst0.dtype, [&](auto to) {
-        with_type(src0.dtype, [&](auto from) {
-            using D = typename decltype(to)::type;
-            using S = typename decltype(from)::type;
-            constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
-            bool vector = aligned(1, elements, dst0, src0, dst1, src1);
-            dim3 grid = blocks_for(elements, THREADS * (vector ? N : 1));
-            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(grid.x, count), THREADS, 0, device,
-                   (D *)dst0.data, (const S *)src0.data, (D *)dst1.data, (const S *)src1.data, elements);
-        });
-    });
-}
-
 void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
                struct attention_shape shape)
 {
@@ -127,12 +93,12 @@ void cuda_fold(struct device *device, const struct tensor to[3], const struct te
         });
 }
 
-void cuda_unfold(struct device *device, struct tensor to, struct tensor sum, struct tensor x,
+void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struct tensor sum, struct tensor x,
                  struct attention_shape shape)
 {
     with_lanes(aligned(LANES<bf16>, shape.head_dim, to, sum, x), [&](auto lanes) {
         launch(unfold<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
-               (bf16 *)to.data, (const float *)sum.data, (const bf16 *)x.data, folding_of(shape));
+               (bf16 *)to.data, accumulate, (const float *)sum.data, (const bf16 *)x.data, folding_of(shape));
     });
 }
 

@@ -6,18 +6,14 @@
 extern "C" {
 #endif
 
-// dst[i] += src[i] for i < count, 1 or 2, in one launch: tensors of as many elements, f64, f32 or bf16 each, all of
-// dst alike and all of src; added in f32 (f64 if dst is). The arrays are read before the launcher returns.
-void cuda_accumulate(struct device *device, const struct tensor *dst, const struct tensor *src, size_t count);
-
 // Folding: with group = heads / kv_heads, row (t * group + j) * batch + b, columns g * head_dim .. of `to` are row
 // t * batch + b, columns (g * group + j) * head_dim .. of `from`.  Of the shape: queries, batch, heads.
 // to[i] = fold(from[i]) for i < 3.  bf16, from: [queries * batch, heads * head_dim],
 // to: [queries * group * batch, kv_heads * head_dim]; no alias
 void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
                struct attention_shape shape);
-// to = fold^-1(sum) + x.  to and x: bf16, as `from` above, sum: f32, as `to`; no alias
-void cuda_unfold(struct device *device, struct tensor to, struct tensor sum, struct tensor x,
+// to = fold^-1(sum) + x, or += if accumulate.  to and x: bf16, as `from` above, sum: f32, as `to`; no alias
+void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struct tensor sum, struct tensor x,
                  struct attention_shape shape);
 // to[(b * kv_heads + g) * queries * group + t * group + j] = from[t * batch + b, g * group + j].
 // f32, from: [queries * batch, heads]; no alias

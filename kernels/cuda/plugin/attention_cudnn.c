@@ -129,6 +129,7 @@ struct backward {
     const struct key_segment *segments;
     size_t segment_count;
     struct tensor grad_q, grad_o, o, logsumexp, q, k, v, workspace;
+    bool accumulate;                    // into grad_q
     struct cuda_attention_workspace at; // offsets in the workspace
     struct device *device;
 };
@@ -219,7 +220,7 @@ static void add_key_gradients(const struct backward *a, const struct cuda_attent
         if (within.count > 0) {
             size_t to = (within.first - segment->start) * batch, from = (within.first - b->key) * batch;
             size_t rows = within.count * batch;
-            cuda_accumulate(
+            cuda_accumulate_each(
                 a->device,
                 (struct tensor[]){tensor_rows(segment->grad_k, to, rows), tensor_rows(segment->grad_v, to, rows)},
                 (struct tensor[]){tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)}, 2);
@@ -236,11 +237,13 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
     if (!b->causal && b->first) {
         cuda_copy(a->device, t->grad_q_sum, t->grad_q);
     } else if (!b->causal) {
-        cuda_accumulate(a->device, &t->grad_q_sum, &t->grad_q, 1);
-    } else if (b->first) {
-        cuda_copy(a->device, grad_q, t->grad_q);
+        cuda_accumulate_each(a->device, &t->grad_q_sum, &t->grad_q, 1);
+    } else if (!b->first) {
+        cuda_unfold(a->device, grad_q, a->accumulate, t->grad_q_sum, t->grad_q, s);
+    } else if (a->accumulate) {
+        cuda_accumulate(a->device, grad_q, t->grad_q);
     } else {
-        cuda_unfold(a->device, grad_q, t->grad_q_sum, t->grad_q, s);
+        cuda_copy(a->device, grad_q, t->grad_q);
     }
 }
 
@@ -283,9 +286,9 @@ static void run_blocks(const struct backward *a)
 }
 
 void attention_cudnn_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                              const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
-                              struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
-                              struct tensor v, struct tensor workspace)
+                              bool accumulate, const struct key_segment *segments, size_t segment_count,
+                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                              struct tensor k, struct tensor v, struct tensor workspace)
 {
     struct backward a = {shape,
                          segments,
@@ -298,6 +301,7 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
                          k,
                          v,
                          workspace,
+                         accumulate,
                          .at = cuda_attention_layout(shape, device->whole_attention),
                          .device = device};
     CHECK(a.at.bytes <= tensor_bytes(workspace));

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     unsigned h = blockIdx.y, sequence = blockIdx.z, key_head = h / (s.heads / s.kv_heads);
     size_t first = (gridDim.x - 1 - blockIdx.x) * (size_t)tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
-    size_t keys = s.start + first + count;
+    size_t keys = std::min(s.start + first + count, s.keys);
     head<const T> k_head(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
     head<const T> v_head(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
     head<const T> q_head(q, sequence, s.batch, h, s.heads, s.head_dim);
@@ -36,15 +36,15 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS;
     for (size_t n = 0; n < tiles; n++) {
         size_t key = (reverse ? tiles - 1 - n : n) * tile::ROWS;
-        int reach = reach_of<tile::ROWS>(s.start + first, key);
+        int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A p[R][R];
         __syncthreads(); // the tiles before are spent
-        load_tile<DIM, R>(kv_tile, k_head, key, rows_of<tile::ROWS>(keys, key), dim, A(1), words);
+        load_tile<DIM, R>(kv_tile, k_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(p, q_tile, kv_tile, dim);
 #pragma unroll
         for (int i = 0; i < R; i++) {
-            int seen = y + i * SIDE + reach; // the last key
+            int seen = std::min(y + i * SIDE + reach, there - 1); // the last key
             A top = largest[i];
 #pragma unroll
             for (int j = 0; j < R; j++)
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
                 sum[i][c] *= shrink;
         }
         __syncthreads(); // k is spent
-        load_tile<DIM, R>(kv_tile, v_head, key, rows_of<tile::ROWS>(keys, key), dim, A(1), words);
+        load_tile<DIM, R>(kv_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_add<DIM, R>(sum, p_tile, kv_tile);
     }
@@ -96,6 +96,7 @@ void attention_own_forward(struct device *device, struct attention_shape shape, 
                            struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     bool served = false;
+    shape.keys = attention_keys(shape);
     with_type(q.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;

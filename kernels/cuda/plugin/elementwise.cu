@@ -1,5 +1,5 @@
-// Elementwise updates, in one pass over memory each: copies between dtypes, scaling, and AdamW (Loshchilov & Hutter
-// 2019):  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+// Elementwise updates, in one pass over memory each: copies between dtypes, sums, scaling, and AdamW (Loshchilov &
+// Hutter 2019):  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //         w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)
 // and w = scale * level(code), in f32, a word of codes to a thread.
 #include "kernels/cuda/plugin/element.cuh"
@@ -16,6 +16,22 @@ template <int N, class D, class S> __global__ void copy(D *dst, const S *src, si
         wide_t<S> x[N];
         read(x, src + i, count - i);
         write(dst + i, x, count - i);
+    }
+}
+
+template <int N, class D, class S>
+__global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_t count)
+{
+    D *dst = blockIdx.y ? dst1 : dst0;
+    const S *src = blockIdx.y ? src1 : src0;
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        wide_t<D> sum[N], x[N];
+        read(sum, dst + i, count - i);
+        read(x, src + i, count - i);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += x[j];
+        write(dst + i, sum, count - i);
     }
 }
 
@@ -111,6 +127,30 @@ void cuda_copy(struct device *device, struct tensor dst, struct tensor src)
                        count);
         });
     });
+}
+
+void cuda_accumulate_each(struct device *device, const struct tensor *dst, const struct tensor *src, size_t count)
+{
+    struct tensor dst0 = dst[0], src0 = src[0], dst1 = dst[count - 1], src1 = src[count - 1];
+    size_t elements = tensor_count(dst0);
+    CHECK((count == 1 || count == 2) && tensor_count(dst1) == elements && dst0.dtype == dst1.dtype &&
+          src0.dtype == src1.dtype);
+    with_type(dst0.dtype, [&](auto to) {
+        with_type(src0.dtype, [&](auto from) {
+            using D = typename decltype(to)::type;
+            using S = typename decltype(from)::type;
+            constexpr int N = LANES<D> < LANES<S> ? LANES<D> : LANES<S>;
+            bool vector = aligned(1, elements, dst0, src0, dst1, src1);
+            dim3 grid = blocks_for(elements, THREADS * (vector ? N : 1));
+            launch(vector ? accumulate<N, D, S> : accumulate<1, D, S>, dim3(grid.x, count), THREADS, 0, device,
+                   (D *)dst0.data, (const S *)src0.data, (D *)dst1.data, (const S *)src1.data, elements);
+        });
+    });
+}
+
+void cuda_accumulate(struct device *device, struct tensor dst, struct tensor src)
+{
+    cuda_accumulate_each(device, &dst, &src, 1);
 }
 
 void cuda_scale(struct device *device, struct tensor t, double factor)

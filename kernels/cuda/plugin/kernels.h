@@ -29,6 +29,10 @@ const void *cuda_probe(void);
 DEVICE_OPERATIONS(OPERATION)
 #undef OPERATION
 
+// dst[i] += src[i] for i < count, 1 or 2, in one launch: tensors of as many elements, f64, f32 or bf16 each, all of
+// dst alike and all of src; added in f32 (f64 if dst is). The arrays are read before the launcher returns.
+void cuda_accumulate_each(struct device *device, const struct tensor *dst, const struct tensor *src, size_t count);
+
 // Attention by own kernels, which accumulate in place: the backward needs no workspace, and keys outside the
 // segments cost nothing but their part of grad_q. The card's shared memory gives the size of the tiles; where heads
 // are too long for the smallest, nothing is launched and the device's status says so.
