@@ -186,7 +186,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 	@for file in $(SHARED); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/longbp/$$file || exit 1; done
 	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
 
-include kernels/cuda/cuda.mk tests/emulator/emulator.mk tests/new_method/new_method.mk
+include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk
 # Those that take longest are begun first.
 test-runs: test-cuda-emulated test-bf16 $(if $(SANITIZE),,test-rehearse test-cuda-graphs test-cuda-code) $(RUNS)
 

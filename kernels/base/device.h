@@ -20,13 +20,15 @@ struct event {
 
 // What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
 struct counters {
-    double flops;                   // counted FLOPs: of all GEMM and attention that was run (methods/methods.md)
-    double bytes_moved;             // each operation's operands read once and results written once
-    double glue_bytes;              // what attention's backward moves besides those, where it runs in blocks
-    uint64_t launches;              // operations
-    double link_bytes[QUEUE_COUNT]; // copied out to the host, and in from it
-    double estimate_s;              // with a roofline: the sum over operations of what each would take at least
-    double clock_s[QUEUE_COUNT];    // with a roofline: when each queue is done, waits for events included
+    double flops;                      // counted FLOPs: of all GEMM and attention that was run (methods/methods.md)
+    double bytes_moved;                // each operation's operands read once and results written once
+    double glue_bytes;                 // what attention's backward moves besides those, where it runs in blocks
+    uint64_t launches;                 // operations
+    double sent_bytes, received_bytes; // to and from other ranks
+    uint64_t messages;                 // sent to them
+    double link_bytes[QUEUE_COUNT];    // copied out to the host, and in from it
+    double estimate_s;                 // with a roofline: the sum over operations of what each would take at least
+    double clock_s[QUEUE_COUNT];       // with a roofline: when each queue is done, waits for events included
 };
 
 // With a roofline: when all queues are done. Infinite: something was copied over a link of no known rate.

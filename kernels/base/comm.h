@@ -1,0 +1,54 @@
+// Comm: ranks that share a step, and the tensors that they send each other. One call moves bytes, `exchange`; all
+// else is made of it here. Sums run over the ranks in order, by the device's own additions: their bits depend on
+// the number of ranks alone, not on the library that carries the bytes.
+#pragma once
+#include "kernels/base/ops.h"
+
+struct message {
+    size_t peer; // rank in the comm
+    struct tensor t;
+};
+
+struct comm;
+struct comm_ops {
+    const char *name; // "self", "mpi", "plan"
+    // All sends and receives at once; when it returns what came may be read, and what went be overwritten. Messages
+    // of one sender to one receiver arrive in order. Of any length, 0 included.
+    void (*exchange)(const struct comm *comm, const struct message *sends, size_t send_count,
+                     const struct message *receives, size_t receive_count);
+    // Ends the processes of all ranks now, this one's too: the reason has been written. NULL: there is one process.
+    void (*abort)(const struct comm *comm);
+};
+
+struct comm {
+    const struct comm_ops *ops;
+    size_t rank, size;
+    size_t first, stride; // rank r is number first + r * stride of all there are
+    void *backend;        // the transport's own
+};
+
+// One rank alone: there is nobody to send to.
+extern const struct comm comm_self;
+// Ranks without data: what they would send is counted.
+extern const struct comm_ops comm_plan;
+
+// Rank's ranks [first, first + size) of a comm, `stride` apart; the comm's own rank must be among them.
+struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size_t size);
+
+// Each counts its bytes and messages on the device, and does nothing once that has failed. Tensors are contiguous,
+// on the device.
+void comm_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
+void comm_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
+// Rows of a tensor, of which each rank has some.
+struct row_range {
+    size_t start, count;
+};
+// Rank r holds rows owned[r] of t; then every rank holds all of them.
+void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
+                      const struct row_range *owned);
+// Rank r's rows become their sum over the ranks, rank 0's first, rounded once; all others' are left as they were.
+// Takes at most COMM_SCRATCH_BYTES of workspace, or one row of each other rank.
+#define COMM_SCRATCH_BYTES ((size_t)32 << 20)
+void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned);
+// t = its sum over the ranks, the same bits on all.
+void comm_sum(const struct comm *comm, struct device *device, struct tensor t);

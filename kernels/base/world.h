@@ -1,0 +1,35 @@
+// World: the processes that a trial runs in, one per rank, and what they tell each other besides tensors. None of
+// that is counted.
+#pragma once
+#include "kernels/base/comm.h"
+
+struct world;
+struct world_ops {
+    // Everyone meets; a rank that waits for long leaves its processor to those that work.
+    void (*rest)(const struct world *world);
+    // Everyone meets, and goes on at once.
+    void (*meet)(const struct world *world);
+    // data: rank 0's, then everyone's.
+    void (*broadcast)(const struct world *world, void *data, size_t bytes);
+    // all: on rank 0 everyone's `bytes`, rank after rank; on others nothing is read.
+    void (*gather)(const struct world *world, void *all, const void *own, size_t bytes);
+    // From one rank to another.
+    void (*send)(const struct world *world, size_t to, const void *data, size_t bytes);
+    void (*receive)(const struct world *world, size_t from, void *data, size_t bytes);
+    // Lets go of the others. NULL: nothing.
+    void (*close)(struct world *world);
+};
+
+struct world {
+    const struct world_ops *ops;
+    struct comm comm;  // of all ranks
+    char engine[64];   // "Open MPI 4.1.4"; empty: none
+    char backend[256]; // the transport's own
+};
+
+// One rank alone.
+void world_open_alone(struct world *world);
+// One of several, as the program's launcher started them, by the plug-in longbp-mpi.so. False and a status
+// (unsupported) if that is not there.
+bool world_open_mpi(struct world *world, struct status *status);
+void world_close(struct world *world);

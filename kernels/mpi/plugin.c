@@ -1,0 +1,23 @@
+#include "kernels/mpi/plugin.h"
+#include "kernels/base/plugin.h"
+
+bool world_open_mpi(struct world *world, struct status *status)
+{
+    static const struct plugin wanted = {
+        .library = "longbp-mpi.so",
+        .variable = "LONGBP_MPI",
+        .serves = "a trial over several ranks",
+        .remedy = "install openmpi-bin and libopenmpi-dev, then `make` builds it",
+        .symbol = MPI_PLUGIN_SYMBOL,
+    };
+    const struct mpi_plugin *plugin = plugin_load(&wanted, status);
+    if (status->code != STATUS_OK) {
+        return false;
+    }
+    if (!plugin || plugin->version != MPI_PLUGIN_VERSION || plugin->world_bytes != sizeof *world ||
+        plugin->message_bytes != sizeof(struct message)) {
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "the MPI plug-in was built from other sources than this program: build both anew");
+    }
+    return plugin->open(world, status);
+}

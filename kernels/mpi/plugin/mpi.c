@@ -1,0 +1,159 @@
+// MPI: the transport between processes. The only file that includes its header.
+#include "kernels/mpi/plugin.h"
+#include <limits.h>
+#include <mpi.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// MPI counts elements in int: longer messages go in pieces.
+#define PIECE_BYTES ((size_t)1 << 30)
+// Between two looks of a rank that rests.
+#define REST_NS 2000000
+
+struct backend {
+    MPI_Comm tensors, words;
+};
+_Static_assert(sizeof(struct backend) <= sizeof((struct world){0}.backend), "the world has room for it");
+
+static size_t pieces_of(size_t bytes)
+{
+    return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+}
+
+static int piece(size_t bytes, size_t i)
+{
+    size_t left = bytes - i * PIECE_BYTES;
+    return (int)(left < PIECE_BYTES ? left : PIECE_BYTES);
+}
+
+static size_t piece_count(const struct message *messages, size_t count)
+{
+    size_t pieces = 0;
+    for (size_t i = 0; i < count; i++)
+        pieces += pieces_of(tensor_bytes(messages[i].t));
+    return pieces;
+}
+
+static int world_rank(const struct comm *comm, size_t rank)
+{
+    return (int)(comm->first + rank * comm->stride);
+}
+
+static void exchange(const struct comm *comm, const struct message *sends, size_t send_count,
+                     const struct message *receives, size_t receive_count)
+{
+    const struct backend *backend = comm->backend;
+    size_t pieces = piece_count(sends, send_count) + piece_count(receives, receive_count), n = 0;
+    MPI_Request *requests = calloc(pieces + 1, sizeof(MPI_Request));
+    CHECK(requests && pieces < INT_MAX);
+    for (size_t i = 0; i < receive_count; i++) {
+        const struct message *m = &receives[i];
+        size_t bytes = tensor_bytes(m->t);
+        for (size_t p = 0; p < pieces_of(bytes); p++)
+            MPI_Irecv((char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, world_rank(comm, m->peer), 0,
+                      backend->tensors, &requests[n++]);
+    }
+    for (size_t i = 0; i < send_count; i++) {
+        const struct message *m = &sends[i];
+        size_t bytes = tensor_bytes(m->t);
+        for (size_t p = 0; p < pieces_of(bytes); p++)
+            MPI_Isend((const char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE,
+                      world_rank(comm, m->peer), 0, backend->tensors, &requests[n++]);
+    }
+    MPI_Waitall((int)n, requests, MPI_STATUSES_IGNORE);
+    free(requests);
+}
+
+static void end_all(const struct comm *comm)
+{
+    const struct backend *backend = comm->backend;
+    MPI_Abort(backend->words, 0);
+    _exit(0); // should it return
+}
+
+static const struct comm_ops comm_mpi = {"mpi", exchange, end_all};
+
+static const struct backend *backend_of(const struct world *world)
+{
+    return world->comm.backend;
+}
+
+static void meet(const struct world *world)
+{
+    MPI_Barrier(backend_of(world)->words);
+}
+
+// Barriers of MPI spin, and take the time of those that are waited for.
+static void rest(const struct world *world)
+{
+    MPI_Request request;
+    int done = 0;
+    MPI_Ibarrier(backend_of(world)->words, &request);
+    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE))
+        nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+}
+
+static void broadcast(const struct world *world, void *data, size_t bytes)
+{
+    for (size_t p = 0; p < pieces_of(bytes); p++)
+        MPI_Bcast((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, 0, backend_of(world)->words);
+}
+
+static void gather(const struct world *world, void *all, const void *own, size_t bytes)
+{
+    CHECK(bytes <= PIECE_BYTES);
+    MPI_Gather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, backend_of(world)->words);
+}
+
+static void send_to(const struct world *world, size_t to, const void *data, size_t bytes)
+{
+    for (size_t p = 0; p < pieces_of(bytes); p++)
+        MPI_Send((const char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)to, 0,
+                 backend_of(world)->words);
+}
+
+static void receive_from(const struct world *world, size_t from, void *data, size_t bytes)
+{
+    for (size_t p = 0; p < pieces_of(bytes); p++)
+        MPI_Recv((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)from, 0, backend_of(world)->words,
+                 MPI_STATUS_IGNORE);
+}
+
+static void close_world(struct world *world)
+{
+    struct backend *backend = world->comm.backend;
+    MPI_Comm_free(&backend->tensors);
+    MPI_Comm_free(&backend->words);
+    MPI_Finalize();
+}
+
+static const struct world_ops world_mpi = {.rest = rest,
+                                           .meet = meet,
+                                           .broadcast = broadcast,
+                                           .gather = gather,
+                                           .send = send_to,
+                                           .receive = receive_from,
+                                           .close = close_world};
+
+static bool open_world(struct world *world, struct status *status)
+{
+    int rank, size, version_bytes;
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    *world = (struct world){.ops = &world_mpi};
+    struct backend *backend = (struct backend *)world->backend;
+    if (MPI_Init(NULL, NULL) != MPI_SUCCESS)
+        return status_set(status, STATUS_FAILED, "MPI could not be started");
+    MPI_Comm_dup(MPI_COMM_WORLD, &backend->tensors);
+    MPI_Comm_dup(MPI_COMM_WORLD, &backend->words);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    world->comm = (struct comm){&comm_mpi, (size_t)rank, (size_t)size, 0, 1, backend};
+    // "Open MPI v4.1.4, package: ..."
+    MPI_Get_library_version(version, &version_bytes);
+    snprintf(world->engine, sizeof world->engine, "%.*s", (int)strcspn(version, ",\n"), version);
+    return true;
+}
+
+__attribute__((visibility("default")))
+const struct mpi_plugin longbp_mpi = {MPI_PLUGIN_VERSION, sizeof(struct world), sizeof(struct message), open_world};
