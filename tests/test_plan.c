@@ -155,7 +155,8 @@ static size_t tiny_peak(const struct method *method, const void *options, size_t
     struct status status = {0};
     struct device *device = device_open("plan-cpu", f.dtype, 0, &status);
     assert_non_null(device);
-    struct model model = {.config = f.config, .device = device, .kv_gradient_dtype = DTYPE_F32};
+    struct model model = {
+        .config = f.config, .device = device, .ranks = ranks_alone(&f.config), .kv_gradient_dtype = DTYPE_F32};
     *floor_bytes = method->floor_bytes_per_token(&model, options, context) * (double)context;
     device_close(device);
     return arena.peak_bytes;

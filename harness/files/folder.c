@@ -229,7 +229,7 @@ static bool read_all(const struct shards *shards, struct model *model, bool lora
     CHECK(block);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (is_lora(p) == lora) {
+        if (is_lora(p) == lora && model_has(model, p)) {
             read_values(model, p, check_tensor(shards, p, status), rounding, block);
         }
     }
@@ -271,7 +271,7 @@ static void randomize_lora(struct model *model, uint64_t seed, enum dtype roundi
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (is_lora(p)) {
+        if (is_lora(p) && model_has(model, p)) {
             model_randomize_parameter(model, p, seed, rounding);
         }
     }

@@ -42,7 +42,7 @@ static struct projection add_projection(struct model *model, size_t layer, const
 void model_list(struct model *model, const struct config *config, const struct lora *lora)
 {
     const struct config *c = config;
-    *model = (struct model){.config = *config, .lora = *lora};
+    *model = (struct model){.config = *config, .lora = *lora, .ranks = ranks_alone(config)};
     // Per layer at most: four norms, and seven projections of weight, bias and two factors.
     model->parameters = calloc(3 + c->layers * (4 + 7 * 4), sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
@@ -70,6 +70,23 @@ void model_list(struct model *model, const struct config *config, const struct l
     model->head = c->tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
 }
 
+bool model_has(const struct model *model, const struct parameter *parameter)
+{
+    const struct ranks *ranks = &model->ranks;
+    const struct parameter *above = model->final_norm; // the layers' are before it, and behind the embedding
+    bool bottom = ranks_lowest(ranks), top = ranks_highest(ranks);
+    if (parameter == model->embedding) {
+        return bottom || (top && model->head == model->embedding);
+    }
+    if (parameter >= above) {
+        return top;
+    }
+    const struct parameter *first = model->layers[ranks->first_layer].attention_norm;
+    const struct parameter *end =
+        ranks->end_layer < model->config.layers ? model->layers[ranks->end_layer].attention_norm : above;
+    return parameter >= first && parameter < end;
+}
+
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
                 struct device *device)
 {
@@ -83,10 +100,15 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->gradients_place = options->gradients_place;
     model->optimizer_place = options->optimizer_place;
     model->optimizer = options->optimizer;
+    if (options->ranks) {
+        model->ranks = *options->ranks;
+    }
     CHECK(!model->quantisation || model->lora.rank);
     for (size_t i = 0; i < model->parameter_count; i++) {
-        weights_new(model, &model->parameters[i]);
-        training_new(model, &model->parameters[i]);
+        if (model_has(model, &model->parameters[i])) {
+            weights_new(model, &model->parameters[i]);
+            training_new(model, &model->parameters[i]);
+        }
     }
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
@@ -167,7 +189,9 @@ void model_randomize_parameter(struct model *model, struct parameter *parameter,
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
-        model_randomize_parameter(model, &model->parameters[i], seed, rounding);
+        if (model_has(model, &model->parameters[i])) {
+            model_randomize_parameter(model, &model->parameters[i], seed, rounding);
+        }
     }
 }
 

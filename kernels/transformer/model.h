@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
-#include "kernels/transformer/config.h"
+#include "kernels/transformer/ranks.h"
 
 #define PARAMETER_STATES 2
 #define PARAMETER_PARTS  2
@@ -12,10 +12,11 @@ struct unit_listener;
 struct parameter {
     char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
     // Its value, while its unit is acquired; else what it is made of, if it is kept otherwise: codes and scales, or
-    // itself on the host; and those while they come from there (kernels/transformer/weights.h).
+    // itself on the host; and those while they come from there (kernels/transformer/weights.h). No data of another
+    // rank's.
     struct tensor value, kept[PARAMETER_PARTS], fetched[PARAMETER_PARTS];
-    // No tensors when frozen. The state is the optimizer's, of which it knows the meaning. far: what they are kept
-    // in on the host while they are used on the device (kernels/transformer/training.h).
+    // No tensors when frozen, or another rank's. The state is the optimizer's, of which it knows the meaning. far:
+    // what they are kept in on the host while they are used on the device (kernels/transformer/training.h).
     struct tensor grad, state[PARAMETER_STATES], far_grad, far_state[PARAMETER_STATES];
     bool vector; // a norm's gain or a bias: one dimension in files
 };
@@ -41,6 +42,7 @@ struct model {
     struct config config;
     struct lora lora;
     struct device *device;
+    struct ranks ranks;
     enum dtype kv_gradient_dtype, gradient_dtype;
     enum quantisation quantisation;
     bool dequantised;
@@ -62,21 +64,23 @@ struct model_options {
     bool dequantised;                             // they are kept as what the codes stand for: a reference
     enum place weights_place, gradients_place, optimizer_place; // where they are kept while they are not used
     const struct optimizer *optimizer;                          // whose state is kept; NULL: none
+    const struct ranks *ranks;                                  // NULL: one rank has all
 };
 
 // The parameters' names and shapes alone, without a device: for tools that read or write files of weights.
 void model_list(struct model *model, const struct config *config, const struct lora *lora);
-// Allocates all weights, gradients of what trains, and its optimizer state, which is zeroed. The weights are not
+// Allocates the rank's weights, gradients of what trains, and its optimizer state, which is zeroed. A tied table is
+// both ends' of a pipeline. The weights are not
 // yet set. Release with model_close, also after a failure, and after model_list. Out of memory is in
 // device->status.
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
                 struct device *device);
 void model_close(struct model *model);
 
-// Sets every weight at random, on the device, by its name and the seed: the same bits everywhere, rounded to
-// `rounding`, the dtype the values are rounded to before they are stored (so that an f64 reference can hold an f32
-// model's weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases N(0, 0.02^2),
-// LoRA A N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
+// Sets every weight that the rank has at random, on the device, by its name and the seed: the same bits everywhere,
+// rounded to `rounding`, the dtype the values are rounded to before they are stored (so that an f64 reference can
+// hold an f32 model's weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases
+// N(0, 0.02^2), LoRA A N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
 // One parameter of them.
 void model_randomize_parameter(struct model *model, struct parameter *parameter, uint64_t seed,
@@ -84,6 +88,8 @@ void model_randomize_parameter(struct model *model, struct parameter *parameter,
 // The same values on the host: `count` of the parameter's rows * cols numbers, from `first` on.
 void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, size_t first,
                          size_t count, double *values);
+// Whether the parameter is this rank's.
+bool model_has(const struct model *model, const struct parameter *parameter);
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);
 // grad = 0 for everything that trains.

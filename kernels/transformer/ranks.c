@@ -1,0 +1,50 @@
+#include "kernels/transformer/ranks.h"
+
+struct ranks ranks_alone(const struct config *config)
+{
+    return (struct ranks){.pipeline = comm_self, .end_layer = config->layers};
+}
+
+// Forward FLOPs of a token in a layer, half the context attended to, and in the head.
+static double layer_work(const struct config *c, size_t context)
+{
+    double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
+    return 2 * (2 * q + 2 * kv + 3.0 * c->ffn) * c->width + 2 * (double)context * q;
+}
+static double head_work(const struct config *c)
+{
+    return 2.0 * (double)c->vocab * c->width;
+}
+
+// Layers of the highest stage: with them the longest stage is shortest; of several such numbers the largest.
+static size_t highest_layers(size_t stages, const struct config *c, size_t context)
+{
+    double layer = layer_work(c, context), head = head_work(c), shortest = 0;
+    size_t best = 0;
+    for (size_t own = 1; own + (stages - 1) <= c->layers; own++) {
+        size_t most = (c->layers - own + stages - 2) / (stages - 1);
+        double highest = (double)own * layer + head, others = (double)most * layer;
+        double longest = highest > others ? highest : others;
+        if (best == 0 || longest <= shortest) {
+            shortest = longest;
+            best = own;
+        }
+    }
+    return best;
+}
+
+struct ranks ranks_in_pipeline(const struct comm *pipeline, const struct config *config, size_t context)
+{
+    struct ranks ranks = {.pipeline = *pipeline, .end_layer = config->layers};
+    size_t stages = pipeline->size;
+    CHECK(stages > 0 && stages <= config->layers);
+    if (stages == 1) {
+        return ranks;
+    }
+    size_t below = config->layers - highest_layers(stages, config, context);
+    ranks.first_layer = below * pipeline->rank / (stages - 1);
+    if (!ranks_highest(&ranks)) {
+        ranks.end_layer = below * (pipeline->rank + 1) / (stages - 1);
+    }
+    return ranks;
+}
