@@ -95,19 +95,23 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
     }
 }
 
-void column_backward(struct step *step, const struct column *column)
+static bool under_head(const struct step *step, const struct column *column)
+{
+    return column->stage.end == step->model->config.layers;
+}
+
+void column_rebuild(struct step *step, struct column *column)
 {
     const struct column_options *options = step->options;
     struct model *model = step->model;
-    struct device *device = model->device;
     struct span chunk = column->chunk;
     size_t first = column->stage.first, end = column->stage.end, B = step->batch->batch;
     size_t rows = chunk.count * B, start = chunk.start * B, read = column->cached ? start + rows : start;
-    bool inner = options->inner == INNER_CHECKPOINT, top = end == model->config.layers;
+    bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, column);
     enum category category = inner ? CATEGORY_HIDDEN_CHECKPOINTS : CATEGORY_ACTIVATIONS;
-    struct tensor *x = calloc(end + 1, sizeof *x); // x[l]: [C B, d], input of layer l
-    struct activations *kept = calloc(end, sizeof *kept);
-    CHECK(x && kept);
+    struct tensor *x = column->inputs = calloc(end + 1, sizeof *x); // x[l]: [C B, d], input of layer l
+    column->kept = calloc(end, sizeof *column->kept);
+    CHECK(x && column->kept);
 
     x[first] = column->x;
     if (first == 0) {
@@ -115,21 +119,30 @@ void column_backward(struct step *step, const struct column *column)
         embed_forward(model, step->batch, x[0], chunk.start);
     }
     for (size_t l = first; l < end; l++) {
-        struct activations *keep = inner ? NULL : &kept[l];
-        struct kv kv = climb(column->kv, l, column->stage, read, inner && !top ? 0 : read);
+        struct activations *keep = inner ? NULL : &column->kept[l];
+        struct kv kv = climb(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
         unit_acquire(model, unit_of_layer(l));
         if (!column->cached) {
             kv_project(model, l, chunk, x[l], kv, keep);
             kv_store_put(column->kv, l, start, rows);
         }
-        x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : tensor_none();
+        x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : column->y;
         if (keep || x[l + 1].data) {
             cell_forward(model, l, chunk, x[l], kv, x[l + 1], keep, options->keep);
         }
         unit_release(model, unit_of_layer(l));
     }
+}
 
-    struct tensor grad = column->grad;
+void column_descend(struct step *step, struct column *column)
+{
+    const struct column_options *options = step->options;
+    struct model *model = step->model;
+    struct device *device = model->device;
+    struct span chunk = column->chunk;
+    struct tensor *x = column->inputs, grad = column->grad;
+    size_t first = column->stage.first, end = column->stage.end, B = step->batch->batch;
+    bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, column);
     if (top) {
         grad = x[end];
         head_backward(model, step->batch, grad, chunk.start, options->head_chunk, column->weights, step->loss);
@@ -139,10 +152,10 @@ void column_backward(struct step *step, const struct column *column)
         struct kv kv = descend(column, l, B);
         unit_acquire(model, unit_of_layer(l));
         if (inner) {
-            cell_forward(model, l, chunk, x[l], kv, tensor_none(), &kept[l], options->keep);
+            cell_forward(model, l, chunk, x[l], kv, tensor_none(), &column->kept[l], options->keep);
         }
-        cell_backward(model, l, chunk, &kept[l], kv, column->segments, column->segment_count, grad);
-        kv_store_put_gradients(column->kv, l, start);
+        cell_backward(model, l, chunk, &column->kept[l], kv, column->segments, column->segment_count, grad);
+        kv_store_put_gradients(column->kv, l, chunk.start * B);
         unit_release(model, unit_of_layer(l));
         if (l > first || first == 0) {
             tensor_free(device, &x[l]);
@@ -155,7 +168,11 @@ void column_backward(struct step *step, const struct column *column)
     } else if (top) {
         op_copy(device, column->grad, grad);
     }
-    tensor_free(device, &x[end]);
-    free(kept);
-    free(x);
+    if (top) {
+        tensor_free(device, &x[end]);
+    }
+    free(column->kept);
+    free(column->inputs);
+    column->kept = NULL;
+    column->inputs = NULL;
 }

@@ -49,10 +49,15 @@ struct column {
     struct key_segment *segments;
     size_t segment_count;
     struct loss_weights weights;
-    // [C B, d]: x as above; grad, the gradient of the output of the highest layer, which the head makes if there is
-    // no layer above, becomes that of x, which the embedding takes at row 0. grad may be x.
-    struct tensor x, grad;
+    // [C B, d]: x as above; y becomes the output of the highest layer, if it is a tensor and there is a layer
+    // above; grad, the gradient of that output, which the head makes if there is no layer above, becomes that of x,
+    // which the embedding takes at row 0. grad may be y; under the head it may be x.
+    struct tensor x, y, grad;
+    // Between the two halves: [end + 1] and [end], by layer.
+    struct tensor *inputs;
+    struct activations *kept;
 };
-// Rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), then walks the rows
-// downward.
-void column_backward(struct step *step, const struct column *column);
+// The first half rebuilds the column's cells keeping their activations (with inner checkpoint: their inputs), the
+// second walks the rows downward.
+void column_rebuild(struct step *step, struct column *column);
+void column_descend(struct step *step, struct column *column);

@@ -1,5 +1,6 @@
 #include "methods/column_walk.h"
 #include "methods/cost.h"
+#include "methods/pipeline.h"
 
 // A walk and what it keeps.
 struct state {
@@ -16,6 +17,7 @@ struct state {
     struct tensor *x;
     struct kv_store kv;           // of a stage at a time: [T B, G D], their gradients [sampled B, G D]
     struct key_segment *segments; // [drawn.count]
+    struct tensor inputs;         // [sampled B, d], of the drawn columns, as they came from the rank below
 };
 
 // Of the first so many columns.
@@ -33,9 +35,29 @@ static struct stage_cost cost_of(const struct model *model, double share)
                                .below = cost_hidden(model)};
 }
 
+// Of the rank's layers.
+static struct stages rank_stages(const struct model *model, const struct column_options *options, double share)
+{
+    const struct ranks *ranks = &model->ranks;
+    struct stages stages =
+        stages_of(&options->stages, ranks->end_layer - ranks->first_layer, cost_of(model, share));
+    for (size_t s = 0; s < stages.count; s++) {
+        stages.items[s].first += ranks->first_layer;
+        stages.items[s].end += ranks->first_layer;
+    }
+    return stages;
+}
+
+static struct tensor hidden(struct state *state, size_t tokens, enum category category)
+{
+    struct model *model = state->step->model;
+    return tensor_new(model->device, tokens * state->step->batch->batch, model->config.width,
+                      model->device->ops->dtype, category);
+}
+
 static void state_open(struct state *state, struct step *step, const struct column_walk *walk)
 {
-    size_t layers = step->model->config.layers, count = walk->drawn.count;
+    size_t count = walk->drawn.count;
     const struct column_options *options = step->options;
     bool gathers = objective_gathers(step->batch);
     *state = (struct state){.step = step, .walk = walk, .gathers = gathers, .all = walk->all_losses || gathers};
@@ -44,14 +66,19 @@ static void state_open(struct state *state, struct step *step, const struct colu
     for (size_t j = 0; j < count; j++) {
         state->sampled += column_span(walk->columns, walk->drawn.items[j]).count;
     }
-    state->stages = stages_of(&options->stages, layers, cost_of(step->model, walk->share));
+    state->stages = rank_stages(step->model, options, walk->share);
     state->x = calloc(state->stages.count, sizeof *state->x);
     state->segments = calloc(count + 1, sizeof *state->segments);
     CHECK(state->stages.items && state->x && state->segments);
+    if (!ranks_lowest(&step->model->ranks)) {
+        CHECK(state->stages.count == 1);
+        state->inputs = hidden(state, state->sampled, CATEGORY_HIDDEN_CHECKPOINTS);
+    }
 }
 
 static void state_close(struct state *state)
 {
+    tensor_free(state->step->model->device, &state->inputs);
     free(state->segments);
     free(state->x);
     stages_free(&state->stages);
@@ -69,11 +96,9 @@ static void kv_open(struct state *state, struct stage stage, size_t count)
 // A stage's forward alone, to the input of the one above. Nothing else is kept.
 static void pass_through(struct state *state, size_t s)
 {
-    struct model *model = state->step->model;
     struct stage stage = state->stages.items[s];
-    size_t B = state->step->batch->batch, rows = tokens_of(state, state->needed) * B;
-    state->x[s + 1] = tensor_new(model->device, rows, model->config.width, model->device->ops->dtype,
-                                 CATEGORY_HIDDEN_CHECKPOINTS);
+    size_t B = state->step->batch->batch;
+    state->x[s + 1] = hidden(state, tokens_of(state, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
     kv_open(state, stage, state->needed);
     for (size_t c = 0; c < state->needed; c++) {
         struct span chunk = column_span(state->walk->columns, c);
@@ -83,25 +108,58 @@ static void pass_through(struct state *state, size_t s)
     kv_store_close(&state->kv);
 }
 
+// Where a drawn column's input is kept that came from the rank below.
+static struct tensor input_of(struct state *state, size_t j)
+{
+    size_t row = 0, B = state->step->batch->batch;
+    for (size_t i = 0; i < j; i++) {
+        row += column_span(state->walk->columns, state->walk->drawn.items[i]).count * B;
+    }
+    return tensor_rows(state->inputs, row,
+                       column_span(state->walk->columns, state->walk->drawn.items[j]).count * B);
+}
+
+// One column of a stage's first pass, or of the rank's, from the rank below to the one above. x: its input, or
+// where it is kept; no tensor: it is the embedding, or is not kept.
+static void cache_column(struct state *state, struct stage stage, struct span chunk, struct tensor x, bool loss)
+{
+    struct model *model = state->step->model;
+    bool passing = !x.data && !ranks_lowest(&model->ranks), highest = ranks_highest(&model->ranks);
+    struct tensor y = highest ? tensor_none() : hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
+    if (passing) {
+        x = hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
+    }
+    pipeline_take_input(model, x);
+    column_forward(state->step, stage, chunk, &state->kv, x, y,
+                   !highest ? COLUMN_HIDDEN
+                   : loss   ? COLUMN_LOSS
+                            : COLUMN_KV);
+    pipeline_pass_output(model, y);
+    tensor_free(model->device, &y);
+    if (passing) {
+        tensor_free(model->device, &x);
+    }
+}
+
 // First pass: whatever the drawn columns attend to. In the highest stage with all losses everything; with an
 // objective that gathers all columns to the head, the drawn ones too.
 static void fill_cache(struct state *state, size_t s)
 {
     const struct column_walk *walk = state->walk;
     bool highest = s + 1 == state->stages.count, gathers = highest && state->gathers;
-    size_t count = highest ? state->needed : state->reached;
+    bool lowest = ranks_lowest(&state->step->model->ranks);
+    size_t count = highest ? state->needed : state->reached, B = state->step->batch->batch;
     kv_open(state, state->stages.items[s], count);
     for (size_t c = 0, j = 0; c < count; c++) {
         struct span chunk = column_span(walk->columns, c);
         bool drawn = j < walk->drawn.count && walk->drawn.items[j] == c;
         bool loss = gathers || (highest && state->all && !drawn);
-        j += drawn;
         if (drawn && c + 1 == count && !gathers) {
             return; // no column to its right reads its keys before its own second pass writes them
         }
-        column_forward(state->step, state->stages.items[s], chunk, &state->kv,
-                       column_rows(state->x[s], chunk, state->step->batch->batch), tensor_none(),
-                       loss ? COLUMN_LOSS : COLUMN_KV);
+        struct tensor x = lowest ? column_rows(state->x[s], chunk, B) : drawn ? input_of(state, j) : tensor_none();
+        cache_column(state, state->stages.items[s], chunk, x, loss);
+        j += drawn;
     }
 }
 
@@ -134,6 +192,32 @@ static void scale(struct state *state, struct stage stage, size_t j)
     }
 }
 
+// One column of the second pass. Where the first did not see it, its input comes now, and its output goes up.
+static void walk_column(struct state *state, struct column *column, size_t j)
+{
+    struct model *model = state->step->model;
+    bool lowest = ranks_lowest(&model->ranks), highest = ranks_highest(&model->ranks);
+    struct tensor turn = tensor_none(); // the output, and then its gradient
+    if (!lowest) {
+        column->x = column->grad = input_of(state, j);
+    }
+    if (!highest) {
+        column->grad = turn = hidden(state, column->chunk.count, CATEGORY_ACTIVATIONS);
+        column->y = column->cached ? tensor_none() : turn;
+    }
+    if (!column->cached) {
+        pipeline_take_input(model, column->x);
+    }
+    column_rebuild(state->step, column);
+    if (!column->cached) {
+        pipeline_pass_output(model, column->y);
+    }
+    pipeline_take_gradient(model, column->grad);
+    column_descend(state->step, column);
+    pipeline_pass_gradient(model, column->grad);
+    tensor_free(model->device, &turn);
+}
+
 static void walk_back(struct state *state, size_t s)
 {
     const struct column_walk *walk = state->walk;
@@ -161,7 +245,7 @@ static void walk_back(struct state *state, size_t s)
                                 .weights = {.loss = state->all ? 1 : factor, .grad = factor},
                                 .x = column_rows(state->x[s], chunk, B),
                                 .grad = column_rows(state->x[state->stages.count - 1], chunk, B)};
-        column_backward(state->step, &column);
+        walk_column(state, &column, j);
     }
     kv_store_close(&state->kv);
     if (!highest) {
@@ -178,7 +262,9 @@ void column_walk(struct step *step, const struct column_walk *walk)
         pass_through(&state, s);
     }
     fill_cache(&state, highest);
-    objective_settle(step->model->device, step->batch, step->loss);
+    if (ranks_highest(&step->model->ranks)) {
+        objective_settle(step->model->device, step->batch, step->loss);
+    }
     if (walk->drawn.count == 0) {
         unit_done_all(step->model);
     }
@@ -187,6 +273,7 @@ void column_walk(struct step *step, const struct column_walk *walk)
         fill_cache(&state, s);
         walk_back(&state, s);
     }
+    pipeline_sum_tied(step->model);
     tensor_free(step->model->device, &state.x[highest]);
     state_close(&state);
 }
@@ -194,11 +281,11 @@ void column_walk(struct step *step, const struct column_walk *walk)
 double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole)
 {
     struct stage_cost cost = cost_of(model, share);
-    struct stages stages = stages_of(&options->stages, model->config.layers, cost);
-    double slots = 0;
+    struct stages stages = rank_stages(model, options, share);
+    double slots = cost_input(model) * share;
     if (options->offload == OFFLOAD_KV) {
         cost.row = whole ? 0 : cost_kv_gradients(model) * share;
-        slots = 2 * cost_kv(model) + (whole ? 2 * cost_kv_gradients(model) : 0);
+        slots += 2 * cost_kv(model) + (whole ? 2 * cost_kv_gradients(model) : 0);
     }
     double kept = stages_kept(&stages, cost) + slots;
     stages_free(&stages);

@@ -13,6 +13,10 @@ static double kv_width(const struct model *model)
     return model->config.kv_heads * model->config.head_dim;
 }
 
+double cost_input(const struct model *model)
+{
+    return ranks_lowest(&model->ranks) ? 0 : cost_hidden(model);
+}
 double cost_hidden(const struct model *model)
 {
     return model->config.width * element(model);

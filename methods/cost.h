@@ -4,8 +4,9 @@
 #pragma once
 #include "kernels/transformer/model.h"
 
-double cost_hidden(const struct model *model);       // d e
-double cost_kv(const struct model *model);           // 2 G D e
+double cost_input(const struct model *model);  // d e where a rank below sends the input of the lowest layer, else 0
+double cost_hidden(const struct model *model); // d e
+double cost_kv(const struct model *model);     // 2 G D e
 double cost_kv_gradients(const struct model *model); // 2 G D a
 // What a lean cell keeps beside its input and its keys and values: q, o, x_mid, gate, up and the statistics.
 double cost_cell(const struct model *model);

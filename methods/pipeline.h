@@ -1,0 +1,14 @@
+// Pipeline: what a rank that has some of the layers gets from the ranks that have those below and above, a column
+// at a time. At the bottom and at the top, and so on one rank alone, where there is nobody to ask, nothing is done.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// x, y, grad: [C B, d] of a column: the input of the rank's lowest layer and the output of its highest; the
+// gradient of that output, and of that input.
+void pipeline_take_input(struct model *model, struct tensor x);
+void pipeline_pass_output(struct model *model, struct tensor y);
+void pipeline_take_gradient(struct model *model, struct tensor grad);
+void pipeline_pass_gradient(struct model *model, struct tensor grad);
+// After the last column: both ends have a part of a tied table's gradient; then both have their sum, the lowest
+// rank's part first.
+void pipeline_sum_tied(struct model *model);
