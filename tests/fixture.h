@@ -16,6 +16,7 @@ struct fixture {
     const int32_t *targets;            // NULL: the next token
     const struct objective *objective; // NULL: the default
     uint64_t seed;
+    const struct ranks *ranks; // NULL: one has all; of several, gradients are of this one's part
     // Opened:
     struct device *device;
     struct model model;

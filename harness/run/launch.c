@@ -1,0 +1,167 @@
+// The ranks of one machine are started by Open MPI's mpirun without a daemon or ssh (plm isolated), over shared
+// memory alone, as many as are asked for on however many processors; its files are in a folder of the trial's own,
+// so that whoever kills it can remove them.
+#define _GNU_SOURCE // sigabbrev_np
+#include "harness/run/launch.h"
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static void add(struct launch *launch, const char *argument)
+{
+    launch->arguments = realloc(launch->arguments, (launch->count + 2) * sizeof *launch->arguments);
+    CHECK(launch->arguments);
+    launch->arguments[launch->count] = strdup(argument);
+    CHECK(launch->arguments[launch->count]);
+    launch->arguments[++launch->count] = NULL;
+}
+
+static bool in_path(const char *program)
+{
+    char *folders = strdup(getenv("PATH") ? getenv("PATH") : ""), *rest = folders, path[4096];
+    CHECK(folders);
+    bool found = false;
+    for (char *folder; !found && (folder = strsep(&rest, ":"));) {
+        snprintf(path, sizeof path, "%s/%s", *folder ? folder : ".", program);
+        found = access(path, X_OK) == 0;
+    }
+    free(folders);
+    return found;
+}
+
+// "srun -n {ranks}" by its words.
+static void add_words(struct launch *launch, const char *words)
+{
+    static const char place[] = "{ranks}";
+    char *copy = strdup(words), *rest = copy, argument[4096];
+    CHECK(copy);
+    for (char *word; (word = strsep(&rest, " "));) {
+        char *at = strstr(word, place);
+        if (at)
+            snprintf(argument, sizeof argument, "%.*s%zu%s", (int)(at - word), word, launch->ranks,
+                     at + strlen(place));
+        else
+            snprintf(argument, sizeof argument, "%s", word);
+        if (*word)
+            add(launch, argument);
+    }
+    free(copy);
+}
+
+static bool make_folder(struct launch *launch, struct status *status)
+{
+    char path[4096];
+    const char *parent = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/longbp-ranks-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (!mkdtemp(path))
+        return status_set(status, STATUS_IO, "cannot make a folder for the ranks, %s: %s", path, strerror(errno));
+    launch->folder = strdup(path);
+    CHECK(launch->folder);
+    return true;
+}
+
+static bool add_mpirun(struct launch *launch, struct status *status)
+{
+    char number[32], threads[64];
+    if (!in_path("mpirun"))
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "a trial over several ranks needs mpirun, which is not on PATH: install openmpi-bin, or "
+                          "name another launcher with --launch");
+    if (!make_folder(launch, status))
+        return false;
+    snprintf(number, sizeof number, "%zu", launch->ranks);
+    const char *const words[] = {"mpirun",
+                                 "-n",
+                                 number,
+                                 "--oversubscribe",
+                                 "--bind-to",
+                                 "none",
+                                 "--mca",
+                                 "pml",
+                                 "ob1",
+                                 "--mca",
+                                 "btl",
+                                 "self,vader",
+                                 "--mca",
+                                 "plm",
+                                 "isolated",
+                                 "--mca",
+                                 "opal_signal",
+                                 "",
+                                 "--mca",
+                                 "orte_tmpdir_base",
+                                 launch->folder,
+                                 "--mca",
+                                 "btl_vader_backing_directory",
+                                 launch->folder};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        add(launch, words[i]);
+    if (getuid() == 0)
+        add(launch, "--allow-run-as-root");
+    if (!getenv("OMP_NUM_THREADS")) {
+        size_t processors = (size_t)sysconf(_SC_NPROCESSORS_ONLN), each = processors / launch->ranks;
+        snprintf(threads, sizeof threads, "OMP_NUM_THREADS=%zu", each ? each : 1);
+        add(launch, "-x");
+        add(launch, threads);
+    }
+    return true;
+}
+
+bool launch_open(struct launch *launch, const char *words, size_t ranks, const char *const *command,
+                 struct status *status)
+{
+    *launch = (struct launch){.ranks = ranks};
+    if (words)
+        add_words(launch, words);
+    else if (!add_mpirun(launch, status))
+        return false;
+    for (; *command; command++)
+        add(launch, *command);
+    return true;
+}
+
+static int remove_one(const char *path, const struct stat *information, int kind, struct FTW *where)
+{
+    (void)information, (void)kind, (void)where;
+    remove(path); // what another process has just removed is gone, too
+    return 0;
+}
+
+void launch_close(struct launch *launch)
+{
+    if (launch->folder)
+        nftw(launch->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(launch->folder);
+    for (size_t i = 0; i < launch->count; i++)
+        free(launch->arguments[i]);
+    free(launch->arguments);
+    *launch = (struct launch){0};
+}
+
+bool launch_explain(const struct launch *launch, const char *tail, char *reason, size_t bytes)
+{
+    const char *said = strstr(tail, "process rank ");
+    size_t rank;
+    int number;
+    if (said &&
+        sscanf(said, "process rank %zu with PID %*d on node %*s exited on signal %d", &rank, &number) == 2) {
+        const char *name = sigabbrev_np(number);
+        snprintf(reason, bytes, "rank %zu of %zu: killed by signal SIG%s (%s)", rank, launch->ranks,
+                 name ? name : "?", strsignal(number));
+        return true;
+    }
+    said = strstr(tail, "Process name: [[");
+    if (said && sscanf(said, "Process name: [[%*d,%*d],%zu] Exit code: %d", &rank, &number) == 2) {
+        snprintf(reason, bytes, "rank %zu of %zu: ended with exit code %d", rank, launch->ranks, number);
+        return true;
+    }
+    return false;
+}
+
+void launch_follow(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}

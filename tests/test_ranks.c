@@ -1,0 +1,311 @@
+// Ranks: what they send each other, and the methods that take several against one. Started by itself this program
+// starts itself under mpirun, with 1, 2, 3, 4 and 6 ranks; without Open MPI it says so and does nothing.
+#include "harness/run/launch.h"
+#include "kernels/base/world.h"
+#include "methods/columns.h"
+#include "tests/fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct world world;
+
+static struct device *opened(enum dtype dtype)
+{
+    struct status status = {0};
+    struct device *device = device_open("cpu", dtype, 0, &status);
+    assert_non_null(device);
+    return device;
+}
+
+// What rank r has at row i, column j, before a sum.
+static double part_of(size_t r, size_t i, size_t j)
+{
+    return sin((double)(1 + r + 7 * i + 31 * j)) * (r % 2 ? 0x1p-10 : 1);
+}
+
+// Sums are of the ranks in order, rounded once; in one block and in several; rows of unequal number, some of none.
+static void test_sums_in_order(void **state)
+{
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    const size_t cols = 33;
+    size_t P = world.comm.size, rows = 2 * P + 3;
+    for (size_t d = 0; d < 3; d++) {
+        struct device *device = opened(dtypes[d]);
+        struct tensor t = tensor_new(device, rows, cols, dtypes[d], CATEGORY_GRADIENTS);
+        double *own = malloc(2 * rows * cols * sizeof *own), *found = own + rows * cols;
+        assert_non_null(own);
+        for (size_t i = 0; i < rows * cols; i++) {
+            own[i] = part_of(world.comm.rank, i / cols, i % cols);
+        }
+        tensor_write(device, t, own);
+        device->counters = (struct counters){0};
+        comm_sum(&world.comm, device, t);
+        tensor_read(device, t, found);
+        enum dtype sums = dtypes[d] == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+        for (size_t i = 0; i < rows * cols; i++) {
+            double sum = 0;
+            for (size_t r = 0; r < P; r++) {
+                sum = dtype_round(sum + dtype_round(part_of(r, i / cols, i % cols), dtypes[d]), sums);
+            }
+            assert_true(found[i] == dtype_round(sum, dtypes[d]));
+        }
+        // Every byte of another's twice, once either way: 2 (P - 1) / P of the tensor, but for remainders.
+        size_t count = rows * cols, mine = count * (world.comm.rank + 1) / P - count * world.comm.rank / P;
+        double bytes = (double)((count - mine) + (P - 1) * mine) * (double)dtype_bytes(dtypes[d]);
+        assert_true(device->counters.sent_bytes == bytes && device->counters.received_bytes == bytes);
+        assert_int_equal(device->counters.messages, 2 * (P - 1));
+        free(own);
+        tensor_free(device, &t);
+        device_close(device);
+    }
+}
+
+// More than the scratch holds at a time, and owners of rows that do not stand in the order of the ranks.
+static void test_rows_in_blocks(void **state)
+{
+    (void)state;
+    size_t P = world.comm.size, each = 3, cols = COMM_SCRATCH_BYTES / sizeof(double) / (P > 1 ? P - 1 : 1) / 2 + 1;
+    if (P > 3) { // as many bytes on every rank
+        return;
+    }
+    struct device *device = opened(DTYPE_F64);
+    struct tensor t = tensor_new(device, P * each, cols, DTYPE_F64, CATEGORY_GRADIENTS);
+    struct row_range *owned = calloc(P, sizeof *owned);
+    double *values = t.data;
+    assert_non_null(owned);
+    for (size_t r = 0; r < P; r++) {
+        owned[r] = (struct row_range){(P - 1 - r) * each, each};
+    }
+    for (size_t i = 0; i < tensor_count(t); i++) {
+        values[i] = part_of(world.comm.rank, i / cols, i % cols % 100);
+    }
+    size_t live = device->arena.live_bytes;
+    arena_reset_peak(&device->arena);
+    comm_sum_rows(&world.comm, device, t, owned);
+    assert_true(device->arena.peak_bytes - live <= COMM_SCRATCH_BYTES + ARENA_ALIGNMENT);
+    comm_gather_rows(&world.comm, device, t, owned);
+    for (size_t i = 0; i < tensor_count(t); i += 4093) {
+        double sum = 0;
+        for (size_t r = 0; r < P; r++) {
+            sum += part_of(r, i / cols, i % cols % 100);
+        }
+        assert_true(values[i] == sum);
+    }
+    free(owned);
+    tensor_free(device, &t);
+    device_close(device);
+}
+
+// ---- methods over a pipeline
+
+struct setting {
+    const char *method, *options;
+    bool tied, qk_norm, lora;
+    enum dtype dtype;
+};
+
+static struct fixture fixture_of(const struct setting *s)
+{
+    struct fixture f = fixture_default();
+    f.config.layers = 6;
+    f.config.tied = s->tied;
+    f.config.qk_norm = s->qk_norm;
+    f.dtype = s->dtype;
+    if (s->lora) {
+        f.lora = (struct lora){3, 6, LORA_Q | LORA_V | LORA_DOWN};
+    }
+    return f;
+}
+
+struct measured {
+    struct counters counters;
+    size_t peak_bytes;
+    double loss;
+};
+
+static void step_of(struct model *model, struct batch *batch, const struct setting *s, struct measured *measured)
+{
+    const struct method *method = method_find(s->method);
+    struct device *device = model->device;
+    struct step_report report = {0};
+    void *options = fixture_options(method, "%s", s->options);
+    model_zero_gradients(model);
+    arena_reset_peak(&device->arena);
+    device->counters = (struct counters){0};
+    method_step(method, model, batch, options, &report);
+    assert_int_equal(device->status.code, STATUS_OK);
+    *measured = (struct measured){device->counters, device->arena.peak_bytes, report.loss};
+    step_report_free(&report);
+    options_free(&method->options, options);
+}
+
+// The same step of this rank without data.
+static void plan_of(const struct fixture *f, const struct setting *s, struct measured *planned)
+{
+    struct status status = {0};
+    struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
+    struct comm comm = world.comm;
+    comm.ops = &comm_plan;
+    struct ranks ranks = ranks_in_pipeline(&comm, &f->config, f->context);
+    enum dtype sums = fixture_sums(f);
+    struct model_options options = {
+        .lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums, .ranks = &ranks};
+    struct model model;
+    struct batch batch;
+    model_open(&model, &f->config, &options, device);
+    batch_open(&batch, device, NULL, NULL, f->context, f->sequences);
+    step_of(&model, &batch, s, planned);
+    batch_close(&batch, device);
+    model_close(&model);
+    device_close(device);
+}
+
+static void check_pipeline(const struct setting *s)
+{
+    struct fixture one = fixture_of(s), part = fixture_of(s);
+    struct measured alone, first, again, planned;
+    struct ranks ranks = ranks_in_pipeline(&world.comm, &one.config, one.context);
+    fixture_open(&one);
+    part.ranks = &ranks;
+    fixture_open(&part);
+    step_of(&one.model, &one.batch, s, &alone);
+    step_of(&part.model, &part.batch, s, &first);
+    double *before = fixture_gradients(&part);
+    step_of(&part.model, &part.batch, s, &again);
+    double *after = fixture_gradients(&part);
+    assert_memory_equal(before, after, part.gradient_count * sizeof *before);
+    assert_memory_equal(&first, &again, sizeof first);
+    for (size_t i = 0; i < one.model.parameter_count; i++) {
+        const struct parameter *whole = &one.model.parameters[i], *own = &part.model.parameters[i];
+        if (!own->grad.data) {
+            continue;
+        }
+        if (s->tied && own == part.model.embedding) { // a sum of both ends' parts
+            double difference = 0, norm = 0, a, b;
+            for (size_t j = 0; j < tensor_count(own->grad); j++) {
+                a = ((double *)own->grad.data)[j], b = ((double *)whole->grad.data)[j];
+                difference += (a - b) * (a - b);
+                norm += b * b;
+            }
+            assert_true(sqrt(difference / norm) <= 1e-13);
+        } else {
+            assert_memory_equal(own->grad.data, whole->grad.data, tensor_bytes(own->grad));
+        }
+    }
+    assert_true(ranks_highest(&ranks) ? first.loss == alone.loss : first.loss == 0);
+    plan_of(&part, s, &planned);
+    assert_true(planned.counters.sent_bytes == first.counters.sent_bytes);
+    assert_true(planned.counters.received_bytes == first.counters.received_bytes);
+    assert_int_equal(planned.counters.messages, first.counters.messages);
+    assert_true(planned.counters.flops == first.counters.flops);
+    assert_int_equal(planned.peak_bytes, first.peak_bytes);
+    if (strcmp(s->method, "seco") == 0 && !s->tied) { // every column's x to the right, its gradient to the left
+        size_t neighbours = !ranks_lowest(&ranks) + !ranks_highest(&ranks);
+        double column = (double)(one.context * one.sequences * one.config.width * dtype_bytes(s->dtype));
+        assert_true(first.counters.sent_bytes == (double)neighbours * column);
+        void *options = fixture_options(method_find("seco"), "%s", s->options);
+        size_t chunk = options_count(&method_find("seco")->options, options, "chunk", 0);
+        assert_int_equal(first.counters.messages, neighbours * columns_of(one.context, chunk).count);
+        options_free(&method_find("seco")->options, options);
+    }
+    free(before);
+    free(after);
+    fixture_close(&part);
+    fixture_close(&one);
+}
+
+static void test_pipeline(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {"seco", "chunk=1", false, false, false, DTYPE_F64},
+        {"seco", "chunk=4", false, false, false, DTYPE_F64},
+        {"seco", "chunk=7", false, true, false, DTYPE_F64},
+        {"seco", "chunk=64", false, false, false, DTYPE_F64},
+        {"seco", "chunk=4", true, false, false, DTYPE_F64},
+        {"seco", "chunk=5 inner=checkpoint", false, true, false, DTYPE_F32},
+        {"seco", "chunk=6 keep=all", false, false, true, DTYPE_F32},
+        {"seco", "chunk=6", false, false, false, DTYPE_BF16},
+        {"spaco", "chunk=4 budget=3", false, false, false, DTYPE_F64},
+        {"spaco", "chunk=4 budget=2 loss=all", false, true, false, DTYPE_F64},
+        {"spaco", "chunk=3 budget=4 inner=checkpoint", false, false, true, DTYPE_F32},
+        {"spaco", "chunk=4 sampler=fixed columns=0,5", true, false, false, DTYPE_F64},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        check_pipeline(&settings[i]);
+    }
+}
+
+// ---- starting
+
+static int run_ranks(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_in_order),
+        cmocka_unit_test(test_rows_in_blocks),
+        cmocka_unit_test(test_pipeline),
+    };
+    struct status status = {0};
+    setenv("CMOCKA_TEST_ABORT", "1", 1); // a rank that fails must not leave the others waiting
+    launch_follow();
+    if (!world_open_mpi(&world, &status)) {
+        fprintf(stderr, "%s\n", status.message);
+        return 2;
+    }
+    if (world.comm.rank > 0) {
+        CHECK(freopen("/dev/null", "w", stdout));
+    }
+    printf("%zu ranks\n", world.comm.size);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    world_close(&world);
+    return failed;
+}
+
+// The exit code; -1: there is no mpirun.
+static int start(size_t ranks, const char *program)
+{
+    struct launch launch;
+    struct status status = {0};
+    const char *const command[] = {program, "ranks", NULL};
+    int code = -1;
+    if (launch_open(&launch, NULL, ranks, command, &status)) {
+        pid_t child = fork();
+        if (child == 0) {
+            execvp(launch.arguments[0], launch.arguments);
+            _exit(127);
+        }
+        int ended;
+        CHECK(child > 0 && waitpid(child, &ended, 0) == child);
+        code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
+    } else {
+        printf("ranks: left out, %s\n", status.message);
+    }
+    launch_close(&launch);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t counts[] = {1, 2, 3, 4, 6};
+    char plugin[4096];
+    if (argc > 1) {
+        return run_ranks();
+    }
+    snprintf(plugin, sizeof plugin, "%s/longbp-mpi.so", getenv("BUILD") ? getenv("BUILD") : "build");
+    if (access(plugin, F_OK) != 0) {
+        printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
+        return 0;
+    }
+    setenv("LONGBP_MPI", realpath(plugin, NULL), 1);
+    int code = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && code == 0; i++) {
+        code = start(counts[i], argv[0]);
+    }
+    return code > 0;
+}
