@@ -33,6 +33,7 @@ struct method {
     const char *source;  // the paper
     struct option_table options;
     bool exact;            // the gradient is that of the full loss
+    bool pipeline;         // ranks may share it as a pipeline, each with some of the layers
     const char *estimates; // the exact method whose walk this one shortens; NULL: none
     // Hooks take options of the method's own struct.
     // What the options cannot say alone (a budget above the number of columns, more stages than layers); NULL:

@@ -1,39 +1,50 @@
 // Null: no gradient at all. It takes no time, or fails, hangs, crashes or runs out of memory on request, so that
 // the harness itself can be tested.
 #include "methods/method.h"
+#include "methods/pipeline.h"
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
-enum behaviour { BEHAVIOUR_OK, BEHAVIOUR_FAIL, BEHAVIOUR_HANG, BEHAVIOUR_OOM, BEHAVIOUR_CRASH };
+enum behaviour {
+    BEHAVIOUR_OK,
+    BEHAVIOUR_FAIL,
+    BEHAVIOUR_HANG,
+    BEHAVIOUR_OOM,
+    BEHAVIOUR_CRASH,
+    BEHAVIOUR_KILL,
+    BEHAVIOUR_EXIT
+};
 
 struct null_options {
     enum behaviour behaviour;
+    size_t at_rank;
     double seconds;
 };
 
-static const struct option option_rows[] = {{.name = "behaviour",
-                                             .type = OPTION_CHOICE,
-                                             .offset = offsetof(struct null_options, behaviour),
-                                             .initial = BEHAVIOUR_OK,
-                                             .choices = OPTION_CHOICES("ok", "fail", "hang", "oom", "crash"),
-                                             .help = "what the step of method null does"},
-                                            {.name = "seconds",
-                                             .type = OPTION_NUMBER,
-                                             .offset = offsetof(struct null_options, seconds),
-                                             .maximum = 1e6,
-                                             .help = "how long the step of method null takes"},
-                                            {0}};
+static const struct option option_rows[] = {
+    {.name = "behaviour",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct null_options, behaviour),
+     .initial = BEHAVIOUR_OK,
+     .choices = OPTION_CHOICES("ok", "fail", "hang", "oom", "crash", "kill", "exit"),
+     .help = "what the step of method null does"},
+    {.name = "at_rank",
+     .type = OPTION_COUNT,
+     .offset = offsetof(struct null_options, at_rank),
+     .maximum = OPTION_COUNT_MAX,
+     .help = "of several ranks the one whose step of method null does so"},
+    {.name = "seconds",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct null_options, seconds),
+     .maximum = 1e6,
+     .help = "how long the step of method null takes"},
+    {0}};
 
-static void walk(struct step *step)
+static void behave(struct device *device, enum behaviour behaviour)
 {
-    const struct null_options *options = step->options;
-    struct device *device = step->model->device;
-    double seconds = options->seconds;
-    struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
-    nanosleep(&pause, NULL);
-    switch (options->behaviour) {
+    switch (behaviour) {
     case BEHAVIOUR_OK:
-        unit_done_all(step->model);
         break;
     case BEHAVIOUR_FAIL:
         status_set(&device->status, STATUS_FAILED, "method null was asked to fail");
@@ -49,7 +60,34 @@ static void walk(struct step *step)
     }
     case BEHAVIOUR_CRASH:
         abort();
+    case BEHAVIOUR_KILL:
+        raise(SIGKILL);
+        break;
+    case BEHAVIOUR_EXIT:
+        _exit(3);
     }
+}
+
+// A token goes up the pipeline and down again: the loss, which nobody adds to.
+static void go_round(struct step *step)
+{
+    pipeline_take_input(step->model, step->loss);
+    pipeline_pass_output(step->model, step->loss);
+    pipeline_take_gradient(step->model, step->loss);
+    pipeline_pass_gradient(step->model, step->loss);
+}
+
+static void walk(struct step *step)
+{
+    const struct null_options *options = step->options;
+    struct model *model = step->model;
+    double seconds = options->seconds;
+    struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+    nanosleep(&pause, NULL);
+    go_round(step);
+    behave(model->device, model->ranks.pipeline.rank == options->at_rank ? options->behaviour : BEHAVIOUR_OK);
+    go_round(step); // the others wait for the one that is gone
+    unit_done_all(model);
 }
 
 static double floor_bytes(const struct model *model, const void *options, size_t context)
@@ -60,9 +98,10 @@ static double floor_bytes(const struct model *model, const void *options, size_t
 
 const struct method method_null = {
     .name = "null",
-    .summary = "no gradient; can fail, hang, crash or run out of memory to test the harness",
+    .summary = "no gradient; can fail, hang, crash, end or run out of memory to test the harness",
     .source = "longbp",
     .options = {option_rows, sizeof(struct null_options)},
+    .pipeline = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

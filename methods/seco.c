@@ -44,6 +44,7 @@ const struct method method_seco = {
     .options = {option_rows, sizeof(struct column_options)},
     .exact = true,
     .check = check,
+    .pipeline = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -182,6 +182,7 @@ const struct method method_spaco = {
     .options = {option_rows, sizeof(struct spaco_options)},
     .estimates = "seco",
     .check = check,
+    .pipeline = true,
     .walk = walk,
     .draw = redraw,
     .largest_draw = largest_draw,
