@@ -49,7 +49,7 @@ static void ids_stay_what_they_were(void **state)
         "'limits':{'host_memory':null,'memory':null},'lora':null,"
         "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
         "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-        "'model':'tiny','objective':'token-mean','optimizer':null,"
+        "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'stage':1},"
         "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'row_weights':null,"
         "'seed':1,'tf32':false,'weights':null,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
@@ -74,6 +74,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'tf32': false"));
     expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
     expect_same(MINIMAL, WITH("'weights': null, 'place': {'optimizer': 'device'}"));
+    expect_same(MINIMAL, WITH("'parallel': {'stage': 1}"));
     expect_same(MINIMAL, WITH("'row_weights': 'a'"));
     expect_same(WITH("'device': 'plan', 'objective': 'weighted-mean'"),
                 WITH("'device': 'plan', 'objective': 'weighted-mean', 'row_weights': 'a'"));
@@ -142,6 +143,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'limits': {'host_memory': 1}"),
         WITH("'host': {'folder': 'a'}"),
         WITH("'host': {'folder': 'b'}"),
+        WITH("'parallel': {'stage': 2}"),
         WITH("'deterministic': true"),
         WITH("'tf32': true"),
         WITH("'whole_attention': true"),

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/command/flags.h"
 #include "harness/command/shell.h"
 #include "harness/run/child.h"
 #include "harness/run/sweep.h"
@@ -15,7 +16,7 @@
 
 struct arguments {
     const char *spec, *out, *device, *trial, *against, *against_out;
-    const char *memory_limit, *host_memory;
+    const char *memory_limit, *host_memory, *launch;
     const char **axes; // of --axis, and what the limits and --profile mean as one
     size_t axis_count;
     size_t rounds;
@@ -40,6 +41,11 @@ static const struct argp_option flags[] = {
      .arg = "SIZE",
      .doc = "what may be kept on the host, instead of the spec's"},
     {.name = "profile", .key = 'p', .arg = "NAME|FILE", .doc = "estimate a step's time by this device profile"},
+    {.name = "parallel", .key = 'P', .arg = "stage=N", .doc = "ranks that share a step, a process each"},
+    {.name = "launch",
+     .key = 'L',
+     .arg = "COMMAND",
+     .doc = "what starts a trial's ranks, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
     {.name = "list", .key = 'l', .doc = "print the trials and their ids, and measure nothing"},
     {.name = "trial", .key = 'c', .arg = "ID", .doc = "measure this trial alone and print its record"},
     {.name = "fresh", .key = 'f', .doc = "measure every trial; the old results move to FILE.bak"},
@@ -97,6 +103,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case 'p':
         add_key(arguments, "profile", json_string(text));
+        return 0;
+    case 'P':
+        add_key(arguments, "parallel", flag_object(text));
+        return 0;
+    case 'L':
+        arguments->launch = text;
         return 0;
     case 'c':
         arguments->trial = text;
@@ -185,7 +197,8 @@ static bool list_trials(const struct spec *spec, bool json, struct status *statu
     return listed;
 }
 
-static int print_trial(const struct spec *spec, const char *id, const char *rerun, struct status *status)
+static int print_trial(const struct spec *spec, const char *id, const char *launch, const char *rerun,
+                       struct status *status)
 {
     size_t index = 0;
     struct trial trial;
@@ -200,7 +213,7 @@ static int print_trial(const struct spec *spec, const char *id, const char *reru
     struct sweep_trial outcome = {0};
     int code = EXIT_BAD_INPUT;
     bool decoded = spec_trial(spec, index, &trial, status);
-    if (signals >= 0 && decoded && sweep_trial(spec, &trial, NULL, rerun, -1, signals, &outcome, status)) {
+    if (signals >= 0 && decoded && sweep_trial(spec, &trial, NULL, launch, rerun, -1, signals, &outcome, status)) {
         code = !outcome.line ? EXIT_INTERRUPTED : outcome.status == RECORD_OK ? EXIT_FINE : EXIT_CHECK_FAILED;
         if (outcome.line)
             printf("%s\n", outcome.line);
@@ -224,16 +237,24 @@ static bool is_program(const char *path, struct status *status)
 
 static int run(const struct arguments *arguments, struct status *status)
 {
-    struct spec spec;
+    struct spec spec = {0};
     struct spec_changes changes = {
         .axes = arguments->axes, .axis_count = arguments->axis_count, .device = arguments->device};
     int code = EXIT_BAD_INPUT;
     char *out = NULL, *rerun = rerun_command(arguments);
+    const char *started = getenv("OMPI_COMM_WORLD_SIZE");
+    if (started && strtoul(started, NULL, 10) > 1) {
+        status_set(status, STATUS_BAD_INPUT,
+                   "this is one of %s processes of an MPI job: start longbp run once, it starts the ranks itself",
+                   started);
+        goto cleanup;
+    }
     if (!spec_load(&spec, arguments->spec, &changes, status))
         goto cleanup;
     CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
                                     .rerun = rerun,
+                                    .launch = arguments->launch,
                                     .rounds = arguments->rounds,
                                     .against = arguments->against,
                                     .against_out = arguments->against_out,
@@ -244,7 +265,7 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->list) {
         code = list_trials(&spec, arguments->json, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
-        code = print_trial(&spec, arguments->trial, rerun, status);
+        code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
         code = sweep_run(&spec, &options, status);
     }

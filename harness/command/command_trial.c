@@ -5,5 +5,6 @@
 
 int command_trial(int argc, char **argv)
 {
-    return child_main(argc > 1 && strcmp(argv[1], "references") == 0);
+    const char *how = argc > 1 ? argv[1] : "";
+    return child_main(strcmp(how, "references") == 0, strcmp(how, TRIAL_OF_RANKS) == 0);
 }

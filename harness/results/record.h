@@ -97,6 +97,15 @@ struct record_bias {
     double relative_l2, rms_error, subsets;
 };
 
+// Of a trial over several ranks: a number of each, in their order.
+struct record_ranks {
+    bool given;
+    double count;
+    const char *engine;
+    int oversubscribed;
+    struct number_list peak_bytes, sent_bytes, received_bytes, messages;
+};
+
 struct record_timeline {
     bool given;
     const json_t *category_order, *events;
@@ -143,6 +152,7 @@ struct record {
     double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
     double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches;
+    struct record_ranks ranks;
     struct record_gradient gradient;
     struct record_bias bias;
     struct record_timeline timeline;

@@ -112,6 +112,21 @@ FIELDS bias_fields[] = {
     {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of columns, each walked once"},
     {0}};
 
+FIELDS ranks_fields[] = {
+    {FIELD(record_ranks, count), .type = FIELD_COUNT},
+    {FIELD(record_ranks, engine), .type = FIELD_STRING, .meaning = "that carries what they send",
+     .null = "planned"},
+    {FIELD(record_ranks, oversubscribed), .type = FIELD_BOOL,
+     .meaning = "there are more than processors: times tell nothing", .null = "planned"},
+    {FIELD(record_ranks, peak_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
+     .meaning = "of each rank, in their order"},
+    {FIELD(record_ranks, sent_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
+     .meaning = "by each in a step"},
+    {FIELD(record_ranks, received_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
+     .meaning = "by each in a step"},
+    {FIELD(record_ranks, messages), .type = FIELD_COUNT, .list = true, .meaning = "sent by each in a step"},
+    {0}};
+
 FIELDS timeline_fields[] = {
     {FIELD(record_timeline, category_order), .type = FIELD_ARRAY, .meaning = "names of the categories of an event"},
     {FIELD(record_timeline, events), .type = FIELD_ARRAY, .meaning = "[ms, FLOP, live bytes of each category]"},
@@ -214,7 +229,7 @@ const struct record_field record_fields[] = {
     {FIELD(record, estimate_ms), .type = FIELD_SIZE, .unit = "ms",
      .meaning = "what the profile's roofline makes of a step: the longest of its queues (operations, copies out, "
                 "copies in), with their waits",
-     .null = "no profile, or none of the link over which the step copies"},
+     .null = "no profile, none of the link over which the step copies, or several ranks"},
     {FIELD(record, profile), .type = FIELD_STRING, .meaning = "its name", .null = "none"},
     {FIELD(record, energy_j), .type = FIELD_SIZE, .unit = "J", .meaning = "of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},
@@ -250,6 +265,10 @@ const struct record_field record_fields[] = {
     {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .unit = "bytes",
      .meaning = "copied from the host by a step", .null = "nothing was"},
     {FIELD(record, launches), .type = FIELD_COUNT, .meaning = "operations of a step"},
+    {FIELD(record, ranks), .type = FIELD_OBJECT,
+     .meaning = "a figure of each rank; elsewhere bytes of memory are the most that one took, counts those of all "
+                "together, times the slowest's, and what is taken apart rank 0's",
+     .null = "one rank", .members = ranks_fields},
     {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
      .null = "not asked for, or planned", .members = gradient_fields},
     {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "of the gradient over all draws",

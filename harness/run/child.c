@@ -1,6 +1,7 @@
 // Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
 #define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
 #include "harness/run/child.h"
+#include "harness/run/launch.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial.h"
@@ -70,7 +71,8 @@ bool child_signals_interrupted(int signals)
 }
 
 // Between fork and exec: system calls alone.
-static void become_trial(const char *program, int input, int output, int errors, int store, pid_t parent)
+static void become_trial(const char *program, const struct launch *launch, int input, int output, int errors,
+                         int store, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -86,6 +88,10 @@ static void become_trial(const char *program, int input, int output, int errors,
         close(score);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(1);
+    if (launch) {
+        execvp(launch->arguments[0], launch->arguments);
+        _exit(127);
+    }
     // Already there, it is still to be kept over exec.
     bool stored =
         store == REFERENCE_STORE ? fcntl(store, F_SETFD, 0) == 0 : store >= 0 && dup2(store, REFERENCE_STORE) >= 0;
@@ -106,7 +112,8 @@ static int memory_file(const char *text)
     return file;
 }
 
-static bool start(struct child *child, const char *program, const char *trial, int store, struct status *status)
+static bool start(struct child *child, const char *program, const struct launch *launch, const char *trial,
+                  int store, struct status *status)
 {
     *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = clock_s()};
     int input = memory_file(trial), output[2] = {-1, -1}, errors[2] = {-1, -1};
@@ -114,7 +121,7 @@ static bool start(struct child *child, const char *program, const char *trial, i
     bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
     child->pid = ready ? fork() : -1;
     if (child->pid == 0)
-        become_trial(program, input, output[1], errors[1], store, parent);
+        become_trial(program, launch, input, output[1], errors[1], store, parent);
     if (child->pid < 0)
         status_set(status, STATUS_IO, "cannot start a process for the trial: %s", strerror(errno));
     else
@@ -206,19 +213,24 @@ static int wait_for(struct child *child, double timeout_s, int signals, struct c
     return wait_status;
 }
 
-static void judge(struct child *child, int wait_status, struct child_result *result)
+static void judge(struct child *child, const struct launch *launch, int wait_status, struct child_result *result)
 {
     child->tail[child->tail_bytes] = 0;
+    char of_rank[160];
+    bool explained = launch && launch_explain(launch, child->tail, of_rank, sizeof of_rank);
     for (size_t end = child->tail_bytes; end > 0 && child->tail[end - 1] == '\n';)
         child->tail[--end] = 0;
     const char *separator = child->tail[0] ? ": " : "";
     bool signalled = WIFSIGNALED(wait_status);
     int signal = signalled ? WTERMSIG(wait_status) : 0;
-    if (signal == SIGKILL && oom_kills() > child->oom_kills) {
+    bool killed = signal == SIGKILL || (launch && WEXITSTATUS(wait_status) == 128 + SIGKILL);
+    if (killed && oom_kills() > child->oom_kills) {
         result->end = CHILD_OOM_KILLED;
         snprintf(result->reason, sizeof result->reason,
                  "the machine ran out of memory and the kernel killed the trial (SIGKILL)%s%s", separator,
                  child->tail);
+    } else if (explained) {
+        snprintf(result->reason, sizeof result->reason, "%s", of_rank);
     } else if (signalled) {
         snprintf(result->reason, sizeof result->reason, "killed by signal SIG%s (%s)%s%s%s",
                  sigabbrev_np(signal) ? sigabbrev_np(signal) : "?", strsignal(signal),
@@ -231,18 +243,19 @@ static void judge(struct child *child, int wait_status, struct child_result *res
     }
 }
 
-bool child_run(const char *program, const char *trial, int store, double timeout_s, int signals,
-               struct child_result *result, struct status *status)
+bool child_run(const char *program, const struct launch *launch, const char *trial, int store, double timeout_s,
+               int signals, struct child_result *result, struct status *status)
 {
     struct child child;
     *result = (struct child_result){.end = CHILD_RECORD};
-    bool started = start(&child, program, trial, store, status);
+    bool started = start(&child, program, launch, trial, store, status);
     if (started) {
         int wait_status = wait_for(&child, timeout_s, signals, result);
         char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;
         bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-        // A record that was complete when the time ran out is a record.
-        if (clean && newline && newline == child.line + child.line_bytes - 1) {
+        // A record that was complete when the time ran out is a record. Of ranks the first that failed has the
+        // word.
+        if (clean && newline && (launch || newline == child.line + child.line_bytes - 1)) {
             *newline = 0;
             result->end = CHILD_RECORD;
             result->line = child.line;
@@ -251,7 +264,7 @@ bool child_run(const char *program, const char *trial, int store, double timeout
             snprintf(result->reason, sizeof result->reason, "did not end within %g seconds", timeout_s);
         } else if (result->end == CHILD_RECORD) {
             result->end = CHILD_CRASH;
-            judge(&child, wait_status, result);
+            judge(&child, launch, wait_status, result);
         }
     }
     close_end(&child.output);
@@ -267,31 +280,72 @@ void child_result_free(struct child_result *result)
     *result = (struct child_result){0};
 }
 
-int child_main(bool store)
+// The trial's JSON, to be freed; of ranks rank 0 alone has it on stdin.
+static char *read_trial(const struct world *world)
+{
+    char *json = NULL;
+    size_t capacity = 0, bytes = 0;
+    if (world->comm.rank == 0 && getdelim(&json, &capacity, 0, stdin) >= 0)
+        bytes = strlen(json) + 1;
+    world->ops->broadcast(world, &bytes, sizeof bytes);
+    if (bytes == 0) {
+        free(json);
+        return NULL;
+    }
+    if (world->comm.rank > 0)
+        json = malloc(bytes);
+    CHECK(json);
+    world->ops->broadcast(world, json, bytes);
+    return json;
+}
+
+static int write_line(int output, const char *line)
+{
+    FILE *file = fdopen(output, "w");
+    CHECK(file);
+    return fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
+}
+
+// Where this rank has failed it has told so, and the others need not wait.
+static int run_trial(const struct trial *trial, const struct world *world, bool store, int output)
+{
+    bool failed = false;
+    char *line = world->comm.size > 1 ? trial_run_rank(trial, world, &failed)
+                                      : trial_run(trial, store ? REFERENCE_STORE : -1);
+    int code = line ? write_line(output, line) : 0;
+    free(line);
+    if (failed && world->comm.ops->abort)
+        world->comm.ops->abort(&world->comm);
+    return code;
+}
+
+int child_main(bool store, bool ranked)
 {
     // The record has stdout for itself; whatever a library prints joins stderr.
     int output = dup(STDOUT_FILENO);
     CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);
     struct trial trial;
     struct status status = {0};
-    char *json = NULL;
-    size_t capacity = 0;
+    struct world world;
     int code = 2;
-    if (getdelim(&json, &capacity, 0, stdin) < 0) {
-        fprintf(stderr, "no trial on stdin\n");
-        free(json);
+    if (ranked)
+        launch_follow();
+    else
+        world_open_alone(&world);
+    if (ranked && !world_open_mpi(&world, &status)) {
+        fprintf(stderr, "%s\n", status.message);
         return code;
     }
-    if (trial_decode(&trial, json, "stdin", &status)) {
-        char *line = trial_run(&trial, store ? REFERENCE_STORE : -1);
-        FILE *file = fdopen(output, "w");
-        CHECK(file);
-        code = fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
-        free(line);
-    } else {
+    char *json = read_trial(&world);
+    if (!json)
+        fprintf(stderr, "no trial on stdin\n");
+    else if (trial_decode(&trial, json, "stdin", &status))
+        code = run_trial(&trial, &world, store, output);
+    else
         fprintf(stderr, "%s\n", status.message);
-    }
-    trial_free(&trial);
+    if (json)
+        trial_free(&trial);
     free(json);
+    world_close(&world);
     return code;
 }

@@ -23,11 +23,15 @@ struct child_result {
 int child_signals_open(struct status *status);
 // Whether SIGINT or SIGTERM has come.
 bool child_signals_interrupted(int signals);
-// Runs one trial in `program` (NULL: this one) and waits for it. store: of references (reference_store.h); -1:
-// none. timeout_s 0: for ever. Release with child_result_free. False and a status if no process could be started.
-bool child_run(const char *program, const char *trial, int store, double timeout_s, int signals,
-               struct child_result *result, struct status *status);
+// Runs one trial in `program` (NULL: this one) and waits for it. launch: what starts it as several ranks; NULL: it
+// is one process. store: of references (reference_store.h), which ranks do not have; -1: none. timeout_s 0: for
+// ever. Release with child_result_free. False and a status if no process could be started.
+struct launch;
+bool child_run(const char *program, const struct launch *launch, const char *trial, int store, double timeout_s,
+               int signals, struct child_result *result, struct status *status);
 void child_result_free(struct child_result *result);
+// What follows `trial` on a rank's command line.
+#define TRIAL_OF_RANKS "ranks"
 // The child's side: dies with its parent, reads the trial, runs it and writes its record. The exit code.
-// store: whether REFERENCE_STORE is one.
-int child_main(bool store);
+// store: whether REFERENCE_STORE is one. ranked: it is one rank of several.
+int child_main(bool store, bool ranked);

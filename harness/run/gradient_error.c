@@ -65,7 +65,7 @@ static uint64_t hash_of_tensor(struct device *device, struct tensor t)
     return hash;
 }
 
-static uint64_t hash_of_set(const struct gradient_set *set)
+void gradient_set_hash(struct gradient_set *set)
 {
     size_t line_max = sizeof set->tensors->name + 20, length = 0;
     char *text = calloc(set->count + 1, line_max);
@@ -73,9 +73,8 @@ static uint64_t hash_of_set(const struct gradient_set *set)
     for (size_t i = 0; i < set->count; i++)
         length += (size_t)snprintf(text + length, line_max, "%s %016" PRIx64 "\n", set->tensors[i].name,
                                    set->tensors[i].hash);
-    uint64_t hash = XXH3_64bits(text, length);
+    set->hash = XXH3_64bits(text, length);
     free(text);
-    return hash;
 }
 
 void gradient_set_take(struct gradient_set *set, const struct model *model)
@@ -95,7 +94,7 @@ void gradient_set_take(struct gradient_set *set, const struct model *model)
         tensor_read(model->device, parameter->grad, tensor->values);
         tensor->hash = hash_of_tensor(model->device, parameter->grad);
     }
-    set->hash = hash_of_set(set);
+    gradient_set_hash(set);
 }
 
 void gradient_set_free(struct gradient_set *set)

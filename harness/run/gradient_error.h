@@ -43,6 +43,8 @@ struct gradient_report {
 
 // Copies the model's gradients. Release with gradient_set_free.
 void gradient_set_take(struct gradient_set *set, const struct model *model);
+// Its hash, of its tensors'.
+void gradient_set_hash(struct gradient_set *set);
 void gradient_set_free(struct gradient_set *set);
 // Both sets must come from the same model shape. Release with gradient_report_free.
 void gradient_compare(struct gradient_report *report, const struct gradient_set *set,

@@ -13,7 +13,7 @@
 static void add(struct launch *launch, const char *argument)
 {
     launch->arguments = realloc(launch->arguments, (launch->count + 2) * sizeof *launch->arguments);
-    CHECK(launch->arguments);
+    CHECK(launch->arguments && argument);
     launch->arguments[launch->count] = strdup(argument);
     CHECK(launch->arguments[launch->count]);
     launch->arguments[++launch->count] = NULL;
@@ -21,7 +21,8 @@ static void add(struct launch *launch, const char *argument)
 
 static bool in_path(const char *program)
 {
-    char *folders = strdup(getenv("PATH") ? getenv("PATH") : ""), *rest = folders, path[4096];
+    const char *search = getenv("PATH");
+    char *folders = strdup(search ? search : ""), *rest = folders, path[4096];
     CHECK(folders);
     bool found = false;
     for (char *folder; !found && (folder = strsep(&rest, ":"));) {

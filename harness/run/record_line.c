@@ -92,7 +92,7 @@ static void fill_times(struct record *record, const struct trial_result *result)
     record->gemm_flops_per_s = result->gemm_flops_per_s > 0 ? result->gemm_flops_per_s : NAN;
     record->model_flops_share = record->model_flops_per_s / record->gemm_flops_per_s;
     const struct profile *profile = result->trial->profile;
-    record->estimate_ms = profile && result->counters.launches > 0 ? result->estimate_ms : NAN;
+    record->estimate_ms = profile && result->counters.launches > 0 && !result->ranks ? result->estimate_ms : NAN;
     record->profile = profile ? profile->name : NULL;
 }
 
@@ -181,6 +181,30 @@ static void fill_gradient(struct record_gradient *gradient, const struct trial_r
         tensors[i] = (struct record_tensor){
             .name = tensor->name, .relative_l2 = tensor->error.relative_l2, .max_abs = tensor->error.max_abs};
         fill_hash(tensors[i].hash, tensor->hash);
+    }
+}
+
+static void fill_ranks(struct record_ranks *ranks, const struct trial_result *result)
+{
+    bool planned = result->trial->planned;
+    if (!result->ranks)
+        return;
+    *ranks = (struct record_ranks){.given = true,
+                                   .count = (double)result->rank_count,
+                                   .engine = planned ? NULL : result->engine,
+                                   .oversubscribed = planned ? -1 : result->oversubscribed};
+    struct number_list *lists[] = {&ranks->peak_bytes, &ranks->sent_bytes, &ranks->received_bytes,
+                                   &ranks->messages};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        *lists[i] = number_list_make(result->rank_count);
+        CHECK(lists[i]->items);
+    }
+    for (size_t r = 0; r < result->rank_count; r++) {
+        const struct rank_figures *rank = &result->ranks[r];
+        ranks->peak_bytes.items[r] = (double)rank->peak_bytes;
+        ranks->sent_bytes.items[r] = rank->counters.sent_bytes;
+        ranks->received_bytes.items[r] = rank->counters.received_bytes;
+        ranks->messages.items[r] = (double)rank->counters.messages;
     }
 }
 
@@ -305,6 +329,7 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_sensors(record, result);
     fill_memory(record, result);
     fill_counts(record, result);
+    fill_ranks(&record->ranks, result);
     fill_gradient(&record->gradient, result);
     fill_bias(&record->bias, result);
     fill_timeline(&record->timeline, result);

@@ -9,6 +9,14 @@
 #include "harness/spec/trial.h"
 #include "kernels/base/breakdown.h"
 
+// What one rank of several came to.
+struct rank_figures {
+    size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
+    size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
+    double floor_bytes_per_token, loss;
+    struct counters counters;
+};
+
 // What is known about a trial when it ends. Everything is borrowed; 0, NULL: not reached.
 struct trial_result {
     const struct trial *trial;
@@ -25,7 +33,11 @@ struct trial_result {
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
     double floor_bytes_per_token, model_flops;
-    struct counters counters; // of one step
+    struct counters counters;         // of one step
+    const struct rank_figures *ranks; // [rank_count]; NULL: one rank, or not reached
+    size_t rank_count;
+    const char *engine; // of the ranks; "": planned
+    bool oversubscribed;
     const struct gradient_report *gradient;
     double noise_floor, sums_relative_l2; // NaN: no sums in bf16
     double gemm_flops_per_s;

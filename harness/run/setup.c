@@ -62,6 +62,11 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,
                                           .optimizer = options->optimizer};
+    struct ranks ranks;
+    if (options->pipeline) {
+        ranks = ranks_in_pipeline(options->pipeline, &trial->config, trial->context);
+        model_options.ranks = &ranks;
+    }
     model_open(&setup->model, &trial->config, &model_options, setup->device);
     int32_t *ids = NULL, *labels = NULL;
     double *weights = NULL;

@@ -18,6 +18,7 @@ struct setup_options {
     bool deterministic, tf32, whole_attention;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
     const char *host_folder;                            // borrowed; NULL: the host's memory
+    const struct comm *pipeline; // of the ranks that share the model; NULL: this one has all of it
 };
 
 // As the trial asks.

@@ -3,7 +3,8 @@
 #include "harness/results/result_log.h"
 #include "harness/run/child.h"
 #include "harness/run/exit_code.h"
-#include "harness/run/record_line.h"
+#include "harness/run/launch.h"
+#include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
 #include "kernels/base/random.h"
 #include <string.h>
@@ -14,45 +15,72 @@
 
 // --- one trial
 
-// The record of a trial whose process could not write one.
-static char *obituary(const struct trial *trial, const struct child_result *child)
+// The record of a trial whose process could not write one, or that had none.
+static char *obituary(const struct trial *trial, enum record_status status, const char *reason, double wall_s)
 {
     struct trial_result *result = calloc(1, sizeof *result);
     CHECK(result);
     result->trial = trial;
-    result->status = child->end == CHILD_TIMEOUT      ? RECORD_TIMEOUT
-                     : child->end == CHILD_OOM_KILLED ? RECORD_OOM
-                                                      : RECORD_CRASH;
-    snprintf(result->reason, sizeof result->reason, "%s", child->reason);
-    if (child->end == CHILD_TIMEOUT)
-        snprintf(result->reason, sizeof result->reason, "did not end within max_seconds, %g",
-                 trial->measure.max_seconds);
+    result->status = status;
+    snprintf(result->reason, sizeof result->reason, "%s", reason);
     provenance_take(&result->provenance);
     result->provenance.clock_mhz_after = result->provenance.clock_mhz_before;
-    result->wall_s = child->wall_s;
+    result->wall_s = wall_s;
     char *line = record_line(result);
     free(result);
     return line;
 }
 
-bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *rerun,
-                 int store, int signals, struct sweep_trial *outcome, struct status *status)
+static char *obituary_of_child(const struct trial *trial, struct child_result *child)
 {
-    struct child_result result;
-    char *command;
+    enum record_status status = child->end == CHILD_TIMEOUT      ? RECORD_TIMEOUT
+                                : child->end == CHILD_OOM_KILLED ? RECORD_OOM
+                                                                 : RECORD_CRASH;
+    if (child->end == CHILD_RECORD)
+        snprintf(child->reason, sizeof child->reason, "ended with something that is not its record: %.200s",
+                 child->line);
+    if (child->end == CHILD_TIMEOUT)
+        snprintf(child->reason, sizeof child->reason, "did not end within max_seconds, %g",
+                 trial->measure.max_seconds);
+    return obituary(trial, status, child->reason, child->wall_s);
+}
+
+// What starts the ranks. False and a status (unsupported) if they cannot be started.
+static bool open_launch(struct launch *launch, const struct trial *trial, const char *program, const char *words,
+                        struct status *status)
+{
+    char self[4096] = "";
+    if (!program && readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
+        return status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
+    const char *const command[] = {program ? program : self, "trial", TRIAL_OF_RANKS, NULL};
+    return ranks_possible(trial, status) && world_has_mpi(status) &&
+           launch_open(launch, words, trial_ranks(trial), command, status);
+}
+
+bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *launch_words,
+                 const char *rerun, int store, int signals, struct sweep_trial *outcome, struct status *status)
+{
+    struct child_result result = {0};
+    struct launch launch = {0};
+    struct status why = {0};
     double limit_s = trial->measure.max_seconds;
+    bool several = trial_ranks(trial) > 1 && !trial->planned;
+    char *command, *own = NULL;
     *outcome = (struct sweep_trial){0};
-    if (!child_run(program, trial->canonical, store, limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result,
-                   status))
+    if (several && !open_launch(&launch, trial, program, launch_words, &why))
+        own = obituary(trial, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED, why.message, 0);
+    else if (!child_run(program, several ? &launch : NULL, trial->canonical, store,
+                        limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status)) {
+        launch_close(&launch);
         return false;
+    }
+    launch_close(&launch);
     CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
-    if (result.end == CHILD_RECORD)
+    if (!own && result.end == CHILD_RECORD)
         outcome->line = record_complete(result.line, trial->id, spec->experiment, command, &outcome->status);
-    if (!outcome->line && result.end != CHILD_INTERRUPTED) {
-        if (result.end == CHILD_RECORD)
-            snprintf(result.reason, sizeof result.reason, "ended with something that is not its record: %.200s",
-                     result.line);
-        char *own = obituary(trial, &result);
+    if (!own && !outcome->line && result.end != CHILD_INTERRUPTED)
+        own = obituary_of_child(trial, &result);
+    if (own) {
         outcome->line = record_complete(own, trial->id, spec->experiment, command, &outcome->status);
         CHECK(outcome->line);
         free(own);
@@ -121,7 +149,7 @@ static bool run_trial(struct sweep *sweep, struct side *side, const struct trial
     if (sweep->interrupted)
         return false;
     progress_begin(&sweep->progress, trial, side->program);
-    bool running = sweep_trial(sweep->spec, trial, side->program, sweep->options->rerun,
+    bool running = sweep_trial(sweep->spec, trial, side->program, sweep->options->launch, sweep->options->rerun,
                                side->program ? -1 : sweep->references, sweep->signals, &outcome, status) &&
                    (!outcome.line || result_log_append(&side->log, outcome.line, status));
     side->any_ok |= running && outcome.line && outcome.status == RECORD_OK;

@@ -13,9 +13,10 @@ struct sweep_options {
     const char *rerun;   // the command that measures one trial again, without its --trial
     const char *against; // the other build's program; NULL: none
     const char *against_out;
-    bool fresh;    // measure everything; what the file holds moves to OUT.bak
-    bool retry;    // measure again what is not ok
-    size_t rounds; // records that each trial is to have; at least 1
+    const char *launch; // what starts a trial's ranks (harness/run/launch.h); NULL: mpirun
+    bool fresh;         // measure everything; what the file holds moves to OUT.bak
+    bool retry;         // measure again what is not ok
+    size_t rounds;      // records that each trial is to have; at least 1
 };
 
 // Runs what is left to do and says on stderr how it goes. The exit code: 0, also where trials ran out of memory or
@@ -29,8 +30,7 @@ struct sweep_trial {
     enum record_status status;
     bool interrupted;
 };
-// Measures one trial in `program` (NULL: this one). store: of references; -1: none.
-// signals: of child_signals_open. False and a status if no
-// process could be started.
-bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *rerun,
-                 int store, int signals, struct sweep_trial *outcome, struct status *status);
+// Measures one trial in `program` (NULL: this one). launch: as above. store: of references; -1: none. signals: of
+// child_signals_open. False and a status if no process could be started.
+bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *launch,
+                 const char *rerun, int store, int signals, struct sweep_trial *outcome, struct status *status);

@@ -6,10 +6,13 @@
 // those of independent draws, the same ones whenever the trial is run. All else that is recorded is of draw 0:
 // gradient check, loss, columns, peak, counts, the step that is taken apart and the time line. A later draw that
 // takes more memory than there is ends the trial as oom.
+//
+// Of several ranks each is a process that comes through here, and all take the same steps. What one rank alone
+// does, rank 0, the others wait for at rest. A plan has no processes: one rank is walked after another.
 #include "harness/run/trial_run.h"
 #include "harness/run/calibrate.h"
 #include "harness/run/provenance.h"
-#include "harness/run/record_line.h"
+#include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/setup.h"
 #include "harness/run/watch.h"
@@ -17,6 +20,7 @@
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 // A plan's estimate is the mean over this many draws, or fewer once its standard error is this share of it.
 #define PLANNED_DRAWS_MAX 64
@@ -25,7 +29,10 @@
 
 struct run {
     const struct trial *trial;
-    int store; // of references; -1: none
+    int store;                  // of references; -1: none
+    const struct world *world;  // the processes
+    size_t rank;                // of this process, or that is being planned
+    struct rank_figures *ranks; // [trial_ranks], on rank 0
     struct trial_result result;
     struct setup setup;
     struct status status;
@@ -122,20 +129,42 @@ static bool take_reference(struct run *run)
     return taken;
 }
 
+// Rank 0's work alone; the others wait at rest.
+static bool is_first(const struct run *run)
+{
+    return run->world->comm.rank == 0;
+}
+static void rest(const struct run *run)
+{
+    run->world->ops->rest(run->world);
+}
+
 static bool check_gradient(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!take_reference(run) || !step(run, 0, false))
+    bool first = is_first(run);
+    if (first && !take_reference(run))
+        return false;
+    rest(run);
+    if (!step(run, 0, false))
         return false;
     struct gradient_set set;
-    gradient_set_take(&set, &run->setup.model);
+    ranks_gradients(&set, &run->setup.model, trial->context, run->world);
+    if (!first) {
+        gradient_set_free(&set);
+        rest(run);
+        return true;
+    }
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
     run->result.gradient = &run->gradient;
     run->result.noise_floor = run->reference.floor.overall.relative_l2;
     bool done = reference_sums(&run->result.sums_relative_l2, &set, trial, run->options, &run->status);
     gradient_set_free(&set);
-    return done && (!trial->method->exact ||
-                    reference_accepts(&run->reference, trial->dtype, &run->gradient, &run->status));
+    bool good = done && (!trial->method->exact ||
+                         reference_accepts(&run->reference, trial->dtype, &run->gradient, &run->status));
+    if (good)
+        rest(run);
+    return good;
 }
 
 static bool measure_bias(struct run *run)
@@ -204,17 +233,21 @@ static bool plan_wants_draw(const struct run *run, size_t taken)
            (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);
 }
 
+// As rank 0 says.
 static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
 {
     const struct trial *trial = run->trial;
     bool wanted = trial->planned ? plan_wants_draw(run, taken) : taken < trial->measure.samples;
-    return taken == 0 || (wanted && time_left(run, longest_ms));
+    wanted = taken == 0 || (wanted && time_left(run, longest_ms));
+    run->world->ops->broadcast(run->world, &wanted, sizeof wanted);
+    return wanted;
 }
 
 static bool sample(struct run *run)
 {
     double longest_ms = 0;
     for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
+        run->world->ops->meet(run->world);
         if (!step(run, i, run->trial->optimizer) || !note_sample(run, i))
             return false;
         longest_ms = fmax(longest_ms, run->step.ms);
@@ -281,22 +314,83 @@ static void take_description(struct provenance *provenance, const struct device 
         snprintf(provenance->blas + used, sizeof provenance->blas - used, "; %s", device->description);
 }
 
-static bool measure(struct run *run)
+// The rank's part of the model; its peak begins with it. pipeline NULL: one rank.
+static bool open_part(struct run *run, const struct comm *pipeline)
 {
     const struct trial *trial = run->trial;
     struct setup_options options = setup_options_of(trial);
+    options.pipeline = pipeline;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
-    struct arena *arena = &run->setup.device->arena;
     take_description(&run->result.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
-    run->result.resident_bytes = arena->live_bytes;
+    run->result.resident_bytes = run->setup.device->arena.live_bytes;
     run->result.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch);
     if (trial->method->floor_bytes_per_token)
         run->result.floor_bytes_per_token =
             trial->method->floor_bytes_per_token(&run->setup.model, trial->options, trial->context);
+    return true;
+}
+
+static struct rank_figures figures_of(const struct run *run)
+{
+    struct rank_figures figures = rank_figures_of(run->setup.device, &run->result.counters);
+    figures.resident_bytes = run->result.resident_bytes;
+    figures.floor_bytes_per_token = run->result.floor_bytes_per_token;
+    figures.loss = run->first.loss;
+    return figures;
+}
+
+static bool take_samples(struct run *run)
+{
+    arena_reset_peak(&run->setup.device->arena);
+    arena_reset_peak(&run->setup.device->host);
+    set_draw(run, 0);
+    watch_start(run->watch);
+    bool sampled = sample(run);
+    watch_stop(run->watch, &run->watched);
+    run->result.watched = run->watch ? &run->watched : NULL;
+    return sampled;
+}
+
+// The samples of every rank, one after another, the lowest last: what is left open is its.
+static bool plan_ranks(struct run *run)
+{
+    size_t count = trial_ranks(run->trial);
+    for (run->rank = count; run->rank-- > 0;) {
+        struct comm comm = {.ops = &comm_plan, .rank = run->rank, .size = count, .stride = 1};
+        setup_close(&run->setup);
+        run->result.estimate_ms = run->estimate_squares = 0;
+        if (!open_part(run, &comm) || !take_samples(run))
+            return false;
+        run->ranks[run->rank] = figures_of(run);
+        if (run->rank == 0)
+            break;
+    }
+    ranks_merge(&run->result, run->ranks, count);
+    return true;
+}
+
+// On rank 0: the result of all.
+static void gather_ranks(struct run *run)
+{
+    struct rank_figures own = figures_of(run);
+    ranks_gather(run->world, run->ranks, &own, run->samples_ms, run->result.sample_count);
+    if (is_first(run)) {
+        run->first.loss = ranks_loss(run->ranks, run->world->comm.size);
+        ranks_merge(&run->result, run->ranks, run->world->comm.size);
+    }
+}
+
+// From the set-up to the samples, in a process of its own.
+static bool measure_rank(struct run *run)
+{
+    const struct trial *trial = run->trial;
+    bool several = run->world->comm.size > 1;
+    if (!open_part(run, several ? &run->world->comm : NULL))
+        return false;
     if (trial->measure.gradient == GRADIENT_FULL_F64 && !check_gradient(run))
         return false;
     if (trial->measure.bias && !measure_bias(run))
@@ -305,14 +399,19 @@ static bool measure(struct run *run)
     for (size_t i = 0; i < trial->measure.warmup; i++)
         if (!step(run, i, trial->optimizer))
             return false;
-    arena_reset_peak(arena);
-    arena_reset_peak(&run->setup.device->host);
-    set_draw(run, 0);
-    watch_start(run->watch);
-    bool sampled = sample(run);
-    watch_stop(run->watch, &run->watched);
-    run->result.watched = run->watch ? &run->watched : NULL;
-    if (!sampled)
+    if (!take_samples(run))
+        return false;
+    if (several)
+        gather_ranks(run);
+    return true;
+}
+
+static bool measure(struct run *run)
+{
+    const struct trial *trial = run->trial;
+    if (!ranks_possible(trial, &run->status))
+        return false;
+    if (!(trial->planned && trial_ranks(trial) > 1 ? plan_ranks(run) : measure_rank(run)))
         return false;
     if (!trial->planned) // whose clock measured this program
         run->result.samples_ms = run->samples_ms;
@@ -321,11 +420,12 @@ static bool measure(struct run *run)
     if (run->setup.device->ops->mark) // else it is the step's time once more
         run->result.asked_ms = run->asked_ms;
     note_device_memory(run);
-    if (trial->measure.gemm) {
+    if (trial->measure.gemm && is_first(run)) {
         run->result.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
         if (!fine(run))
             return false;
     }
+    rest(run);
     return (!trial->measure.categories || take_breakdown(run)) &&
            (!trial->measure.timeline || record_timeline(run));
 }
@@ -338,29 +438,48 @@ static enum record_status record_status_of(enum status_code code)
                                         : RECORD_FAILED;
 }
 
-char *trial_run(const struct trial *trial, int store)
+// The reason, by the rank that it is of.
+static void note_reason(struct run *run)
+{
+    struct trial_result *result = &run->result;
+    int used = 0;
+    if (trial_ranks(run->trial) > 1 && run->setup.device)
+        used = snprintf(result->reason, sizeof result->reason, "rank %zu of %zu: ", run->rank,
+                        trial_ranks(run->trial));
+    snprintf(result->reason + used, sizeof result->reason - (size_t)used, "%s", run->status.message);
+}
+
+static char *run_and_tell(const struct trial *trial, int store, const struct world *world, bool *failed)
 {
     struct run *run = calloc(1, sizeof *run);
     CHECK(run);
     run->trial = trial;
     run->store = store;
+    run->world = world;
+    run->rank = run->world->comm.rank;
+    run->ranks = calloc(trial_ranks(trial), sizeof *run->ranks);
     run->start_ns = clock_ns();
     size_t samples = trial->planned ? PLANNED_DRAWS_MAX : trial->measure.samples;
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
-    CHECK(run->samples_ms && run->asked_ms && run->sample_columns);
+    CHECK(run->samples_ms && run->asked_ms && run->sample_columns && run->ranks);
     struct trial_result *result = &run->result;
     result->trial = trial;
     provenance_take(&result->provenance);
     result->sums_relative_l2 = NAN;
+    result->engine = run->world->engine;
+    result->oversubscribed =
+        world->comm.size * (size_t)result->provenance.threads > (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (!measure(run)) {
+    *failed = !measure(run);
+    if (*failed) {
         result->status = record_status_of(run->status.code);
-        snprintf(result->reason, sizeof result->reason, "%s", run->status.message);
+        note_reason(run);
         // What a failed step took or reported measures nothing; where memory stood is why it failed.
         result->sample_count = 0;
         result->counters = (struct counters){0};
+        result->ranks = NULL;
         if (result->status == RECORD_OOM)
             result->step = NULL;
         if (run->setup.device) {
@@ -370,7 +489,7 @@ char *trial_run(const struct trial *trial, int store)
     }
     result->provenance.clock_mhz_after = provenance_clock_mhz();
     result->wall_s = seconds_since(run->start_ns);
-    char *line = record_line(result);
+    char *line = is_first(run) || *failed ? record_line(result) : NULL;
 
     watch_close(run->watch);
     setup_close(&run->setup);
@@ -383,6 +502,20 @@ char *trial_run(const struct trial *trial, int store)
     free(run->samples_ms);
     free(run->asked_ms);
     free(run->sample_columns);
+    free(run->ranks);
     free(run);
     return line;
+}
+
+char *trial_run(const struct trial *trial, int store)
+{
+    struct world alone;
+    bool failed;
+    world_open_alone(&alone);
+    return run_and_tell(trial, store, &alone, &failed);
+}
+
+char *trial_run_rank(const struct trial *trial, const struct world *world, bool *failed)
+{
+    return run_and_tell(trial, -1, world, failed);
 }

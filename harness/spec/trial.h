@@ -17,6 +17,11 @@ struct measure {
     bool bias;       // expectation and spread of an estimate over every draw
 };
 
+// Ranks that share a step, a process each.
+struct parallel {
+    size_t stage; // of a pipeline
+};
+
 #define TRIAL_ID_BYTES 33 // with its zero
 
 struct trial {
@@ -45,6 +50,7 @@ struct trial {
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks
     const struct optimizer *optimizer; // NULL: none
     struct optimizer_settings optimizer_settings;
+    struct parallel parallel;
     struct measure measure;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
     char *host_folder; // NULL: what is kept on the host is in its memory; else in files of this folder
@@ -55,5 +61,7 @@ struct trial {
 // trial_free, also after a failure.
 bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status);
 void trial_free(struct trial *trial);
+// How many ranks it takes.
+size_t trial_ranks(const struct trial *trial);
 // Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
 bool trial_plans_on(const char *device);

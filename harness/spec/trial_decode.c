@@ -63,6 +63,11 @@ bool trial_plans_on(const char *device)
     return !strncmp(device, "plan", 4);
 }
 
+size_t trial_ranks(const struct trial *trial)
+{
+    return trial->parallel.stage;
+}
+
 void trial_free(struct trial *trial)
 {
     free(trial->canonical);

@@ -89,6 +89,16 @@ static const struct trial_key limits_keys[] = {
      .argument = "SIZE"},
     {0}};
 
+static const struct trial_key parallel_keys[] = {{.name = "stage",
+                                                  .type = KEY_COUNT,
+                                                  .offset = AT(parallel.stage),
+                                                  .minimum = 1,
+                                                  .maximum = 65536,
+                                                  .initial = 1,
+                                                  .unit = "ranks",
+                                                  .meaning = "a pipeline: each has some of the layers"},
+                                                 {0}};
+
 const struct trial_key trial_keys[] = {
     {.name = "model",
      .type = KEY_OWN,
@@ -240,6 +250,12 @@ const struct trial_key trial_keys[] = {
      .values = "its name, or {name: NAME, OPTION: VALUE, ...}",
      .argument = "NAME",
      .spelling = SPELLED_TEXT},
+    {.name = "parallel",
+     .type = KEY_OBJECT,
+     .meaning = "ranks that share a step, a process each",
+     .argument = "stage=N",
+     .spelling = SPELLED_OBJECT,
+     .members = parallel_keys},
     {.name = "measure",
      .type = KEY_OBJECT,
      .meaning = "what is measured",

@@ -296,7 +296,7 @@ json_t *decode_host(struct trial *trial, struct json_field field, struct status 
 }
 
 // One spec serves all devices and methods: a plan is one step without a gradient, and only what is drawn has a
-// bias.
+// bias, which one rank alone measures.
 void settle_measure(struct trial *trial)
 {
     struct measure *measure = &trial->measure;
@@ -306,5 +306,5 @@ void settle_measure(struct trial *trial)
         measure->gradient = GRADIENT_NONE;
         measure->gemm = false;
     }
-    measure->bias = measure->bias && !trial->planned && trial->method->each_draw;
+    measure->bias = measure->bias && !trial->planned && trial->method->each_draw && trial_ranks(trial) == 1;
 }

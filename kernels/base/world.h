@@ -33,3 +33,5 @@ void world_open_alone(struct world *world);
 // (unsupported) if that is not there.
 bool world_open_mpi(struct world *world, struct status *status);
 void world_close(struct world *world);
+// Whether the plug-in is there.
+bool world_has_mpi(struct status *status);
