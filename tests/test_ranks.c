@@ -150,8 +150,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
 {
     struct status status = {0};
     struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
-    struct comm comm = world.comm;
-    comm.ops = &comm_plan;
+    struct comm comm = comm_planned(world.comm.rank, world.comm.size);
     struct ranks ranks = ranks_in_pipeline(&comm, &f->config, f->context);
     enum dtype sums = fixture_sums(f);
     struct model_options options = {

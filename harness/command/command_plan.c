@@ -153,13 +153,24 @@ static void print_host(const struct plan *plan)
                isnan(record->link_in_bytes) ? 0 : record->link_in_bytes);
 }
 
+static void print_ranks(const struct plan *plan)
+{
+    const struct record_ranks *ranks = &plan->record.ranks;
+    printf("ranks\n  %-6s %16s %16s %16s %10s\n", "rank", "peak bytes", "sent bytes", "received bytes", "messages");
+    for (size_t r = 0; r < ranks->peak_bytes.count; r++)
+        printf("  %-6zu %16.0f %16.0f %16.0f %10.0f\n", r, ranks->peak_bytes.items[r], ranks->sent_bytes.items[r],
+               ranks->received_bytes.items[r], ranks->messages.items[r]);
+}
+
 static void print_time(const struct plan *plan)
 {
     const char *profile = plan->trial.profile->name;
     size_t draws = plan->record.sample_columns.count;
     char mean[64];
     snprintf(mean, sizeof mean, draws > 1 ? ", mean of %zu draws" : "", draws);
-    if (isnan(plan->record.estimate_ms))
+    if (plan->record.ranks.given)
+        printf("  %-20s %12s    profile %s says nothing of links between ranks\n", "time", "unknown", profile);
+    else if (isnan(plan->record.estimate_ms))
         printf("  %-20s %12s    profile %s has no host_link_bytes_per_s\n", "time", "unknown", profile);
     else
         printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time", plan->record.estimate_ms / 1e3,
@@ -195,6 +206,8 @@ static void print_table(const struct plan *plan)
     printf("  %-20s %12.0f\n", "launches", record->launches);
     if (plan->trial.profile)
         print_time(plan);
+    if (plan->record.ranks.given)
+        print_ranks(plan);
     if (plan->trial.measure.categories) {
         putchar('\n');
         category_report_table(&(struct category_report){.operations = true}, record, stdout);

@@ -74,32 +74,23 @@ static bool add_mpirun(struct launch *launch, struct status *status)
     if (!make_folder(launch, status))
         return false;
     snprintf(number, sizeof number, "%zu", launch->ranks);
-    const char *const words[] = {"mpirun",
-                                 "-n",
-                                 number,
-                                 "--oversubscribe",
-                                 "--bind-to",
-                                 "none",
-                                 "--mca",
-                                 "pml",
-                                 "ob1",
-                                 "--mca",
-                                 "btl",
-                                 "self,vader",
-                                 "--mca",
-                                 "plm",
-                                 "isolated",
-                                 "--mca",
-                                 "opal_signal",
-                                 "",
-                                 "--mca",
-                                 "orte_tmpdir_base",
-                                 launch->folder,
-                                 "--mca",
-                                 "btl_vader_backing_directory",
-                                 launch->folder};
+    const char *const words[] = {"mpirun", "-n", number, "--oversubscribe", "--bind-to", "none"};
+    const char *const parameters[][2] = {
+        {"pml", "ob1"},
+        {"btl", "self,vader"},
+        {"plm", "isolated"},
+        {"opal_signal", ""},                // no words of its own where a rank is killed
+        {"odls_base_sigkill_timeout", "0"}, // nor patience with those that wait for it
+        {"orte_tmpdir_base", launch->folder},
+        {"btl_vader_backing_directory", launch->folder},
+    };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         add(launch, words[i]);
+    for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
+        add(launch, "--mca");
+        add(launch, parameters[i][0]);
+        add(launch, parameters[i][1]);
+    }
     if (getuid() == 0)
         add(launch, "--allow-run-as-root");
     if (!getenv("OMP_NUM_THREADS")) {

@@ -1,6 +1,7 @@
 // Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
 // linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
 #include "harness/run/max_context.h"
+#include "harness/run/ranks.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
 #include <string.h>
@@ -37,32 +38,49 @@ static size_t chunk_of(const struct trial *trial)
 
 bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status)
 {
-    struct setup setup;
-    struct setup_options options = setup_options_of(trial);
-    options.memory_limit_bytes = 0;
-    bool ok = setup_open(&setup, trial, &options, status);
-    if (ok)
-        memcpy(by_category, setup.device->arena.live_by_category, sizeof setup.device->arena.live_by_category);
+    size_t count = trial_ranks(trial), most = 0;
+    bool ok = true;
+    for (size_t rank = 0; ok && rank < count && rank < trial->config.layers; rank++) {
+        struct setup setup;
+        struct setup_options options = setup_options_of(trial);
+        struct comm comm = comm_planned(rank, count < trial->config.layers ? count : trial->config.layers);
+        options.memory_limit_bytes = 0;
+        options.pipeline = count > 1 ? &comm : NULL;
+        ok = setup_open(&setup, trial, &options, status);
+        if (ok && setup.device->arena.live_bytes > most) {
+            most = setup.device->arena.live_bytes;
+            memcpy(by_category, setup.device->arena.live_by_category, sizeof setup.device->arena.live_by_category);
+        }
+        setup_close(&setup);
+    }
     by_category[CATEGORY_DATA] = 0; // the batch, which grows with the context
-    setup_close(&setup);
     return ok;
 }
 
-static void note_fit(struct search *search, size_t units, const struct setup *setup)
+// What a rank's step took, if no rank's before took more.
+static void note_peak(struct max_context *found, const struct trial *tried, const struct setup *setup)
 {
     const struct arena *arena = &setup->device->arena;
+    if (arena->peak_bytes <= found->peak_bytes)
+        return;
+    found->peak_bytes = arena->peak_bytes;
+    memcpy(found->peak_by_category, arena->peak_by_category, sizeof found->peak_by_category);
+    if (tried->method->floor_bytes_per_token)
+        found->floor_bytes_per_token =
+            tried->method->floor_bytes_per_token(&setup->model, tried->options, tried->context);
+}
+
+static void note_fit(struct search *search, size_t units, const struct max_context *found)
+{
     struct max_context *result = search->result;
     search->fitted_before = search->fits;
     search->before_bytes = search->fits_bytes;
     search->fits = units;
-    search->fits_bytes = (double)arena->peak_bytes;
+    search->fits_bytes = (double)found->peak_bytes;
     result->context = search->tried->context;
-    result->peak_bytes = arena->peak_bytes;
-    memcpy(result->peak_by_category, arena->peak_by_category, sizeof result->peak_by_category);
-    const struct trial *tried = search->tried;
-    if (tried->method->floor_bytes_per_token)
-        result->floor_bytes_per_token =
-            tried->method->floor_bytes_per_token(&setup->model, tried->options, tried->context);
+    result->peak_bytes = found->peak_bytes;
+    memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
+    result->floor_bytes_per_token = found->floor_bytes_per_token;
 }
 
 static void note_failure(struct search *search, size_t units, bool memory, const char *reason)
@@ -71,12 +89,32 @@ static void note_failure(struct search *search, size_t units, bool memory, const
     snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
 }
 
-// Plans one step, with the optimizer's, which may bring to the device what is kept on the host. A failure that is
-// not one of memory is left in search->status.
-static enum outcome attempt(struct search *search, size_t units)
+// One rank's step.
+static void plan_rank(struct search *search, size_t rank, struct max_context *found, struct status *status)
 {
     struct trial *tried = search->tried;
     struct setup setup;
+    struct setup_options options = search->options;
+    struct comm comm = comm_planned(rank, trial_ranks(tried));
+    options.pipeline = comm.size > 1 ? &comm : NULL;
+    if (setup_open(&setup, tried, &options, status)) {
+        model_zero_gradients(&setup.model);
+        method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
+        if (tried->optimizer)
+            optimizer_step(&setup.model, &tried->optimizer_settings, 1);
+        *status = setup.device->status;
+    }
+    if (status->code == STATUS_OK)
+        note_peak(found, tried, &setup);
+    setup_close(&setup);
+}
+
+// Plans one step of every rank, with the optimizer's, which may bring to the device what is kept on the host. A
+// failure that is not one of memory is left in search->status.
+static enum outcome attempt(struct search *search, size_t units)
+{
+    struct trial *tried = search->tried;
+    struct max_context found = {0};
     struct status status = {0};
     tried->context = units * search->result->granularity;
     options_free(&tried->method->options, tried->options);
@@ -88,20 +126,14 @@ static enum outcome attempt(struct search *search, size_t units)
     if (tried->method->largest_draw)
         tried->method->largest_draw(tried->options, tried->context);
     search->result->plans++;
-    if (setup_open(&setup, tried, &search->options, &status)) {
-        model_zero_gradients(&setup.model);
-        method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
-        if (tried->optimizer)
-            optimizer_step(&setup.model, &tried->optimizer_settings, 1);
-        status = setup.device->status;
-    }
+    for (size_t rank = 0; status.code == STATUS_OK && rank < trial_ranks(tried); rank++)
+        plan_rank(search, rank, &found, &status);
     if (status.code == STATUS_OK)
-        note_fit(search, units, &setup);
+        note_fit(search, units, &found);
     else if (status.code == STATUS_OOM)
         note_failure(search, units, true, status.message);
     else
         search->status = status;
-    setup_close(&setup);
     return status.code == STATUS_OK ? FITS : TOO_LONG;
 }
 
@@ -170,6 +202,11 @@ bool max_context_find(struct max_context *result, const struct trial *trial, siz
                       struct status *status)
 {
     *result = (struct max_context){.granularity = trial->method->largest_draw ? chunk_of(trial) : 1};
+    struct status why = {0};
+    if (!ranks_possible(trial, &why)) { // which is this method's result, not the end of the others
+        snprintf(result->reason, sizeof result->reason, "%.500s", why.message);
+        return true;
+    }
     struct search *search = calloc(1, sizeof *search);
     struct trial *tried = malloc(sizeof *tried);
     CHECK(search && tried);

@@ -360,7 +360,7 @@ static bool plan_ranks(struct run *run)
 {
     size_t count = trial_ranks(run->trial);
     for (run->rank = count; run->rank-- > 0;) {
-        struct comm comm = {.ops = &comm_plan, .rank = run->rank, .size = count, .stride = 1};
+        struct comm comm = comm_planned(run->rank, count);
         setup_close(&run->setup);
         run->result.estimate_ms = run->estimate_squares = 0;
         if (!open_part(run, &comm) || !take_samples(run))

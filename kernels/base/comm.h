@@ -29,8 +29,8 @@ struct comm {
 
 // One rank alone: there is nobody to send to.
 extern const struct comm comm_self;
-// Ranks without data: what they would send is counted.
-extern const struct comm_ops comm_plan;
+// One of several ranks without data: what it would send is counted.
+struct comm comm_planned(size_t rank, size_t size);
 
 // Rank's ranks [first, first + size) of a comm, `stride` apart; the comm's own rank must be among them.
 struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size_t size);
