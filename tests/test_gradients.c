@@ -67,18 +67,18 @@ static void check(struct scratch *scratch, struct lora lora, size_t expected, en
     model_open(&model, &small, &options, device);
     fill(&model, dtype);
     struct scratch_path path = scratch_path(scratch, "g.safetensors");
-    if (!gradients_write(path.text, &model, &status)) {
+    if (!gradients_write(path.text, &model, NULL, &status)) {
         fail_msg("%s", status.message);
     }
     check_file(path.text, &model, dtype, expected);
 
-    assert_false(gradients_write(scratch_path(scratch, "none/g").text, &model, &status));
+    assert_false(gradients_write(scratch_path(scratch, "none/g").text, &model, NULL, &status));
     assert_int_equal(status.code, STATUS_IO);
     // A step that failed has no gradients.
     unlink(path.text);
     status = (struct status){0};
     status_set(&device->status, STATUS_OOM, "full");
-    assert_false(gradients_write(path.text, &model, &status));
+    assert_false(gradients_write(path.text, &model, NULL, &status));
     assert_int_equal(status.code, STATUS_OOM);
     assert_int_equal(scratch_entries(scratch), 0);
     model_close(&model);

@@ -3,12 +3,16 @@
 #include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
+#include "harness/run/launch.h"
+#include "harness/run/ranks.h"
 #include "harness/run/setup.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT };
+enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT, FLAG_LAUNCH, FLAG_AS_RANK };
 
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"profile", "optimizer", NULL};
@@ -17,11 +21,17 @@ static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},
     {.name = "token-dtype", .key = FLAG_TOKEN_DTYPE, .arg = "KIND", .doc = "bytes, u16 or u32 (bytes)"},
     {.name = "out", .key = FLAG_OUT, .arg = "FILE", .doc = "the gradients, safetensors"},
+    {.name = "launch",
+     .key = FLAG_LAUNCH,
+     .arg = "COMMAND",
+     .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
+    {.name = "as-rank", .key = FLAG_AS_RANK, .flags = OPTION_HIDDEN},
     {0}};
 
 struct arguments {
     struct trial_flags flags;
-    const char *tokens, *token_dtype, *out;
+    const char *tokens, *token_dtype, *out, *launch;
+    bool as_rank; // this process is one of several
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -33,6 +43,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case FLAG_TOKEN_DTYPE:
         arguments->token_dtype = text;
+        return 0;
+    case FLAG_LAUNCH:
+        arguments->launch = text;
+        return 0;
+    case FLAG_AS_RANK:
+        arguments->as_rank = true;
         return 0;
     case FLAG_OUT:
         arguments->out = text;
@@ -79,7 +95,7 @@ static bool complete(struct arguments *arguments, struct status *status)
     return true;
 }
 
-static void print_report(const struct trial *trial, const struct step_report *report, const struct setup *setup,
+static void print_report(const struct trial *trial, const struct step_report *report, size_t peak_bytes,
                          const char *out)
 {
     json_t *columns = json_array();
@@ -88,30 +104,126 @@ static void print_report(const struct trial *trial, const struct step_report *re
     json_t *loss = json_real(report->loss); // NULL when it is not finite
     json_t *object =
         json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", trial->method->name,
-                  "columns", columns, "peak_bytes", (json_int_t)setup->device->arena.peak_bytes, "out", out);
+                  "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", out);
     CHECK(object && json_dumpf(object, stdout, 0) == 0);
     putchar('\n');
     json_decref(object);
 }
 
-static bool compute(const struct trial *trial, const char *out, struct status *status)
+// Rank 0 has everyone's gradients and writes them.
+static bool write_all(const struct trial *trial, const struct setup *setup, const struct world *world,
+                      const char *out, struct status *status)
+{
+    const struct model *model = &setup->model;
+    if (world->comm.size == 1)
+        return gradients_write(out, model, NULL, status);
+    struct gradient_set set;
+    ranks_gradients(&set, model, trial->context, world);
+    const double **values = calloc(model->parameter_count + 1, sizeof *values);
+    CHECK(values);
+    for (size_t i = 0, next = 0; i < model->parameter_count; i++)
+        if (next < set.count && strcmp(model->parameters[i].name, set.tensors[next].name) == 0)
+            values[i] = set.tensors[next++].values;
+    bool done = world->comm.rank > 0 || gradients_write(out, model, values, status);
+    free(values);
+    gradient_set_free(&set);
+    return done;
+}
+
+// The loss of all ranks, and the most memory that one took.
+static void gather(const struct world *world, double *loss, size_t *peak_bytes)
+{
+    double *losses = calloc(world->comm.size, sizeof *losses);
+    size_t *peaks = calloc(world->comm.size, sizeof *peaks);
+    CHECK(losses && peaks);
+    world->ops->gather(world, losses, loss, sizeof *loss);
+    world->ops->gather(world, peaks, peak_bytes, sizeof *peak_bytes);
+    for (size_t r = 1; r < world->comm.size; r++) {
+        *loss = r == 1 ? losses[0] + losses[1] : *loss + losses[r];
+        *peak_bytes = peaks[r] > *peak_bytes ? peaks[r] : *peak_bytes;
+    }
+    free(peaks);
+    free(losses);
+}
+
+static bool compute(const struct trial *trial, const struct world *world, const char *out, struct status *status)
 {
     struct setup setup;
     struct setup_options options = setup_options_of(trial);
     struct step_report report = {0};
+    options.pipeline = world->comm.size > 1 ? &world->comm : NULL;
     bool done = setup_open(&setup, trial, &options, status);
     if (done) {
         model_zero_gradients(&setup.model);
         method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
         const struct status *step = &setup.device->status;
-        done = step->code == STATUS_OK ? gradients_write(out, &setup.model, status)
+        done = step->code == STATUS_OK ? write_all(trial, &setup, world, out, status)
                                        : status_set(status, step->code, "%s", step->message);
     }
-    if (done)
-        print_report(trial, &report, &setup, out);
+    if (done) {
+        size_t peak_bytes = setup.device->arena.peak_bytes;
+        gather(world, &report.loss, &peak_bytes);
+        if (world->comm.rank == 0)
+            print_report(trial, &report, peak_bytes, out);
+    }
     setup_close(&setup);
     step_report_free(&report);
     return done;
+}
+
+static int code_of(bool done, const struct status *status)
+{
+    bool step_failed = status->code == STATUS_OOM || status->code == STATUS_FAILED;
+    return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+}
+
+// One of several processes: should it fail, it ends without a word to the others, and the launcher ends them.
+static bool compute_as_rank(const struct trial *trial, const char *name, const char *out, struct status *status)
+{
+    struct world world;
+    if (!world_open_mpi(&world, status))
+        return false;
+    launch_follow();
+    bool done = world.comm.size == trial_ranks(trial)
+                    ? compute(trial, &world, out, status)
+                    : status_set(status, STATUS_BAD_INPUT, "%zu processes were started for %zu ranks",
+                                 world.comm.size, trial_ranks(trial));
+    if (!done) {
+        fprintf(stderr, "%s: rank %zu of %zu: %s\n", name, world.comm.rank, world.comm.size, status->message);
+        _exit(code_of(done, status));
+    }
+    world_close(&world);
+    return done;
+}
+
+// The same command in as many processes. The exit code.
+static int start_ranks(const struct trial *trial, const struct arguments *arguments, int argc, char **argv,
+                       struct status *status)
+{
+    struct launch launch = {0};
+    char self[4096] = "";
+    const char **command = calloc((size_t)argc + 3, sizeof *command);
+    CHECK(command && readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    command[0] = self;
+    command[1] = "grad";
+    for (int i = 1; i < argc; i++)
+        command[i + 1] = argv[i];
+    command[argc + 1] = "--as-rank";
+    int ended = -1;
+    if (ranks_possible(trial, status) && world_has_mpi(status) &&
+        launch_open(&launch, arguments->launch, trial_ranks(trial), command, status)) {
+        pid_t child = fork();
+        if (child == 0) {
+            launch_follow();
+            execvp(launch.arguments[0], launch.arguments);
+            _exit(127);
+        }
+        if (child < 0 || waitpid(child, &ended, 0) != child)
+            status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));
+    }
+    launch_close(&launch);
+    free(command);
+    return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
 }
 
 // A plan has no data, so nothing that could be written.
@@ -137,11 +249,23 @@ int command_grad(int argc, char **argv)
     struct trial trial = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_device(&trial, &status) && compute(&trial, arguments.out, &status);
-    if (!done)
+                check_device(&trial, &status);
+    int code = EXIT_FINE;
+    if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
+        code = start_ranks(&trial, &arguments, argc, argv, &status);
+        done = status.code == STATUS_OK;
+    } else if (done && arguments.as_rank) {
+        done = compute_as_rank(&trial, argv[0], arguments.out, &status);
+    } else if (done) {
+        struct world world;
+        world_open_alone(&world);
+        done = compute(&trial, &world, arguments.out, &status);
+    }
+    if (!done) {
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
+        code = code_of(done, &status);
+    }
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
-    bool step_failed = status.code == STATUS_OOM || status.code == STATUS_FAILED;
-    return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+    return code;
 }

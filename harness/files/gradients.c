@@ -4,12 +4,12 @@
 // Values held on the host at a time, a few MiB of them.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
-static struct safetensors_item item_of(const struct parameter *p)
+static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)
 {
-    struct safetensors_item item = {.name = p->name, .dtype = p->grad.dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32};
+    struct safetensors_item item = {.name = p->name, .dtype = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32};
     item.rank = p->vector ? 1 : 2;
-    item.shape[0] = p->vector ? p->grad.cols : p->grad.rows;
-    item.shape[1] = p->vector ? 0 : p->grad.cols;
+    item.shape[0] = p->vector ? p->value.cols : p->value.rows;
+    item.shape[1] = p->vector ? 0 : p->value.cols;
     return item;
 }
 
@@ -31,7 +31,8 @@ static bool write_values(struct safetensors_writer *writer, struct device *devic
     return true;
 }
 
-bool gradients_write(const char *path, const struct model *model, struct status *status)
+bool gradients_write(const char *path, const struct model *model, const double *const *values,
+                     struct status *status)
 {
     if (model->device->status.code != STATUS_OK) {
         return status_set(status, model->device->status.code, "%s", model->device->status.message);
@@ -41,9 +42,9 @@ bool gradients_write(const char *path, const struct model *model, struct status 
     size_t count = 0, widest = 1;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (p->grad.data) {
-            items[count++] = item_of(p);
-            widest = p->grad.cols > widest ? p->grad.cols : widest;
+        if (values ? values[i] != NULL : p->grad.data != NULL) {
+            items[count++] = item_of(p, model->gradient_dtype);
+            widest = p->value.cols > widest ? p->value.cols : widest;
         }
     }
     double *block = malloc((widest > BLOCK_VALUES ? widest : BLOCK_VALUES) * sizeof *block);
@@ -51,8 +52,11 @@ bool gradients_write(const char *path, const struct model *model, struct status 
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {
-        if (model->parameters[i].grad.data) {
-            ok = write_values(&writer, model->device, model->parameters[i].grad, block, status);
+        const struct parameter *p = &model->parameters[i];
+        if (values && values[i]) {
+            ok = safetensors_append(&writer, values[i], p->value.rows * p->value.cols, status);
+        } else if (!values && p->grad.data) {
+            ok = write_values(&writer, model->device, p->grad, block, status);
         }
     }
     ok = ok && safetensors_commit(&writer, status);

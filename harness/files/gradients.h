@@ -4,5 +4,8 @@
 #include "kernels/transformer/model.h"
 
 // Writes the gradient of everything that trains (LoRA factors under their PEFT names); F64 where gradients are kept
-// in f64, F32 otherwise. False and a status if the device had failed or the file cannot be written.
-bool gradients_write(const char *path, const struct model *model, struct status *status);
+// in f64, F32 otherwise. values: of each of the model's parameters, where others have computed them, NULL for one
+// that does not train; NULL: the model's own gradients. False and a status if the device had failed or the file
+// cannot be written.
+bool gradients_write(const char *path, const struct model *model, const double *const *values,
+                     struct status *status);
