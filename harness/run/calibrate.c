@@ -132,3 +132,12 @@ bool calibrate(struct profile *profile, struct status *status)
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
     return true;
 }
+
+void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, struct roofline *roofline)
+{
+    struct status why = {0};
+    double gemm = gemm_flops_per_s > 0 ? gemm_flops_per_s : calibrate_gemm("cpu", dtype, &why);
+    double copy = calibrate_copy("cpu", dtype, &why);
+    if (why.code == STATUS_OK)
+        *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy, .link_bytes_per_s = copy / 2};
+}

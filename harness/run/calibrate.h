@@ -22,3 +22,6 @@ double calibrate_copy(const char *device, enum dtype dtype, struct status *statu
 
 // Takes about ten seconds. False and a status (oom) if there is no room for the operands.
 bool calibrate(struct profile *profile, struct status *status);
+// The CPU's rates now: of a large GEMM, unless it was measured (0: it was not), and of a large copy, which reads
+// and writes. Where the copy finds no room the roofline stays as it is.
+void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, struct roofline *roofline);

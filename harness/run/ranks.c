@@ -35,13 +35,16 @@ bool ranks_possible(const struct trial *trial, struct status *status)
     return true;
 }
 
-struct rank_figures rank_figures_of(const struct device *device, const struct counters *counters)
+struct rank_figures rank_figures_of(const struct trial_result *result, double loss)
 {
-    const struct arena *arena = &device->arena, *host = &device->host;
-    struct rank_figures figures = {
-        .peak_bytes = arena->peak_bytes, .host_peak_bytes = host->peak_bytes, .counters = *counters};
-    memcpy(figures.peak_by_category, arena->peak_by_category, sizeof figures.peak_by_category);
-    memcpy(figures.host_peak_by_category, host->peak_by_category, sizeof figures.host_peak_by_category);
+    struct rank_figures figures = {.peak_bytes = result->peak_bytes,
+                                   .resident_bytes = result->resident_bytes,
+                                   .host_peak_bytes = result->host_peak_bytes,
+                                   .floor_bytes_per_token = result->floor_bytes_per_token,
+                                   .loss = loss,
+                                   .counters = result->counters};
+    memcpy(figures.peak_by_category, result->peak_by_category, sizeof figures.peak_by_category);
+    memcpy(figures.host_peak_by_category, result->host_peak_by_category, sizeof figures.host_peak_by_category);
     return figures;
 }
 

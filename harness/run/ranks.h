@@ -8,8 +8,8 @@
 // Whether the method, the model and the device can be shared by as many ranks as the trial asks for. False and a
 // status (unsupported) that says why not.
 bool ranks_possible(const struct trial *trial, struct status *status);
-// What this rank's step came to, of its device; the rest is the caller's.
-struct rank_figures rank_figures_of(const struct device *device, const struct counters *counters);
+// What this rank came to.
+struct rank_figures rank_figures_of(const struct trial_result *result, double loss);
 // all: on rank 0 the figures of every rank; and there samples_ms becomes that of the slowest rank each time.
 void ranks_gather(const struct world *world, struct rank_figures *all, const struct rank_figures *own,
                   double *samples_ms, size_t sample_count);

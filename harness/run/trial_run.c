@@ -265,28 +265,13 @@ static bool record_timeline(struct run *run)
     return done;
 }
 
-// The rates that shares of a roofline are taken of: the profile's, else on the CPU those of a large GEMM and a
-// large copy now, which reads and writes. Without them, or where the copy finds no room, there are no shares.
-static void take_roofline(struct run *run)
-{
-    const struct trial *trial = run->trial;
-    struct roofline *roofline = &run->setup.device->roofline;
-    if (!trial->profile && strcmp(trial->device, "cpu") == 0) {
-        struct status why = {0};
-        double gemm = run->result.gemm_flops_per_s;
-        if (!(gemm > 0))
-            gemm = calibrate_gemm(trial->device, trial->dtype, &why);
-        double copy = calibrate_copy(trial->device, trial->dtype, &why);
-        if (why.code == STATUS_OK)
-            *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy, .link_bytes_per_s = copy / 2};
-    }
-    run->result.roofline = *roofline;
-}
-
 static bool take_breakdown(struct run *run)
 {
     struct device *device = run->setup.device;
-    take_roofline(run);
+    // The rates that shares of a roofline are taken of: the profile's, else on the CPU those of now.
+    if (!run->trial->profile && strcmp(run->trial->device, "cpu") == 0)
+        calibrate_roofline(run->trial->dtype, run->result.gemm_flops_per_s, &device->roofline);
+    run->result.roofline = device->roofline;
     breakdown_start(&run->breakdown, device);
     bool done = step(run, 0, run->trial->optimizer);
     breakdown_stop(&run->breakdown, device);
@@ -334,15 +319,6 @@ static bool open_part(struct run *run, const struct comm *pipeline)
     return true;
 }
 
-static struct rank_figures figures_of(const struct run *run)
-{
-    struct rank_figures figures = rank_figures_of(run->setup.device, &run->result.counters);
-    figures.resident_bytes = run->result.resident_bytes;
-    figures.floor_bytes_per_token = run->result.floor_bytes_per_token;
-    figures.loss = run->first.loss;
-    return figures;
-}
-
 static bool take_samples(struct run *run)
 {
     arena_reset_peak(&run->setup.device->arena);
@@ -359,15 +335,14 @@ static bool take_samples(struct run *run)
 static bool plan_ranks(struct run *run)
 {
     size_t count = trial_ranks(run->trial);
-    for (run->rank = count; run->rank-- > 0;) {
+    for (size_t left = count; left-- > 0;) {
+        run->rank = left;
         struct comm comm = comm_planned(run->rank, count);
         setup_close(&run->setup);
         run->result.estimate_ms = run->estimate_squares = 0;
         if (!open_part(run, &comm) || !take_samples(run))
             return false;
-        run->ranks[run->rank] = figures_of(run);
-        if (run->rank == 0)
-            break;
+        run->ranks[run->rank] = rank_figures_of(&run->result, run->first.loss);
     }
     ranks_merge(&run->result, run->ranks, count);
     return true;
@@ -376,7 +351,7 @@ static bool plan_ranks(struct run *run)
 // On rank 0: the result of all.
 static void gather_ranks(struct run *run)
 {
-    struct rank_figures own = figures_of(run);
+    struct rank_figures own = rank_figures_of(&run->result, run->first.loss);
     ranks_gather(run->world, run->ranks, &own, run->samples_ms, run->result.sample_count);
     if (is_first(run)) {
         run->first.loss = ranks_loss(run->ranks, run->world->comm.size);

@@ -1,0 +1,247 @@
+// Trials over several ranks, run by the program: a record whatever happens to one of them, nothing left behind, and
+// the figures that one rank, or a plan, has. Without Open MPI: that it says which package is missing.
+#define _GNU_SOURCE // asprintf
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define MODEL                                                                                                      \
+    "'model': {'layers': 6, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40, 'vocab': 31}, 'context': 40"
+
+static bool have_mpi;
+
+static void write_spec(const struct scratch *scratch, const char *rest)
+{
+    char *text;
+    assert_true(asprintf(&text, "{'experiment': 't', %s, %s}", MODEL, rest) > 0);
+    char *json = quoted(text);
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    free(text);
+}
+
+// The records of a result file, an array.
+static json_t *records(const struct scratch *scratch, const char *name)
+{
+    json_t *all = json_array();
+    char *text = text_of(scratch, name), *rest = text, *line;
+    while ((line = strsep(&rest, "\n")))
+        if (*line)
+            json_array_append_new(all, json_loads(line, 0, NULL));
+    free(text);
+    return all;
+}
+
+static const char *text_at(const json_t *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(record, key));
+    return text ? text : "";
+}
+
+// No process in the scratch folder, and no file in the one for temporary files.
+static void assert_nothing_left(const struct scratch *scratch)
+{
+    DIR *folder = opendir(scratch_path(scratch, "tmp").text), *processes = opendir("/proc");
+    assert_true(folder && processes);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (*entry->d_name != '.')
+            fail_msg("%s was left behind", entry->d_name);
+    closedir(folder);
+    for (struct dirent *entry; (entry = readdir(processes));) {
+        char link[300], where[4096] = "";
+        snprintf(link, sizeof link, "/proc/%.20s/cwd", entry->d_name);
+        if (readlink(link, where, sizeof where - 1) > 0 && strcmp(where, scratch->folder) == 0)
+            fail_msg("process %s was left behind", entry->d_name);
+    }
+    closedir(processes);
+}
+
+static void one_rank_of_four_ends(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *behaviour, *status, *reason;
+    } ends[] = {{"kill", "crash", "rank 2 of 4: killed by signal SIGKILL"},
+                {"crash", "crash", "rank 2 of 4: killed by signal SIGABRT"},
+                {"exit", "crash", "rank 2 of 4: ended with exit code 3"},
+                {"oom", "oom", "rank 2 of 4: "},
+                {"fail", "failed", "rank 2 of 4: method null was asked to fail"},
+                {"ok", "ok", ""}};
+    write_spec(scratch, "'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'},"
+                        "'parallel': {'stage': 4}, 'axes': {'method': [{'name': 'null', 'at_rank': 2,"
+                        "'behaviour': ['kill', 'crash', 'exit', 'oom', 'fail', 'ok']}]}");
+    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
+    assert_int_equal(run(scratch, "TMPDIR=$PWD/tmp $L run spec.json --out r.jsonl"), 1);
+    json_t *all = records(scratch, "r.jsonl");
+    assert_int_equal(json_array_size(all), COUNT(ends));
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        const json_t *record = json_array_get(all, i);
+        // Not by its time limit, of a minute.
+        if (strcmp(text_at(record, "status"), ends[i].status) != 0 ||
+            !strstr(text_at(record, "reason"), ends[i].reason))
+            fail_msg("%s: %s: %s", ends[i].behaviour, text_at(record, "status"), text_at(record, "reason"));
+    }
+    json_decref(all);
+    assert_nothing_left(scratch);
+}
+
+static void one_rank_of_four_hangs(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'measure': {'warmup': 0, 'max_seconds': 1, 'gradient': 'none'}, 'parallel': {'stage': 4},"
+                        "'axes': {'method': [{'name': 'null', 'behaviour': 'hang', 'at_rank': 2}]}");
+    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
+    assert_int_equal(run(scratch, "TMPDIR=$PWD/tmp $L run spec.json --out r.jsonl"), 1);
+    json_t *all = records(scratch, "r.jsonl");
+    assert_string_equal(text_at(json_array_get(all, 0), "status"), "timeout");
+    json_decref(all);
+    pause_ms(100); // those that were killed go
+    assert_nothing_left(scratch);
+}
+
+// A sweep that is killed takes the ranks with it.
+static void ranks_die_with_the_sweep(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'measure': {'warmup': 0, 'gradient': 'none'}, 'parallel': {'stage': 3},"
+                        "'axes': {'method': [{'name': 'null', 'behaviour': 'hang'}]}");
+    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
+    pid_t sweep = start(scratch, "TMPDIR=$PWD/tmp exec $L run spec.json --out r.jsonl");
+    pause_ms(1500);
+    kill(sweep, SIGINT);
+    assert_int_equal(finish(sweep), 130);
+    assert_int_equal(line_count(scratch, "r.jsonl"), 0);
+    pause_ms(100); // those that were killed go
+    assert_nothing_left(scratch);
+}
+
+static double element(const json_t *record, const char *key, size_t rank)
+{
+    return json_number_value(json_array_get(json_object_get(json_object_get(record, "ranks"), key), rank));
+}
+
+// One rank, three, and the plan of three.
+static void ranks_have_the_figures_of_one(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch,
+               "'measure': {'samples': 2}, 'axes': {'method': [{'name': 'seco', 'chunk': 7},"
+               "{'name': 'spaco', 'chunk': 7, 'budget': 3}, 'full'], 'parallel': [{'stage': 1}, {'stage': 3}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
+    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    assert_int_equal(json_array_size(all), 6);
+    for (size_t i = 0; i < 4; i += 2) {
+        const json_t *one = json_array_get(all, i), *three = json_array_get(all, i + 1);
+        const json_t *plan = json_array_get(planned, i + 1);
+        double most = 0;
+        assert_string_equal(text_at(three, "status"), "ok");
+        assert_string_equal(text_at(json_object_get(three, "gradient"), "hash"),
+                            text_at(json_object_get(one, "gradient"), "hash"));
+        assert_true(json_equal(json_object_get(one, "loss"), json_object_get(three, "loss")));
+        assert_true(json_is_null(json_object_get(one, "ranks")));
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(three, "ranks"), "count")), 3);
+        for (size_t r = 0; r < 3; r++) {
+            static const char *const keys[] = {"peak_bytes", "sent_bytes", "received_bytes", "messages"};
+            for (size_t k = 0; k < COUNT(keys); k++) {
+                assert_true(element(three, keys[k], r) == element(plan, keys[k], r));
+                assert_true(element(three, keys[k], r) > 0);
+            }
+            most = element(three, "peak_bytes", r) > most ? element(three, "peak_bytes", r) : most;
+        }
+        static const char *const same[] = {"peak_bytes", "flops", "bytes_moved", "launches", "resident_bytes"};
+        for (size_t k = 0; k < COUNT(same); k++)
+            assert_true(json_equal(json_object_get(three, same[k]), json_object_get(plan, same[k])));
+        assert_true(most == json_number_value(json_object_get(three, "peak_bytes")));
+        assert_true(most < json_number_value(json_object_get(one, "peak_bytes")));
+    }
+    assert_string_equal(text_at(json_array_get(all, 5), "status"), "unsupported");
+    assert_non_null(strstr(text_at(json_array_get(all, 5), "reason"), "full takes no stage ranks"));
+    json_decref(all);
+    json_decref(planned);
+}
+
+// Sums over ranks are of what is on the devices.
+static void a_tied_table_stays_on_the_device(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch,
+                         "$L plan --model qwen2.5-0.5b --context 64 --method seco --chunk 16 --parallel stage=2 "
+                         "--place-gradients host"),
+                     2);
+    assert_says(scratch, "err", "the gradient of a tied table");
+    assert_int_equal(run(scratch,
+                         "$L plan --model qwen2.5-0.5b --context 64 --method seco --chunk 16 --parallel stage=2 "
+                         "--stages 2"),
+                     2);
+    assert_says(scratch, "err", "give one of the two");
+}
+
+static void grad_writes_the_same_file(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch, "O='--model tiny --context 40 --method seco --chunk 16';"
+                                  "$L grad $O --out 1 && $L grad $O --out 3 --parallel stage=3 && cmp 1 3"),
+                     0);
+    assert_int_equal(run(scratch, "$L grad --model tiny --context 40 --method seco --out 1 --parallel stage=9"), 2);
+    assert_says(scratch, "err", "the model's 4 layers are too few for 9 stage ranks");
+}
+
+static void one_rank_is_what_it_was(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'axes': {'method': ['seco']}");
+    assert_int_equal(
+        run(scratch, "$L run spec.json --list > a; $L run spec.json --list --parallel stage=1 > b; cmp a b"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --list --parallel stage=2 > c; cmp a c"), 1);
+    assert_int_equal(run(scratch, "$L run spec.json --list --parallel stages=2"), 2);
+    assert_says(scratch, "err", "stages");
+}
+
+static void what_is_missing_is_named(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'axes': {'method': ['seco']}, 'parallel': {'stage': 2}");
+    assert_int_equal(run(scratch, "LONGBP_MPI=/no/such.so $L run spec.json --out r.jsonl"), 1);
+    assert_int_equal(run(scratch, "PATH=/nowhere $L run spec.json --out s.jsonl"), 1);
+    json_t *plugin = records(scratch, "r.jsonl"), *launcher = records(scratch, "s.jsonl");
+    assert_string_equal(text_at(json_array_get(plugin, 0), "status"), "unsupported");
+    assert_string_equal(text_at(json_array_get(launcher, 0), "status"), "unsupported");
+    assert_non_null(
+        strstr(text_at(json_array_get(launcher, 0), "reason"), have_mpi ? "openmpi-bin" : "libopenmpi-dev"));
+    json_decref(plugin);
+    json_decref(launcher);
+    assert_int_equal(run(scratch, "OMPI_COMM_WORLD_SIZE=4 $L run spec.json --out t.jsonl"), 2);
+    assert_says(scratch, "err", "start longbp run once");
+}
+
+int main(void)
+{
+    const struct CMUnitTest anywhere[] = {
+        cmocka_unit_test_setup_teardown(one_rank_is_what_it_was, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_tied_table_stays_on_the_device, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_is_missing_is_named, scratch_setup, scratch_teardown),
+    };
+    const struct CMUnitTest with_mpi[] = {
+        cmocka_unit_test_setup_teardown(one_rank_of_four_ends, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(one_rank_of_four_hangs, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_have_the_figures_of_one, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
+    };
+    char plugin[4096];
+    const char *longbp = program();
+    snprintf(plugin, sizeof plugin, "%.4000s-mpi.so", longbp);
+    free((char *)longbp);
+    have_mpi = access(plugin, F_OK) == 0;
+    int failed = cmocka_run_group_tests(anywhere, NULL, NULL);
+    if (!have_mpi) {
+        printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
+        return failed;
+    }
+    return failed + cmocka_run_group_tests(with_mpi, NULL, NULL);
+}
