@@ -183,6 +183,7 @@ SHARED   := $(wildcard plots/*.gp $(foreach kind,json csv txt md,experiments/*.$
 HELP2MAN := $(shell command -v help2man)
 install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/longbp
+	$(if $(MPI),install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/longbp $(MPI))
 	@for file in $(SHARED); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/longbp/$$file || exit 1; done
 	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
 

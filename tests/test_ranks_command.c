@@ -42,22 +42,33 @@ static const char *text_at(const json_t *record, const char *key)
     return text ? text : "";
 }
 
-// No process in the scratch folder, and no file in the one for temporary files.
+// Processes in the scratch folder.
+static size_t process_count(const struct scratch *scratch)
+{
+    size_t count = 0;
+    DIR *processes = opendir("/proc");
+    assert_non_null(processes);
+    for (struct dirent *entry; (entry = readdir(processes));) {
+        char link[300], where[4096] = "";
+        snprintf(link, sizeof link, "/proc/%.20s/cwd", entry->d_name);
+        count += readlink(link, where, sizeof where - 1) > 0 && strcmp(where, scratch->folder) == 0;
+    }
+    closedir(processes);
+    return count;
+}
+
+// No process, once those that were killed have gone, and no file in the folder for temporary ones.
 static void assert_nothing_left(const struct scratch *scratch)
 {
-    DIR *folder = opendir(scratch_path(scratch, "tmp").text), *processes = opendir("/proc");
-    assert_true(folder && processes);
+    for (size_t i = 0; i < 60 && process_count(scratch) > 0; i++)
+        pause_ms(50);
+    assert_int_equal(process_count(scratch), 0);
+    DIR *folder = opendir(scratch_path(scratch, "tmp").text);
+    assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder));)
         if (*entry->d_name != '.')
             fail_msg("%s was left behind", entry->d_name);
     closedir(folder);
-    for (struct dirent *entry; (entry = readdir(processes));) {
-        char link[300], where[4096] = "";
-        snprintf(link, sizeof link, "/proc/%.20s/cwd", entry->d_name);
-        if (readlink(link, where, sizeof where - 1) > 0 && strcmp(where, scratch->folder) == 0)
-            fail_msg("process %s was left behind", entry->d_name);
-    }
-    closedir(processes);
 }
 
 static void one_rank_of_four_ends(void **state)
@@ -99,7 +110,6 @@ static void one_rank_of_four_hangs(void **state)
     json_t *all = records(scratch, "r.jsonl");
     assert_string_equal(text_at(json_array_get(all, 0), "status"), "timeout");
     json_decref(all);
-    pause_ms(100); // those that were killed go
     assert_nothing_left(scratch);
 }
 
@@ -115,7 +125,6 @@ static void ranks_die_with_the_sweep(void **state)
     kill(sweep, SIGINT);
     assert_int_equal(finish(sweep), 130);
     assert_int_equal(line_count(scratch, "r.jsonl"), 0);
-    pause_ms(100); // those that were killed go
     assert_nothing_left(scratch);
 }
 
