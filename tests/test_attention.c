@@ -271,6 +271,7 @@ static void test_not_a_number(void **state)
 {
     (void)state;
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64, DTYPE_BF16};
+    const struct attention_shape shape = {.queries = 4, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 8};
     for (size_t d = 0; d < 3; d++) {
         struct status status = {0};
         device = device_open("cpu", dtypes[d], 0, &status);
@@ -283,7 +284,7 @@ static void test_not_a_number(void **state)
             }
             tensor_write(device, x[i], values);
         }
-        op_attention_forward(device, (struct attention_shape){4, 0, 1, 1, 1, 8}, x[3], logsumexp, x[0], x[1], x[2]);
+        op_attention_forward(device, shape, x[3], logsumexp, x[0], x[1], x[2]);
         tensor_read(device, x[3], values);
         for (size_t j = 0; j < 32; j++) {
             assert_true(!!isnan(values[j]) == (j >= 8));
@@ -299,10 +300,8 @@ static void test_not_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_blocks_of_keys),
-        cmocka_unit_test(test_counted_pairs),
-        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_blocks_of_keys),
+        cmocka_unit_test(test_counted_pairs),      cmocka_unit_test(test_workspace),
         cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
