@@ -12,13 +12,15 @@ struct checkpoint_options {
     size_t head_chunk;
     enum keep keep;
     struct stage_options stages;
-    enum offload offload;
+    enum row_offload offload;
 };
 
-static const struct option option_rows[] = {
-    OPTION_HEAD_CHUNK(struct checkpoint_options), OPTION_KEEP(struct checkpoint_options),
-    OPTION_STAGES(struct checkpoint_options),     OPTION_STAGE_ROWS(struct checkpoint_options),
-    OPTION_OFFLOAD(struct checkpoint_options),    {0}};
+static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_options),
+                                            OPTION_KEEP(struct checkpoint_options),
+                                            OPTION_STAGES(struct checkpoint_options),
+                                            OPTION_STAGE_ROWS(struct checkpoint_options),
+                                            OPTION_OFFLOAD(struct checkpoint_options, "none", "inputs"),
+                                            {0}};
 
 static void backward(struct step *step, size_t l, struct stream *of_x, struct stream *of_grad)
 {
@@ -48,7 +50,7 @@ static void walk(struct step *step)
     const struct checkpoint_options *options = step->options;
     row_walk(step, &(struct row_walk){.chunk = step->batch->context,
                                       .head_chunk = options->head_chunk,
-                                      .inputs = options->offload == OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
+                                      .inputs = options->offload == ROW_OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
                                       .stages = &options->stages,
                                       .backward = backward});
 }
@@ -57,9 +59,7 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct checkpoint_options *options = of_method;
     (void)context;
-    static const enum offload served[] = {OFFLOAD_INPUTS, OFFLOAD_NONE};
-    return offload_check(options->offload, served, "rows' inputs are; a row reads its gradient at once", status) &&
-           stages_check(&options->stages, config->layers, status);
+    return stages_check(&options->stages, config->layers, status);
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)
@@ -67,7 +67,7 @@ static double floor_bytes(const struct model *model, const void *of_method, size
     const struct checkpoint_options *options = of_method;
     (void)context;
     double kept = row_walk_kept(model, &options->stages), few = 3 * cost_hidden(model);
-    if (options->offload == OFFLOAD_INPUTS && kept > few) {
+    if (options->offload == ROW_OFFLOAD_INPUTS && kept > few) {
         kept = few;
     }
     return kept + cost_kv(model) + cost_cell(model);

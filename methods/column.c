@@ -1,12 +1,5 @@
 #include "methods/column.h"
 
-bool column_options_check(const struct column_options *options, const struct config *config, struct status *status)
-{
-    static const enum offload served[] = {OFFLOAD_KV, OFFLOAD_NONE};
-    return offload_check(options->offload, served, "keys, values and their gradients are", status) &&
-           stages_check(&options->stages, config->layers, status);
-}
-
 static void done(const struct step *step, const struct column *column, size_t unit)
 {
     if (column->last) {

@@ -14,11 +14,8 @@ struct column_options {
     enum keep keep;
     enum inner inner;
     struct stage_options stages;
-    enum offload offload;
+    enum column_offload offload;
 };
-
-// What they cannot say alone.
-bool column_options_check(const struct column_options *options, const struct config *config, struct status *status);
 
 #define OPTION_INNER(options)                                                                                      \
     {                                                                                                              \

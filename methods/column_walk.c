@@ -89,7 +89,7 @@ static void kv_open(struct state *state, struct stage stage, size_t count)
 {
     const struct column_options *options = state->step->options;
     kv_store_open(&state->kv, state->step->model, stage.first, stage.end,
-                  options->offload == OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
+                  options->offload == COLUMN_OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
                   tokens_of(state, count) * state->step->batch->batch);
 }
 
@@ -283,7 +283,7 @@ double column_walk_kept(const struct model *model, const struct column_options *
     struct stage_cost cost = cost_of(model, share);
     struct stages stages = rank_stages(model, options, share);
     double slots = cost_input(model) * share;
-    if (options->offload == OFFLOAD_KV) {
+    if (options->offload == COLUMN_OFFLOAD_KV) {
         cost.row = whole ? 0 : cost_kv_gradients(model) * share;
         slots += 2 * cost_kv(model) + (whole ? 2 * cost_kv_gradients(model) : 0);
     }

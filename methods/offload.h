@@ -1,24 +1,25 @@
 // Offload: what of a walk is kept on the host until it is read again.
 #pragma once
-#include "kernels/base/status.h"
 #include "methods/options.h"
-#include <stdbool.h>
 
-enum offload {
-    OFFLOAD_NONE,
-    OFFLOAD_INPUTS,          // of rows, until they are rebuilt
-    OFFLOAD_INPUTS_GRADIENT, // and the gradient of the row above
-    OFFLOAD_KV               // keys and values of every layer, and their gradients
+// Of walks of rows (methods/row.h).
+enum row_offload {
+    ROW_OFFLOAD_NONE,
+    ROW_OFFLOAD_INPUTS,         // until they are rebuilt
+    ROW_OFFLOAD_INPUTS_GRADIENT // and the gradient of the row above
 };
 
-#define OPTION_OFFLOAD(options)                                                                                    \
+// Of walks of columns (methods/column_walk.h).
+enum column_offload {
+    COLUMN_OFFLOAD_NONE,
+    COLUMN_OFFLOAD_KV // keys and values of every layer, and their gradients
+};
+
+// With the method's own choices, in the order of its enum.
+#define OPTION_OFFLOAD(options, ...)                                                                               \
     {                                                                                                              \
-        .name = "offload", .type = OPTION_CHOICE, .offset = offsetof(options, offload), .initial = OFFLOAD_NONE,   \
-        .choices = OPTION_CHOICES("none", "inputs", "inputs+gradient", "kv"),                                      \
+        .name = "offload", .type = OPTION_CHOICE, .offset = offsetof(options, offload),                            \
+        .choices = OPTION_CHOICES(__VA_ARGS__),                                                                    \
         .help = "what is kept on the host: rows' inputs until they are rebuilt (checkpoint, streambp); the "       \
                 "gradient of the row above, too (streambp); keys, values and their gradients (seco, spaco)"        \
     }
-
-// False and a status if it is neither none nor one of `served`, a list that ends in OFFLOAD_NONE. keeps: what the
-// method keeps, in words.
-bool offload_check(enum offload offload, const enum offload *served, const char *keeps, struct status *status);

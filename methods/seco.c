@@ -7,11 +7,14 @@
 // prefix; the gradient is the same.
 #include "methods/column_walk.h"
 
-static const struct option option_rows[] = {
-    OPTION_CHUNK(struct column_options),   OPTION_HEAD_CHUNK(struct column_options),
-    OPTION_KEEP(struct column_options),    OPTION_INNER(struct column_options),
-    OPTION_STAGES(struct column_options),  OPTION_STAGE_ROWS(struct column_options),
-    OPTION_OFFLOAD(struct column_options), {0}};
+static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
+                                            OPTION_HEAD_CHUNK(struct column_options),
+                                            OPTION_KEEP(struct column_options),
+                                            OPTION_INNER(struct column_options),
+                                            OPTION_STAGES(struct column_options),
+                                            OPTION_STAGE_ROWS(struct column_options),
+                                            OPTION_OFFLOAD(struct column_options, "none", "kv"),
+                                            {0}};
 
 static void walk(struct step *step)
 {
@@ -27,7 +30,7 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct column_options *options = of_method;
     (void)context;
-    return column_options_check(options, config, status);
+    return stages_check(&options->stages, config->layers, status);
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)

@@ -65,7 +65,7 @@ static const struct option option_rows[] = {
     OPTION_INNER(struct column_options),
     OPTION_STAGES(struct column_options),
     OPTION_STAGE_ROWS(struct column_options),
-    OPTION_OFFLOAD(struct column_options),
+    OPTION_OFFLOAD(struct column_options, "none", "kv"),
     {0}};
 
 // Of the columns, to be expected.
@@ -128,7 +128,7 @@ static bool check(const void *given, const struct config *config, size_t context
         return status_set(status, STATUS_BAD_INPUT,
                           "compensation \"sequential\" goes with sampler \"fixed\" or \"sequential\"");
     }
-    return column_options_check(&options->column, config, status);
+    return stages_check(&options->column.stages, config->layers, status);
 }
 
 static bool redraw(void *given, size_t index)

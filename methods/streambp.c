@@ -14,16 +14,17 @@ struct streambp_options {
     size_t chunk, head_chunk;
     enum keep keep;
     struct stage_options stages;
-    enum offload offload;
+    enum row_offload offload;
 };
 
-static const struct option option_rows[] = {OPTION_CHUNK(struct streambp_options),
-                                            OPTION_HEAD_CHUNK(struct streambp_options),
-                                            OPTION_KEEP(struct streambp_options),
-                                            OPTION_STAGES(struct streambp_options),
-                                            OPTION_STAGE_ROWS(struct streambp_options),
-                                            OPTION_OFFLOAD(struct streambp_options),
-                                            {0}};
+static const struct option option_rows[] = {
+    OPTION_CHUNK(struct streambp_options),
+    OPTION_HEAD_CHUNK(struct streambp_options),
+    OPTION_KEEP(struct streambp_options),
+    OPTION_STAGES(struct streambp_options),
+    OPTION_STAGE_ROWS(struct streambp_options),
+    OPTION_OFFLOAD(struct streambp_options, "none", "inputs", "inputs+gradient"),
+    {0}};
 
 // Keys and values of a row.
 static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
@@ -95,7 +96,7 @@ static void walk(struct step *step)
                             .stages = &options->stages,
                             .backward = backward};
     if (options->offload) {
-        row_stream_walk(step, &walk, options->offload == OFFLOAD_INPUTS_GRADIENT);
+        row_stream_walk(step, &walk, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT);
     } else {
         row_walk(step, &walk);
     }
@@ -105,16 +106,14 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    static const enum offload served[] = {OFFLOAD_INPUTS, OFFLOAD_INPUTS_GRADIENT, OFFLOAD_NONE};
-    return offload_check(options->offload, served, "rows' inputs are, and the gradient of a row", status) &&
-           stages_check(&options->stages, config->layers, status);
+    return stages_check(&options->stages, config->layers, status);
 }
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    double row = options->offload ? row_stream_kept(model, options->offload == OFFLOAD_INPUTS_GRADIENT)
+    double row = options->offload ? row_stream_kept(model, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT)
                                   : row_walk_kept(model, &options->stages);
     return row + cost_kv(model) + cost_kv_gradients(model);
 }

@@ -118,6 +118,29 @@ static void the_host_limits_the_context(void **state)
     free(out);
 }
 
+// A choice goes to the methods that have it; the others are left out, with the reason.
+static void a_choice_leaves_out_who_does_not_have_it(void **state)
+{
+    (void)state;
+    json_t *table = longbp_json("max-context --model tiny --memory-limit 20MiB --offload kv --json");
+    json_t *rows = json_object_get(table, "methods"), *left_out = json_object_get(table, "left_out");
+    assert_int_equal(json_array_size(rows), 2); // full has no such option
+    const json_t *seco = json_object_get(json_array_get(rows, 1), "method");
+    assert_string_equal(json_string_value(json_object_get(seco, "offload")), "kv");
+    assert_int_equal(json_array_size(left_out), 2);
+    const json_t *checkpoint = json_array_get(left_out, 0);
+    assert_string_equal(json_string_value(json_object_get(checkpoint, "method")), "checkpoint");
+    assert_non_null(strstr(json_string_value(json_object_get(checkpoint, "reason")),
+                           "unknown offload \"kv\"; known names: none, inputs"));
+    json_decref(table);
+    char *out;
+    assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 20MiB --offload kv"), 0);
+    assert_non_null(strstr(out, " left out: "));
+    free(out);
+    assert_int_not_equal(longbp(&out, "max-context --model tiny --memory-limit 20MiB --offload all"), 0);
+    free(out);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -127,6 +150,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(max_context_holds_for_every_draw),
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(the_host_limits_the_context),
+        cmocka_unit_test(a_choice_leaves_out_who_does_not_have_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

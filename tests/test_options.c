@@ -62,6 +62,25 @@ static void test_a_name_means_one_thing(void **state)
     assert_null(methods_option_find("colour"));
 }
 
+// What a method does not keep it cannot be asked to keep on the host.
+static void test_each_method_has_its_own_choices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *choices[4];
+    } cases[] = {{"checkpoint", {"none", "inputs"}},
+                 {"streambp", {"none", "inputs", "inputs+gradient"}},
+                 {"seco", {"none", "kv"}},
+                 {"spaco", {"none", "kv"}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct option *option = option_find(&method_find(cases[i].method)->options, "offload");
+        for (size_t c = 0; c == 0 || cases[i].choices[c - 1]; c++) {
+            assert_int_equal(option->choices[c] != NULL, cases[i].choices[c] != NULL);
+            assert_true(!option->choices[c] || strcmp(option->choices[c], cases[i].choices[c]) == 0);
+        }
+    }
+}
+
 struct example {
     size_t count;
     double number;
@@ -128,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables_are_sound),
         cmocka_unit_test(test_a_name_means_one_thing),
+        cmocka_unit_test(test_each_method_has_its_own_choices),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_bad_values),
     };

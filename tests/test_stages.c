@@ -308,32 +308,6 @@ static void bad_input_is_refused(void **state)
     }
 }
 
-static void offload_of_what_is_not_kept_is_refused(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *method, *offload, *says;
-    } cases[] = {
-        {"checkpoint", "inputs+gradient",
-         "offload \"inputs+gradient\" is of what is not kept: rows' inputs are; a row reads its gradient "
-         "at once"},
-        {"checkpoint", "kv", "offload \"kv\" is of what is not kept: rows' inputs are; "},
-        {"streambp", "kv", "offload \"kv\" is of what is not kept: rows' inputs are, and the gradient of a row"},
-        {"seco", "inputs", "offload \"inputs\" is of what is not kept: keys, values and their gradients are"},
-        {"spaco", "inputs+gradient",
-         "offload \"inputs+gradient\" is of what is not kept: keys, values and their gradients are"}};
-    struct fixture f = fixture_default();
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct status status = {0};
-        const struct method *method = method_find(cases[i].method);
-        void *options = fixture_options(method, "chunk=5 budget=2 offload=%s", cases[i].offload);
-        assert_false(method->check(options, &f.config, f.context, &status));
-        assert_int_equal(status.code, STATUS_BAD_INPUT);
-        assert_non_null(strstr(status.message, cases[i].says));
-        options_free(&method->options, options);
-    }
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -341,7 +315,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_the_same_bits), cmocka_unit_test(sizes_keep_least),
         cmocka_unit_test(work_is_the_closed_form),     cmocka_unit_test(memory_is_the_formula),
-        cmocka_unit_test(bad_input_is_refused),        cmocka_unit_test(offload_of_what_is_not_kept_is_refused),
+        cmocka_unit_test(bad_input_is_refused),
     };
     return cmocka_run_group_tests_name("stages", tests, NULL, NULL);
 }

@@ -33,6 +33,18 @@ static json_t *option_json(const struct option *option)
     return object;
 }
 
+// "keep  what a cell keeps | lean, all | lean": its help, choices and default, as `list keys` shows keys.
+static void print_option(const struct option *option, const json_t *object)
+{
+    char *standard = json_dumps(json_object_get(object, "default"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    bool quoted = option->type == OPTION_CHOICE;
+    printf("%-12s   %-14s %s | ", "", option->name, option->help);
+    for (size_t i = 0; quoted && option->choices[i]; i++)
+        printf("%s%s", i ? ", " : "", option->choices[i]);
+    printf("%s%s\n", quoted ? " | " : "", quoted ? option->choices[(int)option->initial] : standard);
+    free(standard);
+}
+
 static json_t *list_methods(bool json)
 {
     json_t *list = json_array();
@@ -42,9 +54,10 @@ static json_t *list_methods(bool json)
         if (!json)
             printf("%-12s %s\n%-12s %s\n", method->name, method->summary, "", method->source);
         for (const struct option *option = method->options.rows; option->name; option++) {
-            json_array_append_new(options, option_json(option));
+            json_t *object = option_json(option);
             if (!json)
-                printf("%-12s   %-14s %s\n", "", option->name, option->help);
+                print_option(option, object);
+            json_array_append_new(options, object);
         }
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b, s:o}", "name", method->name, "summary",
                                               method->summary, "source", method->source, "exact",

@@ -40,6 +40,7 @@ struct table {
     char limit_what[128];
     size_t count;
     struct row *rows;
+    json_t *left_out; // {"method", "reason"} of each method that has not the choice that an option was given
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -130,15 +131,55 @@ static bool is_asked_for(const struct trial_flags *flags, const struct method *m
     return false;
 }
 
+// Whether it is an option with this choice.
+static bool has_choice(const struct option *option, const char *text)
+{
+    for (size_t i = 0; option && option->type == OPTION_CHOICE && option->choices[i]; i++)
+        if (strcmp(option->choices[i], text) == 0)
+            return true;
+    return false;
+}
+
+// Whether an option was given a choice that this method does not have and another one has.
+static bool is_choice_of_others(const struct trial_flags *flags, const struct method *method)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(flags->method, key, value)
+    {
+        const char *text = json_string_value(value) ? json_string_value(value) : "";
+        bool others = false;
+        for (size_t i = 0; methods[i]; i++)
+            others |= has_choice(option_find(&methods[i]->options, key), text);
+        const struct option *own = option_find(&method->options, key);
+        if (others && own && !has_choice(own, text))
+            return true;
+    }
+    return false;
+}
+
 // All methods that have a gradient; those that draw columns only when asked for, for nothing here can choose how
 // many they draw.
 static bool add_all(const struct arguments *arguments, struct table *table, struct status *status)
 {
-    for (size_t i = 0; methods[i]; i++)
-        if ((methods[i]->exact || (methods[i]->draw && is_asked_for(&arguments->flags, methods[i]))) &&
-            !add_row(arguments, table, methods[i]->name, status))
+    struct status why = {0};
+    for (size_t i = 0; methods[i]; i++) {
+        if (!methods[i]->exact && !(methods[i]->draw && is_asked_for(&arguments->flags, methods[i])))
+            continue;
+        why = (struct status){0};
+        if (add_row(arguments, table, methods[i]->name, &why))
+            continue;
+        table->count--;
+        if (!is_choice_of_others(&arguments->flags, methods[i])) {
+            *status = why;
             return false;
-    return true;
+        }
+        json_array_append_new(table->left_out,
+                              json_pack("{s:s, s:s}", "method", methods[i]->name, "reason", why.message));
+    }
+    if (table->count == 0)
+        *status = why;
+    return table->count > 0;
 }
 
 static bool add_named(const struct arguments *arguments, struct table *table, struct status *status)
@@ -227,6 +268,11 @@ static void print_table(const struct arguments *arguments, const struct table *t
         bool telling = !found->context || !found->memory_bound || host_limit_bytes; // which of the two it was
         printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");
     }
+    size_t i;
+    const json_t *left_out;
+    json_array_foreach(table->left_out, i, left_out)
+        printf("%-32s left out: %s\n", json_string_value(json_object_get(left_out, "method")),
+               json_string_value(json_object_get(left_out, "reason")));
 }
 
 static json_t *categories(const size_t by_category[CATEGORY_COUNT])
@@ -256,11 +302,11 @@ static void print_json(const struct table *table)
         json_decref(canonical);
     }
     json_int_t host_limit = (json_int_t)table->rows[0].trial.host_memory_limit_bytes;
-    json_t *object = json_pack("{s:o, s:I, s:s, s:o, s:I, s:o, s:o}", "setting", setting, "limit_bytes",
+    json_t *object = json_pack("{s:o, s:I, s:s, s:o, s:I, s:o, s:o, s:O}", "setting", setting, "limit_bytes",
                                (json_int_t)table->limit_bytes, "limit", table->limit_what, "host_limit_bytes",
                                host_limit ? json_integer(host_limit) : json_null(), "resident_bytes",
                                (json_int_t)table->resident_bytes, "resident_by_category",
-                               categories(table->resident), "methods", list);
+                               categories(table->resident), "methods", list, "left_out", table->left_out);
     struct provenance provenance;
     provenance_take(&provenance);
     json_object_set_new(object, "revision", json_string(provenance.revision));
@@ -280,9 +326,11 @@ int command_max_context(int argc, char **argv)
         .doc =
             "Finds the longest context whose step fits in so much memory, method by method, by planning steps: the "
             "peaks are exact, and nothing is computed.\vAn option goes to every method that has it. Methods that "
-            "draw columns are among all of them only with an option of theirs, such as --budget."};
+            "draw columns are among all of them only with an option of theirs, such as --budget; one that has an "
+            "option "
+            "but not the choice given is left out, with the reason."};
     struct status status = {0};
-    struct table table = {0};
+    struct table table = {.left_out = json_array()};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     bool all = strcmp(arguments.methods, "all") == 0;
     bool done = plan_flags_device(&arguments.plan, arguments.flags.trial, &status) &&
@@ -297,6 +345,7 @@ int command_max_context(int argc, char **argv)
     for (size_t i = 0; i < table.count; i++)
         trial_free(&table.rows[i].trial);
     free(table.rows);
+    json_decref(table.left_out);
     trial_flags_close(&arguments.flags);
     return done ? EXIT_FINE : EXIT_BAD_INPUT;
 }
