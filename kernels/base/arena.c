@@ -91,9 +91,11 @@ static size_t nearest_limit(const struct arena *arena, size_t *live_bytes)
 static void *over_limit(const struct arena *arena, size_t bytes, enum category category, struct status *status)
 {
     static const char *const keys[PLACE_COUNT] = {"limits.memory", "limits.host_memory"};
+    static const char *const where[PLACE_COUNT] = {"", " on the host"};
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
-    status_set(status, STATUS_OOM, "%s for %s do not fit: %s are live and the limit is %s, %zu bytes too few (%s)",
-               words(bytes).text, category_name(category), words(live_bytes).text, words(limit_bytes).text,
+    status_set(status, STATUS_OOM,
+               "%s for %s do not fit%s: %s are live and the limit is %s, %zu bytes too few (%s)", words(bytes).text,
+               category_name(category), where[arena->place], words(live_bytes).text, words(limit_bytes).text,
                bytes - limit_bytes + live_bytes, keys[arena->place]);
     return NULL;
 }
