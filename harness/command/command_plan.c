@@ -134,7 +134,7 @@ static void print_limit(size_t limit, const char *what, size_t peak)
 {
     bool enough = peak <= limit;
     print_bytes("limit", limit, what);
-    print_bytes(enough ? "fits, to spare" : "does not fit, short of", enough ? limit - peak : peak - limit, "");
+    print_bytes(enough ? "fits, to spare" : "does not fit, short", enough ? limit - peak : peak - limit, "");
 }
 
 // What is kept on the host, and what goes over the link for it.
@@ -147,10 +147,10 @@ static void print_host(const struct plan *plan)
         print_bytes("peak on the host", peak, "");
     if (plan->host_limit_bytes)
         print_limit(plan->host_limit_bytes, "--host-memory", peak);
-    if (kept)
-        printf("  %-20s %12.4g  bytes, and %.4g back\n", "copied to the host",
-               isnan(record->link_out_bytes) ? 0 : record->link_out_bytes,
-               isnan(record->link_in_bytes) ? 0 : record->link_in_bytes);
+    if (!kept)
+        return;
+    print_bytes("copied to the host", isnan(record->link_out_bytes) ? 0 : (size_t)record->link_out_bytes, "");
+    print_bytes("copied back", isnan(record->link_in_bytes) ? 0 : (size_t)record->link_in_bytes, "");
 }
 
 static void print_ranks(const struct plan *plan)
