@@ -214,6 +214,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "key 'weights': unknown quantisation 'nf3'; did you mean 'nf4'? known names: nf4, int8"},
         {WITH("'place': {'weights': 'disk'}"), "key 'weights': unknown place 'disk'"},
         {WITH("'place': {'inputs': 'host'}"), "key 'inputs': unknown key of 'place'; known keys: weights"},
+        {WITH("'place': {'optimizer': 'host'}"),
+         "key 'optimizer': there is no optimizer; give 'optimizer', or leave it out"},
         {WITH("'place': 'host'"), "key 'place': expected an object"},
         {WITH("'host': {}"), "key 'host': expected null or {'folder': PATH}"},
         {WITH("'host': {'path': 'a'}"), "key 'path': unknown key of 'host'; known keys: folder"},

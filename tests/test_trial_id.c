@@ -129,7 +129,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'lora': {}, 'weights': 'int8'"),
         WITH("'place': {'weights': 'host'}"),
         WITH("'place': {'gradients': 'host'}"),
-        WITH("'place': {'optimizer': 'host'}"),
+        WITH("'optimizer': 'adamw', 'place': {'optimizer': 'host'}"),
         WITH("'objective': 'sequence-mean'"),
         WITH("'objective': 'dft'"),
         WITH("'objective': 'weighted-mean', 'row_weights': 'a'"),

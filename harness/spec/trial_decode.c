@@ -18,6 +18,17 @@ struct json_field *trial_field(struct trial_fields *fields, const char *key)
     return &fields->keys[i];
 }
 
+// What keys say together and no one of them alone.
+static bool check_together(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    if (trial->optimizer_place == PLACE_HOST && !trial->optimizer) {
+        size_t i = trial_key_find("place");
+        return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
+                               "there is no optimizer; give \"optimizer\", or leave it out");
+    }
+    return true;
+}
+
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     *trial = (struct trial){0};
@@ -31,6 +42,7 @@ bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields,
         if (ok)
             json_object_set_new(canonical, key->name, value);
     }
+    ok = ok && check_together(trial, fields, status);
     if (ok) {
         trial->canonical = json_dumps(canonical, JSON_COMPACT | JSON_SORT_KEYS);
         CHECK(trial->canonical);
