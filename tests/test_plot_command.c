@@ -151,14 +151,25 @@ static void pictures_are_drawn_whole_or_not_at_all(void **state)
     expect_drawn(scratch, "", "test -L drawn/plain-memory.svg");
 }
 
+static void help_names_every_figure(void **state)
+{
+    struct scratch *scratch = *state;
+    expect_drawn(scratch, "",
+                 "$L plot --help > help && grep -q 'accumulators, timeline' help && grep -q categories, help");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(folders_of_any_name_are_drawn_into), TEST(scripts_of_any_name_are_run),
-        TEST(results_of_any_name_are_read),       TEST(words_in_records_are_words),
-        TEST(settings_at_home_do_not_count),      TEST(pictures_are_drawn_whole_or_not_at_all),
+        TEST(folders_of_any_name_are_drawn_into),
+        TEST(scripts_of_any_name_are_run),
+        TEST(results_of_any_name_are_read),
+        TEST(words_in_records_are_words),
+        TEST(settings_at_home_do_not_count),
+        TEST(pictures_are_drawn_whole_or_not_at_all),
+        TEST(help_names_every_figure),
     };
     return cmocka_run_group_tests_name("plot_command", tests, NULL, NULL);
 }

@@ -46,13 +46,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int command_plot(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
+    char names[256], figures[384];
+    plot_figures(", ", names, sizeof names);
+    snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
+    const struct argp_option options[] = {
         {"out", 'o', "DIR", 0, "Folder of the pictures; tables go to DIR/data (default: plots)", 0},
         {"format", 'f', "LIST", 0, "svg, png, or both (default: svg,png)", 0},
-        {"figures", OPTION_FIGURES, "LIST", 0,
-         "Only these: memory, time, chunk, sparsity, gradient-error, timeline, published-memory, published-time "
-         "(default: all that can be drawn)",
-         0},
+        {"figures", OPTION_FIGURES, "LIST", 0, figures, 0},
         {"published", OPTION_PUBLISHED, "DIR", 0,
          "Folder of the published points (default: experiments/published here or near the program)", 0},
         {"scripts", OPTION_SCRIPTS, "DIR", 0,
@@ -61,18 +61,18 @@ int command_plot(int argc, char **argv)
          "What `longbp max-context --json` printed, for one card; give it again for more cards", 0},
         {0},
     };
-    static const struct argp argp = {options,
-                                     parse,
-                                     "[RESULTS...]",
-                                     "Draws figures from recorded results alone, one for each experiment and "
-                                     "setting that has the records for it, "
-                                     "and prints the path of each picture.\v"
-                                     "Needs gnuplot 5.4 or later. The tables are tab-separated with a header line. "
-                                     "Exit status: 0 drawn, 2 wrong "
-                                     "use, a bad file, nothing to draw, or no gnuplot.",
-                                     NULL,
-                                     NULL,
-                                     NULL};
+    const struct argp argp = {options,
+                              parse,
+                              "[RESULTS...]",
+                              "Draws figures from recorded results alone, one for each experiment and "
+                              "setting that has the records for it, "
+                              "and prints the path of each picture.\v"
+                              "Needs gnuplot 5.4 or later. The tables are tab-separated with a header line. "
+                              "Exit status: 0 drawn, 2 wrong "
+                              "use, a bad file, nothing to draw, or no gnuplot.",
+                              NULL,
+                              NULL,
+                              NULL};
     struct arguments arguments = {.request = {.folder = "plots", .formats = "svg,png"},
                                   .paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
                                   .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};

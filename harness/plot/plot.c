@@ -301,13 +301,19 @@ static bool check_list(const char *list, const char *known, const char *option, 
     return true;
 }
 
+void plot_figures(const char *separator, char *text, size_t bytes)
+{
+    *text = '\0';
+    for (size_t i = 0; figures[i]; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", used ? separator : "", figures[i]->name);
+    }
+}
+
 static bool check_request(const struct plot_request *request, struct status *status)
 {
-    char known[256] = "";
-    for (size_t i = 0; figures[i]; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used ? "," : "", figures[i]->name);
-    }
+    char known[256];
+    plot_figures(",", known, sizeof known);
     return check_list(request->formats, "svg,png", "--format", status) &&
            (!request->figures || check_list(request->figures, known, "--figures", status));
 }

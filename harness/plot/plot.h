@@ -17,6 +17,8 @@ struct plot_request {
     const char *published; // folder of the published points; NULL: as published_load finds it, if it is there
 };
 
+// Writes the names of all figures separated: by "," as request->figures takes them.
+void plot_figures(const char *separator, char *text, size_t bytes);
 // Draws EXPERIMENT-FIGURE in every format and prints the path of each picture. False and a status if a file is
 // wrong, if nothing can be drawn (the message says what each figure needs), or if drawing failed.
 bool plot(const struct plot_request *request, struct status *status);
