@@ -217,6 +217,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'place': {'optimizer': 'host'}"),
          "key 'optimizer': there is no optimizer; give 'optimizer', or leave it out"},
         {WITH("'place': 'host'"), "key 'place': expected an object"},
+        {WITH("'host': '/tmp'"), "key 'host': expected folder=DIR, in a spec {'folder': PATH}, found '/tmp'"},
         {WITH("'host': {}"), "key 'host': expected null or {'folder': PATH}"},
         {WITH("'host': {'path': 'a'}"), "key 'path': unknown key of 'host'; known keys: folder"},
         {WITH("'host': {'folder': 3}"), "key 'folder': expected a folder for what is kept on the host, found 3"},

@@ -66,7 +66,8 @@ static json_t *value_of(const struct trial_key *key, const char *text)
         return json_true();
     if (key->type == KEY_SIZE || key->spelling == SPELLED_TEXT)
         return json_string(text);
-    return key->spelling == SPELLED_OBJECT ? flag_object(text) : flag_value(text);
+    bool object = key->spelling == SPELLED_OBJECT && memchr(text, '=', strcspn(text, ",")); // not "/tmp"
+    return object ? flag_object(text) : flag_value(text);
 }
 
 // head_chunk as head-chunk, and the other way round.

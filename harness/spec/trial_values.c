@@ -282,6 +282,10 @@ json_t *decode_host(struct trial *trial, struct json_field field, struct status 
     const char *path = NULL;
     if (!json_field_given(field))
         return json_null();
+    if (json_is_string(field.value)) {
+        json_field_expected(field, status, "folder=DIR, in a spec {\"folder\": PATH}");
+        return NULL;
+    }
     if (!json_field_object(field, &keys, "host", status) ||
         !json_field_text(json_field_get(field, "folder"), "a folder for what is kept on the host", &path, status))
         return NULL;
