@@ -19,7 +19,7 @@ struct fixture fixture_default(void)
         .dtype = DTYPE_F64,
         .rounding = DTYPE_F32,
         .context = 23,
-        .sequences = 2,
+        .batch_size = 2,
         .seed = 7,
     };
 }
@@ -53,7 +53,7 @@ void fixture_open(struct fixture *f)
     options.ranks = f->ranks;
     model_open(&f->model, &f->config, &options, f->device);
     model_randomize(&f->model, f->seed, f->rounding);
-    size_t count = f->context * f->sequences;
+    size_t count = f->context * f->batch_size;
     f->ids = malloc(count * sizeof *f->ids);
     CHECK(f->ids);
     struct random random = random_named(f->seed, "ids");
@@ -63,7 +63,7 @@ void fixture_open(struct fixture *f)
         f->ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
         f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
     }
-    batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->sequences);
+    batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->batch_size);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {

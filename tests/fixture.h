@@ -12,7 +12,7 @@ struct fixture {
     const struct optimizer *optimizer; // NULL: none
     enum dtype dtype, rounding;        // rounding: the dtype that the random weights are rounded to first
     bool narrow;                       // bf16: gradients are summed in bf16, not in f32
-    size_t context, sequences;
+    size_t context, batch_size;
     const int32_t *targets;            // NULL: the next token
     const struct objective *objective; // NULL: the default
     uint64_t seed;

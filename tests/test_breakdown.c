@@ -184,7 +184,7 @@ static void test_rows_add_up_to_the_step(void **state)
     planned.device = device_open("plan-cpu", DTYPE_F64, 0, &status);
     struct model_options options = {.kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
     model_open(&planned.model, &planned.config, &options, planned.device);
-    batch_open(&planned.batch, planned.device, NULL, NULL, f.context, f.sequences);
+    batch_open(&planned.batch, planned.device, NULL, NULL, f.context, f.batch_size);
     bool more_than_marks = false;
     for (const struct method *const *m = methods; *m; m++) {
         for (size_t chunk = 1; chunk <= 23; chunk += 11) {
@@ -225,7 +225,7 @@ static void test_gemm_by_shape_and_the_head_apart(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.sequences = 1;
+    f.batch_size = 1;
     fixture_open(&f);
     struct breakdown b;
     double ms;

@@ -76,7 +76,7 @@ static void test_equal_heads_three_sequences(void **state)
     (void)state;
     struct fixture f = fixture_default();
     f.config.kv_heads = 4;
-    f.sequences = 3;
+    f.batch_size = 3;
     check_all_methods(&f, "G = H, B = 3");
 }
 
@@ -165,7 +165,7 @@ static void test_several_blocks(void **state)
     f.config.layers = 1;
     f.config.qk_norm = true;
     f.context = 701;
-    f.sequences = 3;
+    f.batch_size = 3;
     fixture_open(&f);
     struct step_report report = {0};
     double *expected = fixture_step(&f, "full", NULL, &report);

@@ -204,7 +204,7 @@ static void test_token_mean_three_ways(void **state)
     void *options = fixture_options(full, "head_chunk=4");
     struct step_report report = {0};
     double *expected = fixture_step(&f, "full", options, &report), loss = report.loss;
-    for (size_t i = 0; i < f.context * f.sequences; i++) {
+    for (size_t i = 0; i < f.context * f.batch_size; i++) {
         f.weights[i] = 1;
     }
     static const char *const names[] = {"weighted-mean", "sequence-mean"};
@@ -248,7 +248,7 @@ static void test_methods_agree(void **state)
             bool none = t == 6 + 3 * b || t == 15 || t >= 18 + b || (b == 1 && t < 5);
             targets[i] = none ? NO_TARGET : (7 * i + 3) % 31;
         }
-        f.sequences = 3;
+        f.batch_size = 3;
         f.targets = targets;
         f.objective = *o;
         fixture_open(&f);

@@ -62,7 +62,7 @@ static void plan(const struct fixture *f, const struct setting *setting, bool of
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
     model_open(&planned.model, &planned.config, &model_options, planned.device);
-    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->sequences);
+    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     planned.device->counters = (struct counters){0};
     model_zero_gradients(&planned.model); // as the fixture does
     method_step(method_find(setting->method), &planned.model, &planned.batch, options, &report);
@@ -137,7 +137,7 @@ static void gradients_are_the_same_bits(void **state)
         f.config.tied = f.config.layers == 2;
         f.config.qk_norm = f.config.layers == 3;
         f.context = contexts[i % COUNT(contexts)];
-        f.sequences = 1 + i % 2;
+        f.batch_size = 1 + i % 2;
         f.lora = f.config.layers == 5 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V}
                                       : (struct lora){0};
         assert_same(&f);
@@ -145,7 +145,7 @@ static void gradients_are_the_same_bits(void **state)
     struct fixture f = fixture_default(); // more rows than a block
     f.config.layers = 2;
     f.context = 351;
-    f.sequences = 3;
+    f.batch_size = 3;
     f.dtype = DTYPE_F32;
     assert_same(&f);
 }
@@ -165,7 +165,7 @@ static void the_device_keeps_two_rows(void **state)
             peaks[i][offload] = planned.arena.peak_by_category[CATEGORY_HIDDEN_CHECKPOINTS];
         }
     }
-    size_t input = f.context * f.sequences * f.config.width * sizeof(double);
+    size_t input = f.context * f.batch_size * f.config.width * sizeof(double);
     assert_int_equal(peaks[0][0], 5 * input);
     assert_int_equal(peaks[1][0], 13 * input);
     assert_int_equal(peaks[0][1], 3 * input);
@@ -223,7 +223,7 @@ static void the_link_carries_the_formula(void **state)
         f.config.layers = 6;
         f.lora = lora ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q} : (struct lora){0};
         fixture_open(&f);
-        size_t row = f.context * f.sequences * f.config.width * sizeof(double); // T B d e
+        size_t row = f.context * f.batch_size * f.config.width * sizeof(double); // T B d e
         for (size_t i = 0; i < COUNT(settings) * COUNT(cases); i++) {
             const struct setting *setting = &settings[i / COUNT(cases)];
             if (strcmp(setting->offload, "kv") == 0) {
@@ -274,7 +274,7 @@ static void the_link_carries_keys_and_values(void **state)
             out += seco ? layers * starts[c] : 0;
         }
         free(gradients(&f, &settings[i], true, "chunk=5 sampler=fixed columns=1,4"));
-        size_t token = f.sequences * 2 * f.config.kv_heads * f.config.head_dim * sizeof(double); // B 2 G D e
+        size_t token = f.batch_size * 2 * f.config.kv_heads * f.config.head_dim * sizeof(double); // B 2 G D e
         const double *link = f.device->counters.link_bytes;
         assert_true(link[QUEUE_OUT] == (double)(out * token) && link[QUEUE_IN] == (double)(in * token));
         size_t kept = 2 * layers * arena_rounded(f.context * token / 2);
@@ -433,7 +433,7 @@ static double estimate_s(const struct setting *setting, bool offloads, double li
     f.device->roofline =
         (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .link_bytes_per_s = link_bytes_per_s};
     model_open(&f.model, &f.config, &model_options, f.device);
-    batch_open(&f.batch, f.device, NULL, NULL, f.context, f.sequences);
+    batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
     model_zero_gradients(&f.model);
     f.device->counters = (struct counters){0};
     breakdown_start(&breakdown, f.device);

@@ -21,9 +21,9 @@ static void measure(struct fixture *f, const char *device, const struct method *
     struct model_options model_options = {f->lora, sums, sums, .optimizer = optimizers[0]};
     model_open(&f->model, &f->config, &model_options, f->device);
     model_randomize(&f->model, 1, DTYPE_F32);
-    int32_t *ids = calloc(f->context * f->sequences, sizeof *ids);
-    f->weights = calloc(f->context * f->sequences, sizeof *f->weights);
-    batch_open(&f->batch, f->device, ids, NULL, f->context, f->sequences);
+    int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
+    f->weights = calloc(f->context * f->batch_size, sizeof *f->weights);
+    batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
     model_zero_gradients(&f->model);
@@ -109,7 +109,7 @@ static void test_full_training(void **state)
     f.dtype = DTYPE_F32;
     f.config.qk_norm = true;
     f.config.tied = true;
-    f.sequences = 3;
+    f.batch_size = 3;
     compare_all(&f);
     f.dtype = DTYPE_BF16;
     compare_all(&f);
@@ -148,7 +148,7 @@ static size_t tiny_peak(const struct method *method, const void *options, size_t
     f.config = *config_preset("tiny");
     f.dtype = DTYPE_F32;
     f.context = context;
-    f.sequences = 1;
+    f.batch_size = 1;
     struct arena arena;
     struct counters counters;
     measure(&f, "plan-cpu", method, options, &arena, &counters);
@@ -194,7 +194,7 @@ static void test_large_model(void **state)
     f.config = *config_preset("llama-3-8b");
     f.dtype = DTYPE_BF16;
     f.context = 4096;
-    f.sequences = 1;
+    f.batch_size = 1;
     const struct method *seco = method_find("seco");
     void *options = options_new(&seco->options);
     struct arena arena;
@@ -226,8 +226,8 @@ static void test_costs_are_the_stated_ones(void **state)
         f.context = contexts[i / 2];
         f.config.qk_norm = i % 2;
         double pairs = (double)f.context * (f.context + 1) / 2;
-        double attention = 4 * pairs * f.config.heads * f.config.head_dim * f.config.layers * f.sequences;
-        double forward = model_flops(&f.config, &f.lora, f.context, f.sequences) / 3;
+        double attention = 4 * pairs * f.config.heads * f.config.head_dim * f.config.layers * f.batch_size;
+        double forward = model_flops(&f.config, &f.lora, f.context, f.batch_size) / 3;
         for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
             const struct method *method = method_find(cases[j].method);
             void *options = fixture_options(method, "chunk=64 inner=%s", cases[j].inner);

@@ -158,7 +158,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct model model;
     struct batch batch;
     model_open(&model, &f->config, &options, device);
-    batch_open(&batch, device, NULL, NULL, f->context, f->sequences);
+    batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
     step_of(&model, &batch, s, planned);
     batch_close(&batch, device);
     model_close(&model);
@@ -206,7 +206,7 @@ static void check_pipeline(const struct setting *s)
     assert_int_equal(planned.peak_bytes, first.peak_bytes);
     if (strcmp(s->method, "seco") == 0 && !s->tied) { // every column's x to the right, its gradient to the left
         size_t neighbours = !ranks_lowest(&ranks) + !ranks_highest(&ranks);
-        double column = (double)(one.context * one.sequences * one.config.width * dtype_bytes(s->dtype));
+        double column = (double)(one.context * one.batch_size * one.config.width * dtype_bytes(s->dtype));
         assert_true(first.counters.sent_bytes == (double)neighbours * column);
         void *options = fixture_options(method_find("seco"), "%s", s->options);
         size_t chunk = options_count(&method_find("seco")->options, options, "chunk", 0);

@@ -25,7 +25,7 @@ static void estimate_open(struct estimate *e)
 {
     e->fixture = fixture_default();
     e->fixture.context = COLUMNS * CHUNK - 1; // a ragged last column
-    e->fixture.sequences = 1;
+    e->fixture.batch_size = 1;
     fixture_open(&e->fixture);
     e->report = (struct step_report){0};
     e->exact = fixture_step(&e->fixture, "full", NULL, &e->report);

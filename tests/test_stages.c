@@ -66,7 +66,7 @@ static void gradients_are_the_same_bits(void **state)
         f.config.layers = variant % 3 == 1 ? 2 : 5;
         f.config.tied = variant % 3 == 1;
         f.config.qk_norm = variant % 3 == 2;
-        f.sequences = 1 + variant % 3;
+        f.batch_size = 1 + variant % 3;
         f.context = variant % 3 == 1 ? 3 : 23;
         f.lora =
             variant % 3 == 2 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V} : (struct lora){0};
@@ -143,9 +143,9 @@ static struct work work_of(const struct fixture *f, struct span chunk)
 {
     const struct config *c = &f->config;
     double d = (double)c->width, q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
-    double n = (double)(chunk.count * f->sequences), pairs = 0;
+    double n = (double)(chunk.count * f->batch_size), pairs = 0;
     for (size_t i = 0; i < chunk.count; i++) {
-        pairs += (double)((chunk.start + i + 1) * f->sequences);
+        pairs += (double)((chunk.start + i + 1) * f->batch_size);
     }
     struct work work = {.keys = 4 * n * d * kv, .down = 2 * n * d * (double)c->ffn};
     work.all = 4 * n * d * q + work.keys + 3 * work.down + 4 * q * pairs;
@@ -214,8 +214,8 @@ static void work_is_the_closed_form(void **state)
                 // In all at most as many rows once more as there are layers above the number of stages.
                 double rows = work_of(&f, (struct span){0, f.context}).all;
                 double forward =
-                    6 * rows + 2.0 * (double)(f.context * f.sequences * f.config.width * f.config.vocab);
-                double scores = 6 * 2.0 * (double)(f.config.heads * f.config.head_dim * f.sequences * f.context) *
+                    6 * rows + 2.0 * (double)(f.context * f.batch_size * f.config.width * f.config.vocab);
+                double scores = 6 * 2.0 * (double)(f.config.heads * f.config.head_dim * f.batch_size * f.context) *
                                 (double)(f.context + 1) / 2;
                 assert_true(with <= (inner ? 5 : 4) * forward + scores + (double)(6 - cases[i].count) * rows);
             }

@@ -19,7 +19,7 @@ static void check_micro_batches(const struct objective *objective)
     for (int i = 0; i < 4 * 23; i++) {
         targets[i] = i % 3 == 0 || i / 23 == 2 ? NO_TARGET : i % 31; // the third sequence has none at all
     }
-    f.sequences = 4;
+    f.batch_size = 4;
     f.targets = targets;
     f.objective = objective;
     fixture_open(&f);
@@ -29,7 +29,7 @@ static void check_micro_batches(const struct objective *objective)
         struct step_report report = {0};
         double *expected = fixture_step(&f, (*m)->name, options, &report), loss = report.loss, sum = 0;
         model_zero_gradients(&f.model);
-        for (size_t first = 0, count = 1; first < f.sequences; first += count, count = 3) {
+        for (size_t first = 0, count = 1; first < f.batch_size; first += count, count = 3) {
             struct batch micro;
             batch_open(&micro, f.device, f.ids + first * f.context, targets + first * f.context, f.context, count);
             fixture_set_objective(&f, f.device, &micro, first);

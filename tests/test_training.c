@@ -124,7 +124,7 @@ static void assert_planned(const struct fixture *f, const struct method *method)
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
     model_open(&planned.model, &planned.config, &model_options, planned.device);
-    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->sequences);
+    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     begin(&planned);
     steps(&planned, method);
     assert_int_equal(planned.device->arena.peak_bytes, f->device->arena.peak_bytes);
@@ -242,7 +242,7 @@ static void the_device_holds_two_units(void **state)
         f.device = device_open("plan-cpu", f.dtype, 0, &status);
         assert_non_null(f.device);
         model_open(&f.model, &f.config, &model_options, f.device);
-        batch_open(&f.batch, f.device, NULL, NULL, f.context, f.sequences);
+        batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
         begin(&f);
         steps(&f, method_find("streambp"));
         struct parameters layer = unit_parameters(&f.model, unit_of_layer(0));

@@ -20,7 +20,7 @@ static struct fixture variant(size_t i)
     struct fixture f = fixture_default();
     f.lora = (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V | LORA_DOWN};
     f.context = i == 0 ? 23 : i == 1 ? 1 : 12;
-    f.sequences = i == 1 ? 1 : 2;
+    f.batch_size = i == 1 ? 1 : 2;
     f.config.tied = i == 1;
     f.config.qk_norm = f.config.qkv_bias = i == 2;
     if (i == 3) {
@@ -54,7 +54,7 @@ static void assert_planned(const struct fixture *f, const struct method *method)
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
     model_open(&planned.model, &planned.config, &model_options, planned.device);
-    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->sequences);
+    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     planned.device->counters = (struct counters){0};
     arena_reset_peak(&planned.device->arena);
     model_zero_gradients(&planned.model);
@@ -268,7 +268,7 @@ static void the_device_holds_two_rows(void **state)
         f.device = device_open("plan-cpu", f.dtype, 0, &status);
         assert_non_null(f.device);
         model_open(&f.model, &f.config, &model_options, f.device);
-        batch_open(&f.batch, f.device, NULL, NULL, f.context, f.sequences);
+        batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
         method_step(method_find("streambp"), &f.model, &f.batch, options, &report);
         peaks[i] = f.device->arena.peak_by_category[CATEGORY_WEIGHTS];
         size_t rope = arena_rounded(f.config.head_dim / 2 * sizeof(double));

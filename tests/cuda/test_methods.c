@@ -60,7 +60,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     struct model_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
     struct model model;
     struct batch batch;
-    size_t tokens = f->context * f->sequences;
+    size_t tokens = f->context * f->batch_size;
     int32_t *ids = malloc(tokens * sizeof *ids);
     struct step_report report = {0};
     struct fixture weighted = *f;
@@ -73,7 +73,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     }
     model_open(&model, &f->config, &model_options, d);
     model_randomize(&model, f->seed, rounding);
-    batch_open(&batch, d, ids, NULL, f->context, f->sequences);
+    batch_open(&batch, d, ids, NULL, f->context, f->batch_size);
     fixture_set_objective(&weighted, d, &batch, 0);
     d->counters = (struct counters){0};
     model_zero_gradients(&model);
@@ -279,13 +279,13 @@ int main(int argc, char **argv)
         check_methods(&f, device, plan, dtypes[i], "grouped heads");
         check_deterministic(&f, device, dtypes[i]);
         f.config.qk_norm = f.config.tied = true;
-        f.sequences = 3;
+        f.batch_size = 3;
         f.objective = objective_find("dft");
         check_methods(&f, device, plan, dtypes[i], "Qwen3, B = 3, DFT");
         f.config.qk_norm = f.config.tied = false;
         f.config.qkv_bias = true;
         f.config.head_dim = 6; // own attention in bf16
-        f.sequences = 1;
+        f.batch_size = 1;
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
         f.objective = objective_find("weighted-mean");
         check_methods(&f, device, plan, dtypes[i], "Qwen2, LoRA, weights");

@@ -190,7 +190,7 @@ static void test_glue_of_a_step(void **state)
         f.context = 2 * KEYS + 7;
         model_open(&f.model, &f.config, &options, device);
         model_randomize(&f.model, f.seed, DTYPE_BF16);
-        batch_open(&f.batch, device, ids, NULL, f.context, f.sequences);
+        batch_open(&f.batch, device, ids, NULL, f.context, f.batch_size);
         counted = device->counters.glue_bytes = 0;
         model_zero_gradients(&f.model);
         method_step(*m, &f.model, &f.batch, how, &report);
