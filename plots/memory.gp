@@ -10,6 +10,9 @@ known = 0
 stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
 known = 0
+stats data using (count(column('host_peak_bytes'))) nooutput
+of_device = known ? ' of the device' : '' # the host's is not drawn
+known = 0
 stats data using (count(column('limit_bytes'))) nooutput
 limit = 0
 if (known) { stats data using 'limit_bytes' nooutput; limit = STATS_max }
@@ -44,7 +47,7 @@ bottom = 400
 height = bottom + 105 + 20 * legend_rows
 heading = 'Peak memory against context'
 load scripts.'/page.gp'
-call scripts.'/panel.gp' 70 880 'peak memory ('.unit_name.')' 'context (tokens)'
+call scripts.'/panel.gp' 70 880 'peak memory'.of_device.' ('.unit_name.')' 'context (tokens)'
 call scripts.'/legend.gp' 25 (bottom + 68)
 
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \

@@ -50,7 +50,8 @@ static void test_memory_table(void **state)
 {
     (void)state;
     char *lines[] = {
-        record(1, "e", "ok", "f32", 256, seco_128, ", 'peak_bytes': 300, 'lower_bound_bytes': 250"),
+        record(1, "e", "ok", "f32", 256, seco_128,
+               ", 'peak_bytes': 300, 'lower_bound_bytes': 250, 'host_peak_bytes': 70"),
         record(2, "e", "ok", "f32", 128, seco_128, ", 'peak_bytes': 200, 'lower_bound_bytes': 150.5"),
         record(3, "e", "oom", "f32", 256, full, ", 'peak_bytes': 77, 'lower_bound_bytes': 99"),
         record(4, "e", "ok", "f32", 128, full, ", 'peak_bytes': 34359738369, 'lower_bound_bytes': null"),
@@ -58,13 +59,14 @@ static void test_memory_table(void **state)
         record(6, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 180, 'lower_bound_bytes': 150"),
         NULL,
     };
-    expect_table("memory", lines,
-                 "series\tmethod\tlabel\trank\tcontext\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\n"
-                 "1\tfull\tfull\t0\t128\t34359738369\tNaN\t1000000\t0\n"
-                 "1\tfull\tfull\t0\t256\tNaN\tNaN\t1000000\t1\n"
-                 "2\tseco\tseco, chunk 64\t0\t128\t180\t150\t1000000\t0\n"
-                 "3\tseco\tseco, chunk 128\t1\t128\t200\t150.5\t1000000\t0\n"
-                 "3\tseco\tseco, chunk 128\t1\t256\t300\t250\t1000000\t0\n");
+    expect_table(
+        "memory", lines,
+        "series\tmethod\tlabel\trank\tcontext\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\thost_peak_bytes\n"
+        "1\tfull\tfull\t0\t128\t34359738369\tNaN\t1000000\t0\tNaN\n"
+        "1\tfull\tfull\t0\t256\tNaN\tNaN\t1000000\t1\tNaN\n"
+        "2\tseco\tseco, chunk 64\t0\t128\t180\t150\t1000000\t0\tNaN\n"
+        "3\tseco\tseco, chunk 128\t1\t128\t200\t150.5\t1000000\t0\tNaN\n"
+        "3\tseco\tseco, chunk 128\t1\t256\t300\t250\t1000000\t0\t70\n");
     char *alone[] = {record(1, "e", "ok", "f32", 256, full, ", 'peak_bytes': 300"),
                      record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 300"), NULL};
     assert_null(table_of("memory", alone)); // no curve: every series has one context

@@ -153,13 +153,14 @@ static void memory_row(FILE *table, const struct record *record)
 {
     bool oom = is_oom(record);
     ROW(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
-        record->trial.limits.memory, oom);
+        record->trial.limits.memory, oom, oom ? NAN : record->host_peak_bytes);
 }
 
 static bool tabulate_memory(const struct record *const *records, size_t count, FILE *table)
 {
-    return against_context(records, count, table, "context\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom",
-                           has_memory, memory_row);
+    return against_context(records, count, table,
+                           "context\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\thost_peak_bytes", has_memory,
+                           memory_row);
 }
 
 static const struct figure memory = {
