@@ -50,7 +50,7 @@ static inline vector exp_vector(vector x)
     vector r = x - n * 0x1.62e4p-1f - n * 0x1.7f7d1cp-20f;
     vector p = 0x1.5558bp-5f + r * (0x1.12398ep-7f + r * 0x1.6a4d6p-10f);
     p = 1 + (r + r * r * (0x1.fffffcp-2f + r * (0x1.555492p-3f + r * p)));
-    return (vector)(((vector_bits)p + ((vector_bits)shifted << 23)) & ~(x < EXP_LOWEST));
+    return (vector)(((vector_bits)p + ((vector_bits)shifted << 23)) & ~(vector_bits)(x < EXP_LOWEST));
 }
 
 static inline void exp_row(real *x, const real *shift, size_t count)

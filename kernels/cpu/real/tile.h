@@ -15,9 +15,9 @@ enum { TILE_UNIT = 64 / sizeof(real) };
 
 typedef real vector __attribute__((vector_size(TILE_LANES * sizeof(real)), aligned(sizeof(real)), may_alias));
 #if REAL_BITS == 64
-typedef int64_t vector_bits __attribute__((vector_size(TILE_LANES * sizeof(real))));
+typedef uint64_t vector_bits __attribute__((vector_size(TILE_LANES * sizeof(real))));
 #else
-typedef int32_t vector_bits __attribute__((vector_size(TILE_LANES * sizeof(real))));
+typedef uint32_t vector_bits __attribute__((vector_size(TILE_LANES * sizeof(real))));
 #endif
 
 static inline vector *vector_at(const real *x)
