@@ -268,11 +268,11 @@ static void print_table(const struct arguments *arguments, const struct table *t
         bool telling = !found->context || !found->memory_bound || host_limit_bytes; // which of the two it was
         printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");
     }
-    size_t i;
-    const json_t *left_out;
-    json_array_foreach(table->left_out, i, left_out)
+    for (size_t i = 0; i < json_array_size(table->left_out); i++) {
+        const json_t *left_out = json_array_get(table->left_out, i);
         printf("%-32s left out: %s\n", json_string_value(json_object_get(left_out, "method")),
                json_string_value(json_object_get(left_out, "reason")));
+    }
 }
 
 static json_t *categories(const size_t by_category[CATEGORY_COUNT])
