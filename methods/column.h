@@ -21,7 +21,7 @@ struct column_options {
     {                                                                                                              \
         .name = "inner", .type = OPTION_CHOICE, .offset = offsetof(options, inner), .initial = INNER_NONE,         \
         .choices = OPTION_CHOICES("none", "checkpoint"),                                                           \
-        .help = "inside a column: keep every cell's activations, or its input alone"                               \
+        .help = "inside a column: keep every cell's activations, or its input alone", .nth = option_nth_choice     \
     }
 
 // What the first pass wants of a column besides the keys and values of its layers: the output of the highest; or

@@ -63,8 +63,10 @@ struct method {
     double (*floor_bytes_per_token)(const struct model *model, const void *options, size_t context);
 };
 
-// All methods, ending in NULL.
+// All methods that walk, ending in NULL.
 extern const struct method *const methods[];
+// What can be asked for in place of one: it has no walk, and the harness chooses.
+extern const struct method method_auto;
 const struct method *method_find(const char *name);
 // The options of all methods, one of each name, in the order in which the methods have them; NULL from the last on.
 // Options of the same name are of the same type, and mean the same.

@@ -21,5 +21,6 @@ enum column_offload {
         .name = "offload", .type = OPTION_CHOICE, .offset = offsetof(options, offload),                            \
         .choices = OPTION_CHOICES(__VA_ARGS__),                                                                    \
         .help = "what is kept on the host: rows' inputs until they are rebuilt (checkpoint, streambp); the "       \
-                "gradient of the row above, too (streambp); keys, values and their gradients (seco, spaco)"        \
+                "gradient of the row above, too (streambp); keys, values and their gradients (seco, spaco)",       \
+        .nth = option_nth_choice                                                                                   \
     }

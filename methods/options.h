@@ -17,6 +17,13 @@ struct option {
     const char *help;           // one line, with the unit
     bool draws;                 // how many columns are drawn: what figures show estimates against
     bool telling;               // it says how much is kept and computed: lines and labels show its default, too
+    // What a search over exact methods tries: sets the value to number `index` of what is worth trying in a model
+    // of so many layers at such a context; false: there is no such number. NULL: the value stays as it is.
+    bool (*nth)(const struct option *option, void *value, size_t index, size_t layers, size_t context);
+    // From each of these values to the next a step takes no less memory and, by a roofline and where nothing waits
+    // for copies, no more time: a search bisects those of a method's first such option, and where the first values
+    // of all of them do not fit, no others do.
+    bool ascending;
 };
 
 // What a method is asked through: its rows, in the order in which labels show them, ending with a NULL name, and
@@ -34,23 +41,34 @@ struct option_table {
         __VA_ARGS__, NULL                                                                                          \
     }
 
+// Values of `nth`: every choice; powers of two of tokens, such that a context has at most 256 chunks, and the
+// whole context; blocks of 256 and 2,048 tokens; numbers of runs of layers: 1, 2, 3, 4, 6, 8, 12 and so on, up
+// to one for each layer.
+bool option_nth_choice(const struct option *option, void *value, size_t index, size_t layers, size_t context);
+bool option_nth_chunk(const struct option *option, void *value, size_t index, size_t layers, size_t context);
+bool option_nth_run(const struct option *option, void *value, size_t index, size_t layers, size_t context);
+bool option_nth_block(const struct option *option, void *value, size_t index, size_t layers, size_t context);
+
 // Rows that several methods share, for a struct that has such a member.
 #define OPTION_CHUNK(options)                                                                                      \
     {                                                                                                              \
         .name = "chunk", .type = OPTION_COUNT, .offset = offsetof(options, chunk), .minimum = 1,                   \
-        .maximum = OPTION_COUNT_MAX, .initial = 512, .help = "tokens per column of the context", .telling = true   \
+        .maximum = OPTION_COUNT_MAX, .initial = 512, .help = "tokens per column of the context", .telling = true,  \
+        .nth = option_nth_chunk, .ascending = true                                                                 \
     }
 #define OPTION_HEAD_CHUNK(options)                                                                                 \
     {                                                                                                              \
         .name = "head_chunk", .type = OPTION_COUNT, .offset = offsetof(options, head_chunk),                       \
         .maximum = OPTION_COUNT_MAX, .initial = 256,                                                               \
-        .help = "tokens per block of logits; 0: all of a column at once"                                           \
+        .help = "tokens per block of logits; 0: all of a column at once", .nth = option_nth_block,                 \
+        .ascending = true                                                                                          \
     }
 #define OPTION_KEEP(options)                                                                                       \
     {                                                                                                              \
         .name = "keep", .type = OPTION_CHOICE, .offset = offsetof(options, keep), .initial = KEEP_LEAN,            \
         .choices = OPTION_CHOICES("lean", "all"),                                                                  \
-        .help = "what a cell keeps: lean rebuilds norms and SwiGLU's product, all keeps them as autograd does"     \
+        .help = "what a cell keeps: lean rebuilds norms and SwiGLU's product, all keeps them as autograd does",    \
+        .nth = option_nth_choice, .ascending = true                                                                \
     }
 
 // The row of this name, or NULL.

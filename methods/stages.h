@@ -21,7 +21,8 @@ struct stage_options {
         .name = "stages", .type = OPTION_COUNT, .offset = offsetof(options, stages.count), .minimum = 1,           \
         .maximum = STAGES_MAX, .initial = 1,                                                                       \
         .help = "runs of layers of which the forward keeps the inputs alone, at most one per layer; sized so "     \
-                "that least is kept"                                                                               \
+                "that least is kept",                                                                              \
+        .nth = option_nth_run                                                                                      \
     }
 #define OPTION_STAGE_ROWS(options)                                                                                 \
     {                                                                                                              \

@@ -55,18 +55,18 @@ static void max_context_holds_for_every_draw(void **state)
     struct status status = {0};
     struct max_context found;
     const size_t limit_bytes = 20 << 20;
-    assert_true(max_context_find(&found, &trial, limit_bytes, &status));
+    assert_true(max_context_find(&found, &trial, EXTENT_CONTEXT, limit_bytes, 0, &status));
     trial_free(&trial);
     assert_int_equal(found.granularity, 64);
-    assert_int_equal(found.context % 64, 0);
-    assert_true(found.memory_bound && found.context > 10 * 64 && found.peak_bytes <= limit_bytes);
+    assert_int_equal(found.largest % 64, 0);
+    assert_true(found.memory_bound && found.largest > 10 * 64 && found.peak_bytes <= limit_bytes);
     size_t largest = 0;
     for (size_t seed = 0; seed < 200; seed++) {
         char *json;
         assert_true(asprintf(&json,
                              "{'model': 'tiny', 'context': %zu, 'device': 'plan',"
                              " 'method': {'name': 'spaco', 'chunk': 64, 'budget': 3, 'sampler_seed': %zu}}",
-                             found.context, seed) > 0);
+                             found.largest, seed) > 0);
         json_t *record = record_of(json);
         size_t peak = (size_t)number(record, "peak_bytes");
         assert_true(peak <= found.peak_bytes);
@@ -142,6 +142,84 @@ static void a_choice_leaves_out_who_does_not_have_it(void **state)
     free(out);
 }
 
+// What fits, plan confirms; and one sequence more does not.
+static void max_batch_and_plan_agree(void **state)
+{
+    (void)state;
+    static const char *const setting = "--model tiny --context 200 --memory-limit 40MiB";
+    json_t *table = longbp_json("max-batch %s --json", setting), *row;
+    size_t i;
+    assert_int_equal(json_array_size(json_object_get(table, "methods")), 4);
+    json_array_foreach(json_object_get(table, "methods"), i, row)
+    {
+        const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
+        size_t largest = (size_t)number(row, "max_batch");
+        assert_true(largest > 1);
+        for (size_t more = 0; more < 2; more++) {
+            json_t *plan = longbp_json("plan %s --method %s --batch %zu --json", setting, name, largest + more);
+            if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
+                fail_msg("%s: batch %zu", name, largest + more);
+            json_decref(plan);
+        }
+    }
+    json_decref(table);
+}
+
+// Auto goes at least as far as every method with whatever options; its choice there fits, and one token more does
+// not.
+static void auto_goes_furthest(void **state)
+{
+    (void)state;
+    static const char *const setting = "--model tiny --memory-limit 24MiB --host-memory 3MiB";
+    json_t *table = longbp_json("max-context %s --methods all,auto --json", setting), *row;
+    size_t i, longest = (size_t)number(table, "context");
+    json_array_foreach(json_object_get(table, "methods"), i, row)
+        assert_true(number(row, "max_context") <= longest);
+    assert_int_equal(json_array_size(json_object_get(table, "methods")), 5);
+    for (size_t more = 0; more < 2; more++) {
+        char *arguments, *out;
+        assert_true(asprintf(&arguments,
+                             "advise --model tiny --device-memory 24MiB --host-memory 3MiB --context %zu",
+                             longest + more) > 0);
+        if (longbp(&out, arguments) != (int)more)
+            fail_msg("%s: %s", arguments, out);
+        free(out);
+        free(arguments);
+    }
+    const json_t *choice = json_object_get(table, "choice");
+    assert_true(number(choice, "peak_bytes") <= 24 << 20 && number(choice, "host_peak_bytes") <= 3 << 20);
+    json_t *frontier = longbp_json("frontier --model tiny --device-memory 12MiB,24MiB --host-memory 3MiB --json");
+    size_t found = 0;
+    json_array_foreach(json_object_get(frontier, "frontier"), i, row)
+    {
+        bool last = number(row, "device_bytes") == 24 << 20 && number(row, "host_bytes") == 3 << 20,
+             all = strcmp(json_string_value(json_object_get(row, "method")), "auto") == 0;
+        if (last && all)
+            found = (size_t)number(row, "max_context");
+    }
+    assert_int_equal(i, 2 * 2 * 5);
+    assert_int_equal(found, longest);
+    json_decref(frontier);
+    json_decref(table);
+}
+
+static void sizes_that_do_not_rise_are_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"--device-memory 2GiB,1GiB", "not above the size before it"},
+                                           {"--device-memory 2", "a size with its unit"},
+                                           {"--host-memory 1GiB,1GiB", "not above the size before it"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *arguments, *out;
+        assert_true(asprintf(&arguments, "frontier --model tiny %s", cases[i][0]) > 0);
+        int code = longbp(&out, arguments);
+        if (code != 2 || !strstr(out, cases[i][1]))
+            fail_msg("%s: exit code %d: %s", arguments, code, out);
+        free(arguments);
+        free(out);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -152,6 +230,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(the_host_limits_the_context),
         cmocka_unit_test(a_choice_leaves_out_who_does_not_have_it),
+        cmocka_unit_test(max_batch_and_plan_agree),
+        cmocka_unit_test(auto_goes_furthest),
+        cmocka_unit_test(sizes_that_do_not_rise_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

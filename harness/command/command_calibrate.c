@@ -4,14 +4,33 @@
 #include "harness/command/command.h"
 #include "harness/files/output_file.h"
 #include "harness/run/calibrate.h"
+#include <stdlib.h>
 #include <string.h>
+
+#define SECONDS_MAX 86400
+
+enum { FLAG_RATES = 256, FLAG_SECONDS };
+
+struct arguments {
+    const char *out, *rates;
+    struct calibrate_request request;
+};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    const char **out = state->input;
+    struct arguments *arguments = state->input;
+    char *end;
     switch (key) {
     case 'o':
-        *out = text;
+        arguments->out = text;
+        return 0;
+    case FLAG_RATES:
+        arguments->rates = text;
+        return 0;
+    case FLAG_SECONDS:
+        arguments->request.seconds = strtod(text, &end);
+        if (end == text || *end || !(arguments->request.seconds > 0 && arguments->request.seconds <= SECONDS_MAX))
+            argp_error(state, "--seconds is a number above 0 and up to %d, not \"%s\"", SECONDS_MAX, text);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "unexpected \"%s\"", text);
@@ -19,6 +38,25 @@ static error_t parse(int key, char *text, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+// "f32,bf16", or "none".
+static bool read_rates(struct arguments *arguments, struct status *status)
+{
+    if (strcmp(arguments->rates, "none") == 0)
+        return true;
+    char *copy = strdup(arguments->rates), *rest = copy, *name;
+    CHECK(copy);
+    while (status->code == STATUS_OK && (name = strsep(&rest, ","))) {
+        enum dtype dtype;
+        if (dtype_from_name(name, &dtype) && dtype <= DTYPE_BF16)
+            arguments->request.rated[dtype] = true;
+        else
+            status_set(status, STATUS_BAD_INPUT, "--rates is none, or some of f64, f32 and bf16, not \"%.64s\"",
+                       name);
+    }
+    free(copy);
+    return status->code == STATUS_OK;
 }
 
 static bool write_profile(const struct profile *profile, const char *path, struct status *status)
@@ -34,19 +72,29 @@ static bool write_profile(const struct profile *profile, const char *path, struc
 int command_calibrate(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {.name = "out", .key = 'o', .arg = "FILE", .doc = "the profile (to stdout)"}, {0}};
+        {.name = "out", .key = 'o', .arg = "FILE", .doc = "the profile (to stdout)"},
+        {.name = "rates",
+         .key = FLAG_RATES,
+         .arg = "DTYPE,DTYPE",
+         .doc = "of which dtypes the operations are measured shape by shape, or none (f32)"},
+        {.name = "seconds", .key = FLAG_SECONDS, .arg = "N", .doc = "how long that takes, each dtype (60)"},
+        {0}};
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "Measures this machine for some ten seconds and writes its device profile, called host. As "
-               "experiments/devices/host.json it is found by that name."};
-    const char *out = NULL;
+        .doc =
+            "Measures this machine and writes its device profile, called host. As "
+            "experiments/devices/host.json it is found by that name.\vPeaks take some ten seconds. With rates of "
+            "operations by shape, estimates by the profile are predictions of a step's time, with a range; "
+            "measure them on an idle machine, with the threads that steps will have."};
+    struct arguments arguments = {.rates = "f32", .request = {.seconds = 60}};
     struct status status = {0};
     struct profile *profile = calloc(1, sizeof *profile);
     CHECK(profile);
-    argp_parse(&argp, argc, argv, 0, NULL, &out);
-    bool done = (!out || output_file_check(out, &status)) && calibrate(profile, &status) &&
-                write_profile(profile, out, &status);
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    const char *out = arguments.out;
+    bool done = read_rates(&arguments, &status) && (!out || output_file_check(out, &status)) &&
+                calibrate(profile, &arguments.request, &status) && write_profile(profile, out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     free(profile);

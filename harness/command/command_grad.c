@@ -2,7 +2,9 @@
 #include "harness/command/command.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
+#include "harness/files/method_json.h"
 #include "harness/files/output_file.h"
+#include "harness/run/choice.h"
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
 #include "harness/run/setup.h"
@@ -105,6 +107,8 @@ static void print_report(const struct trial *trial, const struct step_report *re
     json_t *object =
         json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", trial->method->name,
                   "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", out);
+    if (trial->chosen)
+        json_object_set_new(object, "chosen", method_json(trial->method, trial->options));
     CHECK(object && json_dumpf(object, stdout, 0) == 0);
     putchar('\n');
     json_decref(object);
@@ -249,7 +253,7 @@ int command_grad(int argc, char **argv)
     struct trial trial = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_device(&trial, &status);
+                check_device(&trial, &status) && choose_within(&trial, &status);
     int code = EXIT_FINE;
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = start_ranks(&trial, &arguments, argc, argv, &status);

@@ -48,9 +48,11 @@ static void print_option(const struct option *option, const json_t *object)
 static json_t *list_methods(bool json)
 {
     json_t *list = json_array();
-    for (size_t i = 0; methods[i]; i++) {
-        const struct method *method = methods[i];
+    bool chosen = false; // auto comes behind those that walk
+    for (size_t i = 0; !chosen; i++) {
+        const struct method *method = methods[i] ? methods[i] : &method_auto;
         json_t *options = json_array();
+        chosen = !methods[i];
         if (!json)
             printf("%-12s %s\n%-12s %s\n", method->name, method->summary, "", method->source);
         for (const struct option *option = method->options.rows; option->name; option++) {

@@ -8,6 +8,7 @@
 #include "harness/files/size.h"
 #include "harness/results/category_report.h"
 #include "harness/results/record_json.h"
+#include "harness/run/choice.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial_text.h"
 #include <math.h>
@@ -108,6 +109,11 @@ static bool make(const struct arguments *arguments, const char *command, struct 
                           sizeof plan->limit_what, status))
         return false;
     plan->host_limit_bytes = plan->trial.host_memory_limit_bytes;
+    if (!choose_method(
+            &plan->trial,
+            (struct planned_limits){plan->limit_bytes ? plan->limit_bytes : NO_LIMIT, plan->host_limit_bytes},
+            status))
+        return false;
     plan->trial.host_memory_limit_bytes = 0;
     char *line = trial_run(&plan->trial, -1),
          *complete = record_complete(line, plan->trial.id, "plan", command, &ended);
@@ -172,6 +178,10 @@ static void print_time(const struct plan *plan)
         printf("  %-20s %12s    profile %s says nothing of links between ranks\n", "time", "unknown", profile);
     else if (isnan(plan->record.estimate_ms))
         printf("  %-20s %12s    profile %s has no host_link_bytes_per_s\n", "time", "unknown", profile);
+    else if (isfinite(plan->record.estimate_low_ms))
+        printf("  %-20s %12.4g s  from %.4g to %.4g: prediction (measured rates, profile %s%s)\n", "time",
+               plan->record.estimate_ms / 1e3, plan->record.estimate_low_ms / 1e3,
+               plan->record.estimate_high_ms / 1e3, profile, mean);
     else
         printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time", plan->record.estimate_ms / 1e3,
                profile, mean);
@@ -225,8 +235,11 @@ static void print_json(const struct plan *plan)
     json_object_set_new(object, "host_limit_bytes",
                         host_limited ? json_integer((json_int_t)plan->host_limit_bytes) : json_null());
     json_object_set_new(object, "fits", limited || host_limited ? json_boolean(fits(plan)) : json_null());
-    json_object_set_new(object, "estimate",
-                        isnan(plan->record.estimate_ms) ? json_null() : json_string("roofline"));
+    const struct profile *profile = plan->trial.profile;
+    const char *how = isnan(plan->record.estimate_ms)           ? NULL
+                      : profile->rates[plan->trial.dtype].count ? "measured rates"
+                                                                : "roofline";
+    json_object_set_new(object, "estimate", how ? json_string(how) : json_null());
     CHECK(json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
     putchar('\n');
     json_decref(object);

@@ -3,11 +3,11 @@
 #include "harness/command/command.h"
 #include "harness/plot/plot.h"
 
-enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED, OPTION_MAX_CONTEXT };
+enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED, OPTION_MAX_CONTEXT, OPTION_ADVICE, OPTION_FRONTIER };
 
 struct arguments {
     struct plot_request request;
-    const char **paths, **max_context_paths;
+    const char **paths, **max_context_paths, **advice_paths, **frontier_paths;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -32,11 +32,18 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPTION_MAX_CONTEXT:
         arguments->max_context_paths[arguments->request.max_context_count++] = value;
         return 0;
+    case OPTION_ADVICE:
+        arguments->advice_paths[arguments->request.advice_count++] = value;
+        return 0;
+    case OPTION_FRONTIER:
+        arguments->frontier_paths[arguments->request.frontier_count++] = value;
+        return 0;
     case ARGP_KEY_ARG:
         arguments->paths[arguments->request.path_count++] = value;
         return 0;
     case ARGP_KEY_END:
-        if (!arguments->request.path_count && !arguments->request.max_context_count)
+        if (!arguments->request.path_count && !arguments->request.max_context_count &&
+            !arguments->request.advice_count && !arguments->request.frontier_count)
             argp_error(state, "name at least one result file");
         return 0;
     default:
@@ -59,6 +66,8 @@ int command_plot(int argc, char **argv)
          "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)", 0},
         {"max-context", OPTION_MAX_CONTEXT, "FILE", 0,
          "What `longbp max-context --json` printed, for one card; give it again for more cards", 0},
+        {"advice", OPTION_ADVICE, "FILE", 0, "What `longbp advise --json` printed: its front, a picture", 0},
+        {"frontier", OPTION_FRONTIER, "FILE", 0, "What `longbp frontier --json` printed, a picture", 0},
         {0},
     };
     const struct argp argp = {options,
@@ -75,8 +84,12 @@ int command_plot(int argc, char **argv)
                               NULL};
     struct arguments arguments = {.request = {.folder = "plots", .formats = "svg,png"},
                                   .paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
-    CHECK(arguments.paths && arguments.max_context_paths);
+                                  .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
+                                  .advice_paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
+                                  .frontier_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
+    CHECK(arguments.paths && arguments.max_context_paths && arguments.advice_paths && arguments.frontier_paths);
+    arguments.request.advice_paths = arguments.advice_paths;
+    arguments.request.frontier_paths = arguments.frontier_paths;
     arguments.request.paths = arguments.paths;
     arguments.request.max_context_paths = arguments.max_context_paths;
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
@@ -87,5 +100,7 @@ int command_plot(int argc, char **argv)
     }
     free(arguments.paths);
     free(arguments.max_context_paths);
+    free(arguments.advice_paths);
+    free(arguments.frontier_paths);
     return fine ? EXIT_FINE : EXIT_BAD_INPUT;
 }

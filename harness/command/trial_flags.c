@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/command/trial_flags.h"
 #include "harness/command/flags.h"
+#include "harness/command/shell.h"
 #include "harness/files/json_source.h"
 #include "harness/spec/trial_keys.h"
 #include <string.h>
@@ -174,6 +175,51 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     free(json);
     json_decref(object);
     return ok;
+}
+
+// "rank=8,targets=q,v"
+static char *object_text(const json_t *object)
+{
+    char *text = NULL, *part;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        char *items = json_is_array(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            CHECK(asprintf(&part, "%s%s%s", items ? items : "", i ? "," : "",
+                           json_string_value(json_array_get(value, i))) >= 0);
+            free(items);
+            items = part;
+        }
+        CHECK(asprintf(&part, "%s%s%s=%s", text ? text : "", text ? "," : "", key, items ? items : "") >= 0);
+        free(items);
+        free(text);
+        text = part;
+    }
+    return text;
+}
+
+void trial_flags_append(const struct trial_flags *flags, const char *const *without, char **command)
+{
+    for (size_t i = 0; i < flags->key_count; i++) {
+        struct trial_flag flag = flags->keys[i];
+        const json_t *object = flag.parent ? json_object_get(flags->trial, flag.parent->name) : flags->trial,
+                     *value = json_object_get(object, flag.key->name);
+        if (!value || is_named(without, name_of(flag)))
+            continue;
+        char *name = respelled(name_of(flag), '_', '-'), *word,
+             *text = json_is_string(value)   ? strdup(json_string_value(value))
+                     : json_is_object(value) ? object_text(value)
+                                             : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        CHECK(asprintf(&word, "--%s", name) > 0);
+        shell_append(command, word);
+        if (flag.key->type != KEY_BOOL)
+            shell_append(command, text ? text : "");
+        free(word);
+        free(name);
+        free(text);
+    }
 }
 
 void trial_flags_close(struct trial_flags *flags)

@@ -22,4 +22,7 @@ error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text);
 // or full, and an option that it does not know is refused. Release with trial_free, also after a failure.
 bool trial_flags_decode(const struct trial_flags *flags, const char *method, struct trial *trial,
                         struct status *status);
+// Appends what was given for the trial's keys to a shell's command line (shell.h), those named in `without` apart,
+// which ends in NULL; of the method nothing.
+void trial_flags_append(const struct trial_flags *flags, const char *const *without, char **command);
 void trial_flags_close(struct trial_flags *flags);

@@ -455,6 +455,7 @@ const struct figure *const figures[] = {&memory,
                                         &figure_accumulators,
                                         &timeline,
                                         &figure_categories,
+                                        &figure_prediction,
                                         &figure_published_memory,
                                         &figure_published_time,
                                         NULL};

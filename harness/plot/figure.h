@@ -22,7 +22,8 @@ struct figure {
                             FILE *table);
 };
 
-extern const struct figure figure_accumulators, figure_categories, figure_published_memory, figure_published_time;
+extern const struct figure figure_accumulators, figure_categories, figure_prediction, figure_published_memory,
+    figure_published_time;
 
 // All figures, ending in NULL.
 extern const struct figure *const figures[];

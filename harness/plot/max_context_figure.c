@@ -19,12 +19,20 @@ static size_t count_at(const json_t *object, const char *key)
     return value > 0 ? (size_t)value : 0;
 }
 
+// Whether what is chosen among all exact methods can be held against the point.
+static bool is_exact(const struct published_point *point)
+{
+    const struct method *method = method_find(point->method);
+    return method && method->exact;
+}
+
 static bool matches(const struct published_point *point, const json_t *setting, const json_t *method)
 {
+    bool chosen = strcmp(text(method, "name"), method_auto.name) == 0;
     const char *training = json_is_object(json_object_get(setting, "lora")) ? "lora" : "full";
     return *point->profile && strcmp(point->profile, text(setting, "profile")) == 0 &&
            strcmp(point->model, text(setting, "model")) == 0 && strcmp(point->training, training) == 0 &&
-           recorded_method_is(method, point, 0);
+           (chosen ? is_exact(point) : recorded_method_is(method, point, 0));
 }
 
 // Adds words to a list, once.
@@ -35,27 +43,45 @@ static void add_words(char *list, size_t bytes, const char *separator, const cha
         snprintf(list + used, bytes - used, "%s%s", used ? separator : "", words);
 }
 
-// The published longest context, NaN if there is none.
+// The published longest context, of auto the longest of all exact methods; NaN if there is none.
 static double published_context(const struct published *published, const json_t *setting, const json_t *method,
                                 char *sources, size_t bytes)
 {
+    double longest = NAN;
     for (size_t f = 0; f < published->count; f++) {
         const struct published_file *file = &published->files[f];
         for (size_t i = 0; file->quantity == PUBLISHED_MAX_CONTEXT && i < file->count; i++) {
             if (!matches(&file->points[i], setting, method))
                 continue;
             add_words(sources, bytes, "; ", file->source);
-            return file->points[i].value;
+            longest = fmax(longest, file->points[i].value);
         }
     }
-    return NAN;
+    return longest;
+}
+
+// Whether a row is of auto, which chooses the dtype of dKV, too.
+static bool has_auto(const json_t *output)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(output, "methods"), i, row)
+    {
+        if (strcmp(text(json_object_get(row, "method"), "name"), method_auto.name) == 0)
+            return true;
+    }
+    return false;
 }
 
 // "llama-3-8b, LoRA rank 8, bf16, dKV f32, on rtx-3090: 23.19 GiB usable"
 static void describe(const json_t *output, char *words, size_t bytes)
 {
     const json_t *setting = json_object_get(output, "setting");
-    char size[32];
+    char size[32], host[64] = "";
+    size_t host_bytes = count_at(output, "host_limit_bytes");
+    size_text(host_bytes, size, sizeof size);
+    if (host_bytes)
+        snprintf(host, sizeof host, ", and %s of the host", size);
     setting_describe(setting, 0, words, bytes);
     char *device = strstr(words, ", plan"); // every one is planned
     if (device)
@@ -63,9 +89,10 @@ static void describe(const json_t *output, char *words, size_t bytes)
     size_text(count_at(output, "limit_bytes"), size, sizeof size);
     size_t used = strlen(words);
     const char *profile = text(setting, "profile");
-    snprintf(words + used, bytes - used, "%s, dKV %s%s%.60s: %s usable",
+    snprintf(words + used, bytes - used, "%s, dKV %s%s%s%.60s: %s usable%s",
              json_is_object(json_object_get(setting, "lora")) ? "" : ", all weights trained",
-             text(setting, "kv_gradient_dtype"), *profile ? ", on " : "", profile, size);
+             text(setting, "kv_gradient_dtype"), has_auto(output) ? " (auto: as chosen)" : "",
+             *profile ? ", on " : "", profile, size, host);
 }
 
 bool max_context_table_add(struct max_context_table *table, const char *path, const json_t *output,

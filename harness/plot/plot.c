@@ -3,6 +3,7 @@
 #include "harness/plot/gnuplot.h"
 #include "harness/plot/max_context_figure.h"
 #include "harness/plot/picture.h"
+#include "harness/plot/planned_figure.h"
 #include "harness/results/record.h"
 #include "harness/results/results.h"
 #include "harness/results/setting.h"
@@ -351,8 +352,12 @@ bool plot(const struct plot_request *request, struct status *status)
                                        .path_count = request->max_context_count,
                                        .folder = request->folder,
                                        .formats = request->formats};
+    struct planned_request fronts = {request->advice_paths, request->advice_count, request->folder, NULL,
+                                     request->formats},
+                           frontiers = {request->frontier_paths, request->frontier_count, request->folder, NULL,
+                                        request->formats};
     char *scripts = NULL;
-    size_t drawn = 0;
+    size_t drawn = 0, planned = bars.path_count + fronts.path_count + frontiers.path_count;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
                 results_open(&results, request->paths, request->path_count, status) &&
                 (scripts = gnuplot_scripts(request->scripts, status)) != NULL;
@@ -365,7 +370,9 @@ bool plot(const struct plot_request *request, struct status *status)
         bars.scripts = scripts;
         fine = max_context_plot(&bars, &published, status);
     }
-    if (fine && !drawn && (request->path_count || !bars.path_count)) {
+    fronts.scripts = frontiers.scripts = scripts;
+    fine = fine && front_plot(&fronts, status) && frontier_plot(&frontiers, status);
+    if (fine && !drawn && (request->path_count || !planned)) {
         fine = nothing_drawn(request, &results, status);
     }
     results_close(&results);

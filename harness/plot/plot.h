@@ -10,6 +10,8 @@ struct plot_request {
     size_t path_count;
     const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all of them
     size_t max_context_count;
+    const char *const *advice_paths, *const *frontier_paths; // of `advise` and `frontier --json`: a picture each
+    size_t advice_count, frontier_count;
     const char *folder;    // of the pictures; their tables go to folder/data
     const char *scripts;   // folder of the gnuplot scripts; NULL: as gnuplot_scripts finds it
     const char *formats;   // "svg,png"

@@ -143,10 +143,12 @@ struct record {
     const char *id, *experiment, *reason, *profile, *command;
     enum record_status status;
     struct record_trial trial;
+    const json_t *chosen;
     double loss;
     struct number_list columns, samples_ms, sample_columns;
     double median_ms, mean_ms, mean_error_ms, asked_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
+    double estimate_low_ms, estimate_high_ms;
     struct record_sm_clock sm_clock_mhz;
     double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
     double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];

@@ -200,6 +200,8 @@ const struct record_field record_fields[] = {
     {FIELD(record, reason), .type = FIELD_STRING, .meaning = "of a status that is not ok"},
     {FIELD(record, trial), .type = FIELD_TRIAL, .required = true,
      .meaning = "what was run: every key (longbp list keys), its default spelled out", .members = trial_fields},
+    {FIELD(record, chosen), .type = FIELD_OBJECT, .meaning = "the method in place of auto: name, and every option",
+     .null = "the trial names its method"},
     {FIELD(record, loss), .type = FIELD_NUMBER, .unit = "nats", .meaning = "of the first step", .null = "planned"},
     {FIELD(record, columns), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning = "the columns of draw 0", .null = "a method without columns"},
@@ -227,9 +229,15 @@ const struct record_field record_fields[] = {
     {FIELD(record, model_flops_share), .type = FIELD_SIZE, .meaning = "model_flops_per_s over gemm_flops_per_s",
      .null = "one is null"},
     {FIELD(record, estimate_ms), .type = FIELD_SIZE, .unit = "ms",
-     .meaning = "what the profile's roofline makes of a step: the longest of its queues (operations, copies out, "
+     .meaning = "what the profile makes of a step, by its measured rates or else the roofline: the longest of its "
+                "queues (operations, copies out, "
                 "copies in), with their waits",
      .null = "no profile, none of the link over which the step copies, or several ranks"},
+    {FIELD(record, estimate_low_ms), .type = FIELD_SIZE, .unit = "ms",
+     .meaning = "the same by the fastest of the rates that longbp calibrate measured, but for one in twenty",
+     .null = "the profile has no measured rates"},
+    {FIELD(record, estimate_high_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "by the slowest, likewise",
+     .null = "as estimate_low_ms"},
     {FIELD(record, profile), .type = FIELD_STRING, .meaning = "its name", .null = "none"},
     {FIELD(record, energy_j), .type = FIELD_SIZE, .unit = "J", .meaning = "of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},

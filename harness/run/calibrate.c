@@ -1,4 +1,5 @@
 #include "harness/run/calibrate.h"
+#include "harness/run/calibrate_rates.h"
 #include "harness/run/provenance.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/ops.h"
@@ -106,7 +107,18 @@ static void note(struct profile_number *number, double value, const char *source
     snprintf(number->source, sizeof number->source, "%s; %.120s", source, where);
 }
 
-bool calibrate(struct profile *profile, struct status *status)
+static bool add_rates(struct profile *profile, const struct calibrate_request *request, const char *where,
+                      struct status *status)
+{
+    bool fine = true;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (fine && request->rated[dtype])
+            fine = calibrate_rates(&profile->rates[dtype], "cpu", (enum dtype)dtype, request->seconds, status);
+    snprintf(profile->rates_source, sizeof profile->rates_source, "measured: medians; %.120s", where);
+    return fine;
+}
+
+bool calibrate(struct profile *profile, const struct calibrate_request *request, struct status *status)
 {
     struct provenance machine;
     provenance_take(&machine);
@@ -130,7 +142,7 @@ bool calibrate(struct profile *profile, struct status *status)
     note(&profile->host_link_bytes_per_s, copy_bytes / 2, "measured: a copy of 256 MiB in the host's memory",
          where);
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
-    return true;
+    return add_rates(profile, request, where, status);
 }
 
 void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, struct roofline *roofline)

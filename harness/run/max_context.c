@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices
+#define BATCH_MAX   ((size_t)1 << 20)   // as of a trial
 
 // FORBIDDEN: the method's options do not go with such a context.
 enum outcome { FITS, TOO_LONG, FORBIDDEN };
@@ -24,6 +25,7 @@ struct search {
     struct setup_options options;
     struct step_report report;
     struct max_context *result;
+    enum extent extent;
     size_t fits, fitted_before; // units: the two longest that fit, and their peaks
     double fits_bytes, before_bytes;
     struct barrier barrier, last; // the shortest known above what fits; that of the last attempt
@@ -77,7 +79,7 @@ static void note_fit(struct search *search, size_t units, const struct max_conte
     search->before_bytes = search->fits_bytes;
     search->fits = units;
     search->fits_bytes = (double)found->peak_bytes;
-    result->context = search->tried->context;
+    result->largest = units * result->granularity;
     result->peak_bytes = found->peak_bytes;
     memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
     result->floor_bytes_per_token = found->floor_bytes_per_token;
@@ -116,7 +118,7 @@ static enum outcome attempt(struct search *search, size_t units)
     struct trial *tried = search->tried;
     struct max_context found = {0};
     struct status status = {0};
-    tried->context = units * search->result->granularity;
+    *(search->extent == EXTENT_BATCH ? &tried->batch : &tried->context) = units * search->result->granularity;
     options_free(&tried->method->options, tried->options);
     tried->options = options_copy(&tried->method->options, search->trial->options);
     if (tried->method->check && !tried->method->check(tried->options, &tried->config, tried->context, &status)) {
@@ -137,15 +139,22 @@ static enum outcome attempt(struct search *search, size_t units)
     return status.code == STATUS_OK ? FITS : TOO_LONG;
 }
 
+static size_t units_max(const struct search *search)
+{
+    return (search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX) / search->result->granularity;
+}
+
 // Upwards from `units` until something does not go. Whatever is forbidden before anything fitted is passed over: a
 // budget needs its columns.
 static void double_up(struct search *search, size_t units)
 {
-    size_t most = CONTEXT_MAX / search->result->granularity;
+    size_t most = units_max(search);
     enum outcome outcome = FITS;
     while (search->status.code == STATUS_OK && (outcome == FITS || (outcome == FORBIDDEN && !search->fits))) {
         if (units > most) {
-            const char *reason = outcome == FORBIDDEN ? search->last.reason : "token positions are 32-bit numbers";
+            const char *reason = outcome == FORBIDDEN               ? search->last.reason
+                                 : search->extent == EXTENT_CONTEXT ? "token positions are 32-bit numbers"
+                                                                    : "a batch has at most 2^20 sequences";
             search->barrier = (struct barrier){.units = most + 1};
             memcpy(search->barrier.reason, reason, strlen(reason) + 1);
             return;
@@ -194,14 +203,15 @@ static bool goes_on(struct search *search)
     const struct trial *trial = search->trial;
     size_t chunk = chunk_of(trial);
     size_t further = search->fits + (chunk + search->result->granularity - 1) / search->result->granularity;
-    return search->fits && further > search->barrier.units &&
-           further <= CONTEXT_MAX / search->result->granularity && attempt(search, further) == FITS;
+    return search->fits && further > search->barrier.units && search->extent == EXTENT_CONTEXT &&
+           further <= units_max(search) && attempt(search, further) == FITS;
 }
 
-bool max_context_find(struct max_context *result, const struct trial *trial, size_t limit_bytes,
-                      struct status *status)
+bool max_context_find(struct max_context *result, const struct trial *trial, enum extent extent, size_t limit_bytes,
+                      size_t from, struct status *status)
 {
-    *result = (struct max_context){.granularity = trial->method->largest_draw ? chunk_of(trial) : 1};
+    bool whole_chunks = trial->method->largest_draw && extent == EXTENT_CONTEXT;
+    *result = (struct max_context){.granularity = whole_chunks ? chunk_of(trial) : 1};
     struct status why = {0};
     if (!ranks_possible(trial, &why)) { // which is this method's result, not the end of the others
         snprintf(result->reason, sizeof result->reason, "%.500s", why.message);
@@ -212,9 +222,10 @@ bool max_context_find(struct max_context *result, const struct trial *trial, siz
     CHECK(search && tried);
     *tried = *trial; // what it points to is borrowed, but for the options
     tried->options = options_copy(&trial->method->options, trial->options);
-    *search = (struct search){.trial = trial, .tried = tried, .options = setup_options_of(trial), .result = result};
+    *search = (struct search){
+        .trial = trial, .tried = tried, .options = setup_options_of(trial), .result = result, .extent = extent};
     search->options.memory_limit_bytes = limit_bytes;
-    double_up(search, 1);
+    double_up(search, from > result->granularity ? from / result->granularity : 1);
     close_in(search, limit_bytes);
     while (search->status.code == STATUS_OK && goes_on(search)) {
         double_up(search, 2 * search->fits);

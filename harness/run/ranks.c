@@ -6,6 +6,9 @@ bool ranks_possible(const struct trial *trial, struct status *status)
     size_t stages = trial->parallel.stage;
     if (stages == 1)
         return true;
+    if (!trial->method->walk)
+        return status_set(status, STATUS_BAD_INPUT, "%s chooses for one rank: name a method, or one stage rank",
+                          trial->method->name);
     if (!trial->method->pipeline)
         return status_set(
             status, STATUS_UNSUPPORTED,

@@ -1,4 +1,5 @@
 #include "harness/run/record_line.h"
+#include "harness/files/method_json.h"
 #include "harness/results/record_json.h"
 #include <inttypes.h>
 #include <math.h>
@@ -94,6 +95,11 @@ static void fill_times(struct record *record, const struct trial_result *result)
     const struct profile *profile = result->trial->profile;
     record->estimate_ms = profile && result->counters.launches > 0 && !result->ranks ? result->estimate_ms : NAN;
     record->profile = profile ? profile->name : NULL;
+    const struct rates *rates = profile ? &profile->rates[result->trial->dtype] : NULL;
+    if (rates && rates->count) {
+        record->estimate_low_ms = record->estimate_ms * rates->low;
+        record->estimate_high_ms = record->estimate_ms * rates->high;
+    }
 }
 
 static void fill_sensors(struct record *record, const struct trial_result *result)
@@ -323,6 +329,8 @@ static void fill(struct record *record, const struct trial_result *result)
     record->status = result->status;
     record->reason = result->reason;
     record->trial.json = json_loads(result->trial->canonical, 0, NULL);
+    if (result->trial->chosen)
+        record->chosen = method_json(result->trial->method, result->trial->options);
     record->wall_s = result->wall_s;
     fill_step(record, result);
     fill_times(record, result);
@@ -346,6 +354,7 @@ char *record_line(const struct trial_result *result)
     CHECK(record.trial.json && line);
     json_decref(object);
     json_decref((json_t *)record.trial.json);
+    json_decref((json_t *)record.chosen);
     json_decref((json_t *)record.timeline.category_order);
     json_decref((json_t *)record.timeline.events);
     record_free(&record);

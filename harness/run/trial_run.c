@@ -11,6 +11,7 @@
 // does, rank 0, the others wait for at rest. A plan has no processes: one rank is walked after another.
 #include "harness/run/trial_run.h"
 #include "harness/run/calibrate.h"
+#include "harness/run/choice.h"
 #include "harness/run/provenance.h"
 #include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
@@ -29,6 +30,7 @@
 
 struct run {
     const struct trial *trial;
+    struct trial walked;        // with options of its own, and a method that may have been chosen
     int store;                  // of references; -1: none
     const struct world *world;  // the processes
     size_t rank;                // of this process, or that is being planned
@@ -384,9 +386,8 @@ static bool measure_rank(struct run *run)
 static bool measure(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!ranks_possible(trial, &run->status))
-        return false;
-    if (!(trial->planned && trial_ranks(trial) > 1 ? plan_ranks(run) : measure_rank(run)))
+    if (!choose_within(&run->walked, &run->status) || !ranks_possible(trial, &run->status) ||
+        !(trial->planned && trial_ranks(trial) > 1 ? plan_ranks(run) : measure_rank(run)))
         return false;
     if (!trial->planned) // whose clock measured this program
         run->result.samples_ms = run->samples_ms;
@@ -428,7 +429,9 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
 {
     struct run *run = calloc(1, sizeof *run);
     CHECK(run);
-    run->trial = trial;
+    run->walked = *trial; // what it points to is borrowed, but for the options
+    run->walked.options = options_copy(&trial->method->options, trial->options);
+    run->trial = &run->walked;
     run->store = store;
     run->world = world;
     run->rank = run->world->comm.rank;
@@ -440,7 +443,7 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
     CHECK(run->samples_ms && run->asked_ms && run->sample_columns && run->ranks);
     struct trial_result *result = &run->result;
-    result->trial = trial;
+    result->trial = run->trial;
     provenance_take(&result->provenance);
     result->sums_relative_l2 = NAN;
     result->engine = run->world->engine;
@@ -471,7 +474,8 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);
     breakdown_free(&run->breakdown);
-    options_free(&trial->method->options, run->options);
+    options_free(&run->trial->method->options, run->options);
+    options_free(&run->trial->method->options, run->walked.options);
     step_report_free(&run->step);
     step_report_free(&run->first);
     free(run->samples_ms);

@@ -5,6 +5,7 @@ static void method_names(struct names *names)
 {
     for (size_t i = 0; methods[i]; i++)
         names_add(names, methods[i]->name);
+    names_add(names, method_auto.name);
 }
 
 void method_names_knowing(const char *option, char *text, size_t bytes)
@@ -51,7 +52,7 @@ bool method_fields_read(struct method_fields *fields, struct json_field entry, s
     size_t index = 0;
     if (!json_field_choice(name, &known, "method", &index, status))
         return false;
-    fields->method = methods[index];
+    fields->method = methods[index] ? methods[index] : &method_auto; // the name behind those that walk
     const char *key;
     json_t *value;
     if (!json_is_object(entry.value))

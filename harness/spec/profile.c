@@ -1,6 +1,7 @@
 #include "harness/spec/profile.h"
 #include "harness/files/json_field.h"
 #include "harness/files/share.h"
+#include "harness/spec/profile_rates.h"
 #include <dirent.h>
 #include <stddef.h>
 #include <string.h>
@@ -27,6 +28,9 @@ static const struct key {
     {"peer_link_bytes_per_s", AT(peer_link_bytes_per_s), 1, 1e30, false},
 };
 #define KEYS (sizeof keys / sizeof *keys)
+
+// What measured rates may be of.
+static const enum dtype rated[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
 
 static struct profile_number *number_of(struct profile *profile, const struct key *key)
 {
@@ -64,11 +68,34 @@ static bool read_number(struct json_field field, const struct key *key, struct p
                      sizeof number->source, status);
 }
 
+static bool read_rates(struct profile *profile, struct json_field field, struct status *status)
+{
+    struct names dtypes = {0};
+    if (!field.value)
+        return true;
+    if (!json_is_object(field.value))
+        return json_field_expected(field, status, "an object of dtypes");
+    for (size_t i = 0; i < sizeof rated / sizeof *rated; i++)
+        names_add(&dtypes, dtype_name(rated[i]));
+    if (!json_field_object(field, &dtypes, "rates", status))
+        return false;
+    for (size_t i = 0; i < sizeof rated / sizeof *rated; i++) {
+        struct json_field of_dtype = json_field_get(field, dtype_name(rated[i]));
+        if (!profile_rates_read(&profile->rates[rated[i]], of_dtype, status))
+            return false;
+        const char *source = json_string_value(json_object_get(of_dtype.value, "source"));
+        if (source)
+            snprintf(profile->rates_source, sizeof profile->rates_source, "%s", source);
+    }
+    return true;
+}
+
 static bool read_profile(struct profile *profile, struct json_field root, struct status *status)
 {
     struct names known = {1, {"name"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
+    names_add(&known, "rates");
     if (!json_field_object(root, &known, NULL, status) ||
         !copy_text(json_field_get(root, "name"), "a name for the profile", profile->name, sizeof profile->name,
                    status))
@@ -78,7 +105,7 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
             return false;
     if (profile->usable_bytes.value > profile->memory_bytes.value)
         return json_field_fail(json_field_get(root, "usable_bytes"), status, "more than memory_bytes");
-    return true;
+    return read_rates(profile, json_field_get(root, "rates"), status);
 }
 
 // The profiles that there are, without ".json".
@@ -149,7 +176,8 @@ bool profile_roofline(const struct profile *profile, enum dtype dtype, struct ro
     *roofline = (struct roofline){.flops_per_s = profile->flops_per_s[dtype].value,
                                   .bytes_per_s = profile->bandwidth_bytes_per_s.value,
                                   .launch_s = profile->launch_s.value,
-                                  .link_bytes_per_s = profile->host_link_bytes_per_s.value};
+                                  .link_bytes_per_s = profile->host_link_bytes_per_s.value,
+                                  .rates = profile->rates[dtype].count ? &profile->rates[dtype] : NULL};
     return roofline->flops_per_s > 0 ||
            status_set(status, STATUS_BAD_INPUT, "profile %s has no rate for %s", profile->name, dtype_name(dtype));
 }
@@ -167,6 +195,14 @@ char *profile_text(const struct profile *profile)
                                 json_pack("{s:O, s:s}", "value", value, "source", number->source));
         json_decref(value);
     }
+    json_t *rates = json_object();
+    for (size_t i = 0; i < sizeof rated / sizeof *rated; i++)
+        if (profile->rates[rated[i]].count)
+            json_object_set_new(rates, dtype_name(rated[i]),
+                                profile_rates_json(&profile->rates[rated[i]], profile->rates_source));
+    if (json_object_size(rates))
+        json_object_set(object, "rates", rates);
+    json_decref(rates);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     CHECK(text);
     json_decref(object);

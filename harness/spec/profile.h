@@ -1,7 +1,7 @@
 // Profile: what a card or a machine holds and how fast it is at best, each number beside where it comes from; plans
 // make their time estimates from it. Files: experiments/devices/NAME.json.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/base/rates.h"
 
 struct profile_number {
     double value;     // 0: not given
@@ -17,6 +17,8 @@ struct profile {
     struct profile_number launch_s;                   // of an operation that does nothing
     struct profile_number host_link_bytes_per_s;      // to the host's memory, in each direction at once
     struct profile_number peer_link_bytes_per_s;      // to another card, in one direction
+    struct rates rates[DTYPE_COUNT];                  // measured, by operation and shape; empty: the ones above
+    char rates_source[256];                           // how
 };
 
 // Loads a profile by its name, from experiments/devices as share_resolve finds it, or, if the text has a "/" or
@@ -24,7 +26,8 @@ struct profile {
 // a status that names file, line and column if not.
 bool profile_load(struct profile *profile, const char *name, struct status *status);
 // The rates for operations in this dtype and for copies to and from the host; without the latter what is copied has
-// no estimate. False and a status (bad input) if the profile has none.
+// no estimate. What was measured is borrowed from the profile. False and a status (bad input) if the profile has
+// none.
 bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,
                       struct status *status);
 // The file's text, to be freed. Numbers that are not given are left out.

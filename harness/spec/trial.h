@@ -29,6 +29,7 @@ struct trial {
     char *canonical;         // compact JSON with sorted keys and every default spelled out
     const struct method *method;
     void *options; // the method's own struct
+    bool chosen;   // in place of auto, which was asked for
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];

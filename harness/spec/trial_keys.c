@@ -219,6 +219,7 @@ const struct trial_key trial_keys[] = {
      .meaning = "of the sums of the gradient of keys and values",
      .values = "bf16 of a model in bf16, else the default",
      .standard = "f32, of a model in f64 f64",
+     .tried = (const char *const[]){"bf16", NULL},
      .argument = "DTYPE",
      .decode = decode_kv_gradient_dtype},
     {.name = "gradient_dtype",
@@ -466,12 +467,10 @@ void trial_key_values(const struct trial_key *key, char *text, size_t bytes)
         snprintf(text, bytes, "a number%s >= %g%s", unit, key->minimum, upto);
         break;
     case KEY_CHOICE:
-        for (size_t i = 0; key->choices[i] && used < bytes; i++)
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s",
-                                     !i                    ? ""
-                                     : key->choices[i + 1] ? ", "
-                                                           : " or ",
-                                     key->choices[i]);
+        for (size_t i = 0; key->choices[i] && used < bytes; i++) {
+            const char *joint = key->choices[i + 1] ? ", " : " or ";
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? joint : "", key->choices[i]);
+        }
         break;
     case KEY_OBJECT:
         snprintf(text, bytes, "an object of the keys below");

@@ -36,6 +36,8 @@ struct trial_key {
     const char *telling;  // of an object: the member that says most
     bool quiet;           // mostly of a whole sweep: a trial's line has it only where it varies
     const char *words;    // KEY_BOOL: what true is called where settings are described
+    const char *const
+        *tried; // values, as flags have them, that `longbp advise` tries too where none is given; NULL: none
     // The flag: its argument, NULL: none but that of a KEY_BOOL; its name, NULL: the key's.
     const char *argument, *flag;
     enum key_spelling spelling;

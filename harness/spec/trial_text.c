@@ -1,4 +1,5 @@
 #include "harness/spec/trial_text.h"
+#include "harness/files/method_json.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
 #include "harness/spec/trial_id.h"
@@ -68,15 +69,20 @@ void trial_key_text(const struct trial_key *key, const json_t *value, char *text
     }
 }
 
-static void append_method(char *text, size_t bytes, const struct trial *trial, const json_t *all, const json_t *own)
+// Of a method that was chosen every option.
+static void append_method(char *text, size_t bytes, const struct trial *trial, const json_t *own)
 {
+    json_t *all = method_json(trial->method, trial->options);
     text_append(text, bytes, "%s", trial->method->name);
     for (const struct option *option = trial->method->options.rows; option->name; option++) {
-        if (json_object_get(own, option->name) || (option->telling && option->initial > 0)) {
+        json_t *value = json_object_get(all, option->name);
+        bool said = trial->chosen || json_object_get(own, option->name) || (option->telling && option->initial > 0);
+        if (said && value && !(json_is_array(value) && json_array_size(value) == 0)) {
             text_append(text, bytes, " %s=", option->name);
-            append_value(text, bytes, json_object_get(all, option->name));
+            append_value(text, bytes, value);
         }
     }
+    json_decref(all);
 }
 
 // What differs from the default, and of an object also the member that tells most.
@@ -96,7 +102,7 @@ void trial_text(const struct trial *trial, const struct spec *spec, char *text, 
     static const struct names framing = {4, {"method", "context", "dtype", "device"}};
     *text = 0;
     json_t *all = json_loads(trial->canonical, 0, NULL), *own = trial_differences(trial, all);
-    append_method(text, bytes, trial, json_object_get(all, "method"), json_object_get(own, "method"));
+    append_method(text, bytes, trial, json_object_get(own, "method"));
     text_append(text, bytes, ", context %zu", trial->context);
     const json_t *model = json_object_get(all, "model");
     bool named = json_is_string(model) && strcmp(json_string_value(model), trial->config.name) == 0;

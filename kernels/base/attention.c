@@ -27,11 +27,18 @@ static double attention_bytes(struct attention_shape s, struct tensor q, struct 
     return 2 * bytes(q) + 2.0 * attention_keys(s) * s.batch * k.cols * dtype_bytes(k.dtype);
 }
 
+static struct range attention(enum work work, const char *name, struct attention_shape s)
+{
+    struct range range = operation(work, name);
+    range.queries = s.queries, range.keys = attention_keys(s), range.head_dim = s.head_dim;
+    return range;
+}
+
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     double pairs = causal_pairs(shape, 0, attention_keys(shape)) * shape.batch * shape.heads;
-    if (begin(device, operation(WORK_ATTENTION_FORWARD, "attention_forward"), 4 * pairs * shape.head_dim,
+    if (begin(device, attention(WORK_ATTENTION_FORWARD, "attention_forward", shape), 4 * pairs * shape.head_dim,
               attention_bytes(shape, q, k) + bytes(logsumexp))) {
         device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
         range_pop(device);
@@ -60,7 +67,7 @@ static void attention_backward(struct device *device, struct attention_shape sha
     if (rules->attention_backward_glue) {
         device->counters.glue_bytes += rules->attention_backward_glue(device, shape, segments, segment_count);
     }
-    if (begin(device, operation(WORK_ATTENTION_BACKWARD, "attention_backward"), flops, moved)) {
+    if (begin(device, attention(WORK_ATTENTION_BACKWARD, "attention_backward", shape), flops, moved)) {
         device->ops->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o,
                                         logsumexp, q, k, v, workspace);
         range_pop(device);

@@ -42,9 +42,12 @@ static inline double counters_clock_s(const struct counters *counters)
 }
 
 // Rates that a time estimate is made from: an operation takes as long as its FLOPs or its bytes do, whichever is
-// longer, and a launch; a copy as long as the link needs, in one direction, and a launch. All zero: no estimate.
+// longer, and a launch; a copy as long as the link needs, in one direction, and a launch. All zero: no estimate. An
+// operation that has a measured rate takes as long as that says (kernels/base/rates.h).
+struct rates;
 struct roofline {
     double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
+    const struct rates *rates; // borrowed; NULL: none
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [keys * batch, kv_heads * head_dim] at least.

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/base/observer.h"
 #include "kernels/base/ops.h"
+#include "kernels/base/rates.h"
 
 static inline bool failed(const struct device *device)
 {
@@ -15,13 +16,23 @@ static inline bool holds_data(const struct device *device)
     return !failed(device) && !device->ops->dataless;
 }
 
+// What an operation takes by the roofline, or by its measured rate.
+static inline double estimate_s(const struct roofline *roof, const struct range *range, double flops, double bytes)
+{
+    double measured_s = roof->rates ? rates_seconds(roof->rates, range, flops, bytes) : 0;
+    if (measured_s > 0) {
+        return measured_s;
+    }
+    double compute_s = flops / roof->flops_per_s, memory_s = bytes / roof->bytes_per_s;
+    return (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+}
+
 // One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
-static inline void count(struct device *device, double flops, double bytes)
+static inline void count(struct device *device, const struct range *range, double flops, double bytes)
 {
     const struct roofline *roof = &device->roofline;
     if (roof->bytes_per_s > 0) {
-        double compute_s = flops / roof->flops_per_s, memory_s = bytes / roof->bytes_per_s;
-        double seconds = (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+        double seconds = estimate_s(roof, range, flops, bytes);
         device->counters.estimate_s += seconds;
         device->counters.clock_s[QUEUE_COMPUTE] += seconds;
     }
@@ -39,7 +50,7 @@ static inline struct range operation(enum work work, const char *name)
 // popped. False: there is no data, and the operation is over.
 static inline bool begin(struct device *device, struct range range, double flops, double bytes)
 {
-    count(device, flops, bytes);
+    count(device, &range, flops, bytes);
     range_push(device, range);
     if (device->ops->dataless) {
         range_pop(device);

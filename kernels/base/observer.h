@@ -38,6 +38,8 @@ struct range {
     size_t layer, start; // of a cell; of the head the start alone: its first token
     enum work work;      // of an operation or a part
     size_t m, n, k;      // of a GEMM
+    bool transpose_a, transpose_b;
+    size_t queries, keys, head_dim; // of attention
 };
 
 struct observer {

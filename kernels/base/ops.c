@@ -68,6 +68,7 @@ static void gemm(struct device *device, struct tensor c, struct tensor a, enum t
     }
     struct range range = operation(WORK_GEMM, "gemm");
     range.m = c.rows, range.n = c.cols, range.k = transpose_a ? a.rows : a.cols;
+    range.transpose_a = transpose_a == TRANSPOSE, range.transpose_b = transpose_b == TRANSPOSE;
     if (begin(device, range, 2.0 * c.rows * c.cols * range.k,
               bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1))) {
         device->ops->gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);

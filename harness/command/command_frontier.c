@@ -1,0 +1,225 @@
+// Command: `longbp frontier`, the longest context against the memory of the device and of the host, for each method
+// with whatever options go furthest, and for all of them together.
+#include "harness/command/command.h"
+#include "harness/command/method_flags.h"
+#include "harness/command/plan_flags.h"
+#include "harness/files/size.h"
+#include "harness/results/setting.h"
+#include "harness/run/longest.h"
+#include "harness/run/provenance.h"
+#include <string.h>
+
+#define SIZES_MAX 16
+
+enum flag { FLAG_METHODS = 0x100, FLAG_DEVICE, FLAG_HOST, FLAG_JSON };
+
+// What means nothing here, or has a flag of the command's own.
+static const char *const without[] = {"device",        "context",  "seed", "labels",       "row_weights",
+                                      "profile",       "method",   "tf32", "memory_limit", "host_memory",
+                                      "deterministic", "parallel", NULL};
+
+static const struct argp_option own_flags[] = {
+    {.name = "methods", .key = FLAG_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},
+    PLAN_FLAG_LIKE,
+    {.name = "device-memory",
+     .key = FLAG_DEVICE,
+     .arg = "SIZE,SIZE",
+     .doc = "of the device (8GiB,16GiB,24GiB,40GiB,80GiB,141GiB)"},
+    {.name = "host-memory", .key = FLAG_HOST, .arg = "SIZE,SIZE", .doc = "of the host besides none (none alone)"},
+    {.name = "json", .key = FLAG_JSON, .doc = "print JSON, for `longbp plot --frontier`"},
+    {0}};
+
+struct sizes {
+    size_t count, bytes[SIZES_MAX];
+};
+
+struct arguments {
+    struct trial_flags flags;
+    struct plan_flags plan;
+    const char *methods, *device, *host;
+    bool json;
+};
+
+struct frontier {
+    struct method_trials asked;
+    struct sizes device, host; // of the host the first is 0
+    // Of a method's trials at a device's and a host's size: [host][device][method], and behind the methods all.
+    struct span *methods; // of asked.trials
+    size_t method_count;
+    size_t *largest;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case FLAG_METHODS:
+        arguments->methods = text;
+        return 0;
+    case FLAG_DEVICE:
+        arguments->device = text;
+        return 0;
+    case FLAG_HOST:
+        arguments->host = text;
+        return 0;
+    case FLAG_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    case ARGP_KEY_END:
+        if (!json_object_get(arguments->flags.trial, "model"))
+            argp_error(state, "--model is needed");
+        return 0;
+    default:
+        if (plan_flags_parse(&arguments->plan, key, text) == 0)
+            return 0;
+        return trial_flags_parse(&arguments->flags, key, text);
+    }
+}
+
+// Rising sizes, appended.
+static bool read_sizes(struct sizes *sizes, const char *flag, const char *text, struct status *status)
+{
+    char *copy = strdup(text), *rest = copy, *item;
+    CHECK(copy);
+    while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
+        size_t bytes;
+        if (!size_parse(item, &bytes))
+            status_set(status, STATUS_BAD_INPUT, "--%s: expected " SIZE_EXPECTED ", found \"%.64s\"", flag, item);
+        else if (sizes->count == SIZES_MAX)
+            status_set(status, STATUS_BAD_INPUT, "--%s: at most %d sizes", flag, SIZES_MAX);
+        else if (sizes->count && bytes <= sizes->bytes[sizes->count - 1])
+            status_set(status, STATUS_BAD_INPUT, "--%s: \"%.64s\" is not above the size before it", flag, item);
+        else
+            sizes->bytes[sizes->count++] = bytes;
+    }
+    free(copy);
+    return status->code == STATUS_OK;
+}
+
+static size_t *place_of(const struct frontier *frontier, size_t host, size_t device, size_t method)
+{
+    return &frontier->largest[(host * frontier->device.count + device) * (frontier->method_count + 1) + method];
+}
+
+// Trials of one method stand together.
+static void divide(struct frontier *frontier)
+{
+    const struct method_trials *asked = &frontier->asked;
+    frontier->methods = calloc(asked->count + 1, sizeof *frontier->methods);
+    CHECK(frontier->methods);
+    for (size_t i = 0; i < asked->count; i++) {
+        if (i == 0 || asked->trials[i].method != asked->trials[i - 1].method)
+            frontier->methods[frontier->method_count++] = (struct span){i, 0};
+        frontier->methods[frontier->method_count - 1].count++;
+    }
+}
+
+static bool find(const struct arguments *arguments, struct frontier *frontier, struct status *status)
+{
+    frontier->host.count = 1;
+    if (!read_sizes(&frontier->device, "device-memory", arguments->device, status) ||
+        (arguments->host && !read_sizes(&frontier->host, "host-memory", arguments->host, status)) ||
+        !plan_flags_device(&arguments->plan, arguments->flags.trial, status) ||
+        !method_trials_decode(&frontier->asked, &arguments->flags, arguments->methods, true, true, status))
+        return false;
+    divide(frontier);
+    frontier->largest = calloc(frontier->host.count * frontier->device.count * (frontier->method_count + 1),
+                               sizeof *frontier->largest);
+    CHECK(frontier->largest);
+    for (size_t h = 0; h < frontier->host.count; h++)
+        for (size_t d = 0; d < frontier->device.count; d++)
+            for (size_t m = 0; m < frontier->method_count; m++) {
+                struct planned_limits limits = {frontier->device.bytes[d], frontier->host.bytes[h]};
+                struct span span = frontier->methods[m];
+                struct longest longest;
+                bool fine = longest_find(&longest, frontier->asked.trials + span.start, span.count,
+                                         arguments->flags.method, EXTENT_CONTEXT, limits, status);
+                size_t found = longest.found.largest, *all = place_of(frontier, h, d, frontier->method_count);
+                *place_of(frontier, h, d, m) = found;
+                *all = found > *all ? found : *all;
+                longest_free(&longest);
+                if (!fine)
+                    return false;
+            }
+    return true;
+}
+
+static const char *name_of(const struct frontier *frontier, size_t m)
+{
+    return m < frontier->method_count ? frontier->asked.trials[frontier->methods[m].start].method->name
+                                      : method_auto.name;
+}
+
+static void print_table(const struct frontier *frontier)
+{
+    char text[512], size[32];
+    json_t *setting = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
+    setting_describe(setting, 0, text, sizeof text);
+    json_decref(setting);
+    printf("%s: the longest context that fits, in tokens\n\n%12s %12s", text, "device", "host");
+    for (size_t m = 0; m <= frontier->method_count; m++)
+        printf(" %12s", name_of(frontier, m));
+    putchar('\n');
+    for (size_t h = 0; h < frontier->host.count; h++)
+        for (size_t d = 0; d < frontier->device.count; d++) {
+            size_text(frontier->device.bytes[d], size, sizeof size);
+            printf("%12s", size);
+            size_text(frontier->host.bytes[h], size, sizeof size);
+            printf(" %12s", h ? size : "-");
+            for (size_t m = 0; m <= frontier->method_count; m++)
+                printf(" %12zu", *place_of(frontier, h, d, m));
+            putchar('\n');
+        }
+}
+
+static void print_json(const struct frontier *frontier)
+{
+    json_t *rows = json_array(), *setting = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
+    static const char *const varying[] = {"method", "context", "measure", "limits", "data", "labels", "seed"};
+    for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
+        json_object_del(setting, varying[i]);
+    for (size_t m = 0; m <= frontier->method_count; m++)
+        for (size_t h = 0; h < frontier->host.count; h++)
+            for (size_t d = 0; d < frontier->device.count; d++)
+                json_array_append_new(rows, json_pack("{s:s, s:I, s:I, s:I}", "method", name_of(frontier, m),
+                                                      "device_bytes", (json_int_t)frontier->device.bytes[d],
+                                                      "host_bytes", (json_int_t)frontier->host.bytes[h],
+                                                      "max_context", (json_int_t)*place_of(frontier, h, d, m)));
+    struct provenance provenance;
+    provenance_take(&provenance);
+    json_t *object =
+        json_pack("{s:o, s:o, s:s, s:o}", "setting", setting, "frontier", rows, "revision", provenance.revision,
+                  "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
+    CHECK(object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
+    putchar('\n');
+    json_decref(object);
+}
+
+int command_frontier(int argc, char **argv)
+{
+    struct arguments arguments = {.methods = "all", .device = "8GiB,16GiB,24GiB,40GiB,80GiB,141GiB"};
+    trial_flags_open(&arguments.flags, without, own_flags);
+    const struct argp argp = {
+        .options = arguments.flags.options,
+        .parser = parse,
+        .doc =
+            "Finds the longest context whose step fits, for every size of the device's memory and of the host's, "
+            "method by method, each with the options that go furthest, by planning steps; auto is the furthest "
+            "of all.\vOptions that are given stay as they are."};
+    struct status status = {0};
+    struct frontier frontier = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    bool done = find(&arguments, &frontier, &status);
+    if (!done)
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    else
+        (arguments.json ? print_json : print_table)(&frontier);
+    free(frontier.largest);
+    free(frontier.methods);
+    method_trials_free(&frontier.asked);
+    trial_flags_close(&arguments.flags);
+    return done ? EXIT_FINE : EXIT_BAD_INPUT;
+}

@@ -1,0 +1,41 @@
+// How well a step's time was said before: a row per trial, a series per method.
+#include "harness/plot/figure.h"
+#include "methods/method.h"
+#include <math.h>
+#include <string.h>
+
+static bool counts(const struct record *record)
+{
+    return record->status == RECORD_OK && record->estimate_ms > 0 && isfinite(record->estimate_low_ms) &&
+           record->median_ms > 0;
+}
+
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+{
+    size_t series = 0, rows = 0;
+    fputs("series\tmethod\tlabel\trank\tmeasured_ms\testimate_ms\testimate_low_ms\testimate_high_ms\n", table);
+    for (size_t m = 0; methods[m]; m++) {
+        const char *name = methods[m]->name;
+        size_t before = rows;
+        for (size_t i = 0; i < count; i++) {
+            const struct record *record = records[i];
+            if (!counts(record) || strcmp(record_method(record), name) != 0) {
+                continue;
+            }
+            series += rows++ == before;
+            fprintf(table, "%zu\t%s\t%s\t0\t%.9g\t%.9g\t%.9g\t%.9g\n", series, name, name, record->median_ms,
+                    record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
+        }
+    }
+    return rows >= 3;
+}
+
+static const char *const nothing[] = {NULL};
+
+const struct figure figure_prediction = {
+    .name = "prediction",
+    .needs = "three trials or more that were timed, with an estimate by a profile that has measured rates "
+             "(longbp calibrate)",
+    .within = nothing,
+    .tabulate = tabulate,
+};

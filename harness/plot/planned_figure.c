@@ -1,0 +1,155 @@
+#include "harness/plot/planned_figure.h"
+#include "harness/files/size.h"
+#include "harness/results/setting.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Writes the table of an output. False if it is none.
+typedef bool write_table(const json_t *output, FILE *table);
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "";
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+// The series of a row: as many as there were different labels before it.
+static size_t series_of(const char *label, char (*labels)[200], size_t *count)
+{
+    size_t i = 0;
+    while (i < *count && strcmp(labels[i], label) != 0)
+        i++;
+    if (i == *count)
+        snprintf(labels[(*count)++], sizeof *labels, "%s", label);
+    return i + 1;
+}
+
+static bool write_front(const json_t *output, FILE *table)
+{
+    const json_t *front = json_object_get(output, "front");
+    size_t rows = json_array_size(front), count = 0;
+    char(*labels)[200] = calloc(rows + 1, sizeof *labels);
+    CHECK(labels);
+    fputs("series\tmethod\tlabel\trank\tpeak_bytes\thost_peak_bytes\tseconds\tlimit_bytes\twords\n", table);
+    for (size_t i = 0; i < rows; i++) {
+        const json_t *row = json_array_get(front, i);
+        const char *method = text(json_object_get(row, "method"), "name");
+        bool host = number(row, "host_peak_bytes") > 0;
+        char label[200], words[400];
+        snprintf(words, sizeof words, "%s", text(row, "label"));
+        for (char *c = words; *c; c++)
+            *c = *c == '_' ? '-' : *c; // an underscore would be markup
+        snprintf(label, sizeof label, "%s%s", method, host ? ", some of it on the host" : "");
+        size_t series = series_of(label, labels, &count);
+        fprintf(table, "%zu\t%s\t%s\t%d\t%.15g\t%.15g\t%.9g\t%.15g\t%s\n", series, method, label, host,
+                number(row, "peak_bytes"), number(row, "host_peak_bytes"), 1e-3 * number(row, "estimate_ms"),
+                number(output, "limit_bytes"), words);
+    }
+    free(labels);
+    return rows > 0;
+}
+
+static bool write_frontier(const json_t *output, FILE *table)
+{
+    const json_t *frontier = json_object_get(output, "frontier");
+    size_t rows = json_array_size(frontier), count = 0, hosts = 0;
+    char(*labels)[200] = calloc(rows + 1, sizeof *labels), (*sizes)[200] = calloc(rows + 1, sizeof *sizes);
+    CHECK(labels && sizes);
+    fputs("series\tmethod\tlabel\trank\tdevice_bytes\tmax_context\n", table);
+    for (size_t i = 0; i < rows; i++) {
+        const json_t *row = json_array_get(frontier, i);
+        char label[200], size[32];
+        size_text((size_t)number(row, "host_bytes"), size, sizeof size);
+        snprintf(label, sizeof label, "%s%s%s", text(row, "method"), number(row, "host_bytes") > 0 ? ", host " : "",
+                 number(row, "host_bytes") > 0 ? size : "");
+        if (!(number(row, "max_context") > 0))
+            continue;
+        size_t series = series_of(label, labels, &count), rank = series_of(size, sizes, &hosts) - 1;
+        fprintf(table, "%zu\t%s\t%s\t%zu\t%.15g\t%.15g\n", series, text(row, "method"), label, rank,
+                number(row, "device_bytes"), number(row, "max_context"));
+    }
+    free(sizes);
+    free(labels);
+    return count > 0;
+}
+
+// "advice/llama.json": "llama"
+static void stem(const char *path, char *name, size_t bytes)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(name, bytes, "%s", slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot)
+        *dot = 0;
+    setting_slug(name);
+}
+
+static bool draw(const struct planned_request *request, const char *path, const json_t *output, const char *figure,
+                 write_table *write, struct status *status)
+{
+    char *words = NULL, name[300], setting[300], source[400], machine[200];
+    size_t bytes;
+    FILE *table = open_memstream(&words, &bytes);
+    CHECK(table);
+    bool fine = json_is_object(json_object_get(output, "setting")) && write(output, table);
+    CHECK(fclose(table) == 0);
+    const char *slash = strrchr(path, '/');
+    stem(path, name, sizeof name);
+    size_t used = strlen(name);
+    snprintf(name + used, sizeof name - used, "-%s", figure);
+    if (fine) {
+        setting_describe(json_object_get(output, "setting"), number(json_object_get(output, "setting"), "context"),
+                         setting, sizeof setting);
+        snprintf(source, sizeof source, "From %.300s", slash ? slash + 1 : path);
+        const char *profile = text(json_object_get(output, "setting"), "profile");
+        snprintf(machine, sizeof machine, "planned at revision %.20s%s; seconds are estimates%s%.60s",
+                 text(output, "revision"), json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
+                 *profile ? " by profile " : "", profile);
+        const struct picture picture = {.folder = request->folder,
+                                        .scripts = request->scripts,
+                                        .formats = request->formats,
+                                        .name = name,
+                                        .figure = figure,
+                                        .table = words,
+                                        .setting = setting,
+                                        .source = source,
+                                        .machine = machine};
+        fine = picture_draw(&picture, status);
+    } else {
+        status_set(status, STATUS_BAD_INPUT, "%.300s: not what `longbp %s --json` prints, or nothing fits in it",
+                   path, write == write_front ? "advise" : "frontier");
+    }
+    free(words);
+    return fine;
+}
+
+static bool draw_all(const struct planned_request *request, const char *figure, write_table *write,
+                     struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; fine && i < request->path_count; i++) {
+        json_error_t error;
+        json_t *output = json_load_file(request->paths[i], JSON_REJECT_DUPLICATES, &error);
+        fine = output ? draw(request, request->paths[i], output, figure, write, status)
+                      : status_set(status, STATUS_BAD_INPUT, "%.300s:%d: %s", request->paths[i], error.line,
+                                   error.text);
+        json_decref(output);
+    }
+    return fine;
+}
+
+bool front_plot(const struct planned_request *request, struct status *status)
+{
+    return draw_all(request, "front", write_front, status);
+}
+
+bool frontier_plot(const struct planned_request *request, struct status *status)
+{
+    return draw_all(request, "frontier", write_frontier, status);
+}

@@ -1,0 +1,14 @@
+// Planned figure: pictures of what `longbp advise --json` and `longbp frontier --json` printed: the front of time
+// against memory, and the longest context against memory.
+#pragma once
+#include "harness/plot/picture.h"
+#include <stddef.h>
+
+struct planned_request {
+    const char *const *paths; // one output each; a picture each, named after the file
+    size_t path_count;
+    const char *folder, *scripts, *formats; // as in picture.h
+};
+// Draws NAME-front.FORMAT, and NAME-frontier.FORMAT. False and a status if a file is wrong or drawing failed.
+bool front_plot(const struct planned_request *request, struct status *status);
+bool frontier_plot(const struct planned_request *request, struct status *status);

@@ -1,0 +1,134 @@
+// Each family's floor bounds what it can hold from above. The family of the highest bound is searched first; one
+// whose bound, or whose step one longer than the longest found so far, does not fit is left out. Families are
+// searched at their lowest rung, which takes the least memory.
+#include "harness/run/longest.h"
+#include <math.h>
+#include <string.h>
+
+#define PROBE_CONTEXT 4096
+#define CONTEXT_MAX   ((double)INT32_MAX)
+#define BATCH_MAX     ((double)(1 << 20))
+
+struct search {
+    struct longest *longest;
+    enum extent extent;
+    struct planned_limits limits;
+    struct status *status;
+};
+
+static void set_extent(struct trial *trial, enum extent extent, size_t value)
+{
+    *(extent == EXTENT_BATCH ? &trial->batch : &trial->context) = value;
+}
+
+// The most that the family can hold by its floor and by what it keeps on the host.
+static bool bound_of(const struct search *search, const struct family *family, double *most)
+{
+    struct planned_step bound;
+    const struct trial *trial = family->trial;
+    *most = 0;
+    if (!planned_bound(&bound, trial, family->options, search->status))
+        return false;
+    double per_token = bound.floor_bytes_per_token, tokens = (double)trial->context * (double)trial->batch,
+           unit = search->extent == EXTENT_BATCH ? (double)trial->context : (double)trial->batch,
+           resident = (double)bound.peak_bytes - per_token * tokens;
+    if (bound.why.code == STATUS_BAD_INPUT)
+        return true;
+    *most = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
+    if (per_token > 0)
+        *most = fmin(*most, ((double)search->limits.device_bytes - resident) / per_token / unit);
+    if (bound.host_peak_bytes)
+        *most = fmin(*most, (double)search->limits.host_bytes * tokens / (double)bound.host_peak_bytes / unit);
+    *most = floor(fmax(*most, 0));
+    return true;
+}
+
+static bool search_family(struct search *search, const struct family *family, double most)
+{
+    struct trial tried = *family->trial; // what it points to is borrowed, but for the options
+    struct family at_most = *family;
+    struct max_context *best = &search->longest->found, found;
+    struct planned_step step;
+    tried.memory_limit_bytes = search->limits.device_bytes;
+    tried.host_memory_limit_bytes = search->limits.host_bytes ? search->limits.host_bytes : 1;
+    set_extent(&tried, search->extent, (size_t)most);
+    at_most.trial = &tried;
+    tried.options = family_options(&at_most, 0);
+    set_extent(&tried, search->extent, best->largest + 1);
+    bool fine = planned_step(&step, &tried, tried.options, search->limits, search->status);
+    bool longer = fine && step.fits;
+    if (longer || (fine && !best->largest && !*best->reason)) // the first tells why nothing goes
+        fine = max_context_find(&found, &tried, search->extent, search->limits.device_bytes, (size_t)most / 4,
+                                search->status);
+    if (fine && longer && found.largest > best->largest)
+        *best = found;
+    else if (fine && !best->largest && !*best->reason)
+        memcpy(best->reason, found.reason, sizeof best->reason);
+    options_free(&family->trial->method->options, tried.options);
+    return fine;
+}
+
+static bool search_all(struct search *search, const struct space *space)
+{
+    double *most = calloc(space->count + 1, sizeof *most);
+    bool fine = true;
+    CHECK(most);
+    for (size_t f = 0; fine && f < space->count; f++)
+        fine = bound_of(search, &space->families[f], &most[f]);
+    for (size_t n = 0; fine && n < space->count; n++) {
+        size_t next = 0;
+        for (size_t f = 1; f < space->count; f++)
+            next = most[f] > most[next] ? f : next;
+        if (most[next] > (double)search->longest->found.largest)
+            fine = search_family(search, &space->families[next], most[next]);
+        most[next] = -1;
+    }
+    free(most);
+    return fine;
+}
+
+bool longest_find(struct longest *longest, struct trial *trials, size_t count, const json_t *given,
+                  enum extent extent, struct planned_limits limits, struct status *status)
+{
+    struct search search = {longest, extent, limits, status};
+    struct space space;
+    *longest = (struct longest){0};
+    if (trial_ranks(&trials[0]) > 1)
+        return status_set(status, STATUS_BAD_INPUT, "%s chooses for one rank: name a method, or one stage rank",
+                          method_auto.name);
+    for (size_t i = 0; i < count; i++)
+        set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT);
+    space_open(&space, trials, count, given);
+    bool fine = search_all(&search, &space);
+    space_close(&space);
+    for (size_t i = 0; fine && longest->found.largest && i < count; i++)
+        set_extent(&trials[i], extent, longest->found.largest);
+    return fine;
+}
+
+bool longest_choose(struct longest *longest, struct trial *trials, size_t count, const json_t *given,
+                    struct planned_limits limits, struct status *status)
+{
+    if (!longest->found.largest)
+        return true;
+    struct space space;
+    struct planner planner;
+    struct candidate fastest = {0};
+    space_open(&space, trials, count, given);
+    bool fine = planner_open(&planner, &space, limits, status) && planner_fastest(&planner, &fastest, status);
+    if (fine && fastest.step.fits) {
+        longest->trial = space.families[fastest.family].trial;
+        longest->options = family_options(&space.families[fastest.family], fastest.rung);
+        longest->step = fastest.step;
+    }
+    planner_close(&planner);
+    space_close(&space);
+    return fine;
+}
+
+void longest_free(struct longest *longest)
+{
+    if (longest->options)
+        options_free(&longest->trial->method->options, longest->options);
+    *longest = (struct longest){0};
+}

@@ -1,0 +1,32 @@
+// Planned step: what a step would take, on a device without data: bytes on either side, and the estimate of its
+// time. The arenas' limits end a walk that does not fit where it fails.
+#pragma once
+#include "harness/run/setup.h"
+
+struct planned_step {
+    bool fits; // else `why` says what did not
+    size_t peak_bytes, peak_by_category[CATEGORY_COUNT], host_peak_bytes;
+    double seconds; // all queues; infinite: over a link of no known rate
+    double flops, floor_bytes_per_token;
+    size_t floor_bytes; // before the step, and the method's floor: no smaller columns or blocks take less
+    struct status why;
+};
+
+#define NO_LIMIT SIZE_MAX
+struct planned_limits {
+    size_t device_bytes, host_bytes; // or NO_LIMIT
+};
+
+// The rates that estimates are made from: the profile's; without one those of a nominal machine that does 100 FLOP
+// in the time of a byte, which is enough to choose by.
+void planned_roofline(const struct trial *trial, struct roofline *roofline);
+// Zeroes the gradients, walks, and lets the trial's optimizer take its step. The trial's device may be a real one:
+// it is planned for. options: in place of the trial's own, and checked. False and a status if it cannot be planned
+// at all.
+bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
+                  struct planned_limits limits, struct status *status);
+// A lower bound of the same step's seconds and of its device's bytes, hundreds of times sooner. Of the time:
+// nothing waits for a copy, and each operation runs at once over all rows of its cell, instead of in blocks that
+// read the weights again. Of the bytes: those before the step, and the method's floor per token.
+bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
+                   struct status *status);

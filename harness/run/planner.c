@@ -1,0 +1,292 @@
+#include "harness/run/planner.h"
+#include <math.h>
+#include <string.h>
+
+#define BOUNDED_RUNGS 6 // the highest of a family, of up to 32 chunks
+
+// --- what is known of a family
+
+static const struct family *family_of(const struct planner *planner, size_t f)
+{
+    return &planner->space->families[f];
+}
+
+static bool within(const struct planned_limits *limits, const struct planned_step *step)
+{
+    return step->peak_bytes <= limits->device_bytes && step->host_peak_bytes <= limits->host_bytes;
+}
+
+// Whether some rung may: by the method's floor, and by what is kept on the host, which the rungs have in common.
+static bool can_fit(const struct planner *planner, size_t f, const struct planned_limits *limits)
+{
+    const struct planned_step *bound = &planner->bounds[f];
+    return bound->why.code != STATUS_BAD_INPUT && bound->host_peak_bytes <= limits->host_bytes &&
+           bound->floor_bytes <= limits->device_bytes;
+}
+
+static bool bound_at(const struct planner *planner, size_t f, size_t rung, struct planned_step *bound,
+                     struct status *status)
+{
+    void *options = family_options(family_of(planner, f), rung);
+    bool fine = planned_bound(bound, family_of(planner, f)->trial, options, status);
+    options_free(&family_of(planner, f)->trial->method->options, options);
+    return fine;
+}
+
+// What is known of a candidate: its step, if it was planned to the end; else that it does not fit into the limits.
+struct planned_before {
+    double bound_s; // 0: not known
+    bool known;
+    struct planned_limits limits;
+    struct planned_step step;
+};
+
+// From before, if that answers it.
+static bool recall(const struct planned_before *before, struct planned_limits limits, struct planned_step *step)
+{
+    if (!before->known || (!before->step.fits && (limits.device_bytes > before->limits.device_bytes ||
+                                                  limits.host_bytes > before->limits.host_bytes)))
+        return false;
+    *step = before->step;
+    step->fits = before->step.fits && within(&limits, step);
+    return true;
+}
+
+static bool plan_at(struct planner *planner, struct planned_limits limits, struct candidate *candidate,
+                    struct status *status)
+{
+    const struct family *family = family_of(planner, candidate->family);
+    struct planned_before *before = &planner->before[planner->first[candidate->family] + candidate->rung];
+    if (recall(before, limits, &candidate->step))
+        return true;
+    void *options = family_options(family, candidate->rung);
+    planner->plans++;
+    bool fine = planned_step(&candidate->step, family->trial, options, limits, status);
+    *before = (struct planned_before){before->bound_s, fine, limits, candidate->step};
+    options_free(&family->trial->method->options, options);
+    return fine;
+}
+
+bool planner_open(struct planner *planner, const struct space *space, struct planned_limits limits,
+                  struct status *status)
+{
+    struct roofline roofline = {0};
+    if (space->count)
+        planned_roofline(space->families[0].trial, &roofline);
+    *planner = (struct planner){.space = space, .limits = limits, .rising = !roofline.rates};
+    planner->bounds = calloc(space->count + 1, sizeof *planner->bounds);
+    planner->before = calloc(space->candidates + 1, sizeof *planner->before);
+    planner->first = calloc(space->count + 1, sizeof *planner->first);
+    CHECK(planner->bounds && planner->before && planner->first);
+    for (size_t f = 0; f < space->count; f++)
+        planner->first[f + 1] = planner->first[f] + family_of(planner, f)->rungs;
+    bool fine = true;
+    for (size_t f = 0; fine && f < space->count; f++)
+        fine = bound_at(planner, f, family_of(planner, f)->rungs - 1, &planner->bounds[f], status);
+    return fine;
+}
+
+void planner_close(struct planner *planner)
+{
+    free(planner->bounds);
+    free(planner->before);
+    free(planner->first);
+    *planner = (struct planner){0};
+}
+
+// --- the fastest
+
+// Rungs [low, high] of a family that may hold the fastest; below `low` there is nothing faster, above `high`
+// nothing fits.
+struct search_node {
+    size_t low, high;
+    bool open, halved, asked; // halved: the highest rung did not fit; asked: the family's least does
+    double bound_s;           // of all rungs that are left
+};
+
+static bool is_better(const struct planned_step *a, const struct planned_step *b)
+{
+    return !b->fits || a->seconds < b->seconds || (a->seconds == b->seconds && a->peak_bytes < b->peak_bytes);
+}
+
+// The open node of the least bound; count: there is none that could still be better.
+static size_t most_promising(const struct search_node *nodes, size_t count, const struct candidate *best,
+                             double margin)
+{
+    size_t found = count;
+    for (size_t f = 0; f < count; f++)
+        if (nodes[f].open && (found == count || nodes[f].bound_s < nodes[found].bound_s))
+            found = f;
+    return found < count && best->step.fits && (1 + margin) * nodes[found].bound_s > best->step.seconds ? count
+                                                                                                        : found;
+}
+
+// The bound of the rungs that are left; of low ones, whose many chunks take long, it stays that of a higher one.
+static bool tighten(struct planner *planner, struct search_node *node, size_t f, struct status *status)
+{
+    struct planned_before *before = &planner->before[planner->first[f] + node->high];
+    struct planned_step bound;
+    if (node->high + BOUNDED_RUNGS < family_of(planner, f)->rungs)
+        return true;
+    if (before->bound_s == 0) {
+        if (!bound_at(planner, f, node->high, &bound, status))
+            return false;
+        before->bound_s = bound.seconds;
+    }
+    node->bound_s = before->bound_s;
+    return true;
+}
+
+// Whether the family's least may fit, and with it some rung of the family; by the bounds, and by its lowest rung,
+// which may be the best, too.
+static bool least_fits(struct planner *planner, struct planned_limits limits, size_t f, struct candidate *best,
+                       bool *fits, struct status *status)
+{
+    struct candidate least = {.family = family_of(planner, f)->least};
+    *fits = true;
+    if (planner->bounds[least.family].why.code == STATUS_BAD_INPUT)
+        return true;
+    bool fine = plan_at(planner, limits, &least, status);
+    *fits = least.step.fits;
+    if (fine && *fits && is_better(&least.step, &best->step))
+        *best = least;
+    return fine;
+}
+
+// Plans one rung of the node: the highest, and when that did not fit the middle of those that are left.
+static bool visit(struct planner *planner, struct planned_limits limits, struct search_node *node, size_t f,
+                  struct candidate *best, struct status *status)
+{
+    if (node->halved && !node->asked) {
+        node->asked = true;
+        return least_fits(planner, limits, f, best, &node->open, status);
+    }
+    struct candidate tried = {.family = f, .rung = node->halved ? (node->low + node->high) / 2 : node->high};
+    if (!plan_at(planner, limits, &tried, status))
+        return false;
+    if (tried.step.fits && is_better(&tried.step, &best->step))
+        *best = tried;
+    if (!planner->rising) { // one rung after another; the bound of the highest is one of all
+        node->open = node->high-- > node->low;
+        return true;
+    }
+    node->halved = true;
+    node->open = tried.step.fits ? tried.rung < node->high : tried.rung > node->low;
+    if (tried.step.fits) {
+        node->low = tried.rung + 1;
+        return true;
+    }
+    node->high = tried.rung - 1;
+    return !node->open || tighten(planner, node, f, status);
+}
+
+// Within a margin: nothing that fits takes less time than the best by more.
+static bool search(struct planner *planner, struct planned_limits limits, double margin, struct candidate *best,
+                   struct status *status)
+{
+    size_t count = planner->space->count;
+    struct search_node *nodes = calloc(count + 1, sizeof *nodes);
+    CHECK(nodes);
+    *best = (struct candidate){0};
+    for (size_t f = 0; f < count; f++) {
+        const struct planned_step *bound = &planner->bounds[f];
+        size_t rungs = family_of(planner, f)->rungs;
+        bool over = !within(&limits, bound); // the highest rung is
+        nodes[f] = (struct search_node){.high = over && rungs > 1 ? rungs - 2 : rungs - 1,
+                                        .open = can_fit(planner, f, &limits) && (!over || rungs > 1),
+                                        .halved = over,
+                                        .bound_s = bound->seconds};
+    }
+    bool fine = true;
+    for (size_t f; fine && (f = most_promising(nodes, count, best, margin)) < count;)
+        fine = visit(planner, limits, &nodes[f], f, best, status);
+    free(nodes);
+    return fine;
+}
+
+// What a family's lowest rung takes, about: by the floor, where its method has one.
+static size_t least_bytes(const struct planned_step *bound)
+{
+    return bound->floor_bytes_per_token > 0 ? bound->floor_bytes : bound->peak_bytes;
+}
+
+// Whether a is nearer to the limits than b.
+static bool is_nearer(const struct planned_limits *limits, const struct planned_step *a,
+                      const struct planned_step *b)
+{
+    bool host_a = a->host_peak_bytes <= limits->host_bytes, host_b = b->host_peak_bytes <= limits->host_bytes;
+    if (b->why.code == STATUS_BAD_INPUT || host_a != host_b)
+        return b->why.code == STATUS_BAD_INPUT || host_a;
+    return least_bytes(a) < least_bytes(b) || (least_bytes(a) == least_bytes(b) && a->peak_bytes < b->peak_bytes);
+}
+
+// The lowest rung of the family that comes nearest.
+static bool plan_least(struct planner *planner, struct candidate *least, struct status *status)
+{
+    size_t found = 0;
+    for (size_t f = 0; f < planner->space->count; f++)
+        if (planner->bounds[f].why.code != STATUS_BAD_INPUT &&
+            is_nearer(&planner->limits, &planner->bounds[f], &planner->bounds[found]))
+            found = f;
+    *least = (struct candidate){.family = found};
+    bool fine = plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, least, status);
+    least->step.fits = false;
+    return fine;
+}
+
+bool planner_fastest(struct planner *planner, struct candidate *fastest, struct status *status)
+{
+    return search(planner, planner->limits, 0, fastest, status) &&
+           (fastest->step.fits || plan_least(planner, fastest, status));
+}
+
+bool planner_unlimited(struct planner *planner, struct candidate *fastest, struct status *status)
+{
+    size_t found = 0;
+    for (size_t f = 1; f < planner->space->count; f++)
+        if (planner->bounds[f].why.code != STATUS_BAD_INPUT &&
+            (planner->bounds[found].why.code == STATUS_BAD_INPUT ||
+             planner->bounds[f].seconds < planner->bounds[found].seconds))
+            found = f;
+    *fastest = (struct candidate){.family = found, .rung = family_of(planner, found)->rungs - 1};
+    return plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, fastest, status);
+}
+
+// --- the front
+
+// Behind the fastest, of points whose times are within the margin all but the one of the least memory.
+static size_t thin(struct candidate *points, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        double most_s = (1 + FRONT_TIME_MARGIN) * points[i].step.seconds;
+        while (i > 0 && i + 1 < count && points[i + 1].step.seconds <= most_s)
+            i++;
+        points[kept++] = points[i];
+    }
+    return kept;
+}
+
+// The fastest in less and less memory, until nothing fits. A point that turns out no slower than one of more
+// memory, which the margin allows, takes its place.
+bool planner_front(struct planner *planner, const struct candidate *fastest, struct candidate **points,
+                   size_t *count, struct status *status)
+{
+    struct candidate *front = NULL, next = *fastest;
+    struct planned_limits limits = planner->limits;
+    bool fine = true;
+    *count = 0;
+    while (fine && next.step.fits) {
+        while (*count > 1 && next.step.seconds <= front[*count - 1].step.seconds)
+            --*count;
+        struct candidate *grown = realloc(front, (*count + 1) * sizeof *front);
+        CHECK(grown);
+        front = grown;
+        front[(*count)++] = next;
+        limits.device_bytes = (size_t)((double)next.step.peak_bytes / (1 + FRONT_MEMORY_MARGIN));
+        fine = search(planner, limits, FRONT_TIME_MARGIN, &next, status);
+    }
+    *count = thin(front, *count);
+    *points = front;
+    return fine;
+}

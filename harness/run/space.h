@@ -1,0 +1,30 @@
+// Space: what a search over methods goes through: for each trial it is given every value that the table of its
+// method's options offers (options.h, `nth`). A family is one pick of all of them but the ascending option, whose
+// values are the family's rungs.
+#pragma once
+#include "harness/spec/trial.h"
+#include <jansson.h>
+
+#define PICKS_MAX 8
+
+struct family {
+    const struct trial *trial;   // borrowed
+    void *options;               // of the method, at the highest rung
+    const struct option *ladder; // NULL: one rung
+    size_t rungs;
+    size_t picks[PICKS_MAX]; // which value each other option that is tried has, in the table's order
+    size_t least;            // the family like this one but for the first values of all ascending options
+};
+
+struct space {
+    struct family *families;
+    size_t count;
+    size_t candidates; // rungs of all families
+};
+
+// Of trials that differ in the method or in other keys, at one context and batch. given: options that stay as the
+// trials have them, by name; NULL: none. The trials must outlive it. Release with space_close.
+void space_open(struct space *space, const struct trial *trials, size_t count, const json_t *given);
+void space_close(struct space *space);
+// The options at a rung, counted from 0. Release with options_free.
+void *family_options(const struct family *family, size_t rung);

@@ -1,0 +1,12 @@
+// Auto: no walk of its own. The harness puts the fastest exact method that fits in its place
+// (harness/run/choice.h).
+#include "methods/method.h"
+
+static const struct option option_rows[] = {{0}};
+
+const struct method method_auto = {
+    .name = "auto",
+    .summary = "the planner's choice: the fastest exact method that fits the memory, with its options",
+    .source = "longbp",
+    .options = {option_rows, 1},
+};

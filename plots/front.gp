@@ -1,0 +1,43 @@
+# A step's time against the device's memory: the candidates of which no other is better in both. The staircase is what so
+# much memory allows; marks are the candidates, hollow where some of it is kept on the host; the upright line is the limit.
+load scripts.'/style.gp'
+stats data using 'peak_bytes' nooutput
+unit = memory_unit(STATS_max)
+scale = memory_unit_bytes(STATS_max)
+low = STATS_min / scale
+high = STATS_max / scale
+middle = sqrt(low * high)
+stats data using 'limit_bytes' nooutput
+limit = STATS_max / scale
+stats data using 'seconds' nooutput
+least_s = STATS_min
+most_s = STATS_max
+
+width = 900
+bottom = 400
+legend_rows = rows_for(2)
+height = bottom + 105 + 20 * legend_rows
+heading = 'Step time against memory: the fastest exact steps'
+load scripts.'/page.gp'
+set logscale x 2
+set xrange [low / 1.15 : high * 1.3]
+set yrange [least_s - 0.1 * (most_s - least_s) - 0.05 * most_s : most_s + 0.1 * (most_s - least_s) + 0.02 * most_s]
+if (high / low > 3) {
+    steps = ''
+    do for [power=-4:16] { v = 2.0**power; steps = steps.sprintf('%s"%g" %g', steps eq '' ? '' : ', ', v, v) }
+    eval 'set xtics ('.steps.')'
+} else { unset logscale x; set xrange [low - 0.1 * high : 1.3 * high]; set xtics autofreq }
+if (limit >= low && limit <= high * 1.6) { set arrow 900 from first limit,graph 0 to first limit,graph 1 nohead lw 1.2 dt 2 lc rgb pale back }
+set multiplot
+call scripts.'/panel.gp' 75 885 'step time (s), an estimate' 'memory of the device at the peak ('.unit.')'
+call scripts.'/legend.gp' 25 (bottom + 68)
+plot data using (column('peak_bytes') / scale):(column('seconds')) with fsteps lw 1.2 lc rgb pale, \
+     for [i=1:series_count] data using (of(i, 'peak_bytes') / scale):(column('seconds')) \
+         with points pt mark_of(i) ps 0.9*dot lc rgb tint(i), \
+     data using (column('peak_bytes') / scale <= middle ? column('peak_bytes') / scale : NaN):(column('seconds')):(strcol('words')) \
+         with labels left offset 0.8,0.5 font small_font textcolor rgb ink, \
+     data using (column('peak_bytes') / scale > middle && column('peak_bytes') / scale < high ? column('peak_bytes') / scale : NaN):(column('seconds')):(strcol('words')) \
+         with labels right offset -0.8,-0.7 font small_font textcolor rgb ink, \
+     data using (column('peak_bytes') / scale >= high && high > middle ? column('peak_bytes') / scale : NaN):(column('seconds')):(strcol('words')) \
+         with labels right offset 0,-1.6 font small_font textcolor rgb ink
+unset multiplot

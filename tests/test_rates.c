@@ -1,0 +1,186 @@
+// Measured rates: between points and beyond them, in a profile and out of it again, in an estimate with its range,
+// and in a search, whose choice stays that of an exhaustive walk where a larger chunk is the slower one.
+#define _GNU_SOURCE // asprintf
+#include "harness/run/planner.h"
+#include "tests/asked.h"
+#include "tests/scratch.h"
+
+#define PEAKS                                                                                                      \
+    "'name': 'measured', 'memory_bytes': {'value': 1e12, 'source': 'a'}, 'usable_bytes': {'value': 1e12, "         \
+    "'source': 'a'}, 'f32_flops_per_s': {'value': 1e9, 'source': 'a'}, 'bandwidth_bytes_per_s': {'value': 1e30, "  \
+    "'source': 'a'}, 'launch_s': {'value': 1e-12, 'source': 'a'}, 'host_link_bytes_per_s': {'value': 1e30, "       \
+    "'source': 'a'}"
+#define ONE(rate)   "{'axes': [[1], [1], [1]], 'values': [" rate "]}"
+#define GEMMS(rate) "'gemm_nt': " ONE(rate) ", 'gemm_nn': " ONE(rate) ", 'gemm_tn': " ONE(rate)
+#define PROFILE(operations)                                                                                        \
+    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'operations': {" operations "}}}}"
+
+static struct scratch_path profile_file(const struct scratch *scratch, const char *json)
+{
+    char *text = quoted(json);
+    struct scratch_path path = scratch_file(scratch, "measured.json", text, strlen(text));
+    free(text);
+    return path;
+}
+
+// A power of each extent is a straight line in logarithms: between points it is met, beyond them the last one
+// holds.
+static void rates_lie_between_their_points(void **state)
+{
+    (void)state;
+    struct rates rates = {.count = 1};
+    struct rate *rate = &rates.items[0];
+    *rate = (struct rate){
+        .operation = "gemm_tn", .dimensions = 3, .counts = {3, 2, 1}, .axes = {{8, 32, 512}, {16, 100}, {7}}};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < 2; j++)
+            rate->values[i * 2 + j] = 1e6 * pow(rate->axes[0][i], 0.5) * pow(rate->axes[1][j], -0.25);
+    static const struct {
+        size_t m, n, as_m, as_n;
+    } cases[] = {{8, 16, 8, 16},     {32, 100, 32, 100}, {20, 50, 20, 50},       {100, 99, 100, 99},
+                 {512, 16, 512, 16}, {1, 1, 8, 16},      {4096, 4096, 512, 100}, {8, 40, 8, 40}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct range range = {
+            .name = "gemm", .m = cases[i].m, .n = cases[i].n, .k = 1 + 300 * i, .transpose_a = true};
+        double expected = 1e6 * pow((double)cases[i].as_m, 0.5) * pow((double)cases[i].as_n, -0.25),
+               seconds = rates_seconds(&rates, &range, 1e9, 1);
+        assert_true(fabs(1e9 / seconds / expected - 1) < 1e-12);
+        range.transpose_a = false;
+        assert_true(rates_seconds(&rates, &range, 1e9, 1) == 0); // has no rate
+    }
+    assert_true(rates_peak(&rates, true) == rate->values[4] && rates_peak(&rates, false) == 0);
+}
+
+// All FLOPs are of GEMM and attention: at one rate, and all else next to nothing, a step takes their sum.
+static void an_estimate_is_by_rates(void **state)
+{
+    struct scratch_path path = profile_file(
+        *state, PROFILE(GEMMS("2e6") ", 'attention_forward': " ONE("2e6") ", 'attention_backward': " ONE("2e6")));
+    static const char *const methods[] = {"full", "checkpoint", "streambp --chunk 30", "seco --chunk 30"};
+    for (size_t i = 0; i < COUNT(methods); i++) {
+        json_t *plan =
+            longbp_json("plan --model tiny --context 100 --method %s --profile %s --json", methods[i], path.text);
+        double expected_ms = 1e3 * number(plan, "flops") / 2e6;
+        assert_true(fabs(number(plan, "estimate_ms") / expected_ms - 1) < 1e-9);
+        assert_true(near(number(plan, "estimate_low_ms"), 0.5 * number(plan, "estimate_ms")));
+        assert_true(near(number(plan, "estimate_high_ms"), 3 * number(plan, "estimate_ms")));
+        assert_string_equal(json_string_value(json_object_get(plan, "estimate")), "measured rates");
+        json_decref(plan);
+    }
+    json_t *record = longbp_json("plan --model tiny --context 100 --dtype f32 --profile rtx-3090 --json");
+    assert_true(json_is_null(json_object_get(record, "estimate_low_ms")));
+    json_decref(record);
+}
+
+static void wrong_rates_are_refused(void **state)
+{
+    static const struct {
+        const char *operations, *says;
+    } cases[] = {
+        {"'gemm_nt': {'axes': [[1, 1], [1], [1]], 'values': [1, 2]}", "above the one before it"},
+        {"'gemm_nt': {'axes': [[1, 2], [1], [1]], 'values': [1]}", "a list of 2 numbers"},
+        {"'gemm_nt': {'axes': [[1], [1]], 'values': [1]}", "one axis, or 3"},
+        {"'gemm_nt': {'axes': [[1], [1], []], 'values': [1]}", "a list of 1 to 6 rising numbers"},
+        {"'gemm_nt': {'axes': [[1], [1], [1]], 'values': [0]}", "a number from 1"},
+        {"'gemm_nt': {'axes': [[1], [1], ['a']], 'values': [1]}", "a number from 1"},
+        {"'gemm_nt': {'axis': [[1], [1], [1]], 'values': [1]}", "unknown key"},
+        {"'gemm_nt': 7", "{\"axes\": [...], \"values\": [...]}"},
+        {"'an_operation_of_so_long_a_name': {'axes': [[1]], 'values': [1]}", "so long a name"},
+        {"}, 'f16': {", "unknown key"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{" PEAKS
+                             ", 'rates': {'f32': {'source': 'a', 'spread': [0.5, 3], 'operations': {%s}}}}",
+                             cases[i].operations) > 0);
+        struct scratch_path path = profile_file(*state, json);
+        struct profile profile;
+        struct status status = {0};
+        if (profile_load(&profile, path.text, &status) || !strstr(status.message, cases[i].says) ||
+            !strstr(status.message, "measured.json:1:"))
+            fail_msg("%s: %s", cases[i].operations, status.message);
+        free(json);
+    }
+}
+
+static void rates_are_written_and_read_again(void **state)
+{
+    struct scratch_path path =
+        profile_file(*state, PROFILE(GEMMS("1.5e9") ", 'copy': {'axes': [[10, 200]], 'values': [3e9, 4e9]}"));
+    struct profile profile, again;
+    struct status status = {0};
+    assert_true(profile_load(&profile, path.text, &status));
+    char *text = profile_text(&profile);
+    path = scratch_file(*state, "again.json", text, strlen(text));
+    if (!profile_load(&again, path.text, &status))
+        fail_msg("%s: %s", text, status.message);
+    assert_memory_equal(&profile.rates, &again.rates, sizeof profile.rates);
+    assert_string_equal(again.rates_source, "made up");
+    free(text);
+}
+
+// GEMM is the slower the more rows it has: the smallest chunk is the fastest.
+static void a_search_does_not_trust_the_chunk(void **state)
+{
+#define FALLING "{'axes': [[100, 1000], [1], [1]], 'values': [1e9, 1e8]}"
+    struct scratch_path path = profile_file(*state, PROFILE("'gemm_nt': " FALLING ", 'gemm_nn': " FALLING
+                                                            ", 'gemm_tn': {'axes': [[1], [1], [100, 1000]], "
+                                                            "'values': [1e9, 1e8]}"));
+    struct trial trials[8];
+    size_t count = 0;
+    for (size_t i = 0; methods[i]; i++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': 900, 'device': 'plan', 'profile': '%s', 'method': '%s'}",
+                             path.text, methods[i]->name) > 0);
+        if (methods[i]->exact)
+            trials[count++] = trial_of(json);
+        free(json);
+    }
+    struct space space;
+    struct planner planner;
+    struct status status = {0};
+    space_open(&space, trials, count, NULL);
+    static const size_t limits_bytes[] = {NO_LIMIT, 24 << 20, 12 << 20};
+    for (size_t l = 0; l < COUNT(limits_bytes); l++) {
+        struct planned_limits limits = {limits_bytes[l], NO_LIMIT};
+        double least_s = INFINITY;
+        bool smallest = false;
+        for (size_t f = 0; f < space.count; f++) {
+            for (size_t rung = 0; rung < space.families[f].rungs; rung++) {
+                struct planned_step step;
+                void *options = family_options(&space.families[f], rung);
+                assert_true(planned_step(&step, space.families[f].trial, options, limits, &status));
+                options_free(&space.families[f].trial->method->options, options);
+                if (step.fits && step.seconds < least_s) {
+                    least_s = step.seconds;
+                    smallest = rung == 0 && space.families[f].rungs > 1;
+                }
+            }
+        }
+        struct candidate fastest;
+        assert_true(planner_open(&planner, &space, limits, &status) &&
+                    planner_fastest(&planner, &fastest, &status));
+        assert_true(fastest.step.fits ? fastest.step.seconds == least_s : isinf(least_s));
+        assert_true(l > 0 || smallest); // the case that this is about
+        planner_close(&planner);
+    }
+    space_close(&space);
+    for (size_t i = 0; i < count; i++)
+        trial_free(&trials[i]);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_lie_between_their_points),
+        cmocka_unit_test_setup_teardown(an_estimate_is_by_rates, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(wrong_rates_are_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(rates_are_written_and_read_again, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_search_does_not_trust_the_chunk, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
