@@ -4,6 +4,7 @@
 #include "kernels/base/world.h"
 #include "methods/columns.h"
 #include "tests/fixture.h"
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -301,7 +302,8 @@ int main(int argc, char **argv)
         printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
         return 0;
     }
-    setenv("LONGBP_MPI", realpath(plugin, NULL), 1);
+    char path[PATH_MAX];
+    setenv("LONGBP_MPI", realpath(plugin, path), 1);
     int code = 0;
     for (size_t i = 0; i < sizeof counts / sizeof *counts && code == 0; i++) {
         code = start(counts[i], argv[0]);
