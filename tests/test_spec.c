@@ -358,7 +358,7 @@ static void bad_specs_are_refused_with_the_place(void **state)
          "s.json:3:1: key 'chunk[1]': expected a whole number (tokens"},
         {METHODS("{'name': 'seco', 'chunk': []}"),
          "key 'chunk': expected a value, or a list with at least one, found a list of 0"},
-        {METHODS("{'name': ['seco']}"), "null; found a list of 1"},
+        {METHODS("{'name': ['seco']}"), "null, auto; found a list of 1"},
         {METHODS("{'name': 'seco',\n'chnk': 1}"),
          "s.json:3:1: key 'chnk': unknown key of method 'seco'; did you mean 'chunk'?"},
         {START "'axes': {'context': [8], 'method': [{'name': 'spaco', 'columns': [[0], 1], "
