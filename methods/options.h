@@ -1,45 +1,6 @@
-// Options: what a method can be asked. Each method has a struct of its own and a table of its members, in its own
-// file; specs, the command line, help, ids and records are made from the table.
+// Options that several methods share, for structs that have such members.
 #pragma once
-#include "methods/index_list.h"
-#include <stddef.h>
-#include <stdint.h>
-
-enum option_type { OPTION_COUNT, OPTION_NUMBER, OPTION_CHOICE, OPTION_LIST };
-
-struct option {
-    const char *name;
-    enum option_type type;
-    size_t offset;              // of the value in the method's struct: size_t, double, int, struct index_list
-    double minimum, maximum;    // OPTION_COUNT, OPTION_NUMBER, and of an OPTION_LIST's items
-    double initial;             // default; for OPTION_CHOICE the index; a list's is empty
-    const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
-    const char *help;           // one line, with the unit
-    bool draws;                 // how many columns are drawn: what figures show estimates against
-    bool telling;               // it says how much is kept and computed: lines and labels show its default, too
-    // What a search over exact methods tries: sets the value to number `index` of what is worth trying in a model
-    // of so many layers at such a context; false: there is no such number. NULL: the value stays as it is.
-    bool (*nth)(const struct option *option, void *value, size_t index, size_t layers, size_t context);
-    // From each of these values to the next a step takes no less memory and, by a roofline and where nothing waits
-    // for copies, no more time: a search bisects those of a method's first such option, and where the first values
-    // of all of them do not fit, no others do.
-    bool ascending;
-};
-
-// What a method is asked through: its rows, in the order in which labels show them, ending with a NULL name, and
-// the bytes of its struct, whose lists belong to it.
-struct option_table {
-    const struct option *rows;
-    size_t bytes;
-};
-
-// Whole numbers above this have no exact double, and no use.
-#define OPTION_COUNT_MAX 9007199254740992.0
-#define OPTION_CHOICES(...)                                                                                        \
-    (const char *const[])                                                                                          \
-    {                                                                                                              \
-        __VA_ARGS__, NULL                                                                                          \
-    }
+#include "kernels/base/options.h"
 
 // Values of `nth`: every choice; powers of two of tokens, such that a context has at most 256 chunks, and the
 // whole context; blocks of 256 and 2,048 tokens; numbers of runs of layers: 1, 2, 3, 4, 6, 8, 12 and so on, up
@@ -49,7 +10,6 @@ bool option_nth_chunk(const struct option *option, void *value, size_t index, si
 bool option_nth_run(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 bool option_nth_block(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 
-// Rows that several methods share, for a struct that has such a member.
 #define OPTION_CHUNK(options)                                                                                      \
     {                                                                                                              \
         .name = "chunk", .type = OPTION_COUNT, .offset = offsetof(options, chunk), .minimum = 1,                   \
@@ -70,18 +30,3 @@ bool option_nth_block(const struct option *option, void *value, size_t index, si
         .help = "what a cell keeps: lean rebuilds norms and SwiGLU's product, all keeps them as autograd does",    \
         .nth = option_nth_choice, .ascending = true                                                                \
     }
-
-// The row of this name, or NULL.
-const struct option *option_find(const struct option_table *table, const char *name);
-// The row that says how many columns are drawn, or NULL.
-const struct option *option_draws(const struct option_table *table);
-// All defaults. Release with options_free.
-void *options_new(const struct option_table *table);
-// A copy with lists of its own. Release with options_free.
-void *options_copy(const struct option_table *table, const void *options);
-void options_free(const struct option_table *table, void *options);
-// A number of OPTION_COUNT; `otherwise` if the table has none of this name.
-size_t options_count(const struct option_table *table, const void *options, const char *name, size_t otherwise);
-// Sets a value as the command line writes it: "128", "0.5", "all", "1,3". False if there is no such option; or no
-// such value of it, which may then be anything.
-bool options_set(const struct option_table *table, void *options, const char *name, const char *value);

@@ -40,7 +40,8 @@ struct model_options fixture_model_options(const struct fixture *f)
                                   .weights_place = f->weights_place,
                                   .gradients_place = f->gradients_place,
                                   .optimizer_place = f->optimizer_place,
-                                  .optimizer = f->optimizer};
+                                  .optimizer = f->optimizer,
+                                  .optimizer_options = f->optimizer_options};
 }
 
 void fixture_open(struct fixture *f)
@@ -77,6 +78,7 @@ void fixture_close(struct fixture *f)
     batch_close(&f->batch, f->device);
     model_close(&f->model);
     device_close(f->device); // aborts on a leak
+    fixture_set_optimizer(f, NULL, "%s", "");
     free(f->ids);
     free(f->weights);
 }
@@ -89,21 +91,38 @@ void fixture_set_objective(const struct fixture *f, struct device *device, struc
     }
 }
 
-void *fixture_options(const struct method *method, const char *format, ...)
+static void *options_of(const struct option_table *table, const char *format, va_list arguments)
 {
-    void *options = options_new(&method->options);
+    void *options = options_new(table);
     char text[256];
-    va_list arguments;
-    va_start(arguments, format);
     CHECK((size_t)vsnprintf(text, sizeof text, format, arguments) < sizeof text);
-    va_end(arguments);
-    for (char *rest = text, *name; (name = strsep(&rest, " "));) {
+    for (char *rest = text, *name; *text && (name = strsep(&rest, " "));) {
         char *value = strchr(name, '=');
         CHECK(value);
         *value++ = '\0';
-        CHECK(!option_find(&method->options, name) || options_set(&method->options, options, name, value));
+        CHECK(!option_find(table, name) || options_set(table, options, name, value));
     }
     return options;
+}
+
+void *fixture_options(const struct method *method, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    void *options = options_of(&method->options, format, arguments);
+    va_end(arguments);
+    return options;
+}
+
+void fixture_set_optimizer(struct fixture *f, const struct optimizer *optimizer, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (f->optimizer)
+        options_free(&f->optimizer->options, f->optimizer_options);
+    f->optimizer = optimizer;
+    f->optimizer_options = optimizer ? options_of(&optimizer->options, format, arguments) : NULL;
+    va_end(arguments);
 }
 
 double *fixture_step(struct fixture *f, const char *name, const void *options, struct step_report *report)

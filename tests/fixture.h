@@ -1,5 +1,6 @@
 // Fixture: small models and batches for tests, and gradients read back as one array of f64.
 #pragma once
+#include "kernels/transformer/optimizer.h"
 #include "methods/method.h"
 
 // A decoder that exercises everything at small size; change it before fixture_open.
@@ -10,6 +11,7 @@ struct fixture {
     bool dequantised;
     enum place weights_place, gradients_place, optimizer_place;
     const struct optimizer *optimizer; // NULL: none
+    void *optimizer_options;           // of fixture_set_optimizer, until fixture_close
     enum dtype dtype, rounding;        // rounding: the dtype that the random weights are rounded to first
     bool narrow;                       // bf16: gradients are summed in bf16, not in f32
     size_t context, batch_size;
@@ -35,6 +37,9 @@ void fixture_close(struct fixture *fixture);
 // The defaults of a method with what is given as "chunk=128 keep=all", as far as it has such options. Release with
 // options_free.
 void *fixture_options(const struct method *method, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// The model's optimizer from fixture_open on; options as those of a method.
+void fixture_set_optimizer(struct fixture *fixture, const struct optimizer *optimizer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 // One step from zero; options NULL: the defaults. The gradients of all parameters in order: fixture->gradient_count
 // numbers, to be freed.
 double *fixture_step(struct fixture *fixture, const char *method, const void *options, struct step_report *report);

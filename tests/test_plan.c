@@ -18,7 +18,9 @@ static void measure(struct fixture *f, const char *device, const struct method *
     f->device = device_open(device, f->dtype, 0, &status);
     assert_non_null(f->device);
     enum dtype sums = fixture_sums(f);
-    struct model_options model_options = {f->lora, sums, sums, .optimizer = optimizers[0]};
+    void *optimizer_options = options_new(&optimizers[0]->options);
+    struct model_options model_options = {f->lora, sums, sums, .optimizer = optimizers[0],
+                                          .optimizer_options = optimizer_options};
     model_open(&f->model, &f->config, &model_options, f->device);
     model_randomize(&f->model, 1, DTYPE_F32);
     int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
@@ -26,15 +28,17 @@ static void measure(struct fixture *f, const char *device, const struct method *
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
+    optimizer_begin(&f->model, 1, 1);
     model_zero_gradients(&f->model);
     method_step(method, &f->model, &f->batch, options, &report);
-    optimizer_step(&f->model, &(struct optimizer_settings){.rate = 1e-3, .decay = 0.1}, 1);
+    optimizer_step(&f->model);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *arena = f->device->arena;
     *counters = f->device->counters;
     batch_close(&f->batch, f->device);
     model_close(&f->model);
     device_close(f->device);
+    options_free(&optimizers[0]->options, optimizer_options);
     free(ids);
     free(f->weights);
     step_report_free(&report);

@@ -1,6 +1,7 @@
 // Plans through the harness and the program: records of planned trials equal measured ones, peaks grow as the
 // methods' floors say, and bad input is refused.
 #define _GNU_SOURCE // asprintf
+#include "harness/command/flags.h"
 #include "harness/results/result_file.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
@@ -259,6 +260,9 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --profile rtx-3091", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
         {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
+        {"plan --model tiny --context 5 --optimizer adamw,chunk=3", "key \"chunk\": unknown key of optimizer"},
+        {"plan --model tiny --context 5 --optimizer adam,rate=3", "unknown optimizer \"adam\""},
+        {"plan --model tiny --context 5 --optimizer adamw,rate=-3", "key \"rate\": expected a number from 0"},
         {"plan --model tiny --context 5 --timeline /no/such/file",
          "/no/such/file: cannot write to its folder /no/such: No such file"},
         {"plan --model tiny --context 5 --device cpu", "unrecognized option '--device"},
@@ -319,11 +323,36 @@ static void a_plan_says_what_is_kept_how(void **state)
     free(out);
 }
 
+// A name and its options as a flag has them become what a spec has.
+static void a_flag_names_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *json;
+    } cases[] = {{"adamw", "'adamw'"},
+                 {"adamw,rate=1e-3,decay=0", "{'name': 'adamw', 'rate': 0.001, 'decay': 0}"},
+                 {"rate=2", "{'rate': 2}"},
+                 {"a,kind=b", "{'name': 'a', 'kind': 'b'}"},
+                 {"a,b", "{'name': 'a', 'b': null}"},
+                 {"", "''"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *text = quoted(cases[i].json);
+        json_t *expected = json_loads(text, JSON_DECODE_ANY, NULL), *found = flag_named(cases[i].text);
+        assert_non_null(expected);
+        if (!json_equal(found, expected))
+            fail_msg("%s is not %s", cases[i].text, text);
+        json_decref(expected);
+        json_decref(found);
+        free(text);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_flag_names_options),
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),

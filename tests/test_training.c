@@ -18,7 +18,7 @@ enum { STEPS = 2, MICRO_BATCHES = 2, PLACES = 8 };
 static struct fixture variant(size_t i)
 {
     struct fixture f = fixture_default();
-    f.optimizer = optimizers[0];
+    fixture_set_optimizer(&f, optimizers[0], "rate=0.01 decay=0.1");
     f.config.layers = 2;
     f.context = i == 1 ? 1 : 12;
     f.config.tied = i == 1;
@@ -50,11 +50,12 @@ static void steps(struct fixture *f, const struct method *method)
     struct step_report report = {0};
     size_t live = f->device->arena.live_bytes;
     for (size_t t = 1; t <= STEPS; t++) {
+        optimizer_begin(&f->model, t, 1);
         model_zero_gradients(&f->model);
         for (int i = 0; i < MICRO_BATCHES; i++) {
             method_step(method, &f->model, &f->batch, options, &report);
         }
-        optimizer_step(&f->model, &(struct optimizer_settings){.rate = 0.01, .decay = 0.1}, t);
+        optimizer_step(&f->model);
     }
     assert_int_equal(f->device->arena.live_bytes, live);
     options_free(&method->options, options);
@@ -213,8 +214,9 @@ static void a_zeroed_gradient_updates_as_zero(void **state)
         struct fixture f = variant(0);
         set_places(&f, i ? PLACES - 1 : 0);
         free(trained(&f, methods[0]).values);
+        optimizer_begin(&f.model, STEPS + 1, 1);
         model_zero_gradients(&f.model);
-        optimizer_step(&f.model, &(struct optimizer_settings){.rate = 0.01}, STEPS + 1);
+        optimizer_step(&f.model);
         steps(&f, methods[0]);
         bits[i] = all_of(&f);
         fixture_close(&f);
@@ -233,7 +235,7 @@ static void the_device_holds_two_units(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct status status = {0};
         struct fixture f = fixture_default();
-        f.optimizer = optimizers[0];
+        fixture_set_optimizer(&f, optimizers[0], "rate=0.01");
         f.config.layers = i ? 12 : 5;
         f.config.vocab = 4;
         f.context = 1;
@@ -253,9 +255,7 @@ static void the_device_holds_two_units(void **state)
         peaks[i] = f.device->arena.peak_bytes;
         assert_int_equal(f.device->arena.peak_by_category[CATEGORY_GRADIENTS], 2 * bytes);
         assert_int_equal(f.device->arena.peak_by_category[CATEGORY_OPTIMIZER], 4 * bytes);
-        batch_close(&f.batch, f.device);
-        model_close(&f.model);
-        device_close(f.device);
+        fixture_close(&f);
     }
     assert_int_equal(peaks[0], peaks[1]);
 }
@@ -323,8 +323,7 @@ static void a_full_place_is_a_result(void **state)
     model_open(&f.model, &f.config, &options, f.device);
     assert_int_equal(f.device->status.code, STATUS_OOM);
     assert_non_null(strstr(f.device->status.message, "bytes too few (limits.host_memory)"));
-    model_close(&f.model);
-    device_close(f.device);
+    fixture_close(&f);
 }
 
 int main(void)

@@ -116,7 +116,7 @@ static void each_word(const struct advice *advice, const struct candidate *candi
                       void (*word)(void *, const char *name, const char *value), void *visitor)
 {
     const struct trial *trial = trial_of(advice, candidate);
-    json_t *method = method_of(advice, candidate), *defaults = method_defaults(trial->method), *value;
+    json_t *method = method_of(advice, candidate), *defaults = method_json(trial->method, NULL), *value;
     const char *key;
     json_object_foreach(method, key, value)
     {

@@ -2,12 +2,12 @@
 #include "harness/command/command.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
-#include "harness/files/method_json.h"
 #include "harness/files/output_file.h"
 #include "harness/run/choice.h"
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
 #include "harness/run/setup.h"
+#include "harness/spec/method_decode.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

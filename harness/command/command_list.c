@@ -38,11 +38,28 @@ static void print_option(const struct option *option, const json_t *object)
 {
     char *standard = json_dumps(json_object_get(object, "default"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
     bool quoted = option->type == OPTION_CHOICE;
-    printf("%-12s   %-14s %s | ", "", option->name, option->help);
+    printf("%-14s   %-14s %s | ", "", option->name, option->help);
     for (size_t i = 0; quoted && option->choices[i]; i++)
         printf("%s%s", i ? ", " : "", option->choices[i]);
     printf("%s%s\n", quoted ? " | " : "", quoted ? option->choices[(int)option->initial] : standard);
     free(standard);
+}
+
+// One of what has a name and options of its own.
+static json_t *row_of(const char *name, const char *summary, const char *source, const struct option_table *table,
+                      bool json)
+{
+    json_t *options = json_array();
+    if (!json)
+        printf("%-14s %s\n%-14s %s\n", name, summary, "", source);
+    for (const struct option *option = table->rows; option && option->name; option++) {
+        json_t *object = option_json(option);
+        if (!json)
+            print_option(option, object);
+        json_array_append_new(options, object);
+    }
+    return json_pack("{s:s, s:s, s:s, s:o}", "name", name, "summary", summary, "source", source, "options",
+                     options);
 }
 
 static json_t *list_methods(bool json)
@@ -51,19 +68,10 @@ static json_t *list_methods(bool json)
     bool chosen = false; // auto comes behind those that walk
     for (size_t i = 0; !chosen; i++) {
         const struct method *method = methods[i] ? methods[i] : &method_auto;
-        json_t *options = json_array();
         chosen = !methods[i];
-        if (!json)
-            printf("%-12s %s\n%-12s %s\n", method->name, method->summary, "", method->source);
-        for (const struct option *option = method->options.rows; option->name; option++) {
-            json_t *object = option_json(option);
-            if (!json)
-                print_option(option, object);
-            json_array_append_new(options, object);
-        }
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b, s:o}", "name", method->name, "summary",
-                                              method->summary, "source", method->source, "exact",
-                                              (int)method->exact, "options", options));
+        json_t *row = row_of(method->name, method->summary, method->source, &method->options, json);
+        json_object_set_new(row, "exact", json_boolean(method->exact));
+        json_array_append_new(list, row);
     }
     return list;
 }
@@ -72,11 +80,18 @@ static json_t *list_objectives(bool json)
 {
     json_t *list = json_array();
     for (size_t i = 0; objectives[i]; i++) {
-        const struct objective *objective = objectives[i];
-        if (!json)
-            printf("%-14s %s\n%-14s %s\n", objective->name, objective->summary, "", objective->source);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", objective->name, "summary",
-                                              objective->summary, "source", objective->source));
+        const struct objective *o = objectives[i];
+        json_array_append_new(list, row_of(o->name, o->summary, o->source, &o->options, json));
+    }
+    return list;
+}
+
+static json_t *list_optimizers(bool json)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; optimizers[i]; i++) {
+        const struct optimizer *o = optimizers[i];
+        json_array_append_new(list, row_of(o->name, o->summary, o->source, &o->options, json));
     }
     return list;
 }
@@ -194,9 +209,9 @@ static json_t *list_keys(bool json)
 static const struct {
     const char *name;
     json_t *(*list)(bool json); // prints a table unless the value is wanted
-} lists[] = {{"methods", list_methods}, {"objectives", list_objectives},
-             {"models", list_models},   {"devices", list_devices},
-             {"keys", list_keys},       {"fields", list_fields}};
+} lists[] = {{"methods", list_methods}, {"objectives", list_objectives}, {"optimizers", list_optimizers},
+             {"models", list_models},   {"devices", list_devices},       {"keys", list_keys},
+             {"fields", list_fields}};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -207,12 +222,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->what)
-            argp_error(state, "one of methods, objectives, models, devices, keys, fields; not also \"%s\"", text);
+            argp_error(state,
+                       "one of methods, objectives, optimizers, models, devices, keys, fields; not also \"%s\"",
+                       text);
         arguments->what = text;
         return 0;
     case ARGP_KEY_END:
         if (!arguments->what)
-            argp_error(state, "say what to list: methods, objectives, models, devices, keys or fields");
+            argp_error(state, "say what to list: methods, objectives, optimizers, models, devices, keys or fields");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -224,7 +241,7 @@ int command_list(int argc, char **argv)
     static const struct argp_option options[] = {{.name = "json", .key = 'j', .doc = "print JSON"}, {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
-                                     .args_doc = "methods|objectives|models|devices|keys|fields",
+                                     .args_doc = "methods|objectives|optimizers|models|devices|keys|fields",
                                      .doc = "Lists what there is; keys: of a trial; fields: of a record."};
     struct arguments arguments = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
@@ -239,7 +256,7 @@ int command_list(int argc, char **argv)
         json_decref(list);
         return EXIT_FINE;
     }
-    fprintf(stderr, "%s: nothing called \"%s\"; methods, objectives, models, devices, keys or fields\n", argv[0],
-            arguments.what);
+    fprintf(stderr, "%s: nothing called \"%s\"; methods, objectives, optimizers, models, devices, keys or fields\n",
+            argv[0], arguments.what);
     return EXIT_BAD_INPUT;
 }

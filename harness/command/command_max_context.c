@@ -140,7 +140,7 @@ static bool find_all(struct arguments *arguments, struct table *table, struct st
 static void describe(const struct trial_flags *flags, const struct trial *trial, const void *options, bool chosen,
                      char *text, size_t bytes)
 {
-    json_t *method = method_json(trial->method, options), *defaults = method_defaults(trial->method);
+    json_t *method = method_json(trial->method, options), *defaults = method_json(trial->method, NULL);
     size_t used = (size_t)snprintf(text, bytes, "%s", trial->method->name);
     for (const struct option *option = trial->method->options.rows; option->name && used < bytes; option++) {
         json_t *value = json_object_get(method, option->name);

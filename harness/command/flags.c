@@ -54,3 +54,18 @@ json_t *flag_object(const char *text)
     free(copy);
     return object;
 }
+
+json_t *flag_named(const char *text)
+{
+    size_t bytes = strcspn(text, ",=");
+    if (!text[bytes]) {
+        json_t *name = json_string(text);
+        return name ? name : json_string("(not UTF-8)");
+    }
+    json_t *object = flag_object(text[bytes] == '=' ? text : text + bytes + 1);
+    if (text[bytes] == ',') {
+        json_t *name = json_stringn(text, bytes);
+        json_object_set_new(object, "name", name ? name : json_string("(not UTF-8)"));
+    }
+    return object;
+}

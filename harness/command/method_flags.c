@@ -134,6 +134,7 @@ static bool is_asked_for(const struct trial_flags *flags, const struct method *m
 // Every option that was given must mean something to some method.
 static bool check_used(const struct trial_flags *flags, const struct method_trials *trials, struct status *status)
 {
+    struct named_tables known = method_tables();
     const char *key;
     json_t *value;
     json_object_foreach(flags->method, key, value)
@@ -142,7 +143,7 @@ static bool check_used(const struct trial_flags *flags, const struct method_tria
         for (size_t i = 0; i < trials->count; i++)
             used |= option_find(&trials->trials[i].method->options, key) != NULL;
         char knowing[256];
-        method_names_knowing(key, knowing, sizeof knowing);
+        named_tables_knowing(&known, key, knowing, sizeof knowing);
         if (!used)
             return status_set(status, STATUS_BAD_INPUT, "--%s: none of these methods has that option, but %s", key,
                               knowing);

@@ -46,9 +46,11 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
 // "tokens of a sequence", "of weights and activations: f64, f32 or bf16 (f32)"
 static char *describe(const struct trial_key *key)
 {
-    char standard[160] = "", *doc;
+    char standard[160] = "", named[160], *doc;
     bool as_json = key->spelling == SPELLED_OBJECT || key->type == KEY_METHOD; // which a flag's values are not
     const char *values = as_json ? NULL : key->values;
+    if (key->spelling == SPELLED_NAMED) // up to what JSON has
+        snprintf(named, sizeof named, "%.*s", (int)strcspn(values, ","), values), values = named;
     if (!key->required && key->type != KEY_BOOL)
         trial_key_default(key, standard, sizeof standard);
     if (key->null)
@@ -67,6 +69,8 @@ static json_t *value_of(const struct trial_key *key, const char *text)
         return json_true();
     if (key->type == KEY_SIZE || key->spelling == SPELLED_TEXT)
         return json_string(text);
+    if (key->spelling == SPELLED_NAMED)
+        return flag_named(text);
     bool object = key->spelling == SPELLED_OBJECT && memchr(text, '=', strcspn(text, ",")); // not "/tmp"
     return object ? flag_object(text) : flag_value(text);
 }
@@ -177,15 +181,24 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     return ok;
 }
 
-// "rank=8,targets=q,v"
+static char *value_text(const json_t *value)
+{
+    return json_is_string(value) ? strdup(json_string_value(value))
+                                 : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
+// "rank=8,targets=q,v", "adamw,rate=0.001"
 static char *object_text(const json_t *object)
 {
-    char *text = NULL, *part;
+    const char *named = json_string_value(json_object_get(object, "name"));
+    char *text = named ? strdup(named) : NULL, *part;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
     {
-        char *items = json_is_array(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (named && strcmp(key, "name") == 0)
+            continue;
+        char *items = json_is_array(value) ? NULL : value_text(value);
         for (size_t i = 0; i < json_array_size(value); i++) {
             CHECK(asprintf(&part, "%s%s%s", items ? items : "", i ? "," : "",
                            json_string_value(json_array_get(value, i))) >= 0);
@@ -209,9 +222,7 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
         if (!value || is_named(without, name_of(flag)))
             continue;
         char *name = respelled(name_of(flag), '_', '-'), *word,
-             *text = json_is_string(value)   ? strdup(json_string_value(value))
-                     : json_is_object(value) ? object_text(value)
-                                             : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+             *text = json_is_object(value) ? object_text(value) : value_text(value);
         CHECK(asprintf(&word, "--%s", name) > 0);
         shell_append(command, word);
         if (flag.key->type != KEY_BOOL)

@@ -171,7 +171,7 @@ static void append_options(const struct pairing *pairing, struct curve *curve)
 {
     const struct method *method = method_find(curve->method);
     json_t *options = json_object_get(curve->setting, "method"),
-           *defaults = method ? method_defaults(method) : NULL;
+           *defaults = method ? method_json(method, NULL) : NULL;
     bool at_once = option_count(curve->pairs[0].record, "head_chunk") == 0 &&
                    tells_apart(pairing, curve, "method", "head_chunk");
     bool all = strcmp(option_text(curve->pairs[0].record, "keep"), "all") == 0 &&

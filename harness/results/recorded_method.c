@@ -1,5 +1,5 @@
 #include "harness/results/recorded_method.h"
-#include "harness/files/method_json.h"
+#include "harness/spec/method_decode.h"
 #include <string.h>
 
 // The options, to be released with options_free; NULL if there is no such method, or it has no such options.
@@ -14,7 +14,7 @@ static void *read_options(const json_t *entry, const struct method **method)
     void *options = options_new(&(*method)->options);
     struct status status = {0};
     for (const struct option *option = (*method)->options.rows; option->name && status.code == STATUS_OK; option++)
-        method_json_read(json_field_get(json_field_root(&source), option->name), option, options, &status);
+        named_option_set(json_field_get(json_field_root(&source), option->name), option, options, &status);
     json_source_close(&source);
     if (status.code == STATUS_OK)
         return options;

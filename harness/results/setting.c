@@ -1,4 +1,5 @@
 #include "harness/results/setting.h"
+#include "harness/files/named_options.h"
 #include "harness/files/text.h"
 #include "harness/spec/trial_keys.h"
 #include "kernels/base/dtype.h"
@@ -43,11 +44,17 @@ static long long count_of(const json_t *object, const char *key)
     return (long long)json_integer_value(json_object_get(object, key));
 }
 
+static const char *name_of(const json_t *value)
+{
+    const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "name") : value);
+    return name ? name : "";
+}
+
 // A preset's name, a folder's last part, or the shape.
 static void append_model(char *text, size_t bytes, const json_t *model)
 {
-    const char *name = json_string_value(json_is_object(model) ? json_object_get(model, "name") : model);
-    if (name && *name) {
+    const char *name = name_of(model);
+    if (*name) {
         const char *slash = strrchr(name, '/');
         text_append(text, bytes, "%s", slash && slash[1] ? slash + 1 : name);
     } else if (json_is_object(model)) {
@@ -55,6 +62,24 @@ static void append_model(char *text, size_t bytes, const json_t *model)
     } else {
         text_append(text, bytes, "model");
     }
+}
+
+// ", adamw rate=0.5": a value's name, and its options as far as they are not the table's defaults.
+static void append_named(char *text, size_t bytes, const json_t *value, const struct option_table *table)
+{
+    json_t *defaults = named_options_json(name_of(value), table, NULL), *option;
+    const char *key;
+    text_append(text, bytes, ", %s", name_of(value));
+    json_object_foreach((json_t *)value, key, option)
+    {
+        if (!json_equal(option, json_object_get(defaults, key))) {
+            char *words = json_dumps(option, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+            bool quoted = json_is_string(option);
+            text_append(text, bytes, " %s=%s", key, quoted ? json_string_value(option) : words);
+            free(words);
+        }
+    }
+    json_decref(defaults);
 }
 
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes)
@@ -71,12 +96,15 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_string(json_object_get(setting, "weights"))) {
         text_append(text, bytes, ", weights in %s", json_string_value(json_object_get(setting, "weights")));
     }
-    if (json_is_object(json_object_get(setting, "optimizer"))) {
-        text_append(text, bytes, ", AdamW");
+    const json_t *named = json_object_get(setting, "optimizer");
+    const struct optimizer *optimizer = optimizer_find(name_of(named));
+    if (optimizer) {
+        append_named(text, bytes, named, &optimizer->options);
     }
-    const char *objective = json_string_value(json_object_get(setting, "objective"));
-    if (objective && strcmp(objective, "token-mean") != 0) {
-        text_append(text, bytes, ", %s", objective);
+    named = json_object_get(setting, "objective");
+    const struct objective *objective = objective_find(name_of(named));
+    if (objective && (objective != objectives[0] || json_is_object(named))) {
+        append_named(text, bytes, named, &objective->options);
     }
     if (json_is_string(dtype)) {
         text_append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));

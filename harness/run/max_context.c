@@ -100,10 +100,12 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
     struct comm comm = comm_planned(rank, trial_ranks(tried));
     options.pipeline = comm.size > 1 ? &comm : NULL;
     if (setup_open(&setup, tried, &options, status)) {
+        if (tried->optimizer)
+            optimizer_begin(&setup.model, 1, 1);
         model_zero_gradients(&setup.model);
         method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
         if (tried->optimizer)
-            optimizer_step(&setup.model, &tried->optimizer_settings, 1);
+            optimizer_step(&setup.model);
         *status = setup.device->status;
     }
     if (status->code == STATUS_OK)

@@ -60,10 +60,12 @@ static void walk(struct planned_step *step, const struct trial *trial, const voi
     if (bound)
         bound_roofline(&device->roofline);
     device->counters = (struct counters){0};
+    if (trial->optimizer)
+        optimizer_begin(&setup->model, 1, 1);
     model_zero_gradients(&setup->model);
     method_step(trial->method, &setup->model, &setup->batch, options, &report);
     if (trial->optimizer)
-        optimizer_step(&setup->model, &trial->optimizer_settings, 1);
+        optimizer_step(&setup->model);
     step_report_free(&report);
     step->peak_bytes = device->arena.peak_bytes;
     memcpy(step->peak_by_category, device->arena.peak_by_category, sizeof step->peak_by_category);

@@ -1,6 +1,6 @@
 #include "harness/run/record_line.h"
-#include "harness/files/method_json.h"
 #include "harness/results/record_json.h"
+#include "harness/spec/method_decode.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

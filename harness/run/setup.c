@@ -14,6 +14,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .gradients_place = trial->gradients_place,
         .optimizer_place = trial->optimizer_place,
         .optimizer = trial->optimizer,
+        .optimizer_options = trial->optimizer_options,
         .deterministic = trial->deterministic,
         .tf32 = trial->tf32,
         .whole_attention = trial->whole_attention,
@@ -61,7 +62,8 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
                                           .optimizer_place = options->optimizer_place,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
                                           .gradient_dtype = options->gradient_dtype,
-                                          .optimizer = options->optimizer};
+                                          .optimizer = options->optimizer,
+                                          .optimizer_options = options->optimizer_options};
     struct ranks ranks;
     if (options->pipeline) {
         ranks = ranks_in_pipeline(options->pipeline, &trial->config, trial->context);

@@ -15,6 +15,7 @@ struct setup_options {
     bool dequantised;                                           // quantised weights are kept as what they stand for
     enum place weights_place, gradients_place, optimizer_place; // while they are not used
     const struct optimizer *optimizer;
+    const void *optimizer_options;
     bool deterministic, tf32, whole_attention;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
     const char *host_folder;                            // borrowed; NULL: the host's memory

@@ -74,12 +74,14 @@ static void walk(struct run *run, bool update)
     struct model *model = &run->setup.model;
     struct device *device = run->setup.device;
     device_timer_start(device);
+    if (update)
+        optimizer_begin(model, ++run->updates, 1);
     model_zero_gradients(model);
     double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
     method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
     if (update) {
         device_timer_start(device);
-        optimizer_step(model, &run->trial->optimizer_settings, ++run->updates);
+        optimizer_step(model);
         asked_ms += device_timer_asked_ms(device);
         ms += device_timer_stop_ms(device);
     }

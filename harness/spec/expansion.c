@@ -49,7 +49,7 @@ static void pick_method(const struct expansion *e, size_t n, struct trial_fields
     for (size_t i = entry->axis_count; i-- > 0;) {
         const struct axis *axis = &entry->axes[i];
         bool option = axis->key < ENTRY_KEYS;
-        *(option ? &fields->method.options[axis->key] : &fields->keys[axis->key - ENTRY_KEYS]) =
+        *(option ? &fields->method.given.options[axis->key] : &fields->keys[axis->key - ENTRY_KEYS]) =
             axis_value(axis, n % axis_size(axis));
         n /= axis_size(axis);
     }

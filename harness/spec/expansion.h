@@ -4,7 +4,7 @@
 #include "harness/spec/spec.h"
 #include "harness/spec/trial_decode.h"
 
-#define ENTRY_KEYS METHOD_OPTIONS_MAX
+#define ENTRY_KEYS NAMED_OPTIONS_MAX
 
 // The values of one key, or of one option of a method entry: a list, or just one.
 struct axis {

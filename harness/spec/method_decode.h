@@ -1,23 +1,19 @@
-// Method decode: a method's entry, {"name": "seco", "chunk": 128}, into the options of the method's walk, by the
-// method's table alone: a new option or method needs nothing here.
+// Method decode: a method's entry, {"name": "seco", "chunk": 128}, into the options of the method's walk.
 #pragma once
-#include "harness/files/method_json.h"
+#include "harness/files/named_options.h"
+#include "methods/method.h"
 
-#define METHOD_OPTIONS_MAX 48 // of a method
-
-// An entry taken apart: which method, and for each row of its table what was given (value NULL: nothing).
+// An entry taken apart.
 struct method_fields {
     const struct method *method;
-    struct json_field entry;
-    struct json_field options[METHOD_OPTIONS_MAX];
+    struct named_options given;
 };
 
-// Finds the method and refuses keys it does not know, saying which methods do. The entry may be just a name.
+// All methods, and auto behind them.
+struct named_tables method_tables(void);
 bool method_fields_read(struct method_fields *fields, struct json_field entry, struct status *status);
-// The methods that know an option, as "seco, spaco".
-void method_names_knowing(const char *option, char *text, size_t bytes);
-// The entry that gives nothing but the name: every option with its default; a new reference.
-json_t *method_defaults(const struct method *method);
+// The name and every option: a new reference. Options NULL: the defaults.
+json_t *method_json(const struct method *method, const void *options);
 // Decodes what was given into options, which hold the defaults, and checks them together, with the model and the
 // context in tokens.
 bool method_decode(const struct method_fields *fields, const struct config *config, size_t context, void *options,

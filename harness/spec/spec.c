@@ -261,10 +261,11 @@ static bool check_picks(const struct override *override, const struct axis *axis
 
 static bool check_used(const struct expansion *e, struct status *status)
 {
+    struct named_tables known = method_tables();
     for (size_t i = 0; i < e->override_count; i++) {
         const struct override *override = &e->overrides[i];
         char methods_knowing[256];
-        method_names_knowing(override->name, methods_knowing, sizeof methods_knowing);
+        named_tables_knowing(&known, override->name, methods_knowing, sizeof methods_knowing);
         if (methods_option_find(override->name) && !override->used)
             return status_set(status, STATUS_BAD_INPUT,
                               "%s: no method entry here has the option \"%s\"; methods that have it: %s",

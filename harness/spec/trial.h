@@ -41,7 +41,8 @@ struct trial {
     struct data_source data;
     char *labels; // NULL: the next token
     const struct objective *objective;
-    char *row_weights; // file, for an objective that averages by weight; else NULL
+    void *objective_options; // the objective's own struct
+    char *row_weights;       // file, for an objective that averages by weight; else NULL
     struct lora lora;
     enum quantisation quantisation; // of the layers' projections, which then must not train
     // Where they are kept while they are not used.
@@ -50,7 +51,7 @@ struct trial {
     bool tf32;                         // the device may round factors of GEMM in f32 to TF32
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks
     const struct optimizer *optimizer; // NULL: none
-    struct optimizer_settings optimizer_settings;
+    void *optimizer_options;           // the optimizer's own struct
     struct parallel parallel;
     struct measure measure;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free

@@ -91,5 +91,9 @@ void trial_free(struct trial *trial)
     free(trial->host_folder);
     if (trial->options)
         options_free(&trial->method->options, trial->options);
+    if (trial->objective_options)
+        options_free(&trial->objective->options, trial->objective_options);
+    if (trial->optimizer_options)
+        options_free(&trial->optimizer->options, trial->optimizer_options);
     *trial = (struct trial){0};
 }

@@ -8,7 +8,7 @@ static json_t *default_of(const struct trial *trial, const struct trial_key *key
                           bool object, const json_t *name)
 {
     if (key->type == KEY_METHOD)
-        return object ? method_defaults(trial->method) : NULL;
+        return object ? method_json(trial->method, NULL) : NULL;
     // What defaults of other keys depend on; what is decoded here is the scratch's own.
     struct trial scratch = {.config = trial->config,
                             .dtype = trial->dtype,

@@ -16,8 +16,9 @@ enum key_type {
     KEY_METHOD, // method_decode.h
 };
 
-// How a flag's text becomes JSON: "7" a number where it is one, always a text, or "a=1,b=2" an object.
-enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT };
+// How a flag's text becomes JSON: "7" a number where it is one, always a text, "a=1,b=2" an object, or "name,a=1"
+// an object with a name.
+enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT, SPELLED_NAMED };
 
 struct trial_key {
     const char *name;

@@ -1,7 +1,7 @@
 #include "harness/spec/trial_text.h"
-#include "harness/files/method_json.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
+#include "harness/spec/method_decode.h"
 #include "harness/spec/trial_id.h"
 #include <string.h>
 

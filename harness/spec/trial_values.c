@@ -1,4 +1,5 @@
 #include "harness/spec/trial_values.h"
+#include "harness/files/named_options.h"
 #include "harness/spec/config_decode.h"
 #include <string.h>
 
@@ -132,16 +133,32 @@ json_t *decode_data(struct trial *trial, struct json_field field, struct status 
     return text ? decode_text(trial, field, status) : decode_tokens(trial, field, status);
 }
 
+// Reads one of the names, and its options into a struct of its own, a new one; the value with its defaults spelled
+// out, which is just the name where it has no options.
+static json_t *decode_named(const struct named_tables *tables, struct json_field field, size_t *index,
+                            void **options, struct status *status)
+{
+    struct named_options given;
+    if (!named_options_read(&given, tables, field, status))
+        return NULL;
+    const struct option_table *table = tables->tables[given.index];
+    const char *name = tables->names[given.index];
+    *index = given.index;
+    *options = options_new(table);
+    if (!named_options_set(&given, table, *options, status))
+        return NULL;
+    return table->rows ? named_options_json(name, table, *options) : json_string(name);
+}
+
 json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status)
 {
-    struct names names = {0};
-    size_t index = 0;
+    struct named_tables tables = {.kind = "objective", .example = "{\"name\": \"token-mean\"}"};
     for (size_t i = 0; objectives[i]; i++)
-        names_add(&names, objectives[i]->name);
-    if (!json_field_choice(field, &names, "objective", &index, status))
-        return NULL;
+        named_tables_add(&tables, objectives[i]->name, &objectives[i]->options);
+    size_t index = 0;
+    json_t *canonical = decode_named(&tables, field, &index, &trial->objective_options, status);
     trial->objective = objectives[index];
-    return json_string(trial->objective->name);
+    return canonical;
 }
 
 json_t *decode_row_weights(struct trial *trial, struct json_field field, struct status *status)
@@ -225,29 +242,15 @@ json_t *decode_weights(struct trial *trial, struct json_field field, struct stat
 
 json_t *decode_optimizer(struct trial *trial, struct json_field field, struct status *status)
 {
-    static const struct names keys = {3, {"name", "rate", "decay"}};
-    struct names known = {0};
-    struct optimizer_settings *settings = &trial->optimizer_settings;
+    struct named_tables tables = {.kind = "optimizer", .example = "{\"name\": \"adamw\", \"rate\": 1e-4}"};
     if (!json_field_given(field))
         return json_null();
-    struct json_field name = field;
-    size_t index = 0;
-    if (!json_is_string(field.value)) {
-        if (!json_field_object(field, &keys, "optimizer", status))
-            return NULL;
-        name = json_field_get(field, "name");
-    }
     for (size_t i = 0; optimizers[i]; i++)
-        names_add(&known, optimizers[i]->name);
-    if (!json_field_choice(name, &known, "optimizer", &index, status))
-        return NULL;
-    *settings = optimizers[index]->initial;
-    if (!json_field_number(json_field_get(field, "rate"), 0, 1e6, &settings->rate, status) ||
-        !json_field_number(json_field_get(field, "decay"), 0, 1e6, &settings->decay, status))
-        return NULL;
+        named_tables_add(&tables, optimizers[i]->name, &optimizers[i]->options);
+    size_t index = 0;
+    json_t *canonical = decode_named(&tables, field, &index, &trial->optimizer_options, status);
     trial->optimizer = optimizers[index];
-    return json_pack("{s:s, s:f, s:f}", "name", trial->optimizer->name, "rate", settings->rate, "decay",
-                     settings->decay);
+    return canonical;
 }
 
 static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, struct json_field field,

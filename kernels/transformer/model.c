@@ -100,6 +100,7 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->gradients_place = options->gradients_place;
     model->optimizer_place = options->optimizer_place;
     model->optimizer = options->optimizer;
+    model->optimizer_options = options->optimizer_options;
     if (options->ranks) {
         model->ranks = *options->ranks;
     }

@@ -38,6 +38,12 @@ struct transit {
     struct event in, out;
 };
 
+// An optimizer's step: its number, from 1 on, and what a schedule multiplies the rate by.
+struct update {
+    size_t t;
+    double rate_factor;
+};
+
 struct model {
     struct config config;
     struct lora lora;
@@ -48,7 +54,9 @@ struct model {
     bool dequantised;
     enum place weights_place, gradients_place, optimizer_place;
     const struct optimizer *optimizer; // NULL: none
-    struct unit_listener *listener;    // kernels/transformer/unit.h; NULL: nobody listens
+    const void *optimizer_options;     // the optimizer's own struct
+    struct update update;
+    struct unit_listener *listener; // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
@@ -64,7 +72,8 @@ struct model_options {
     bool dequantised;                             // they are kept as what the codes stand for: a reference
     enum place weights_place, gradients_place, optimizer_place; // where they are kept while they are not used
     const struct optimizer *optimizer;                          // whose state is kept; NULL: none
-    const struct ranks *ranks;                                  // NULL: one rank has all
+    const void *optimizer_options; // the optimizer's own struct, which stays the caller's
+    const struct ranks *ranks;     // NULL: one rank has all
 };
 
 // The parameters' names and shapes alone, without a device: for tools that read or write files of weights.

@@ -5,6 +5,7 @@
 // One that is a function of more than rows (of sums over sequences, say) sees every log-prob in a first pass, and
 // then sets each row's w. To add one: its entry in the array; a new f in kernels/base/row_objective.h.
 #pragma once
+#include "kernels/base/options.h"
 #include "kernels/transformer/batch.h"
 
 // What w is, and W, which is of the whole step (struct normaliser).
@@ -19,6 +20,7 @@ struct objective {
     const char *name;
     const char *summary; // one line
     const char *source;
+    struct option_table options;
     enum row_objective rows; // f
     enum averaging averaging;
     // With AS_SETTLED, else NULL. gather: in a first pass over all rows, these from first_row on; blocks come in

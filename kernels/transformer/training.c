@@ -217,8 +217,7 @@ static void update_settle(struct model *model, size_t unit)
     model->transits[unit] = (struct transit){.zero = model->transits[unit].zero};
 }
 
-void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p, void *context),
-                     void *context)
+void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p))
 {
     size_t units = unit_count(model);
     update_want(model, 0);
@@ -234,7 +233,7 @@ void training_update(struct model *model, void (*update)(struct model *model, st
         for (size_t i = 0; i < parameters.count; i++) {
             if (trains(&parameters.items[i])) {
                 weights_enter(model, &parameters.items[i]);
-                update(model, &parameters.items[i], context);
+                update(model, &parameters.items[i]);
             }
         }
         update_leave(model, unit);

@@ -18,5 +18,4 @@ void gradients_settle(struct model *model);
 
 // Calls `update` for every parameter that trains, with its value, gradient and state on the device; of these all
 // but the gradient may be changed.
-void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p, void *context),
-                     void *context);
+void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p));

@@ -127,14 +127,16 @@ static const struct setting {
 static void open_model(struct fixture *f, const char *name, enum dtype dtype, unsigned places)
 {
     struct status status = {0};
+    *f = fixture_default();
+    fixture_set_optimizer(f, optimizers[0], "rate=0.01");
     struct model_options options = {.kv_gradient_dtype = DTYPE_F32,
                                     .gradient_dtype = DTYPE_F32,
-                                    .optimizer = optimizers[0],
+                                    .optimizer = f->optimizer,
+                                    .optimizer_options = f->optimizer_options,
                                     .weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE,
                                     .gradients_place = places & 2 ? PLACE_HOST : PLACE_DEVICE,
                                     .optimizer_place = places & 4 ? PLACE_HOST : PLACE_DEVICE};
     int32_t ids[CONTEXT] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
-    *f = fixture_default();
     f->config.layers = 4;
     f->config.head_dim = 8;
     f->dtype = f->rounding = dtype;
@@ -155,6 +157,7 @@ static void close_model(struct fixture *f)
     batch_close(&f->batch, f->device);
     model_close(&f->model);
     device_close(f->device);
+    fixture_set_optimizer(f, NULL, "%s", "");
 }
 
 static void take_step(struct fixture *f, const struct setting *setting, bool offloads)
@@ -273,10 +276,11 @@ static double *trained(struct fixture *f, unsigned places)
     dropped.ops.wait = wait_but_for;
     f->device->ops = &dropped.ops;
     for (size_t t = 1; t <= 2; t++) {
+        optimizer_begin(&f->model, t, 1);
         model_zero_gradients(&f->model);
         method_step(checkpoint, &f->model, &f->batch, options, &report);
         method_step(checkpoint, &f->model, &f->batch, options, &report);
-        optimizer_step(&f->model, &(struct optimizer_settings){.rate = 0.01}, t);
+        optimizer_step(&f->model);
     }
     f->device->ops = ops;
     f->device->ops->synchronize(f->device);

@@ -1,4 +1,4 @@
-#include "methods/index_list.h"
+#include "kernels/base/index_list.h"
 #include "kernels/base/status.h"
 #include <stdlib.h>
 #include <string.h>
