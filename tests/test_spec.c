@@ -379,8 +379,9 @@ static void bad_specs_are_refused_with_the_place(void **state)
          "s.json:2:9: key 'host': no/such/folder: no file can be made there: No such file or directory"},
         {START "'host': {'folder': 'README.md'},\n" AXES, "key 'host': README.md: is not a folder"},
         {START "'labels': 'no/such/file',\n" AXES, "key 'labels': no/such/file: cannot be read"},
-        {START "'objective': 'weighted-mean', 'row_weights': 'no/such/file',\n" AXES,
-         "key 'row_weights': no/such/file: cannot be read"},
+        {START "'data': {'batch': 'no/such/file'}, 'batch': 1,\n" AXES, "key 'data': no/such/file: cannot be read"},
+        {START "'data': {'batch': 'no/such/file'},\n" AXES, "key 'batch': no/such/file: No such file"},
+        {START "'data': {'batch': 'README.md'}, 'batch': 1,\n" AXES, "key 'data': README.md: a header of "},
         {START "'data': {'tokens': 'Makefile', 'dtype': 'u32'}, 'batch': 1000000,\n" AXES,
          "batch and context need 32000000"},
     };

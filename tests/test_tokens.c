@@ -3,7 +3,6 @@
 #include "harness/files/tokens.h"
 #include "kernels/transformer/batch.h"
 #include "tests/scratch.h"
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -123,28 +122,6 @@ static void labels_are_classes_or_none(void **state)
     assert_non_null(strstr(status.message, "label 1 is -1, expected -100 or 0 to 255"));
 }
 
-static void weights_are_not_negative(void **state)
-{
-    struct scratch *scratch = *state;
-    const float weights[] = {0, 0.5f, 3, 1, NAN}, wrong[] = {1, -1};
-    struct scratch_path path = scratch_file(scratch, "weights", weights, sizeof weights);
-    struct status status = {0};
-    double *read = tokens_read_weights(path.text, 2, 2, &status);
-    assert_non_null(read);
-    for (size_t i = 0; i < 4; i++)
-        assert_true(read[i] == weights[i]);
-    free(read);
-    assert_null(tokens_read_weights(path.text, 5, 1, &status));
-    assert_non_null(strstr(status.message, "weights: weight 4 is nan, expected a number >= 0"));
-    status = (struct status){0};
-    assert_null(tokens_read_weights(path.text, 3, 2, &status));
-    assert_non_null(strstr(status.message, "2 x 3 weights are needed (batch x context), found 5"));
-    path = scratch_file(scratch, "weights", wrong, sizeof wrong);
-    status = (struct status){0};
-    assert_null(tokens_read_weights(path.text, 2, 1, &status));
-    assert_non_null(strstr(status.message, "weight 1 is -1, expected a number >= 0"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,7 +130,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(impossible_batches_are_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(random_ids_depend_on_the_seed_alone, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(labels_are_classes_or_none, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(weights_are_not_negative, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

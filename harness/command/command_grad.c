@@ -80,6 +80,8 @@ static bool complete(struct arguments *arguments, struct status *status)
         return false;
     if (!arguments->tokens)
         return true;
+    if (json_object_get(trial, "data"))
+        return status_set(status, STATUS_BAD_INPUT, "--tokens and --batch FILE: a batch file has ids of its own");
     json_object_set_new(trial, "data",
                         bytes ? json_pack("{s:s}", "text", arguments->tokens)
                               : json_pack("{s:s, s:s}", "tokens", arguments->tokens, "dtype", kind));

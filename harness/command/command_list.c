@@ -2,7 +2,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/results/record_fields.h"
-#include "harness/spec/trial_keys.h"
+#include "harness/spec/trial_key_words.h"
 #include "methods/method.h"
 
 #include <jansson.h>

@@ -3,7 +3,7 @@
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
 #include "harness/files/json_source.h"
-#include "harness/spec/trial_keys.h"
+#include "harness/spec/trial_key_words.h"
 #include <string.h>
 
 #define FIRST_KEY 0x1000
@@ -144,6 +144,10 @@ error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text)
         json_object_set_new(flags->method, "name", value);
         return 0;
     }
+    if (flag.key->spelling == SPELLED_BATCH && json_is_string(value)) {
+        json_object_set_new(object, "data", json_pack("{s:o}", flag.key->name, value));
+        return 0;
+    }
     if (flag.parent) {
         object = json_object_get(flags->trial, flag.parent->name);
         if (!object)
@@ -219,6 +223,8 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
         struct trial_flag flag = flags->keys[i];
         const json_t *object = flag.parent ? json_object_get(flags->trial, flag.parent->name) : flags->trial,
                      *value = json_object_get(object, flag.key->name);
+        if (!value && flag.key->spelling == SPELLED_BATCH)
+            value = json_object_get(json_object_get(object, "data"), flag.key->name);
         if (!value || is_named(without, name_of(flag)))
             continue;
         char *name = respelled(name_of(flag), '_', '-'), *word,

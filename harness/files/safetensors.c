@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -75,6 +74,7 @@ static bool decode_dtype(struct safetensors_tensor *t, unsigned *bits, const jso
         if (strcmp(name, formats[i].name) == 0) {
             snprintf(t->dtype_name, sizeof t->dtype_name, "%s", name);
             t->readable = formats[i].dtype >= 0;
+            t->integers = name[0] == 'I' && formats[i].bits >= 32;
             t->dtype = t->readable ? (enum dtype)formats[i].dtype : DTYPE_F64;
             *bits = formats[i].bits;
             return true;
@@ -381,4 +381,17 @@ void safetensors_values(const struct safetensors_tensor *tensor, size_t start, s
             values[i] = tensor->dtype == DTYPE_BF16 ? dtype_from_bf16(half) : f16_value(half);
         }
     }
+}
+
+int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t index)
+{
+    CHECK(tensor->integers && index < tensor->count);
+    int32_t narrow;
+    int64_t wide;
+    if (tensor->bytes == tensor->count * sizeof wide) {
+        memcpy(&wide, tensor->data + index * sizeof wide, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, tensor->data + index * sizeof narrow, sizeof narrow);
+    return narrow;
 }

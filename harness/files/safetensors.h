@@ -5,6 +5,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include <stddef.h>
+#include <stdint.h>
 
 #define SAFETENSORS_RANK 8
 
@@ -13,6 +14,7 @@ struct safetensors_tensor {
     char dtype_name[12]; // as the file writes it: "BF16"
     bool readable;       // dtype is F64, F32, BF16 or F16; the format's others are listed, but not read
     enum dtype dtype;    // valid if readable
+    bool integers;       // I32 or I64
     size_t rank, shape[SAFETENSORS_RANK], count;
     const unsigned char *data; // in the mapped file, not aligned
     size_t bytes;
@@ -37,6 +39,8 @@ const struct safetensors_tensor *safetensors_get(const struct safetensors *file,
                                                  struct status *status);
 // Elements [start, start + count) of a readable tensor, row-major, exactly, as f64.
 void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values);
+// One element of a tensor of integers.
+int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t index);
 // Writes "[2, 3]" into text.
 void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t text_bytes);
 

@@ -3,8 +3,6 @@
 #include "kernels/base/random.h"
 #include "kernels/transformer/batch.h"
 #include <errno.h>
-#include <math.h>
-#include <string.h>
 #include <sys/stat.h>
 
 // What a file holds: `width` bytes per value, and how one is called in messages.
@@ -20,7 +18,6 @@ static const struct format formats[] = {
     [DATA_U32] = {4, false, "token", "32-bit token ids"},
 };
 static const struct format labels_format = {4, true, "label", "32-bit labels"};
-static const struct format weights_format = {4, true, "weight", "32-bit floating-point weights"};
 
 // *values: how many a regular file holds; the most there can be for a pipe.
 static FILE *open_file(const char *path, struct format format, size_t *values, struct status *status)
@@ -166,32 +163,4 @@ int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size
         return NULL;
     }
     return read_file(path, labels_format, context, batch, vocab, status);
-}
-
-double *tokens_read_weights(const char *path, size_t context, size_t batch, struct status *status)
-{
-    if (!check_sizes(context, batch, 1, status)) {
-        return NULL;
-    }
-    size_t count = context * batch;
-    unsigned char *bytes = read_bytes(path, weights_format, context, batch, status);
-    double *weights = bytes ? malloc(count * sizeof *weights) : NULL;
-    if (bytes && !weights) {
-        status_set(status, STATUS_OOM, "no room on the host for %zu weights", count);
-    }
-    for (size_t i = 0; weights && i < count; i++) {
-        uint32_t bits = (uint32_t)decode(bytes + 4 * i, weights_format);
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        if (!isfinite(value) || value < 0) {
-            status_set(status, STATUS_BAD_INPUT, "%s: weight %zu is %g, expected a number >= 0", path, i,
-                       (double)value);
-            free(weights);
-            weights = NULL;
-        } else {
-            weights[i] = (double)value;
-        }
-    }
-    free(bytes);
-    return weights;
 }

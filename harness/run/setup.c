@@ -1,7 +1,7 @@
 // Setup: opened in the order device, model, weights, tokens; closed in the opposite one.
 #include "harness/run/setup.h"
 #include "harness/files/folder.h"
-#include "harness/files/tokens.h"
+#include "harness/run/step_data.h"
 
 struct setup_options setup_options_of(const struct trial *trial)
 {
@@ -70,8 +70,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
         model_options.ranks = &ranks;
     }
     model_open(&setup->model, &trial->config, &model_options, setup->device);
-    int32_t *ids = NULL, *labels = NULL;
-    double *weights = NULL;
+    struct batch_data data = {0};
     if (setup->device->status.code != STATUS_OK)
         goto cleanup;
     if (setup->device->ops->dataless) { // weights and tokens would go nowhere
@@ -83,25 +82,13 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
         model_randomize(&setup->model, trial->seed, trial->dtype);
     else if (!folder_read_weights(trial->model_folder, &setup->model, trial->seed, trial->dtype, status))
         goto cleanup;
-    ids = tokens_read(&trial->data, trial->context, trial->batch, trial->config.vocab, trial->seed, status);
-    if (!ids)
+    if (!step_data_read(&data, trial, status))
         goto cleanup;
-    if (trial->labels) {
-        labels = tokens_read_labels(trial->labels, trial->context, trial->batch, trial->config.vocab, status);
-        if (!labels)
-            goto cleanup;
-    }
-    if (trial->row_weights) {
-        weights = tokens_read_weights(trial->row_weights, trial->context, trial->batch, status);
-        if (!weights)
-            goto cleanup;
-    }
-    batch_open(&setup->batch, setup->device, ids, labels, trial->context, trial->batch);
-    batch_set_objective(&setup->batch, setup->device, trial->objective, weights);
+    batch_open(&setup->batch, setup->device, data.ids, data.labels, trial->context, trial->batch);
+    batch_set_objective(&setup->batch, setup->device, trial->objective,
+                        trial->objective->averaging == MEAN_BY_WEIGHT ? data.weights : NULL);
 cleanup:
-    free(weights);
-    free(labels);
-    free(ids);
+    batch_data_free(&data);
     if (setup->device->status.code != STATUS_OK)
         status_set(status, setup->device->status.code, "%s", setup->device->status.message);
     return status->code == STATUS_OK;

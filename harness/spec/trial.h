@@ -42,7 +42,6 @@ struct trial {
     char *labels; // NULL: the next token
     const struct objective *objective;
     void *objective_options; // the objective's own struct
-    char *row_weights;       // file, for an objective that averages by weight; else NULL
     struct lora lora;
     enum quantisation quantisation; // of the layers' projections, which then must not train
     // Where they are kept while they are not used.

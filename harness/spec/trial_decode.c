@@ -26,6 +26,19 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
         return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
                                "there is no optimizer; give \"optimizer\", or leave it out");
     }
+    size_t labels = trial_key_find("labels");
+    if (trial->labels && trial->data.kind == DATA_BATCH)
+        return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",
+                               trial->data.path);
+    // Where nothing is read a spec may name what it serves elsewhere.
+    bool weighted = trial->objective->averaging == MEAN_BY_WEIGHT && !trial->planned;
+    if (weighted &&
+        (trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32))
+        return json_field_fail(
+            fields->keys[trial_key_find("objective")], status,
+            "\"%s\" needs a weight for every row: give \"data\" as {\"batch\": PATH}, a file with "
+            "weights",
+            trial->objective->name);
     return true;
 }
 
@@ -87,7 +100,6 @@ void trial_free(struct trial *trial)
     free(trial->model_folder);
     free(trial->data.path);
     free(trial->labels);
-    free(trial->row_weights);
     free(trial->host_folder);
     if (trial->options)
         options_free(&trial->method->options, trial->options);

@@ -1,5 +1,6 @@
 #include "harness/spec/trial_keys.h"
 #include "harness/files/size.h"
+#include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_values.h"
 #include <string.h>
 
@@ -132,6 +133,13 @@ const struct trial_key trial_keys[] = {
      .argument = "NAME|FILE",
      .spelling = SPELLED_TEXT,
      .decode = decode_profile},
+    {.name = "data",
+     .type = KEY_OWN,
+     .meaning = "the tokens",
+     .values = "random, {text: PATH} of bytes, {tokens: PATH, dtype: u16 or u32}, or {batch: PATH} of a batch file",
+     .standard = "random",
+     .quiet = true,
+     .decode = decode_data},
     {.name = "batch",
      .type = KEY_COUNT,
      .offset = AT(batch),
@@ -139,8 +147,10 @@ const struct trial_key trial_keys[] = {
      .maximum = BATCH_MAX,
      .initial = 1,
      .unit = "sequences",
-     .meaning = "in a step",
-     .argument = "N"},
+     .meaning = "in a step; a batch file says it itself",
+     .told = batch_of_data,
+     .argument = "N|FILE",
+     .spelling = SPELLED_BATCH},
     {.name = "context",
      .type = KEY_COUNT,
      .offset = AT(context),
@@ -148,7 +158,8 @@ const struct trial_key trial_keys[] = {
      .maximum = CONTEXT_MAX,
      .required = true,
      .unit = "tokens",
-     .meaning = "of a sequence",
+     .meaning = "of a sequence; a batch file says it itself",
+     .told = context_of_data,
      .argument = "N"},
     {.name = "seed",
      .type = KEY_COUNT,
@@ -157,13 +168,6 @@ const struct trial_key trial_keys[] = {
      .initial = 1,
      .meaning = "of a preset's random weights, and of random tokens",
      .argument = "N"},
-    {.name = "data",
-     .type = KEY_OWN,
-     .meaning = "the tokens",
-     .values = "random, {text: PATH} of bytes, or {tokens: PATH, dtype: u16 or u32}",
-     .standard = "random",
-     .quiet = true,
-     .decode = decode_data},
     {.name = "labels",
      .type = KEY_TEXT,
      .offset = AT(labels),
@@ -181,14 +185,6 @@ const struct trial_key trial_keys[] = {
      .argument = "NAME,OPTION=VALUE",
      .spelling = SPELLED_NAMED,
      .decode = decode_objective},
-    {.name = "row_weights",
-     .type = KEY_OWN,
-     .meaning = "little-endian f32, one per token, of objective weighted-mean",
-     .values = "the path of a file of weights",
-     .null = "the objective takes none",
-     .argument = "FILE",
-     .spelling = SPELLED_TEXT,
-     .decode = decode_row_weights},
     {.name = "lora",
      .type = KEY_OWN,
      .meaning = "train LoRA factors alone",
@@ -320,11 +316,6 @@ void trial_key_names(struct names *names)
     add_names(names, trial_keys);
 }
 
-static void unit_words(const struct trial_key *key, char *text, size_t bytes)
-{
-    snprintf(text, bytes, "%s%s", key->unit ? " of " : "", key->unit ? key->unit : "");
-}
-
 // --- reading: the default, then what is given
 
 static bool read_choice(const struct trial_key *key, struct json_field field, int *value, struct status *status)
@@ -361,6 +352,17 @@ static bool read_size(struct json_field field, size_t *bytes, struct status *sta
     return size_parse(json_string_value(field.value), bytes) || json_field_expected(field, status, SIZE_EXPECTED);
 }
 
+static bool read_told(const struct trial_key *key, const struct trial *trial, struct json_field field,
+                      size_t *value, struct status *status)
+{
+    struct status why = {0};
+    if (!key->told(trial, value, &why))
+        return json_field_fail(field, status, "%s", why.message);
+    return (double)*value <= key->maximum ||
+           json_field_fail(field, status, "%s says %zu, at most %.0f are possible", trial->data.path, *value,
+                           key->maximum);
+}
+
 static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
                         struct status *status);
 
@@ -385,15 +387,17 @@ static bool read_simple(const struct trial_key *key, struct trial *trial, struct
 {
     void *value = (char *)trial + key->offset;
     char unit[64];
-    unit_words(key, unit, sizeof unit);
+    trial_key_unit(key, unit, sizeof unit);
     switch (key->type) {
     case KEY_BOOL:
         *(bool *)value = key->initial > 0;
         return json_field_bool(field, value, status);
     case KEY_COUNT:
-        if (key->required && !field.value)
-            return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
         *(size_t *)value = (size_t)key->initial;
+        if (!field.value && key->told && !read_told(key, trial, field, value, status))
+            return false;
+        if (key->required && !field.value && !*(size_t *)value)
+            return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
         return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
     case KEY_NUMBER:
         *(double *)value = key->initial;
@@ -446,55 +450,4 @@ json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struc
     if (key->decode)
         return key->decode(trial, field, status);
     return read_simple(key, trial, field, status) ? simple_json(key, trial) : NULL;
-}
-
-// --- in words
-
-void trial_key_values(const struct trial_key *key, char *text, size_t bytes)
-{
-    char unit[64], upto[32] = "";
-    size_t used = 0;
-    unit_words(key, unit, sizeof unit);
-    if (key->maximum < COUNT_MAX)
-        snprintf(upto, sizeof upto, " and <= %.0f", key->maximum);
-    switch (key->type) {
-    case KEY_BOOL:
-        snprintf(text, bytes, "true or false");
-        break;
-    case KEY_COUNT:
-        snprintf(text, bytes, "a whole number%s >= %.0f%s", unit, key->minimum, upto);
-        break;
-    case KEY_NUMBER:
-        snprintf(text, bytes, "a number%s >= %g%s", unit, key->minimum, upto);
-        break;
-    case KEY_CHOICE:
-        for (size_t i = 0; key->choices[i] && used < bytes; i++) {
-            const char *joint = key->choices[i + 1] ? ", " : " or ";
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? joint : "", key->choices[i]);
-        }
-        break;
-    case KEY_OBJECT:
-        snprintf(text, bytes, "an object of the keys below");
-        break;
-    default:
-        snprintf(text, bytes, "%s", key->values);
-    }
-}
-
-void trial_key_default(const struct trial_key *key, char *text, size_t bytes)
-{
-    if (key->required)
-        snprintf(text, bytes, "must be given");
-    else if (key->null)
-        snprintf(text, bytes, "null: %s", key->null);
-    else if (key->type == KEY_BOOL)
-        snprintf(text, bytes, "%s", key->initial > 0 ? "true" : "false");
-    else if (key->type == KEY_CHOICE)
-        snprintf(text, bytes, "%s", key->choices[(size_t)key->initial]);
-    else if (key->type == KEY_OBJECT)
-        snprintf(text, bytes, "{}");
-    else if (key->standard)
-        snprintf(text, bytes, "%s", key->standard);
-    else
-        snprintf(text, bytes, "%.15g", key->initial);
 }

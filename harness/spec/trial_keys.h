@@ -16,9 +16,9 @@ enum key_type {
     KEY_METHOD, // method_decode.h
 };
 
-// How a flag's text becomes JSON: "7" a number where it is one, always a text, "a=1,b=2" an object, or "name,a=1"
-// an object with a name.
-enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT, SPELLED_NAMED };
+// How a flag's text becomes JSON: "7" a number where it is one, always a text, "a=1,b=2" an object, "name,a=1" an
+// object with a name; or a number, else the path of a batch file, which is the data.
+enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT, SPELLED_NAMED, SPELLED_BATCH };
 
 struct trial_key {
     const char *name;
@@ -42,6 +42,9 @@ struct trial_key {
     // The flag: its argument, NULL: none but that of a KEY_BOOL; its name, NULL: the key's.
     const char *argument, *flag;
     enum key_spelling spelling;
+    // KEY_COUNT: *value, as keys before it say it where this one is left out; they may say nothing. False and a
+    // status if they should and cannot. NULL: they never do.
+    bool (*told)(const struct trial *trial, size_t *value, struct status *status);
     // Reads the field, checks it against the keys before, sets the trial; the value with its defaults spelled out,
     // a new reference, or NULL and a status.
     json_t *(*decode)(struct trial *trial, struct json_field field, struct status *status);
@@ -66,7 +69,3 @@ void trial_key_names(struct names *names);
 // status.
 json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struct json_field field,
                          struct status *status);
-// "a whole number of tokens >= 1", "true or false".
-void trial_key_values(const struct trial_key *key, char *text, size_t bytes);
-// "1", "null: the next token", "must be given".
-void trial_key_default(const struct trial_key *key, char *text, size_t bytes);

@@ -1,4 +1,5 @@
 #include "harness/spec/trial_values.h"
+#include "harness/files/batch_file.h"
 #include "harness/files/named_options.h"
 #include "harness/spec/config_decode.h"
 #include <string.h>
@@ -111,26 +112,49 @@ static json_t *decode_tokens(struct trial *trial, struct json_field field, struc
     return json_pack("{s:s, s:s}", "tokens", path, "dtype", dtypes.items[index]);
 }
 
+static json_t *decode_batch_file(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *path = NULL;
+    if (!json_field_text(json_field_get(field, "batch"), "the path of a batch file", &path, status))
+        return NULL;
+    trial->data = (struct data_source){DATA_BATCH, copy_text(path)};
+    return json_pack("{s:s}", "batch", path);
+}
+
+bool batch_of_data(const struct trial *trial, size_t *value, struct status *status)
+{
+    size_t context;
+    return trial->data.kind != DATA_BATCH || batch_file_shape(trial->data.path, &context, value, status);
+}
+
+bool context_of_data(const struct trial *trial, size_t *value, struct status *status)
+{
+    size_t batch;
+    return trial->data.kind != DATA_BATCH || batch_file_shape(trial->data.path, value, &batch, status);
+}
+
 json_t *decode_data(struct trial *trial, struct json_field field, struct status *status)
 {
-    static const struct names keys = {3, {"text", "tokens", "dtype"}};
+    static const char expected[] = "{\"text\": PATH}, {\"tokens\": PATH, \"dtype\": \"u16\"} or {\"batch\": PATH}";
+    static const struct names keys = {4, {"text", "tokens", "dtype", "batch"}};
     const char *name = json_string_value(field.value);
     if (!field.value || (name && !strcmp(name, "random")))
         return json_string("random");
     if (!json_is_object(field.value)) {
-        json_field_expected(field, status,
-                            "\"random\", {\"text\": PATH} or {\"tokens\": PATH, \"dtype\": \"u16\"}");
+        json_field_expected(field, status, "\"random\", %s", expected);
         return NULL;
     }
     if (!json_field_object(field, &keys, "data", status))
         return NULL;
     bool text = json_field_get(field, "text").value, tokens = json_field_get(field, "tokens").value;
-    if (text == tokens || (text && json_field_get(field, "dtype").value)) {
-        json_field_fail(field, status,
-                        "expected either {\"text\": PATH} or {\"tokens\": PATH, \"dtype\": \"u16\"}");
+    bool batch = json_field_get(field, "batch").value;
+    if (text + tokens + batch != 1 || (!tokens && json_field_get(field, "dtype").value)) {
+        json_field_fail(field, status, "expected one of %s", expected);
         return NULL;
     }
-    return text ? decode_text(trial, field, status) : decode_tokens(trial, field, status);
+    return text     ? decode_text(trial, field, status)
+           : tokens ? decode_tokens(trial, field, status)
+                    : decode_batch_file(trial, field, status);
 }
 
 // Reads one of the names, and its options into a struct of its own, a new one; the value with its defaults spelled
@@ -159,24 +183,6 @@ json_t *decode_objective(struct trial *trial, struct json_field field, struct st
     json_t *canonical = decode_named(&tables, field, &index, &trial->objective_options, status);
     trial->objective = objectives[index];
     return canonical;
-}
-
-json_t *decode_row_weights(struct trial *trial, struct json_field field, struct status *status)
-{
-    const char *path = NULL;
-    // Left out rather than refused where it means nothing, so that one spec serves all objectives and devices.
-    if (trial->planned || trial->objective->averaging != MEAN_BY_WEIGHT)
-        return json_null();
-    if (!json_field_given(field)) {
-        json_field_fail(field, status,
-                        "missing; objective \"%s\" needs the path of a file with a weight for every token",
-                        trial->objective->name);
-        return NULL;
-    }
-    if (!json_field_text(field, "the path of a file of weights", &path, status))
-        return NULL;
-    trial->row_weights = copy_text(path);
-    return json_string(path);
 }
 
 static bool read_targets(struct json_field field, unsigned *targets, struct status *status)

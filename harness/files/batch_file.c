@@ -1,0 +1,269 @@
+#include "harness/files/batch_file.h"
+#include "harness/files/names.h"
+#include "harness/files/safetensors.h"
+#include "harness/files/share.h"
+#include "kernels/transformer/batch.h"
+#include <math.h>
+#include <string.h>
+
+#define AT(member) offsetof(struct batch_data, member)
+
+enum kind { INTEGERS, NUMBERS };
+enum extent { PER_TOKEN, PER_SEQUENCE }; // [batch, context], [batch]
+
+// What a file may hold.
+static const struct row {
+    const char *name;
+    size_t offset; // of its pointer in struct batch_data
+    enum kind kind;
+    enum extent extent;
+    const char *needed; // what it is, where it must be there; else NULL
+} rows[] = {
+    {"ids", AT(ids), INTEGERS, PER_TOKEN, "token ids [batch, context], I32 or I64"},
+    {"labels", AT(labels), INTEGERS, PER_TOKEN,
+     "[batch, context], I32 or I64: the id that each position is to predict, which is the next one, or -100: none"},
+    {"lengths", AT(lengths), INTEGERS, PER_SEQUENCE, NULL},
+    {"documents", AT(documents), INTEGERS, PER_TOKEN, NULL},
+    {"weights", AT(weights), NUMBERS, PER_TOKEN, NULL},
+    {"old_logprobs", AT(old_logprobs), NUMBERS, PER_TOKEN, NULL},
+    {"reference_logprobs", AT(reference_logprobs), NUMBERS, PER_TOKEN, NULL},
+    {"advantages", AT(advantages), NUMBERS, PER_SEQUENCE, NULL},
+};
+#define ROWS (sizeof rows / sizeof *rows)
+
+static void *member_of(struct batch_data *file, const struct row *row)
+{
+    return (char *)file + row->offset;
+}
+
+// "labels[1, 7]", "advantages[3]"
+static const char *element(const struct row *row, size_t context, size_t index, char text[80])
+{
+    if (row->extent == PER_SEQUENCE)
+        snprintf(text, 80, "%s[%zu]", row->name, index);
+    else
+        snprintf(text, 80, "%s[%zu, %zu]", row->name, index / context, index % context);
+    return text;
+}
+
+// The tensor of this row, of a type that it can be read from; *there: whether the file has it.
+static bool find(const struct safetensors *file, const struct row *row, const struct safetensors_tensor **tensor,
+                 struct status *status)
+{
+    *tensor = safetensors_find(file, row->name);
+    if (!*tensor)
+        return !row->needed || status_set(status, STATUS_BAD_INPUT, "%s: has no tensor \"%s\"; it needs %s",
+                                          file->path, row->name, row->needed);
+    if (row->kind == INTEGERS ? (*tensor)->integers : (*tensor)->readable)
+        return true;
+    return status_set(status, STATUS_BAD_INPUT, "%s: %s is of %s, expected %s", file->path, row->name,
+                      (*tensor)->dtype_name, row->kind == INTEGERS ? "I32 or I64" : "F64, F32, BF16 or F16");
+}
+
+static bool take_shape(const struct safetensors *file, size_t *context, size_t *batch, struct status *status)
+{
+    const struct safetensors_tensor *ids;
+    char shape[200];
+    if (!find(file, &rows[0], &ids, status))
+        return false;
+    safetensors_shape_text(ids->rank, ids->shape, shape, sizeof shape);
+    if (ids->rank != 2 || ids->count == 0)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: ids has shape %s, expected [batch, context], each from 1 on", file->path, shape);
+    *batch = ids->shape[0];
+    *context = ids->shape[1];
+    return true;
+}
+
+bool batch_file_shape(const char *path, size_t *context, size_t *batch, struct status *status)
+{
+    struct safetensors file;
+    char found[PATH_MAX];
+    bool ok =
+        safetensors_open(&file, share_resolve(path, found), status) && take_shape(&file, context, batch, status);
+    safetensors_close(&file);
+    return ok;
+}
+
+static bool check_size(const char *path, size_t context, size_t batch, size_t has_context, size_t has_batch,
+                       struct status *status)
+{
+    return (has_context == context && has_batch == batch) ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%s: ids has %zu sequences of %zu tokens, but batch is %zu and context %zu: leave both out",
+                      path, has_batch, has_context, batch, context);
+}
+
+bool batch_file_expect(const char *path, size_t context, size_t batch, struct status *status)
+{
+    size_t has_context = 0, has_batch = 0;
+    return batch_file_shape(path, &has_context, &has_batch, status) &&
+           check_size(path, context, batch, has_context, has_batch, status);
+}
+
+static bool check_names(const struct safetensors *file, struct status *status)
+{
+    struct names known = {0};
+    for (size_t i = 0; i < ROWS; i++)
+        names_add(&known, rows[i].name);
+    for (size_t i = 0; i < file->count; i++) {
+        char hint[400];
+        if (names_find(&known, file->tensors[i].name) < known.count)
+            continue;
+        names_hint(&known, file->tensors[i].name, "tensors of a batch", hint, sizeof hint);
+        return status_set(status, STATUS_BAD_INPUT, "%s: unknown tensor \"%.80s\"; %s", file->path,
+                          file->tensors[i].name, hint);
+    }
+    return true;
+}
+
+static bool check_shape(const struct safetensors *file, const struct row *row,
+                        const struct safetensors_tensor *tensor, const struct batch_data *into,
+                        struct status *status)
+{
+    const size_t expected[] = {into->batch, into->context};
+    size_t rank = row->extent == PER_SEQUENCE ? 1 : 2;
+    char is[200], should[80];
+    if (tensor->rank == rank && memcmp(tensor->shape, expected, rank * sizeof *expected) == 0)
+        return true;
+    safetensors_shape_text(tensor->rank, tensor->shape, is, sizeof is);
+    safetensors_shape_text(rank, expected, should, sizeof should);
+    return status_set(status, STATUS_BAD_INPUT,
+                      "%s: %s has shape %s, expected %s: ids has %zu sequences of %zu tokens", file->path,
+                      row->name, is, should, into->batch, into->context);
+}
+
+// What an integer of this tensor may be.
+struct range {
+    int64_t minimum, maximum;
+    bool none; // NO_TARGET is another value
+    char words[100];
+};
+
+static struct range range_of(const struct row *row, const struct batch_data *into, size_t vocab)
+{
+    struct range range = {.maximum = INT32_MAX};
+    if (row->offset == AT(lengths)) {
+        range.minimum = 1;
+        range.maximum = (int64_t)into->context;
+        snprintf(range.words, sizeof range.words, "1 to %zu, which is the context", into->context);
+    } else if (row->offset == AT(documents)) {
+        snprintf(range.words, sizeof range.words, "a number from 0 on");
+    } else {
+        range.none = row->offset == AT(labels);
+        range.maximum = (int64_t)vocab - 1;
+        snprintf(range.words, sizeof range.words, "%s0 to %zu (a vocabulary of %zu)", range.none ? "-100 or " : "",
+                 vocab - 1, vocab);
+    }
+    return range;
+}
+
+static bool read_integers(const struct row *row, const struct safetensors_tensor *tensor, struct batch_data *into,
+                          const char *path, size_t vocab, struct status *status)
+{
+    struct range range = range_of(row, into, vocab);
+    char text[80];
+    int32_t *values = malloc(tensor->count * sizeof *values);
+    if (!values)
+        return status_set(status, STATUS_OOM, "%s: no room on the host for %s", path, row->name);
+    *(int32_t **)member_of(into, row) = values;
+    for (size_t i = 0; i < tensor->count; i++) {
+        int64_t value = safetensors_integer(tensor, i);
+        if ((value < range.minimum || value > range.maximum) && !(range.none && value == NO_TARGET))
+            return status_set(status, STATUS_BAD_INPUT, "%s: %s is %lld, expected %s", path,
+                              element(row, into->context, i, text), (long long)value, range.words);
+        values[i] = (int32_t)value;
+    }
+    return true;
+}
+
+static bool read_numbers(const struct row *row, const struct safetensors_tensor *tensor, struct batch_data *into,
+                         const char *path, struct status *status)
+{
+    char text[80];
+    bool weights = row->offset == AT(weights);
+    double *values = malloc(tensor->count * sizeof *values);
+    if (!values)
+        return status_set(status, STATUS_OOM, "%s: no room on the host for %s", path, row->name);
+    *(double **)member_of(into, row) = values;
+    safetensors_values(tensor, 0, tensor->count, values);
+    for (size_t i = 0; i < tensor->count; i++) {
+        // Where nothing is predicted, the log-prob of what would be is nobody's matter.
+        bool counts = row->extent == PER_SEQUENCE || weights || into->labels[i] != NO_TARGET;
+        if (counts && (!isfinite(values[i]) || (weights && values[i] < 0)))
+            return status_set(status, STATUS_BAD_INPUT, "%s: %s is %g, expected a finite number%s", path,
+                              element(row, into->context, i, text), values[i], weights ? " >= 0" : "");
+        if (!counts)
+            values[i] = 0;
+    }
+    return true;
+}
+
+static bool read_all(struct batch_data *into, const struct safetensors *file, size_t vocab, struct status *status)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct safetensors_tensor *tensor;
+        if (!find(file, &rows[i], &tensor, status))
+            return false;
+        if (tensor && (!check_shape(file, &rows[i], tensor, into, status) ||
+                       !(rows[i].kind == INTEGERS ? read_integers(&rows[i], tensor, into, file->path, vocab, status)
+                                                  : read_numbers(&rows[i], tensor, into, file->path, status))))
+            return false;
+    }
+    return true;
+}
+
+// What tensors say together.
+static bool check_together(const struct batch_data *file, const char *path, struct status *status)
+{
+    bool any = false;
+    for (size_t b = 0; b < file->batch; b++) {
+        const int32_t *labels = file->labels + b * file->context;
+        const int32_t *documents = file->documents ? file->documents + b * file->context : NULL;
+        size_t length = file->lengths ? (size_t)file->lengths[b] : file->context;
+        for (size_t t = 0; t < file->context; t++) {
+            any |= labels[t] != NO_TARGET;
+            if (t >= length && labels[t] != NO_TARGET)
+                return status_set(
+                    status, STATUS_BAD_INPUT,
+                    "%s: labels[%zu, %zu] is %d, expected -100: lengths[%zu] is %zu, and what follows "
+                    "is padding",
+                    path, b, t, labels[t], b, length);
+            if (documents && t > 0 && documents[t] < documents[t - 1])
+                return status_set(status, STATUS_BAD_INPUT,
+                                  "%s: documents[%zu, %zu] is %d after %d: number a sequence's documents upward",
+                                  path, b, t, documents[t], documents[t - 1]);
+        }
+    }
+    return any || status_set(status, STATUS_BAD_INPUT,
+                             "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
+                             "predicted",
+                             path);
+}
+
+bool batch_file_read(struct batch_data *file, const char *path, size_t context, size_t batch, size_t vocab,
+                     struct status *status)
+{
+    struct safetensors tensors;
+    char found[PATH_MAX];
+    *file = (struct batch_data){0};
+    bool ok = safetensors_open(&tensors, share_resolve(path, found), status) && check_names(&tensors, status) &&
+              take_shape(&tensors, &file->context, &file->batch, status) &&
+              check_size(path, context, batch, file->context, file->batch, status) &&
+              read_all(file, &tensors, vocab, status) && check_together(file, path, status);
+    safetensors_close(&tensors);
+    return ok;
+}
+
+void batch_data_free(struct batch_data *file)
+{
+    free(file->ids);
+    free(file->labels);
+    free(file->lengths);
+    free(file->documents);
+    free(file->weights);
+    free(file->old_logprobs);
+    free(file->reference_logprobs);
+    free(file->advantages);
+    *file = (struct batch_data){0};
+}

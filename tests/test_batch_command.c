@@ -1,0 +1,94 @@
+// Tests of `longbp grad` and `longbp run` over a batch file: the step is that of the same tokens and labels given
+// in other ways, and what a file lacks is said.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "tests/program.h"
+#include "tests/written_batch.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define GRAD         "$L grad --model tiny --dtype f64 --method seco --chunk 2 --head-chunk 2"
+
+#define IDS                                                                                                        \
+    {                                                                                                              \
+        1, 2, 3, 49, 5, 6, 7, 200                                                                                  \
+    }
+#define LABELS                                                                                                     \
+    {                                                                                                              \
+        2, 3, 49, -100, -100, 7, 200, -100                                                                         \
+    }
+static const struct written_tensor tensors[] = {
+    {"ids", "I64", "[2,4]", IDS, 8},
+    {"labels", "I32", "[2,4]", LABELS, 8},
+    {"weights", "F64", "[2,4]", {1, 1, 1, 1, 1, 1, 1, 1}, 8},
+};
+
+static void expect_error(const struct scratch *scratch, const char *command, const char *message)
+{
+    int code = run(scratch, command);
+    char *err = text_of(scratch, "err");
+    if (code != 2 || !strstr(err, message))
+        fail_msg("%s: exit %d, expected \"%s\", got \"%s\"", command, code, message, err);
+    free(err);
+}
+
+static void a_batch_file_is_its_tokens_and_labels(void **state)
+{
+    struct scratch *scratch = *state;
+    static const int32_t ids[] = IDS, labels[] = LABELS;
+    scratch_file(scratch, "ids", ids, sizeof ids);
+    scratch_file(scratch, "labels", labels, sizeof labels);
+    written_batch(scratch, "batch", tensors, COUNT(tensors));
+    assert_int_equal(run(scratch, GRAD " --tokens ids --token-dtype u32 --labels labels --batch 2 "
+                                       "--out a"),
+                     0);
+    char *loss = text_of(scratch, "out");
+    assert_int_equal(run(scratch, GRAD " --batch batch --out b && cmp a b"), 0);
+    char *same = text_of(scratch, "out");
+    *strstr(loss, ", \"out\"") = *strstr(same, ", \"out\"") = '\0';
+    assert_string_equal(loss, same);
+    free(loss);
+    free(same);
+    // The shape may be said as well.
+    assert_int_equal(run(scratch, GRAD " --batch 2 --batch batch --context 4 --out b && cmp a b"), 0);
+    // As a row of a spec, and held against the reference.
+    static const char spec[] =
+        "{\"experiment\": \"t\", \"model\": \"tiny\", \"dtype\": \"f64\", \"data\": {\"batch\": \"batch\"}, "
+        "\"axes\": {\"objective\": [\"token-mean\", \"weighted-mean\"], \"method\": [\"full\", \"streambp\"]}}";
+    scratch_file(scratch, "spec.json", spec, sizeof spec - 1);
+    assert_int_equal(
+        run(scratch, "$L run spec.json --out r.jsonl && test $(grep -c '\"status\": *\"ok\"' r.jsonl) = 4"), 0);
+}
+
+static void what_a_step_cannot_use_is_said(void **state)
+{
+    struct scratch *scratch = *state;
+    struct written_tensor changed[] = {tensors[0], tensors[1], {"weights", "F32", "[2,4]", {0, 0, 0, 9}, 8}};
+    written_batch(scratch, "batch", tensors, COUNT(tensors));
+    written_batch(scratch, "weightless", tensors, 2);
+    written_batch(scratch, "zero", changed, COUNT(changed));
+    static const struct {
+        const char *flags, *message;
+    } cases[] = {
+        {"--batch none", "key \"batch\": none: No such file"},
+        {"--batch batch --context 5", "batch: ids has 2 sequences of 4 tokens, but batch is 2 and context 5"},
+        {"--batch 1 --batch batch", "batch: ids has 2 sequences of 4 tokens, but batch is 1 and context 4"},
+        {"--batch batch --tokens batch", "--tokens and --batch FILE: a batch file has ids of its own"},
+        {"--batch batch --labels batch", "key \"labels\": batch has labels of its own; leave this out"},
+        {"--batch weightless --objective weighted-mean",
+         "weightless: has no tensor \"weights\"; objective weighted-mean needs it"},
+        {"--batch zero --objective weighted-mean", "zero: weights are 0 wherever there is a label"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char command[400];
+        snprintf(command, sizeof command, GRAD " --out g %s", cases[i].flags);
+        expect_error(scratch, command, cases[i].message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_batch_file_is_its_tokens_and_labels, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_a_step_cannot_use_is_said, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests_name("batch command", tests, NULL, NULL);
+}
