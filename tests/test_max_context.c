@@ -170,8 +170,10 @@ static void max_batch_and_plan_agree(void **state)
 static void auto_goes_furthest(void **state)
 {
     (void)state;
-    static const char *const setting = "--model tiny --memory-limit 24MiB --host-memory 3MiB";
-    json_t *table = longbp_json("max-context %s --methods all,auto --json", setting), *row;
+    json_t *table =
+               longbp_json("max-context --model tiny --memory-limit 24MiB --host-memory 3MiB --methods all,auto "
+                           "--json"),
+           *row;
     size_t i, longest = (size_t)number(table, "context");
     json_array_foreach(json_object_get(table, "methods"), i, row)
         assert_true(number(row, "max_context") <= longest);
@@ -203,6 +205,71 @@ static void auto_goes_furthest(void **state)
     json_decref(table);
 }
 
+// What is on the host before the step does not grow with the context.
+static void what_the_host_holds_anyway_is_no_part_of_a_token(void **state)
+{
+    (void)state;
+    static const char setting[] = "--model tiny --memory-limit 24MiB --host-memory 4MiB --place-weights host";
+    json_t *found = longbp_json("max-context %s --methods auto --json", setting),
+           *streamed = longbp_json("max-context %s --methods streambp --stages 4 --chunk 128 --json", setting);
+    assert_true(number(found, "context") >=
+                number(json_array_get(json_object_get(streamed, "methods"), 0), "max_context"));
+    json_decref(streamed);
+    json_decref(found);
+}
+
+// A size that the device does not take ends the search as memory does, and is told.
+static void a_device_limits_the_context(void **state)
+{
+    (void)state;
+    json_t *table =
+        longbp_json("max-context --model llama-3-8b --lora r=8 --dtype bf16 --profile h200-141g --host-memory "
+                    "2TiB --methods streambp --offload inputs+gradient --chunk 65536 --json");
+    const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    assert_true(number(row, "max_context") == (0x1p31 - 1024) / 1024);
+    assert_false(json_is_true(json_object_get(row, "memory_bound")));
+    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "matrices of at most"));
+    json_decref(table);
+}
+
+// Contexts beyond what others report for such cards; no more than so many FLOPs, in those of a forward pass.
+static void long_contexts_fit(void **state)
+{
+    (void)state;
+#define LLAMA   "--model llama-3-8b --lora r=8,alpha=16,targets=q,v "
+#define ON_HOST "--optimizer adamw --place-weights host --place-gradients host --place-optimizer host "
+    static const struct {
+        const char *setting;
+        size_t context;
+        double forwards;
+    } cases[] = {
+        {LLAMA "--profile rtx-3090 --chunk 512 --stages 6", 95000, 4.8},
+        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient", 480000, 5},
+        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient --stages 4", 650000,
+         6},
+        {LLAMA "--profile rtx-3090 --chunk 512 --stages 6 --weights nf4", 170000, 5},
+        {"--model llama-3-70b --lora r=8,alpha=16,targets=q,v --profile rtx-3090 --host-memory 192GiB "
+         "--place-weights "
+         "host --chunk 1024 --stages 4 --offload inputs+gradient",
+         131072, 5},
+        {"--model qwen3-8b --gradient-dtype bf16 --profile a800-80g --chunk 1024 --stages 8", 550000, 6},
+        {"--model mistral-large-2 --gradient-dtype bf16 --profile h200-141g --host-memory 1500GB " ON_HOST
+         "--chunk 4096 --stages 4 --offload inputs+gradient",
+         200000, 6},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        json_t *plan = longbp_json("plan --like cuda --dtype bf16 --method streambp %s --context %zu --json",
+                                   cases[i].setting, cases[i].context);
+        struct config config =
+            *config_preset(json_string_value(json_object_get(json_object_get(plan, "trial"), "model")));
+        double forward = model_forward_flops(&config, &(struct lora){0}, cases[i].context, 1);
+        if (!json_is_true(json_object_get(plan, "fits")) || number(plan, "flops") > cases[i].forwards * forward)
+            fail_msg("%s: context %zu, %.3f F", cases[i].setting, cases[i].context,
+                     number(plan, "flops") / forward);
+        json_decref(plan);
+    }
+}
+
 static void sizes_that_do_not_rise_are_refused(void **state)
 {
     (void)state;
@@ -232,6 +299,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_choice_leaves_out_who_does_not_have_it),
         cmocka_unit_test(max_batch_and_plan_agree),
         cmocka_unit_test(auto_goes_furthest),
+        cmocka_unit_test(what_the_host_holds_anyway_is_no_part_of_a_token),
+        cmocka_unit_test(a_device_limits_the_context),
+        cmocka_unit_test(long_contexts_fit),
         cmocka_unit_test(sizes_that_do_not_rise_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,11 +238,12 @@ static json_t *categories(const size_t by_category[CATEGORY_COUNT])
 static json_t *row_json(const struct arguments *arguments, const struct max_context *found, json_t *method)
 {
     json_t *row =
-        json_pack("{s:o, s:I, s:I, s:I, s:o, s:f, s:b, s:s}", "method", method,
+        json_pack("{s:o, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:b, s:s}", "method", method,
                   arguments->extent == EXTENT_BATCH ? "max_batch" : "max_context", (json_int_t)found->largest,
                   "granularity", (json_int_t)found->granularity, "peak_bytes", (json_int_t)found->peak_bytes,
                   "peak_by_category", categories(found->peak_by_category), "floor_bytes_per_token",
-                  found->floor_bytes_per_token, "memory_bound", (int)found->memory_bound, "reason", found->reason);
+                  found->floor_bytes_per_token, "flops", found->flops, "forward_flops", found->forward_flops,
+                  "memory_bound", (int)found->memory_bound, "reason", found->reason);
     CHECK(row);
     return row;
 }

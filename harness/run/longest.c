@@ -37,8 +37,10 @@ static bool bound_of(const struct search *search, const struct family *family, d
     *most = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
     if (per_token > 0)
         *most = fmin(*most, ((double)search->limits.device_bytes - resident) / per_token / unit);
-    if (bound.host_peak_bytes)
-        *most = fmin(*most, (double)search->limits.host_bytes * tokens / (double)bound.host_peak_bytes / unit);
+    double host_resident = (double)bound.host_resident_bytes,
+           host_per_token = ((double)bound.host_peak_bytes - host_resident) / tokens;
+    if (host_per_token > 0)
+        *most = fmin(*most, ((double)search->limits.host_bytes - host_resident) / host_per_token / unit);
     *most = floor(fmax(*most, 0));
     return true;
 }

@@ -59,10 +59,11 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
     return ok;
 }
 
-// What a rank's step took, if no rank's before took more.
+// What a rank's step took; its bytes if no rank's before took more.
 static void note_peak(struct max_context *found, const struct trial *tried, const struct setup *setup)
 {
     const struct arena *arena = &setup->device->arena;
+    found->flops += setup->device->counters.flops;
     if (arena->peak_bytes <= found->peak_bytes)
         return;
     found->peak_bytes = arena->peak_bytes;
@@ -83,6 +84,9 @@ static void note_fit(struct search *search, size_t units, const struct max_conte
     result->peak_bytes = found->peak_bytes;
     memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
     result->floor_bytes_per_token = found->floor_bytes_per_token;
+    result->flops = found->flops;
+    result->forward_flops = model_forward_flops(&search->tried->config, &search->tried->lora,
+                                                search->tried->context, search->tried->batch);
 }
 
 static void note_failure(struct search *search, size_t units, bool memory, const char *reason)
@@ -107,14 +111,15 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
         if (tried->optimizer)
             optimizer_step(&setup.model);
         *status = setup.device->status;
+    } else if (status->code != STATUS_OOM) {
+        search->status = *status; // at whatever context
     }
     if (status->code == STATUS_OK)
         note_peak(found, tried, &setup);
     setup_close(&setup);
 }
 
-// Plans one step of every rank, with the optimizer's, which may bring to the device what is kept on the host. A
-// failure that is not one of memory is left in search->status.
+// Plans one step of every rank, with the optimizer's, which may bring to the device what is kept on the host.
 static enum outcome attempt(struct search *search, size_t units)
 {
     struct trial *tried = search->tried;
@@ -134,10 +139,8 @@ static enum outcome attempt(struct search *search, size_t units)
         plan_rank(search, rank, &found, &status);
     if (status.code == STATUS_OK)
         note_fit(search, units, &found);
-    else if (status.code == STATUS_OOM)
-        note_failure(search, units, true, status.message);
-    else
-        search->status = status;
+    else // of memory, or of what the device takes
+        note_failure(search, units, status.code == STATUS_OOM, status.message);
     return status.code == STATUS_OK ? FITS : TOO_LONG;
 }
 

@@ -11,6 +11,7 @@ struct max_context {
     size_t granularity; // it is a multiple of this: 1, or the chunk of a method that draws columns
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // of the step at that context; 0: none
     double floor_bytes_per_token;                        // of that step
+    double flops, forward_flops;                         // counted, of all ranks; of a forward pass at that context
     bool memory_bound; // it is memory, and not what the options allow, that nothing longer goes for
     char reason[512];  // why nothing longer, or nothing at all, goes
     size_t plans;      // steps planned to find it

@@ -89,12 +89,14 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
     void *own = options_copy(&method->options, options);                     // of the largest draw
     struct device_ops ops;
     struct device_rules rules;
+    bool walked = false; // then it is memory that is too little, or a size that the device does not take
     if (method->largest_draw)
         method->largest_draw(own, trial->context);
     if (setup_open(&setup, trial, &how, &step->why)) {
         size_t resident = setup.device->arena.live_bytes, tokens = trial->context * trial->batch;
         if (method->floor_bytes_per_token)
             step->floor_bytes_per_token = method->floor_bytes_per_token(&setup.model, own, trial->context);
+        step->host_resident_bytes = setup.device->host.live_bytes;
         step->floor_bytes = resident + (size_t)(step->floor_bytes_per_token * (double)tokens);
         if (bound) {
             ops = *setup.device->ops;
@@ -104,14 +106,14 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
         }
         walk(step, trial, own, &setup, bound);
         step->why = setup.device->status;
+        walked = true;
         if (bound)
             step->peak_bytes = step->floor_bytes;
     }
     setup_close(&setup);
     options_free(&method->options, own);
     step->fits = step->why.code == STATUS_OK;
-    return step->fits || step->why.code == STATUS_OOM ||
-           status_set(status, step->why.code, "%s", step->why.message);
+    return walked || step->why.code == STATUS_OOM || status_set(status, step->why.code, "%s", step->why.message);
 }
 
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,

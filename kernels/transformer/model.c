@@ -219,7 +219,9 @@ void model_zero_gradients(struct model *model)
     }
 }
 
-double model_flops(const struct config *c, const struct lora *lora, size_t context, size_t batch)
+// of_*: how often a weight, a factor of LoRA and a pair of attention are multiplied, in those of a forward.
+static double flops(const struct config *c, const struct lora *lora, size_t context, size_t batch, double of_weight,
+                    double of_factor, double of_attention)
 {
     double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
     double in_out[LORA_TARGETS][2] = {{c->width, q},      {c->width, kv},     {c->width, kv},    {q, c->width},
@@ -232,7 +234,16 @@ double model_flops(const struct config *c, const struct lora *lora, size_t conte
         }
     }
     double pairs = (double)context * (context + 1) / 2;
-    double attention = 3 * 4 * pairs * q * c->layers; // forward, and twice that backward
-    double passes = lora->rank ? 2 : 3;               // a frozen weight has no gradient of its own
-    return batch * (context * (2 * passes * weights + 2 * 3 * factors) + attention);
+    double attention = of_attention * 4 * pairs * q * c->layers;
+    return batch * (context * (2 * of_weight * weights + 2 * of_factor * factors) + attention);
+}
+
+double model_forward_flops(const struct config *c, const struct lora *lora, size_t context, size_t batch)
+{
+    return flops(c, lora, context, batch, 1, 1, 1);
+}
+
+double model_flops(const struct config *c, const struct lora *lora, size_t context, size_t batch)
+{
+    return flops(c, lora, context, batch, lora->rank ? 2 : 3, 3, 3); // a frozen weight has no gradient of its own
 }
