@@ -1,4 +1,5 @@
-# Time and memory against chunk size, at one context; memory alone if nothing was timed. Times are medians of the samples,
+# Time and memory against chunk size, at one context; memory alone if nothing was timed, and that of the host where records
+# keep something there. Times are medians of the samples,
 # of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses are trials
 # that ran out of memory.
 load scripts.'/style.gp'
@@ -17,19 +18,25 @@ if (known) { stats data using 'peak_bytes' nooutput; top = STATS_max }
 unit_name = memory_unit(top)
 unit = memory_unit_bytes(top)
 known = 0
+stats data using (count(column('host_peak_bytes'))) nooutput
+on_host = known > 0
+if (on_host) { stats data using 'host_peak_bytes' nooutput; host_top = STATS_max }
+known = 0
 stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
 known = 0
 stats data using (count(column('step_ms'))) nooutput
 timed = known
+timed_panel = timed > 0
 time_unit = 1.0
 if (known) { stats data using 'step_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
 
 # A method without chunks has one row: its value from one end of the axis to the other, without marks.
 array flat_ms[series_count]
 array flat_peak[series_count]
-do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN }
-flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), i)
+array flat_host[series_count]
+do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN; flat_host[i] = NaN }
+flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), flat_host[i] = column('host_peak_bytes'), i)
 stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
 lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
 
@@ -43,9 +50,13 @@ height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'
 load scripts.'/page.gp'
 
+# Panels side by side.
+panels = 1 + timed_panel + on_host
+panel_left(p) = 70 + p * 900.0 / panels
+panel_right(p) = panel_left(p + 1) - 90
 set multiplot
 if (timed) {
-call scripts.'/panel.gp' 70 430 (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
+call scripts.'/panel.gp' 70 (panel_right(0)) (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
 plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('low_ms') / time_unit):(0):((column('high_ms') - column('low_ms')) / time_unit) \
          with vectors @whisker lc rgb tint(i), \
@@ -55,10 +66,19 @@ unset for [l=101:104] label l
 }
 
 call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' (timed ? 520 : 70) 880 'peak memory ('.unit_name.')' 'chunk (tokens)'
+call scripts.'/panel.gp' (panel_left(timed_panel)) (panel_right(timed_panel)) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'chunk (tokens)'
 plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
          with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i), \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(top / unit * 1.05) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i)
+
+if (on_host) {
+unset for [l=101:104] label l
+call scripts.'/panel.gp' (panel_left(1 + timed_panel)) (panel_right(1 + timed_panel)) 'peak memory of the host ('.memory_unit(host_top).')' 'chunk (tokens)'
+host_unit = memory_unit_bytes(host_top)
+plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
+     for [i=1:series_count] data using (of(i, 'chunk')):(column('host_peak_bytes') / host_unit) \
+         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+}
 unset multiplot

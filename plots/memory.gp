@@ -1,5 +1,5 @@
 # Peak memory against context: one curve per series, its lower bound thin below it, trials that ran out of memory as
-# crosses above the limit.
+# crosses above the limit; on the right, where records keep something on the host, the peak there.
 load scripts.'/style.gp'
 load scripts.'/context.gp'
 
@@ -11,7 +11,8 @@ stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
 known = 0
 stats data using (count(column('host_peak_bytes'))) nooutput
-of_device = known ? ' of the device' : '' # the host's is not drawn
+on_host = known
+if (on_host) { stats data using 'host_peak_bytes' nooutput; host_top = STATS_max }
 known = 0
 stats data using (count(column('limit_bytes'))) nooutput
 limit = 0
@@ -47,7 +48,8 @@ bottom = 400
 height = bottom + 105 + 20 * legend_rows
 heading = 'Peak memory against context'
 load scripts.'/page.gp'
-call scripts.'/panel.gp' 70 880 'peak memory'.of_device.' ('.unit_name.')' 'context (tokens)'
+set multiplot
+call scripts.'/panel.gp' 70 (on_host ? 430 : 880) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'context (tokens)'
 call scripts.'/legend.gp' 25 (bottom + 68)
 
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
@@ -57,3 +59,12 @@ plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_b
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i), \
      (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale
+
+if (on_host) {
+    unset for [l=101:104] label l
+    call scripts.'/panel.gp' 520 880 'peak memory of the host ('.memory_unit(host_top).')' 'context (tokens)'
+    host_unit = memory_unit_bytes(host_top)
+    plot for [i=1:series_count] data using (of(i, 'context')):(column('host_peak_bytes') / host_unit) \
+             with linespoints lw 2 dt dash(rank[i]) pt mark_of(i) ps 0.9*dot lc rgb tint(i)
+}
+unset multiplot

@@ -203,18 +203,27 @@ static void expect_failure(const struct scratch *scratch, const char *name, cons
     }
 }
 
-// The picture is of the device; where the host keeps something, it says so.
-static void test_memory_says_whose_it_is(void **state)
+// Where the host keeps something, that is a panel of its own.
+static void test_memory_of_the_host_is_drawn(void **state)
 {
     struct scratch *scratch = *state;
     char *lines[] = {
         record(1, "host", "ok", "f32", 128, full, ", 'peak_bytes': 5000000, 'host_peak_bytes': 7000000"),
-        record(2, "host", "ok", "f32", 256, full, ", 'peak_bytes': 9000000, 'host_peak_bytes': 8000000"), NULL};
+        record(2, "host", "ok", "f32", 256, full, ", 'peak_bytes': 9000000, 'host_peak_bytes': 8000000"),
+        record(3, "host", "ok", "f32", 256, "{'name': 'seco', 'chunk': 32, 'inner': 'none'}",
+               ", 'peak_bytes': 9000000, 'host_peak_bytes': 8000000"),
+        record(4, "host", "ok", "f32", 256, seco_64, ", 'peak_bytes': 9000000, 'host_peak_bytes': 8000000"),
+        record(5, "host", "ok", "f32", 256, seco_128, ", 'peak_bytes': 9000000, 'host_peak_bytes': 8000000"),
+        NULL};
+    static const char *const pictures[] = {"out/deep/host-memory.svg", "out/deep/host-chunk.svg"};
     write_records(scratch, "r.jsonl", lines);
     must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg");
-    char *svg = read_text(scratch, "out/deep/host-memory.svg");
-    assert_non_null(strstr(svg, "peak memory of the device (MiB)"));
-    free(svg);
+    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
+        char *svg = read_text(scratch, pictures[i]);
+        assert_non_null(strstr(svg, "peak memory of the device (MiB)"));
+        assert_non_null(strstr(svg, "peak memory of the host (MiB)"));
+        free(svg);
+    }
 }
 
 static void test_failures_say_why(void **state)
@@ -267,7 +276,7 @@ int main(void)
         TEST(test_planned_records),
         TEST(test_settings_are_kept_apart),
         TEST(test_the_last_record_of_a_trial_counts),
-        TEST(test_memory_says_whose_it_is),
+        TEST(test_memory_of_the_host_is_drawn),
         TEST(test_failures_say_why),
         TEST(test_without_gnuplot),
         TEST(test_output_folder_is_a_file),

@@ -198,7 +198,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
     static const char *const omit[] = {"chunk", NULL};
     struct series_table all;
     wanted_series(&all, records, count, has_time_or_memory, omit, true);
-    header(table, "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom");
+    header(table, "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom\thost_peak_bytes");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -210,7 +210,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
             ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns, oom ? NAN : record->peak_bytes,
-                oom);
+                oom, oom ? NAN : record->host_peak_bytes);
         }
     }
     series_free(&all);
