@@ -266,7 +266,11 @@ static void the_pictures_are_drawn(void **state)
     write_text(scratch, "e-memory.csv", points);
     write_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nseco,64,1024,2.048\n");
     write_text(scratch, "e-max-context.csv",
-               "# P2\nmethod,model,training,profile,kilotokens\nseco,small,lora,card,1.5\n");
+               "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
+               "S,seco,small,lora,card,,,,1.5\n"
+               "Theirs,,small,,card,,sparse,eight cards,9\n"
+               "With a host,,small,lora,card,yes,,,8\n"
+               "Elsewhere,,large,lora,card,,,,7\n");
     write_text(scratch, "r.jsonl", records);
     write_text(scratch, "card.json", card);
     write_text(scratch, "other.json", other);
@@ -290,7 +294,7 @@ static void the_pictures_are_drawn(void **state)
     static const char *const words[][4] = {
         {"planned, nothing was measured", "published: A paper, Figure 1", "seco, dKV in f32", NULL},
         {"estimate (roofline), profile card", "published: P<", NULL},
-        {"1,234,567", "planned at revision abc", "published: P2<", NULL}};
+        {"1,234,567", "planned at revision abc", "9,000, sparse", NULL}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *svg = read_text(scratch_path(scratch, names[i]));
         expect_words(svg, words[i]);
@@ -300,8 +304,14 @@ static void the_pictures_are_drawn(void **state)
     char *table = read_text(scratch_path(scratch, "out/data/max-context.tsv"));
     assert_non_null(strstr(table,
                            "\n2\tseco\tseco, chunk 64\t0\t1\tsmall, LoRA rank 8, bf16, dKV f32, on card: 1.00 "
-                           "GiB usable\t1234567\t1500\n"));
-    assert_non_null(strstr(table, "\t1234567\tNaN\n"));
+                           "GiB usable\t1234567\t1500\t\n"));
+    assert_non_null(strstr(table, "\t1234567\tNaN\t\n"));
+    // Another's is a row of its own in one group, and not without what it has, nor of another model.
+    assert_non_null(strstr(table, "\n3\tpublished\tTheirs\t0\t1\t"));
+    assert_non_null(strstr(table, "\tNaN\t9000\tsparse\n"));
+    assert_null(strstr(strstr(table, "Theirs") + 1, "Theirs"));
+    assert_null(strstr(table, "With a host"));
+    assert_null(strstr(table, "Elsewhere"));
     write_text(scratch, "other.json", "{}");
     assert_false(plot(&request, &status));
     assert_non_null(strstr(status.message, "not what `longbp max-context --json` prints"));
@@ -397,6 +407,7 @@ static void bad_points_are_refused_with_the_line(void **state)
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1\n", ":3: fewer fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,2,3\n", ":3: more fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\n", "e-memory.csv: no points"},
+        {"e-max-context.csv", "# P\nmethod,host,kilotokens\n,1 TB,3\n", ":3: host is yes or empty, found \"1 TB\""},
         {"e-speed.csv", "# P\n", "the name is not EXPERIMENT-memory.csv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

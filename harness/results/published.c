@@ -42,6 +42,11 @@ static const struct column columns[] = {
     TEXT(model),
     TEXT(training),
     TEXT(profile),
+    TEXT(weights),
+    TEXT(optimizer),
+    TEXT(host),
+    TEXT(mark),
+    TEXT(setting),
     COUNT(chunk),
     COUNT(context),
     VALUE("peak_mib", 0x1p20, PUBLISHED_MEMORY),
@@ -81,8 +86,9 @@ static bool read_header(struct reader *reader, char *line)
         const struct option *option = column ? NULL : methods_option_find(word);
         if (!column && !(option && option->type == OPTION_COUNT))
             return refuse(reader,
-                          "expected columns of series, method, model, training, profile, chunk or another number "
-                          "among methods' options, context, and one of peak_mib, peak_gib, seconds, kilotokens",
+                          "expected columns of series, method, model, training, profile, weights, optimizer, host, "
+                          "mark, setting, chunk or another number among methods' options, context, and one of "
+                          "peak_mib, peak_gib, seconds, kilotokens",
                           word);
         for (size_t i = 0; i < reader->column_count; i++)
             if (reader->columns[i] == column && reader->options[i] == option)
@@ -137,7 +143,7 @@ static bool read_field(const struct reader *reader, const struct column *column,
     if (column->bytes) {
         size_t bytes = strlen(word) + 1;
         if (bytes > column->bytes)
-            return refuse(reader, "the name is too long", word);
+            return refuse(reader, "the text is too long", word);
         memcpy(member, word, bytes);
         return true;
     }
@@ -170,6 +176,8 @@ static bool read_point(struct reader *reader, char *line)
     }
     if (at < reader->column_count)
         return refuse(reader, "fewer fields than columns", shown);
+    if (*point.host && strcmp(point.host, "yes") != 0)
+        return refuse(reader, "host is yes or empty", point.host);
     if (file->count == POINTS_LIMIT)
         return refuse(reader, "too many points", shown);
     file->points = realloc(file->points, (file->count + 1) * sizeof *file->points);

@@ -14,6 +14,10 @@ struct published_point {
     char method[32];              // ours; empty: no counterpart
     char model[64], training[32]; // empty: not given; training: "full" or "lora"
     char profile[64];             // of the device; empty: not given
+    char weights[16];             // what frozen weights are quantised to; empty: they are not
+    char optimizer[16];           // empty: none
+    char host[8];                 // "yes": something is kept on the host
+    char mark[64], setting[160];  // what sets it apart ("sparse"), and how it was come by; empty: not given
     size_t chunk, context;        // tokens; 0: not given
     size_t option_count;
     struct {

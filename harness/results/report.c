@@ -1,5 +1,6 @@
 #include "harness/results/report.h"
 #include "harness/results/category_report.h"
+#include "harness/results/longest_report.h"
 #include "harness/results/results.h"
 #include "harness/results/text_table.h"
 #include <math.h>
@@ -256,6 +257,20 @@ static size_t records_of(const struct results *results, const char *experiment, 
     return count;
 }
 
+static bool write_longest(const struct report_request *request, const struct published *published, bool apart,
+                          FILE *stream, struct status *status)
+{
+    struct longest_contexts contexts;
+    bool fine =
+        longest_contexts_open(&contexts, request->max_context_paths, request->max_context_count, published, status);
+    if (fine && apart)
+        fputs("\n", stream);
+    if (fine)
+        longest_report_write(&contexts, request->markdown, stream);
+    longest_contexts_close(&contexts);
+    return fine;
+}
+
 bool report_write(const struct report_request *request, FILE *stream, struct status *status)
 {
     struct results results = {0};
@@ -283,6 +298,8 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
             fputs("\n", stream);
         written += category_report_write(&categories, &results, stream);
     }
+    if (fine && request->max_context_count)
+        fine = write_longest(request, &published, written++, stream, status);
     if (fine && !written)
         fine = nothing_published(&results, &published, status);
     free(records);

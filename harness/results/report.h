@@ -7,13 +7,16 @@
 struct report_request {
     const char *const *paths; // result files; a trial that is in several counts as in the last
     size_t path_count;
+    const char *const
+        *max_context_paths; // outputs of `longbp max-context --json` (harness/results/longest_contexts.h)
+    size_t max_context_count;
     const char *published; // folder of the published points; NULL: as published_load finds it
     bool markdown;
     bool points; // every point and every operation, or the summaries alone
 };
 
-// Writes the report. False and a status if a file is wrong, or if nothing published is of these records'
-// experiments and none of them says where its time goes.
+// Writes the report. False and a status if a file is wrong, or if there are no longest contexts, nothing published
+// is of these records' experiments and none of them says where its time goes.
 bool report_write(const struct report_request *request, FILE *stream, struct status *status);
 
 // Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.

@@ -1,0 +1,281 @@
+#include "harness/results/longest_contexts.h"
+#include "harness/files/size.h"
+#include "harness/files/text.h"
+#include "harness/results/recorded_method.h"
+#include "harness/results/setting.h"
+#include "harness/spec/method_decode.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_OUTPUT "not what `longbp max-context --json` prints"
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "";
+}
+
+static size_t count_at(const json_t *object, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(object, key));
+    return value > 0 ? (size_t)value : 0;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static bool is_auto(const json_t *method)
+{
+    return strcmp(text(method, "name"), method_auto.name) == 0;
+}
+
+// Adds words to a list, once.
+static void add_words(char *list, size_t bytes, const char *separator, const char *words)
+{
+    if (*words && !strstr(list, words))
+        text_append(list, bytes, "%s%s", *list ? separator : "", words);
+}
+
+// Whether the point is of the same model, training, card, quantisation, optimizer and kind of memory.
+static bool is_beside(const struct published_point *point, const json_t *output)
+{
+    const json_t *setting = json_object_get(output, "setting"), *optimizer = json_object_get(setting, "optimizer");
+    const char *training = json_is_object(json_object_get(setting, "lora")) ? "lora" : "full",
+               *stepped = json_is_object(optimizer) ? text(optimizer, "name") : "";
+    return *point->profile && strcmp(point->profile, text(setting, "profile")) == 0 &&
+           strcmp(point->model, text(setting, "model")) == 0 &&
+           (!*point->training || strcmp(point->training, training) == 0) &&
+           strcmp(point->weights, text(setting, "weights")) == 0 && strcmp(point->optimizer, stepped) == 0 &&
+           (strcmp(point->host, "yes") == 0) == (count_at(output, "host_limit_bytes") > 0);
+}
+
+// Whether the row can be held against the point: auto against every exact method.
+static bool is_of(const struct published_point *point, const json_t *method)
+{
+    const struct method *own = method_find(point->method);
+    return is_auto(method) ? own && own->exact : *point->method && recorded_method_is(method, point, 0);
+}
+
+// The longest reported of a row of ours; NaN if there is none.
+static double reported(struct longest_contexts *contexts, const struct published *published, const json_t *output,
+                       const json_t *method)
+{
+    double longest = NAN;
+    for (size_t f = 0; f < published->count; f++) {
+        const struct published_file *file = &published->files[f];
+        for (size_t i = 0; file->quantity == PUBLISHED_MAX_CONTEXT && i < file->count; i++) {
+            if (!is_beside(&file->points[i], output) || !is_of(&file->points[i], method))
+                continue;
+            add_words(contexts->sources, sizeof contexts->sources, "; ", file->source);
+            longest = fmax(longest, file->points[i].value);
+        }
+    }
+    return longest;
+}
+
+// "llama-3-8b, LoRA rank 8, bf16, dKV f32, on rtx-3090: 23.19 GiB usable"
+static void describe(const json_t *output, char *words, size_t bytes)
+{
+    const json_t *setting = json_object_get(output, "setting");
+    char size[32];
+    setting_describe(setting, 0, words, bytes);
+    char *device = strstr(words, ", plan"); // every one is planned
+    if (device)
+        *device = 0;
+    const char *profile = text(setting, "profile");
+    size_text(count_at(output, "limit_bytes"), size, sizeof size);
+    text_append(words, bytes, "%s, dKV %s%s%.60s: %s usable",
+                json_is_object(json_object_get(setting, "lora")) ? "" : ", all weights trained",
+                text(setting, "kv_gradient_dtype"), *profile ? ", on " : "", profile, size);
+    size_t host_bytes = count_at(output, "host_limit_bytes");
+    size_text(host_bytes, size, sizeof size);
+    if (host_bytes)
+        text_append(words, bytes, ", and %s of the host", size);
+}
+
+// "streambp, chunk 256, stages 6": what tells most, and what differs from its default.
+static void label_method(const json_t *method, char *label, size_t bytes)
+{
+    const struct method *own = method_find(text(method, "name"));
+    json_t *defaults = own ? method_json(own, NULL) : NULL;
+    text_append(label, bytes, "%s", text(method, "name"));
+    for (const struct option *option = own ? own->options.rows : NULL; option && option->name; option++) {
+        const json_t *value = json_object_get(method, option->name);
+        if (!value || (!option->telling && json_equal(value, json_object_get(defaults, option->name))))
+            continue;
+        char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (json_is_string(value))
+            text_append(label, bytes, ", %s", json_string_value(value));
+        else
+            text_append(label, bytes, ", %s %s", option->name, shown);
+        free(shown);
+    }
+    json_decref(defaults);
+}
+
+// Of auto: what it walks at that context.
+static void label_row(const json_t *output, const json_t *method, char *label, size_t bytes)
+{
+    const json_t *choice = json_object_get(output, "choice");
+    const char *kv = text(choice, "kv_gradient_dtype");
+    *label = 0;
+    if (!is_auto(method)) {
+        label_method(method, label, bytes);
+        return;
+    }
+    text_append(label, bytes, "%s", method_auto.name);
+    if (json_is_object(choice)) {
+        text_append(label, bytes, ": ");
+        label_method(json_object_get(choice, "method"), label, bytes);
+    }
+    if (*kv && strcmp(kv, text(json_object_get(output, "setting"), "kv_gradient_dtype")) != 0)
+        text_append(label, bytes, ", dKV %s", kv);
+}
+
+static struct longest_row *add_row(struct longest_contexts *contexts)
+{
+    contexts->rows = realloc(contexts->rows, (contexts->row_count + 1) * sizeof *contexts->rows);
+    CHECK(contexts->rows);
+    struct longest_row *row = &contexts->rows[contexts->row_count++];
+    *row = (struct longest_row){.group = contexts->group_count,
+                                .tokens = NAN,
+                                .forwards = NAN,
+                                .published = NAN,
+                                .mark = "",
+                                .setting = ""};
+    return row;
+}
+
+static void add_ours(struct longest_contexts *contexts, const json_t *output, const json_t *planned,
+                     const struct published *published)
+{
+    const json_t *method = json_object_get(planned, "method"), *choice = json_object_get(output, "choice");
+    double value = reported(contexts, published, output, method);
+    struct longest_row *row = add_row(contexts);
+    text_append(row->method, sizeof row->method, "%s", text(method, "name"));
+    label_row(output, method, row->label, sizeof row->label);
+    row->tokens = number(planned, "max_context");
+    row->published = value;
+    double flops = number(is_auto(method) && json_is_object(choice) ? choice : planned, "flops"),
+           forward = number(planned, "forward_flops");
+    row->forwards = forward > 0 ? flops / forward : NAN;
+    // "8 MiB for weights do not fit on the host: ..."
+    text_append(row->limit, sizeof row->limit, "%s", text(planned, "reason"));
+    row->limit[strcspn(row->limit, ":")] = 0;
+}
+
+// Points of others, once each: beside the output, in its group; NULL: the rest.
+static void add_others(struct longest_contexts *contexts, const json_t *output, const struct published *published,
+                       bool *taken)
+{
+    size_t n = 0;
+    for (size_t f = 0; f < published->count; f++) {
+        const struct published_file *file = &published->files[f];
+        for (size_t i = 0; i < file->count; i++, n++) {
+            const struct published_point *point = &file->points[i];
+            if (file->quantity != PUBLISHED_MAX_CONTEXT || *point->method || taken[n] ||
+                (output && !is_beside(point, output)))
+                continue;
+            taken[n] = true;
+            struct longest_row *row = add_row(contexts);
+            row->group = output ? row->group : 0;
+            text_append(row->label, sizeof row->label, "%s", point->series);
+            row->published = point->value;
+            row->mark = point->mark;
+            row->setting = point->setting;
+            if (output)
+                add_words(contexts->sources, sizeof contexts->sources, "; ", file->source);
+        }
+    }
+}
+
+// The rows of one output.
+static bool add_output(struct longest_contexts *contexts, const char *path, const json_t *output,
+                       const struct published *published, struct status *status)
+{
+    const json_t *list = json_object_get(output, "methods"), *row;
+    size_t i;
+    char revision[80];
+    snprintf(revision, sizeof revision, "%.20s%s", text(output, "revision"),
+             json_is_true(json_object_get(output, "dirty")) ? " with changes" : "");
+    add_words(contexts->revisions, sizeof contexts->revisions, ", ", revision);
+    json_array_foreach(list, i, row)
+    {
+        if (!*text(json_object_get(row, "method"), "name") || !(number(row, "max_context") >= 0))
+            return status_set(status, STATUS_BAD_INPUT, "%.300s: method %zu: " NO_OUTPUT, path, i + 1);
+        add_ours(contexts, output, row, published);
+    }
+    return true;
+}
+
+// Of outputs that follow one another with the same words. Their number.
+static size_t open_group(struct longest_contexts *contexts, json_t *const *outputs)
+{
+    struct longest_group group = {""}, next = {""};
+    size_t count = 0;
+    describe(outputs[0], group.words, sizeof group.words);
+    contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof group);
+    CHECK(contexts->groups);
+    contexts->groups[contexts->group_count++] = group;
+    do {
+        if (outputs[++count])
+            describe(outputs[count], next.words, sizeof next.words);
+    } while (outputs[count] && strcmp(next.words, group.words) == 0);
+    return count;
+}
+
+static json_t *read_output(const char *path, struct status *status)
+{
+    json_error_t error;
+    json_t *output = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!output)
+        status_set(status, STATUS_BAD_INPUT, "%.300s:%d: %s", path, error.line, error.text);
+    else if (!json_array_size(json_object_get(output, "methods")) ||
+             !json_is_object(json_object_get(output, "setting")) || !count_at(output, "limit_bytes"))
+        status_set(status, STATUS_BAD_INPUT, "%.300s: " NO_OUTPUT, path);
+    return output;
+}
+
+static size_t points_of(const struct published *published)
+{
+    size_t count = 0;
+    for (size_t f = 0; f < published->count; f++)
+        count += published->files[f].count;
+    return count;
+}
+
+bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,
+                           const struct published *published, struct status *status)
+{
+    *contexts = (struct longest_contexts){0};
+    json_t **outputs = calloc(count + 1, sizeof(json_t *)); // behind the last NULL
+    bool *taken = calloc(points_of(published) + 1, sizeof *taken);
+    CHECK(outputs && taken);
+    for (size_t i = 0; status->code == STATUS_OK && i < count; i++)
+        outputs[i] = read_output(paths[i], status);
+    for (size_t i = 0; status->code == STATUS_OK && i < count;) {
+        size_t first = i, end = i + open_group(contexts, outputs + i);
+        while (i < end && add_output(contexts, paths[i], outputs[i], published, status))
+            i++;
+        if (i == end)
+            add_others(contexts, outputs[first], published, taken);
+    }
+    if (status->code == STATUS_OK)
+        add_others(contexts, NULL, published, taken);
+    for (size_t i = 0; i < count; i++)
+        json_decref(outputs[i]);
+    free(taken);
+    free(outputs);
+    return status->code == STATUS_OK;
+}
+
+void longest_contexts_close(struct longest_contexts *contexts)
+{
+    free(contexts->groups);
+    free(contexts->rows);
+    *contexts = (struct longest_contexts){0};
+}

@@ -1,0 +1,36 @@
+// Longest contexts: what `longbp max-context --json` printed, row by row, and the longest contexts that others
+// report of the same model, training and card.
+#pragma once
+#include "harness/results/published.h"
+
+struct longest_row {
+    char method[32];            // ours; empty: a row of others alone
+    char label[160];            // "streambp, chunk 256, stages 6"; or what others call theirs
+    size_t group;               // from 1
+    double tokens;              // NaN: a row of others; 0: nothing fits
+    double forwards;            // FLOPs of the step at that context, in those of a forward pass; NaN: not known
+    char limit[160];            // what does not fit one token beyond; empty: not known
+    double published;           // tokens; NaN: none
+    const char *mark, *setting; // of a row of others: as in struct published_point, borrowed
+};
+
+// What is planned for one model and training on one card.
+struct longest_group {
+    char words[320]; // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
+};
+
+struct longest_contexts {
+    size_t row_count, group_count;
+    struct longest_row *rows; // by group, ours before those of others; at the end those of group 0
+    struct longest_group *groups;
+    char sources[600];   // of the published values that were found
+    char revisions[200]; // that planned
+};
+
+// Reads outputs of max-context. Those that follow one another with the same setting and limits are one group. A
+// point without a method of ours is a row of the first group that has its model, training, card, quantisation,
+// optimizer and, or not, a host; with one, it stands in the rows of that method and options. The points are
+// borrowed. False and a status if a file is none. Release with longest_contexts_close, also after a failure.
+bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,
+                           const struct published *published, struct status *status);
+void longest_contexts_close(struct longest_contexts *contexts);

@@ -1,0 +1,53 @@
+#include "harness/results/longest_report.h"
+#include "harness/results/text_table.h"
+#include <math.h>
+#include <string.h>
+
+// "1,200,000"
+static struct text_table_word tokens(double value)
+{
+    struct text_table_word digits = text_table_number(value, 0), word = {""};
+    size_t count = strlen(digits.text), used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0)
+            word.text[used++] = ',';
+        word.text[used++] = digits.text[i];
+    }
+    return word;
+}
+
+static void add_row(struct text_table *table, const struct longest_row *row)
+{
+    struct text_table_word ours = tokens(row->tokens), theirs = tokens(row->published);
+    char published[160];
+    snprintf(published, sizeof published, "%s%s%s", theirs.text, *row->mark ? ", " : "", row->mark);
+    text_table_row(table, (const char *const[]){row->label, ours.text, text_table_number(row->forwards, 2).text,
+                                                published, *row->method ? row->limit : row->setting, NULL});
+}
+
+static void print_group(const struct longest_contexts *contexts, size_t group, bool markdown, FILE *stream)
+{
+    struct text_table table = {0};
+    size_t rows = 0;
+    text_table_row(&table, (const char *const[]){"method", "planned, tokens", "FLOPs, of a forward", "published",
+                                                 "one token more; or the setting", NULL});
+    for (size_t i = 0; i < contexts->row_count; i++)
+        if (contexts->rows[i].group == group && ++rows)
+            add_row(&table, &contexts->rows[i]);
+    const char *words = group ? contexts->groups[group - 1].words : "reported of what nothing here is planned for";
+    if (rows) {
+        fprintf(stream, markdown ? "\n**%s**\n\n" : "\n%s\n", words);
+        text_table_print(&table, markdown, stream);
+    }
+    text_table_free(&table);
+}
+
+void longest_report_write(const struct longest_contexts *contexts, bool markdown, FILE *stream)
+{
+    fprintf(stream, "longest contexts, batch 1\n%splanned at revision %s; published: %s\n", markdown ? "\n" : "",
+            *contexts->revisions ? contexts->revisions : "unknown",
+            *contexts->sources ? contexts->sources : "none");
+    for (size_t group = 1; group <= contexts->group_count; group++)
+        print_group(contexts, group, markdown, stream);
+    print_group(contexts, 0, markdown, stream);
+}
