@@ -34,7 +34,7 @@ static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
     size_t n = x->whole.rows, most = kv_block_rows(model, n);
     stream_open(x, most);
     stream_want(x, 0, most);
-    for (size_t row = 0; row < n; row += most) {
+    for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += most) {
         size_t next = row + most;
         if (next < n) {
             stream_want(x, next, n - next < most ? n - next : most);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/run/planner.h"
 #include "tests/asked.h"
+#include <math.h>
 
 #define TRIALS_MAX 16
 
@@ -33,6 +34,9 @@ static void ask_free(struct asked *asked)
         trial_free(&asked->trials[i]);
 }
 
+// Nothing is remembered from step to step.
+static struct planned_memos none;
+
 static const struct setting {
     const char *json;
     bool variants;
@@ -43,6 +47,10 @@ static const struct setting {
      true},
     {"'model': {'layers': 9, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'f64', "
      "'context': 2049, 'optimizer': 'adamw'",
+     false},
+    // Copies take about as long as operations: a longer chunk may take more time.
+    {"'model': {'layers': 4, 'width': 512, 'heads': 8, 'kv_heads': 2, 'ffn': 1024, 'vocab': 300}, 'dtype': 'bf16', "
+     "'context': 4096, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
      false},
 };
 
@@ -59,7 +67,7 @@ static struct candidate *plan_all(const struct space *space)
             void *options = family_options(family, rung);
             all[n] = (struct candidate){.family = f, .rung = rung};
             assert_true(planned_step(&all[n].step, family->trial, options,
-                                     (struct planned_limits){NO_LIMIT, NO_LIMIT}, &status));
+                                     (struct planned_limits){NO_LIMIT, NO_LIMIT}, &none, &status));
             if (!all[n].step.fits) // its method does not take these options together
                 assert_int_equal(all[n].step.why.code, STATUS_BAD_INPUT);
             options_free(&family->trial->method->options, options);
@@ -73,6 +81,9 @@ static bool within(struct planned_limits limits, const struct planned_step *step
 {
     return step->peak_bytes <= limits.device_bytes && step->host_peak_bytes <= limits.host_bytes;
 }
+
+// Of sums in another order.
+#define ROUNDING 1e-12
 
 static void expect_choice(const struct space *space, const struct candidate *all, struct planned_limits limits)
 {
@@ -88,7 +99,7 @@ static void expect_choice(const struct space *space, const struct candidate *all
                 planner_front(&planner, &fastest, &front, &count, &status));
     assert_int_equal(fastest.step.fits, best != NULL);
     assert_int_equal(count > 0, best != NULL);
-    if (best && fastest.step.seconds != best->step.seconds)
+    if (best && fabs(fastest.step.seconds - best->step.seconds) > ROUNDING * best->step.seconds)
         fail_msg("limits %zu, %zu: %.9g s, but %.9g s fits", limits.device_bytes, limits.host_bytes,
                  fastest.step.seconds, best->step.seconds);
     for (size_t i = 0; i < count; i++) {
@@ -140,7 +151,7 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
             size_t host_limit = host_limits[host];
             expect_choice(&space, all, (struct planned_limits){NO_LIMIT, host_limit});
             expect_choice(&space, all, (struct planned_limits){peaks[0] - 1, host_limit});
-            for (size_t i = 0; i < space.candidates; i += space.candidates / 6) {
+            for (size_t i = 0; i < space.candidates; i += space.candidates / 3) {
                 expect_choice(&space, all, (struct planned_limits){peaks[i], host_limit});
                 expect_choice(&space, all, (struct planned_limits){peaks[i] + 1, host_limit});
             }
@@ -152,14 +163,17 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
     }
 }
 
-// Of every candidate; and the rungs of a family are in order.
+// Of every candidate; and the rungs of a family are in order: their bytes and their bounds, and where nothing is
+// copied their times.
 static void bounds_are_bounds(void **state)
 {
     (void)state;
+    size_t slower = 0;
     for (size_t s = 0; s < COUNT(settings); s++) {
         struct asked asked;
         struct space space;
         struct status status = {0};
+        struct planned_step lower = {0};
         ask(&asked, settings[s].json, settings[s].variants);
         space_open(&space, asked.trials, asked.count, NULL);
         struct candidate *all = plan_all(&space);
@@ -168,17 +182,76 @@ static void bounds_are_bounds(void **state)
             const struct planned_step *step = &all[i].step;
             struct planned_step bound;
             void *options = family_options(family, all[i].rung);
-            assert_true(planned_bound(&bound, family->trial, options, &status));
-            if (bound.seconds > step->seconds * (1 + 1e-12) || bound.peak_bytes > step->peak_bytes)
+            assert_true(planned_bound(&bound, family->trial, options, &none, &status));
+            if (bound.seconds > step->seconds || bound.peak_bytes > step->peak_bytes)
                 fail_msg("%s, rung %zu: bound %.9g s and %zu bytes (floor %zu), but %.9g s and %zu bytes",
                          family->trial->method->name, all[i].rung, bound.seconds, bound.peak_bytes,
                          bound.floor_bytes, step->seconds, step->peak_bytes);
             assert_true(bound.host_peak_bytes == step->host_peak_bytes);
-            if (all[i].rung > 0 && (step->seconds > all[i - 1].step.seconds * (1 + 1e-12) ||
-                                    step->peak_bytes < all[i - 1].step.peak_bytes))
+            bool rises = all[i].rung == 0 || step->seconds <= all[i - 1].step.seconds * (1 + ROUNDING);
+            if (all[i].rung > 0 &&
+                (step->peak_bytes < all[i - 1].step.peak_bytes || bound.seconds > lower.seconds * (1 + ROUNDING) ||
+                 (!rises && step->host_peak_bytes == 0)))
                 fail_msg("%s, setting %zu: rung %zu is no step up", family->trial->method->name, s, all[i].rung);
+            slower += !rises;
+            lower = bound;
             options_free(&family->trial->method->options, options);
         }
+        free(all);
+        space_close(&space);
+        ask_free(&asked);
+    }
+    assert_true(slower > 0); // else no search needed to try a rung below one that fits
+}
+
+static void expect_same(const struct planned_step *step, const struct planned_step *wanted, double rounding)
+{
+    assert_int_equal(step->fits, wanted->fits);
+    assert_string_equal(step->why.message, wanted->why.message);
+    if (!step->fits)
+        return;
+    assert_int_equal(step->peak_bytes, wanted->peak_bytes);
+    assert_int_equal(step->host_peak_bytes, wanted->host_peak_bytes);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        assert_int_equal(step->peak_by_category[i], wanted->peak_by_category[i]);
+    if (fabs(step->flops - wanted->flops) > rounding * wanted->flops ||
+        fabs(step->seconds - wanted->seconds) > rounding * wanted->seconds)
+        fail_msg("%.17g s and %.17g FLOPs, not %.17g and %.17g", step->seconds, step->flops, wanted->seconds,
+                 wanted->flops);
+}
+
+// Steps that remember what cells cost are planned to the byte as those that do not: with exactly as much room as
+// they take, and with a byte less. A second time they are the same to the bit.
+static void what_is_remembered_is_the_same(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(settings); s++) {
+        struct asked asked;
+        struct space space;
+        struct status status = {0};
+        struct planned_memos memos;
+        ask(&asked, settings[s].json, settings[s].variants);
+        space_open(&space, asked.trials, asked.count, NULL);
+        struct candidate *all = plan_all(&space);
+        planned_memos_open(&memos);
+        for (size_t i = 0; i < space.candidates; i++) {
+            const struct family *family = &space.families[all[i].family];
+            void *options = family_options(family, all[i].rung);
+            const struct planned_step *wanted = &all[i].step;
+            struct planned_limits all_of_it = {wanted->peak_bytes, NO_LIMIT}, short_of_it = all_of_it;
+            struct planned_step step, again, plain;
+            short_of_it.device_bytes--;
+            assert_true(planned_step(&step, family->trial, options, all_of_it, &memos, &status) &&
+                        planned_step(&again, family->trial, options, all_of_it, &memos, &status));
+            expect_same(&step, wanted, ROUNDING);
+            expect_same(&again, &step, 0);
+            assert_true(planned_step(&step, family->trial, options, short_of_it, &memos, &status) &&
+                        planned_step(&plain, family->trial, options, short_of_it, &none, &status));
+            expect_same(&step, &plain, ROUNDING);
+            assert_false(step.fits);
+            options_free(&family->trial->method->options, options);
+        }
+        planned_memos_close(&memos);
         free(all);
         space_close(&space);
         ask_free(&asked);
@@ -224,7 +297,7 @@ static void the_space_is_every_value(void **state)
     ask_free(&asked);
 }
 
-// The program says what the planner found; a plan of the choice says the same; and it is in time.
+// The program says what the planner found; a plan of the choice says the same.
 static void advise_and_plan_agree(void **state)
 {
     (void)state;
@@ -340,6 +413,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_is_that_of_an_exhaustive_walk),
         cmocka_unit_test(bounds_are_bounds),
+        cmocka_unit_test(what_is_remembered_is_the_same),
         cmocka_unit_test(the_space_is_every_value),
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(auto_walks_the_choice),

@@ -310,9 +310,7 @@ int command_advise(int argc, char **argv)
                "2048, and chunks of 128 and its doubles from a 256th of the context on, up to the context; of "
                "a model in bf16 with the sums of dKV in f32 or bf16. No value between them is tried. The table"
                " is the front of these: none of them has both less time and less memory than a row of it by "
-               "more than 2 and 5 %. Chunks are searched as if a longer one took no more time: with offload, "
-               "whose copies a step may wait for, that need not be so, and a candidate that was not planned "
-               "may be faster; by a profile's measured rates they are tried one after another. Without --host-"
+               "more than 2 and 5 %. Without --host-"
                "memory nothing is kept on the host. Exit code 1: nothing fits."};
     struct status status = {0};
     struct advice advice = {0};

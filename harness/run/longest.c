@@ -13,6 +13,7 @@ struct search {
     struct longest *longest;
     enum extent extent;
     struct planned_limits limits;
+    struct planned_memos memos;
     struct status *status;
 };
 
@@ -22,12 +23,12 @@ static void set_extent(struct trial *trial, enum extent extent, size_t value)
 }
 
 // The most that the family can hold by its floor and by what it keeps on the host.
-static bool bound_of(const struct search *search, const struct family *family, double *most)
+static bool bound_of(struct search *search, const struct family *family, double *most)
 {
     struct planned_step bound;
     const struct trial *trial = family->trial;
     *most = 0;
-    if (!planned_bound(&bound, trial, family->options, search->status))
+    if (!planned_bound(&bound, trial, family->options, &search->memos, search->status))
         return false;
     double per_token = bound.floor_bytes_per_token, tokens = (double)trial->context * (double)trial->batch,
            unit = search->extent == EXTENT_BATCH ? (double)trial->context : (double)trial->batch,
@@ -57,7 +58,7 @@ static bool search_family(struct search *search, const struct family *family, do
     at_most.trial = &tried;
     tried.options = family_options(&at_most, 0);
     set_extent(&tried, search->extent, best->largest + 1);
-    bool fine = planned_step(&step, &tried, tried.options, search->limits, search->status);
+    bool fine = planned_step(&step, &tried, tried.options, search->limits, &search->memos, search->status);
     bool longer = fine && step.fits;
     if (longer || (fine && !best->largest && !*best->reason)) // the first tells why nothing goes
         fine = max_context_find(&found, &tried, search->extent, search->limits.device_bytes, (size_t)most / 4,
@@ -92,7 +93,7 @@ static bool search_all(struct search *search, const struct space *space)
 bool longest_find(struct longest *longest, struct trial *trials, size_t count, const json_t *given,
                   enum extent extent, struct planned_limits limits, struct status *status)
 {
-    struct search search = {longest, extent, limits, status};
+    struct search search = {.longest = longest, .extent = extent, .limits = limits, .status = status};
     struct space space;
     *longest = (struct longest){0};
     if (trial_ranks(&trials[0]) > 1)
@@ -101,7 +102,9 @@ bool longest_find(struct longest *longest, struct trial *trials, size_t count, c
     for (size_t i = 0; i < count; i++)
         set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT);
     space_open(&space, trials, count, given);
+    planned_memos_open(&search.memos);
     bool fine = search_all(&search, &space);
+    planned_memos_close(&search.memos);
     space_close(&space);
     for (size_t i = 0; fine && longest->found.largest && i < count; i++)
         set_extent(&trials[i], extent, longest->found.largest);

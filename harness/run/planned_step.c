@@ -8,6 +8,18 @@
         .flops_per_s = 1e14, .bytes_per_s = 1e12, .launch_s = 5e-6, .link_bytes_per_s = 2.5e10                     \
     }
 
+void planned_memos_open(struct planned_memos *memos)
+{
+    *memos = (struct planned_memos){memo_new(), memo_new()};
+}
+
+void planned_memos_close(struct planned_memos *memos)
+{
+    memo_free(memos->steps);
+    memo_free(memos->bounds);
+    *memos = (struct planned_memos){0};
+}
+
 void planned_roofline(const struct trial *trial, struct roofline *roofline)
 {
     struct status why = {0};
@@ -51,6 +63,15 @@ static void bound_roofline(struct roofline *roofline)
     roofline->rates = NULL;
 }
 
+// Of a step of which no queue waits. Sums are rounded in another order than a step's own.
+static double bound_s(const struct device *device)
+{
+    const struct counters *counters = &device->counters;
+    double out = counters->link_bytes[QUEUE_OUT], in = counters->link_bytes[QUEUE_IN], most = fmax(out, in);
+    double link_s = most > 0 ? most / device->roofline.link_bytes_per_s : 0;
+    return (1 - 1e-9) * fmax(counters->estimate_s, link_s);
+}
+
 static void walk(struct planned_step *step, const struct trial *trial, const void *options, struct setup *setup,
                  bool bound)
 {
@@ -70,12 +91,12 @@ static void walk(struct planned_step *step, const struct trial *trial, const voi
     step->peak_bytes = device->arena.peak_bytes;
     memcpy(step->peak_by_category, device->arena.peak_by_category, sizeof step->peak_by_category);
     step->host_peak_bytes = device->host.peak_bytes;
-    step->seconds = bound ? device->counters.estimate_s : counters_clock_s(&device->counters);
+    step->seconds = bound ? bound_s(device) : counters_clock_s(&device->counters);
     step->flops = device->counters.flops;
 }
 
 static bool plan(struct planned_step *step, const struct trial *trial, const void *options,
-                 struct planned_limits limits, bool bound, struct status *status)
+                 struct planned_limits limits, bool bound, struct memo *memo, struct status *status)
 {
     const struct method *method = trial->method;
     *step = (struct planned_step){0};
@@ -104,6 +125,7 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
             ops.rules = &rules;
             setup.device->ops = &ops;
         }
+        setup.device->memo = memo;
         walk(step, trial, own, &setup, bound);
         step->why = setup.device->status;
         walked = true;
@@ -117,13 +139,13 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
 }
 
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
-                  struct planned_limits limits, struct status *status)
+                  struct planned_limits limits, struct planned_memos *memos, struct status *status)
 {
-    return plan(step, trial, options, limits, false, status);
+    return plan(step, trial, options, limits, false, memos->steps, status);
 }
 
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
-                   struct status *status)
+                   struct planned_memos *memos, struct status *status)
 {
-    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, status);
+    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos->bounds, status);
 }

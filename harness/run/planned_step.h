@@ -2,6 +2,7 @@
 // time. The arenas' limits end a walk that does not fit where it fails.
 #pragma once
 #include "harness/run/setup.h"
+#include "kernels/base/memo.h"
 
 struct planned_step {
     bool fits; // else `why` says what did not
@@ -18,6 +19,14 @@ struct planned_limits {
     size_t device_bytes, host_bytes; // or NO_LIMIT
 };
 
+// What steps have in common that are planned for one model, device and profile: the cost of their cells. They may
+// differ in method, context, batch, places and dtype of dKV.
+struct planned_memos {
+    struct memo *steps, *bounds;
+};
+void planned_memos_open(struct planned_memos *memos);
+void planned_memos_close(struct planned_memos *memos);
+
 // The rates that estimates are made from: the profile's; without one those of a nominal machine that does 100 FLOP
 // in the time of a byte, which is enough to choose by.
 void planned_roofline(const struct trial *trial, struct roofline *roofline);
@@ -25,9 +34,10 @@ void planned_roofline(const struct trial *trial, struct roofline *roofline);
 // it is planned for. options: in place of the trial's own, and checked. False and a status if it cannot be planned
 // at all.
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
-                  struct planned_limits limits, struct status *status);
-// A lower bound of the same step's seconds and of its device's bytes, hundreds of times sooner. Of the time:
-// nothing waits for a copy, and each operation runs at once over all rows of its cell, instead of in blocks that
-// read the weights again. Of the bytes: those before the step, and the method's floor per token.
+                  struct planned_limits limits, struct planned_memos *memos, struct status *status);
+// A lower bound of the same step's seconds and of its device's bytes, sooner. Of the time: nothing waits for a
+// copy, all copies of a direction are one, and each operation runs at once over all rows of its cell, instead of in
+// blocks that read the weights again. A smaller chunk has no lower bound. Of the bytes: those before the step, and
+// the method's floor per token.
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
-                   struct status *status);
+                   struct planned_memos *memos, struct status *status);

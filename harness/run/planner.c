@@ -2,8 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#define BOUNDED_RUNGS 6 // the highest of a family, of up to 32 chunks
-
 // --- what is known of a family
 
 static const struct family *family_of(const struct planner *planner, size_t f)
@@ -24,11 +22,17 @@ static bool can_fit(const struct planner *planner, size_t f, const struct planne
            bound->floor_bytes <= limits->device_bytes;
 }
 
-static bool bound_at(const struct planner *planner, size_t f, size_t rung, struct planned_step *bound,
+// Whether a higher rung takes no more time: so by a roofline, unless a step may wait for copies.
+static bool is_rising(const struct planner *planner, size_t f)
+{
+    return !planner->measured && planner->bounds[f].host_peak_bytes == 0;
+}
+
+static bool bound_at(struct planner *planner, size_t f, size_t rung, struct planned_step *bound,
                      struct status *status)
 {
     void *options = family_options(family_of(planner, f), rung);
-    bool fine = planned_bound(bound, family_of(planner, f)->trial, options, status);
+    bool fine = planned_bound(bound, family_of(planner, f)->trial, options, &planner->memos, status);
     options_free(&family_of(planner, f)->trial->method->options, options);
     return fine;
 }
@@ -61,7 +65,7 @@ static bool plan_at(struct planner *planner, struct planned_limits limits, struc
         return true;
     void *options = family_options(family, candidate->rung);
     planner->plans++;
-    bool fine = planned_step(&candidate->step, family->trial, options, limits, status);
+    bool fine = planned_step(&candidate->step, family->trial, options, limits, &planner->memos, status);
     *before = (struct planned_before){before->bound_s, fine, limits, candidate->step};
     options_free(&family->trial->method->options, options);
     return fine;
@@ -73,7 +77,8 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
     struct roofline roofline = {0};
     if (space->count)
         planned_roofline(space->families[0].trial, &roofline);
-    *planner = (struct planner){.space = space, .limits = limits, .rising = !roofline.rates};
+    *planner = (struct planner){.space = space, .limits = limits, .measured = roofline.rates != NULL};
+    planned_memos_open(&planner->memos);
     planner->bounds = calloc(space->count + 1, sizeof *planner->bounds);
     planner->before = calloc(space->candidates + 1, sizeof *planner->before);
     planner->first = calloc(space->count + 1, sizeof *planner->first);
@@ -91,17 +96,18 @@ void planner_close(struct planner *planner)
     free(planner->bounds);
     free(planner->before);
     free(planner->first);
+    planned_memos_close(&planner->memos);
     *planner = (struct planner){0};
 }
 
 // --- the fastest
 
-// Rungs [low, high] of a family that may hold the fastest; below `low` there is nothing faster, above `high`
-// nothing fits.
+// What is left of a family. First, of rungs [low, high] the highest that fits is looked for, which is the fastest
+// if the family is rising; of any other family the rungs below it come then, from the highest, rung `high` next.
 struct search_node {
     size_t low, high;
-    bool open, halved, asked; // halved: the highest rung did not fit; asked: the family's least does
-    double bound_s;           // of all rungs that are left
+    bool open, halved, asked, descending; // halved: the highest rung did not fit; asked: the family's least does
+    double bound_s;                       // of all rungs that are left
 };
 
 static bool is_better(const struct planned_step *a, const struct planned_step *b)
@@ -121,13 +127,11 @@ static size_t most_promising(const struct search_node *nodes, size_t count, cons
                                                                                                         : found;
 }
 
-// The bound of the rungs that are left; of low ones, whose many chunks take long, it stays that of a higher one.
+// The bound of the rungs that are left, which is that of the highest.
 static bool tighten(struct planner *planner, struct search_node *node, size_t f, struct status *status)
 {
     struct planned_before *before = &planner->before[planner->first[f] + node->high];
     struct planned_step bound;
-    if (node->high + BOUNDED_RUNGS < family_of(planner, f)->rungs)
-        return true;
     if (before->bound_s == 0) {
         if (!bound_at(planner, f, node->high, &bound, status))
             return false;
@@ -153,6 +157,32 @@ static bool least_fits(struct planner *planner, struct planned_limits limits, si
     return fine;
 }
 
+// What is left when a rung has been planned.
+static bool go_on(struct planner *planner, struct search_node *node, size_t f, const struct candidate *planned,
+                  struct status *status)
+{
+    size_t rung = planned->rung;
+    bool fits = planned->step.fits;
+    if (!node->descending) {
+        node->halved = true;
+        node->asked |= fits;
+        node->open = fits ? rung < node->high : rung > node->low;
+        if (fits)
+            node->low = rung + 1;
+        else if (node->open)
+            node->high = rung - 1;
+        if (node->open)
+            return fits || tighten(planner, node, f, status);
+        if (node->low == 0 || is_rising(planner, f))
+            return true;
+        node->descending = true;
+        rung = node->low - 1; // the highest that fits
+    }
+    node->open = rung > 0;
+    node->high = rung - 1;
+    return !node->open || tighten(planner, node, f, status);
+}
+
 // Plans one rung of the node: the highest, and when that did not fit the middle of those that are left.
 static bool visit(struct planner *planner, struct planned_limits limits, struct search_node *node, size_t f,
                   struct candidate *best, struct status *status)
@@ -161,23 +191,13 @@ static bool visit(struct planner *planner, struct planned_limits limits, struct 
         node->asked = true;
         return least_fits(planner, limits, f, best, &node->open, status);
     }
-    struct candidate tried = {.family = f, .rung = node->halved ? (node->low + node->high) / 2 : node->high};
+    bool middle = node->halved && !node->descending;
+    struct candidate tried = {.family = f, .rung = middle ? (node->low + node->high) / 2 : node->high};
     if (!plan_at(planner, limits, &tried, status))
         return false;
     if (tried.step.fits && is_better(&tried.step, &best->step))
         *best = tried;
-    if (!planner->rising) { // one rung after another; the bound of the highest is one of all
-        node->open = node->high-- > node->low;
-        return true;
-    }
-    node->halved = true;
-    node->open = tried.step.fits ? tried.rung < node->high : tried.rung > node->low;
-    if (tried.step.fits) {
-        node->low = tried.rung + 1;
-        return true;
-    }
-    node->high = tried.rung - 1;
-    return !node->open || tighten(planner, node, f, status);
+    return go_on(planner, node, f, &tried, status);
 }
 
 // Within a margin: nothing that fits takes less time than the best by more.

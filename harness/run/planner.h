@@ -12,11 +12,12 @@ struct candidate {
 struct planner {
     const struct space *space;
     struct planned_limits limits;
-    struct planned_step *bounds; // of the families, at their highest rung
-    bool rising; // a higher rung is taken to take no more time: not so by measured rates; copies may break it
+    struct planned_step *bounds;   // of the families, at their highest rung
+    bool measured;                 // seconds are by measured rates
     struct planned_before *before; // of the space's candidates, in order; a planner asks again with other limits
     size_t *first;                 // of each family among them
-    size_t plans;                  // steps planned so far
+    struct planned_memos memos;
+    size_t plans; // steps planned so far
 };
 
 // How near a front comes to every candidate: each has a point of the front that takes longer by no more than these

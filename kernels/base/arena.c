@@ -135,6 +135,21 @@ void arena_release(struct arena *arena, void *pointer, size_t bytes, enum catego
     timeline_add(arena, flops);
 }
 
+bool arena_touch(struct arena *arena, size_t bytes, const size_t by_category[CATEGORY_COUNT])
+{
+    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
+    if (limit_bytes && bytes > room(limit_bytes, live_bytes)) {
+        return false;
+    }
+    if (arena->live_bytes + bytes > arena->peak_bytes) {
+        arena->peak_bytes = arena->live_bytes + bytes;
+        for (size_t i = 0; i < CATEGORY_COUNT; i++) {
+            arena->peak_by_category[i] = arena->live_by_category[i] + by_category[i];
+        }
+    }
+    return true;
+}
+
 void arena_reset_peak(struct arena *arena)
 {
     arena->peak_bytes = arena->live_bytes;

@@ -75,6 +75,9 @@ size_t arena_rounded(size_t bytes);
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
                      struct status *status);
 void arena_release(struct arena *arena, void *pointer, size_t bytes, enum category category, double flops);
+// As if what is live had grown by so many bytes, by category so much (modulo 2^64, for a category may have shrunk),
+// and shrunk again. False, and nothing, if they do not fit.
+bool arena_touch(struct arena *arena, size_t bytes, const size_t by_category[CATEGORY_COUNT]);
 // The high-water mark starts anew at what is live now.
 void arena_reset_peak(struct arena *arena);
 void arena_timeline_start(struct arena *arena);

@@ -81,6 +81,7 @@ enum transpose { NO_TRANSPOSE, TRANSPOSE };
 
 struct device;
 struct observer;
+struct memo;
 
 // The operations. A device's functions for them, and their fronts, are declared by these types: `zero_op
 // op_zero;`.
@@ -280,6 +281,7 @@ struct device {
     // Of the card; of a plan what its profile says. 0: not known, or no card.
     size_t multiprocessors;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on
+    struct memo *memo;              // of a device without data: kernels/base/memo.h; borrowed; NULL: none
     int64_t marks_ns[DEVICE_MARKS]; // by the host's clock
     struct tensor workspace;        // of rules->workspace_bytes, for one operation at a time
     char description[512];          // the card, its driver and libraries; what multiplies; empty: nothing to say

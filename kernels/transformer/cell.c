@@ -1,5 +1,7 @@
 #include "kernels/transformer/cell.h"
 #include "kernels/base/observer.h"
+#include "kernels/transformer/blocks.h"
+#include "kernels/transformer/cell_memo.h"
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/unit.h"
 
@@ -50,16 +52,6 @@ struct kv kv_rows(struct kv kv, size_t start, size_t count)
     return (struct kv){tensor_rows(kv.k, start, count), tensor_rows(kv.v, start, count)};
 }
 
-void activations_free(struct model *model, struct activations *a)
-{
-    struct tensor *owned[] = {&a->q,        &a->k_projected, &a->o,      &a->logsumexp, &a->x_mid,
-                              &a->gate,     &a->up,          &a->rstd_q, &a->rstd_k,    &a->rstd_attention,
-                              &a->rstd_mlp, &a->h_attention, &a->h_mlp,  &a->act};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) {
-        tensor_free(model->device, owned[i]);
-    }
-}
-
 static void cell_range_push(struct model *model, const char *name, size_t layer, size_t start)
 {
     range_push(model->device, (struct range){.level = RANGE_CELL, .name = name, .layer = layer, .start = start});
@@ -103,12 +95,21 @@ static void project_block(struct model *model, const struct layer *w, struct ten
     projection_forward(model, &w->v, v, h, false);
 }
 
-void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                struct activations *keep)
+static struct attention_shape attention_shape_of(const struct config *c, struct span chunk, size_t rows)
+{
+    return (struct attention_shape){.queries = chunk.count,
+                                    .start = chunk.start,
+                                    .batch = rows / chunk.count,
+                                    .heads = c->heads,
+                                    .kv_heads = c->kv_heads,
+                                    .head_dim = c->head_dim};
+}
+
+static void project_kv(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
+                       struct activations *keep)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
-    cell_range_push(model, "kv_project", layer, chunk.start);
     size_t n = x.rows, batch = n / chunk.count, most = block_rows(model, n), heads = model->config.kv_heads;
     kv = kv_rows(kv, chunk.start * batch, n);
     struct tensor h = scratch(model, most, x.cols), projected = kv.k;
@@ -116,15 +117,32 @@ void kv_project(struct model *model, size_t layer, struct span chunk, struct ten
         projected = keep->k_projected = activation(model, n, kv.k.cols);
         keep->rstd_k = statistic(model, n * heads, 1);
     }
-    for (size_t row = 0; row < n; row += most) {
-        size_t rows = smaller(most, n - row);
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
         project_block(model, w, tensor_rows(projected, row, rows), tensor_rows(kv.v, row, rows),
                       tensor_rows(x, row, rows), tensor_rows(h, 0, rows));
     }
     normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk.start,
                          batch);
     tensor_free(device, &h);
-    range_pop(device);
+}
+
+void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
+                struct activations *keep)
+{
+    struct activations none = {0}, *a = keep ? keep : &none;
+    struct memo_use use;
+    const struct cell_key key = {.part = CELL_KV_PROJECT,
+                                 .rows = x.rows,
+                                 .keeping = keep != NULL,
+                                 .shape =
+                                     attention_shape_of(&model->config, (struct span){0, chunk.count}, x.rows)};
+    cell_range_push(model, "kv_project", layer, chunk.start);
+    if (!cell_memo_begin(model, &use, key, a)) {
+        project_kv(model, layer, chunk, x, kv, keep);
+        cell_memo_end(model, &use, a);
+    }
+    range_pop(model->device);
 }
 
 size_t kv_block_rows(const struct model *model, size_t rows)
@@ -136,10 +154,15 @@ void kv_project_block(struct model *model, size_t layer, struct span chunk, size
                       struct kv kv)
 {
     cell_range_push(model, "kv_project", layer, chunk.start + row * chunk.count / kv.k.rows);
-    struct kv own = kv_rows(kv, row, x.rows);
-    struct tensor h = scratch(model, x.rows, x.cols);
-    project_block(model, &model->layers[layer], own.k, own.v, x, h);
-    tensor_free(model->device, &h);
+    const size_t key[] = {CELL_KV_PROJECT_BLOCK, x.rows};
+    struct memo_use use;
+    if (!memo_begin(model->device, &use, key, sizeof key)) {
+        struct kv own = kv_rows(kv, row, x.rows);
+        struct tensor h = scratch(model, x.rows, x.cols);
+        project_block(model, &model->layers[layer], own.k, own.v, x, h);
+        tensor_free(model->device, &h);
+        memo_end(model->device, &use, key, sizeof key);
+    }
     range_pop(model->device);
 }
 
@@ -178,8 +201,8 @@ static struct tensor queries(struct model *model, size_t layer, struct span chun
     } else {
         h = scratch(model, most, c->width);
     }
-    for (size_t row = 0; row < n; row += most) {
-        size_t rows = smaller(most, n - row);
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
         struct tensor block = h.data ? tensor_rows(h, 0, rows) : tensor_rows(a->h_attention, row, rows);
         op_rmsnorm_forward(device, block, tensor_rows(a->rstd_attention, row, rows), tensor_rows(x, row, rows),
                            w->attention_norm->value, c->norm_epsilon);
@@ -228,8 +251,8 @@ static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, 
     if (!all && keeping && y.data) {
         act = scratch(model, most, c->ffn);
     }
-    for (size_t row = 0; row < n; row += most) {
-        size_t rows = smaller(most, n - row);
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x_mid, row, rows), y_block = tensor_rows(y, row, rows);
         struct tensor h_block = all ? tensor_rows(a->h_mlp, row, rows) : tensor_rows(h, 0, rows);
         struct tensor gate_block = keeping ? tensor_rows(a->gate, row, rows) : tensor_rows(gate, 0, rows);
@@ -258,72 +281,73 @@ static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, 
     tensor_free(device, &gate);
 }
 
-static struct attention_shape attention_shape_of(const struct config *c, struct span chunk, size_t rows)
-{
-    return (struct attention_shape){.queries = chunk.count,
-                                    .start = chunk.start,
-                                    .batch = rows / chunk.count,
-                                    .heads = c->heads,
-                                    .kv_heads = c->kv_heads,
-                                    .head_dim = c->head_dim};
-}
-
-void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                  struct tensor y, struct activations *keep, enum keep how)
+// a: kept if keeping, else freed.
+static void forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
+                    struct tensor y, struct activations *a, bool keeping, enum keep how)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    struct activations none = {0}, *a = keep ? keep : &none;
-    cell_range_push(model, "cell_forward", layer, chunk.start);
-    if (y.data) {
-        unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
-    }
     size_t n = x.rows;
-    a->x = x;
-    struct tensor q = queries(model, layer, chunk, x, a, keep, how);
+    struct tensor q = queries(model, layer, chunk, x, a, keeping, how);
     a->o = activation(model, n, c->heads * c->head_dim);
     a->logsumexp = statistic(model, n, c->heads);
     op_attention_forward(device, attention_shape_of(c, chunk, n), a->o, a->logsumexp, q, kv.k, kv.v);
     if (q.data != a->q.data) {
         tensor_free(device, &q);
     }
-    if (!keep) {
+    if (!keeping) {
         tensor_free(device, &a->q);
     }
     // Nothing kept: x_mid is built where y will be.
-    struct tensor x_mid = keep ? activation(model, n, c->width) : y;
+    struct tensor x_mid = keeping ? activation(model, n, c->width) : y;
     if (x_mid.data != x.data) {
         op_copy(device, x_mid, x);
     }
     projection_forward(model, &w->o, x_mid, a->o, true);
-    if (keep) {
+    if (keeping) {
         a->x_mid = x_mid;
     } else {
         activations_free(model, a);
     }
-    mlp_forward(model, layer, x_mid, y, a, keep, how);
-    range_pop(device);
+    mlp_forward(model, layer, x_mid, y, a, keeping, how);
 }
 
-// grad: that of y, becomes that of x_mid.
-void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                       struct tensor grad)
+void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
+                  struct tensor y, struct activations *keep, enum keep how)
+{
+    struct activations none = {0}, *a = keep ? keep : &none;
+    struct memo_use use;
+    const struct cell_key key = {.part = CELL_FORWARD,
+                                 .rows = x.rows,
+                                 .keeping = keep != NULL,
+                                 .how = how,
+                                 .has_output = y.data != NULL,
+                                 .in_place = y.data == x.data,
+                                 .shape = attention_shape_of(&model->config, chunk, x.rows)};
+    cell_range_push(model, "cell_forward", layer, chunk.start);
+    if (y.data) {
+        unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
+    }
+    a->x = x;
+    if (!cell_memo_begin(model, &use, key, a)) {
+        forward(model, layer, chunk, x, kv, y, a, keep, how);
+        cell_memo_end(model, &use, a);
+    }
+    range_pop(model->device);
+}
+
+static void backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
-    unit_add(model, unit_of_layer(layer));
-    if (layer > 0) {
-        unit_want(model, unit_of_layer(layer - 1));
-    }
     size_t n = grad.rows, most = block_rows(model, n);
     bool all = a->h_mlp.data;
     struct tensor act = scratch(model, most, c->ffn);
     struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
-    for (size_t row = 0; row < n; row += most) {
-        size_t rows = smaller(most, n - row);
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
         struct tensor grad_block = tensor_rows(grad, row, rows), act_block = tensor_rows(act, 0, rows);
         struct tensor gate = tensor_rows(a->gate, row, rows), up = tensor_rows(a->up, row, rows);
         struct tensor x_mid = tensor_rows(a->x_mid, row, rows);
@@ -348,7 +372,24 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     tensor_free(device, &a->up);
     tensor_free(device, &a->act);
     tensor_free(device, &a->h_mlp);
-    range_pop(device);
+}
+
+// grad: that of y, becomes that of x_mid.
+void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                       struct tensor grad)
+{
+    struct memo_use use;
+    const struct cell_key key = {.part = CELL_BACKWARD_MLP, .rows = grad.rows};
+    cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
+    unit_add(model, unit_of_layer(layer));
+    if (layer > 0) {
+        unit_want(model, unit_of_layer(layer - 1));
+    }
+    if (!cell_memo_begin(model, &use, key, a)) {
+        backward_mlp(model, layer, a, grad);
+        cell_memo_end(model, &use, a);
+    }
+    range_pop(model->device);
 }
 
 // From the gradients of q, k and v, as attention's backward leaves them, to that of x, added to grad.
@@ -367,8 +408,8 @@ static void projections_backward(struct model *model, size_t layer, struct span 
     if (convert) {
         converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
     }
-    for (size_t row = 0; row < n; row += most) {
-        size_t rows = smaller(most, n - row), position = chunk.start + row / batch;
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count, position = chunk.start + row / batch;
         struct tensor q = tensor_rows(grad_q, row, rows), x = tensor_rows(a->x, row, rows);
         struct kv kv = kv_rows(grad_kv, row, rows);
         if (convert) {
@@ -399,17 +440,15 @@ static void projections_backward(struct model *model, size_t layer, struct span 
     tensor_free(device, &h);
 }
 
-// grad: that of x_mid, becomes that of x.
-void cell_backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                             struct kv kv, const struct key_segment *segments, size_t segment_count,
-                             struct tensor grad)
+static void backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                               struct kv kv, const struct key_segment *segments, size_t segment_count,
+                               struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = grad.rows;
     struct attention_shape shape = attention_shape_of(c, chunk, n);
-    cell_range_push(model, "cell_backward_attention", layer, chunk.start);
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
     projection_backward_input(model, &w->o, grad_o, grad, false);
     projection_backward_weights(model, &w->o, grad, a->o);
@@ -430,7 +469,27 @@ void cell_backward_attention(struct model *model, size_t layer, struct span chun
     projections_backward(model, layer, chunk, a, grad_q, grad_kv, grad);
     tensor_free(device, &grad_o);
     activations_free(model, a);
-    range_pop(device);
+}
+
+// grad: that of x_mid, becomes that of x.
+void cell_backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                             struct kv kv, const struct key_segment *segments, size_t segment_count,
+                             struct tensor grad)
+{
+    struct memo_use use = {0};
+    const struct cell_key key = {.part = CELL_BACKWARD_ATTENTION,
+                                 .rows = grad.rows,
+                                 .shape = attention_shape_of(&model->config, chunk, grad.rows),
+                                 .segment_start = segments[0].start,
+                                 .segment_count = segments[0].count,
+                                 .segment_dtype = segments[0].grad_k.dtype};
+    cell_range_push(model, "cell_backward_attention", layer, chunk.start);
+    bool alone = segment_count == 1; // many have too many forms to come twice
+    if (!alone || !cell_memo_begin(model, &use, key, a)) {
+        backward_attention(model, layer, chunk, a, kv, segments, segment_count, grad);
+        cell_memo_end(model, &use, a);
+    }
+    range_pop(model->device);
 }
 
 void cell_backward(struct model *model, size_t layer, struct span chunk, struct activations *a, struct kv kv,

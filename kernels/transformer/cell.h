@@ -3,6 +3,7 @@
 // kept, the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i *
 // B + b; B is what the rows of x or grad are per token of the chunk.
 #pragma once
+#include "kernels/transformer/activations.h"
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/model.h"
 
@@ -13,22 +14,6 @@ struct kv {
 struct kv kv_new(struct model *model, size_t rows, enum dtype dtype, enum category category);
 void kv_free(struct model *model, struct kv *kv);
 struct kv kv_rows(struct kv kv, size_t start, size_t count);
-
-// What a cell keeps for its backward. `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and
-// SwiGLU's product too, as a framework's autograd does.
-enum keep { KEEP_LEAN, KEEP_ALL };
-
-struct activations {
-    struct tensor x;            // [n, d], the cell's input; owned elsewhere
-    struct tensor q;            // [n, H D], rotated; with qk_norm as projected, before its norm
-    struct tensor k_projected;  // [n, G D], before its norm; with qk_norm only
-    struct tensor o, logsumexp; // [n, H D], [n, H]
-    struct tensor x_mid;        // [n, d], after attention
-    struct tensor gate, up;     // [n, f]
-    struct tensor rstd_attention, rstd_mlp, rstd_q, rstd_k; // [n, 1] [n, 1] [n H, 1] [n G, 1]
-    struct tensor h_attention, h_mlp, act;                  // [n, d] [n, d] [n, f]; `all` only
-};
-void activations_free(struct model *model, struct activations *a);
 
 // Keys and values of the chunk's input x: [n, d] into its rows of kv.
 // With qk_norm and keep: keep->k_projected and rstd_k are kept too.

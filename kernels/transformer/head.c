@@ -1,5 +1,6 @@
 #include "kernels/transformer/head.h"
 #include "kernels/base/observer.h"
+#include "kernels/transformer/blocks.h"
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/unit.h"
 
@@ -45,8 +46,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
     struct tensor rstd = tensor_new(device, most, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
-    for (size_t row = 0; row < n; row += most) {
-        size_t rows = n - row < most ? n - row : most;
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
         op_rmsnorm_forward(device, h_block, rstd_block, x_block, model->final_norm->value, c->norm_epsilon);

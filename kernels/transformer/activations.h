@@ -1,0 +1,22 @@
+// Activations: what a cell keeps for its backward.
+#pragma once
+#include "kernels/transformer/model.h"
+
+// `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a framework's
+// autograd does.
+enum keep { KEEP_LEAN, KEEP_ALL };
+
+struct activations {
+    struct tensor x;            // [n, d], the cell's input; owned elsewhere
+    struct tensor q;            // [n, H D], rotated; with qk_norm as projected, before its norm
+    struct tensor k_projected;  // [n, G D], before its norm; with qk_norm only
+    struct tensor o, logsumexp; // [n, H D], [n, H]
+    struct tensor x_mid;        // [n, d], after attention
+    struct tensor gate, up;     // [n, f]
+    struct tensor rstd_attention, rstd_mlp, rstd_q, rstd_k; // [n, 1] [n, 1] [n H, 1] [n G, 1]
+    struct tensor h_attention, h_mlp, act;                  // [n, d] [n, d] [n, f]; `all` only
+};
+// All but x.
+#define ACTIVATIONS_OWNED 14
+void activations_owned(struct activations *a, struct tensor *owned[ACTIVATIONS_OWNED]);
+void activations_free(struct model *model, struct activations *a);
