@@ -96,8 +96,11 @@ static void *options_of(const struct option_table *table, const char *format, va
     void *options = options_new(table);
     char text[256];
     CHECK((size_t)vsnprintf(text, sizeof text, format, arguments) < sizeof text);
-    for (char *rest = text, *name; *text && (name = strsep(&rest, " "));) {
+    for (char *rest = text, *name; (name = strsep(&rest, " "));) {
         char *value = strchr(name, '=');
+        if (!*name) {
+            continue;
+        }
         CHECK(value);
         *value++ = '\0';
         CHECK(!option_find(table, name) || options_set(table, options, name, value));

@@ -218,7 +218,8 @@ static void open_adamw(struct operands *o, const size_t *at)
 }
 static void run_adamw(struct operands *o)
 {
-    op_adamw(o->device, o->t[0], o->t[1], o->t[2], o->t[3], 1e-4, 0.9, 0.999, 1e-8, 0, 1);
+    const struct adam_step step = {.rate = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .t = 1};
+    op_adamw(o->device, o->t[0], tensor_none(), o->t[1], o->t[2], o->t[3], &step);
 }
 
 // --- what is measured

@@ -6,6 +6,7 @@
 #include "kernels/base/random.h"
 #include "kernels/base/row_objective.h"
 #include "kernels/base/tensor.h"
+#include "kernels/base/update.h"
 
 // What a device is asked for runs in one of three queues: operations, copies out to the host, and copies in from
 // it. Each keeps its order; between them only events do (kernels/base/queue.h).
@@ -173,10 +174,15 @@ typedef void objective_rows_op(struct device *device, enum row_objective objecti
 typedef void log_prob_backward_op(struct device *device, struct tensor logits, struct tensor logsumexp,
                                   struct tensor targets, struct tensor grad);
 
-// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-// w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)   (Loshchilov & Hutter 2019)
-typedef void adamw_op(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
-                      double rate, double beta1, double beta2, double epsilon, double decay, size_t t);
+// Updates of weights (kernels/base/update.h). master: w before it was rounded, in the sums' dtype, which is then
+// what moves; no tensor: w moves. g, m, v: each in the sums' dtype or w's, m and v alike.
+// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  w as the form says
+typedef void adamw_op(struct device *device, struct tensor w, struct tensor master, struct tensor g,
+                      struct tensor m, struct tensor v, const struct adam_step *step);
+// g' = g + decay w, or g with decoupled decay;  m = momentum m + g', without m g';
+// w = (1 - rate decay) w - rate m, or w - rate m with coupled decay   (torch.optim.SGD)
+typedef void sgd_op(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
+                    const struct sgd_step *step);
 
 // w = what codes and scales stand for (kernels/base/quantisation.h).  codes: [words, 1] i32, scales: [blocks, 1]
 // f32
@@ -196,7 +202,8 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(gemm) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
-    OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(dequantise)
+    OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(sgd) \
+    OPERATION(dequantise)
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.
 #define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward)

@@ -287,15 +287,49 @@ void op_log_prob_backward(struct device *device, struct tensor logits, struct te
     }
 }
 
-void op_adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
-              double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
+// Of an update: w, or the master that moves in its place, and what follows it.
+static bool is_update_of(const struct device *device, struct tensor w, struct tensor master, struct tensor g)
+{
+    enum dtype wide = dtype_accumulator(device->ops->dtype);
+    return w.dtype == device->ops->dtype && same_shape(w, g) && (g.dtype == wide || g.dtype == w.dtype) &&
+           (!master.data || (same_shape(w, master) && master.dtype == wide));
+}
+
+static bool is_moment(const struct device *device, struct tensor w, struct tensor m)
+{
+    return same_shape(w, m) && (m.dtype == dtype_accumulator(device->ops->dtype) || m.dtype == w.dtype);
+}
+
+// w is written, and read unless the master is.
+static double update_bytes(struct tensor w, struct tensor master)
+{
+    return bytes(w) * (master.data ? 1 : 2) + 2 * bytes(master);
+}
+
+void op_adamw(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
+              struct tensor v, const struct adam_step *step)
 {
     if (failed(device)) {
         return;
     }
-    CHECK(same_shape(w, g) && same_shape(w, m) && same_shape(w, v) && t > 0);
-    if (begin(device, operation(WORK_OPTIMIZER, "adamw"), 0, 2 * (bytes(w) + bytes(m) + bytes(v)) + bytes(g))) {
-        device->ops->adamw(device, w, g, m, v, rate, beta1, beta2, epsilon, decay, t);
+    CHECK(is_update_of(device, w, master, g) && is_moment(device, w, m) && is_moment(device, w, v) &&
+          m.dtype == v.dtype && step->t > 0);
+    if (begin(device, operation(WORK_OPTIMIZER, "adamw"), 0,
+              update_bytes(w, master) + 2 * (bytes(m) + bytes(v)) + bytes(g))) {
+        device->ops->adamw(device, w, master, g, m, v, step);
+        range_pop(device);
+    }
+}
+
+void op_sgd(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
+            const struct sgd_step *step)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(is_update_of(device, w, master, g) && (!m.data || is_moment(device, w, m)));
+    if (begin(device, operation(WORK_OPTIMIZER, "sgd"), 0, update_bytes(w, master) + 2 * bytes(m) + bytes(g))) {
+        device->ops->sgd(device, w, master, g, m, step);
         range_pop(device);
     }
 }

@@ -1,5 +1,5 @@
 // Optimizer: how weights move along their gradients, and the state that each keeps for it.
-// To add one: its update and its options in optimizer.c (or a file of its own) and its entry in the array.
+// To add one: a file of its own that ends in one `const struct optimizer`, and its name in optimizer.c.
 #pragma once
 #include "kernels/base/options.h"
 #include "kernels/transformer/model.h"
@@ -9,7 +9,13 @@ struct optimizer {
     const char *summary; // one line
     const char *source;
     struct option_table options;
-    size_t states; // tensors of a parameter's state, each as its gradient; at most PARAMETER_STATES
+    // Hooks take options of the optimizer's own struct.
+    // What the options cannot say alone, of a model in a dtype; NULL: nothing. False sets status.
+    bool (*check)(const void *options, enum dtype dtype, struct status *status);
+    // The shapes and dtypes of the tensors of a parameter's state, of which it knows the meaning; those that it
+    // leaves alone are no tensors. NULL: it keeps none.
+    void (*state)(const struct model *model, const struct parameter *parameter,
+                  struct tensor state[PARAMETER_STATES]);
     // One update of a parameter that trains, by the model's optimizer_options and update.
     void (*update)(struct model *model, struct parameter *parameter);
 };

@@ -15,11 +15,6 @@ static bool trains(const struct parameter *p)
     return p->grad.data || p->far_grad.data;
 }
 
-static size_t states_of(const struct model *model)
-{
-    return model->optimizer ? model->optimizer->states : 0;
-}
-
 static void zero_state(struct device *device, struct tensor t)
 {
     if (t.place == PLACE_DEVICE) {
@@ -44,10 +39,16 @@ void training_new(struct model *model, struct parameter *p)
         return;
     }
     p->grad = tensor_new_in(device, model->gradients_place, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
-    for (size_t s = 0; s < states_of(model); s++) {
-        p->state[s] =
-            tensor_new_in(device, model->optimizer_place, rows, cols, model->gradient_dtype, CATEGORY_OPTIMIZER);
-        zero_state(device, p->state[s]);
+    struct tensor state[PARAMETER_STATES] = {0};
+    if (model->optimizer && model->optimizer->state) {
+        model->optimizer->state(model, p, state);
+    }
+    for (size_t s = 0; s < PARAMETER_STATES; s++) {
+        if (state[s].rows > 0) {
+            p->state[s] = tensor_new_in(device, model->optimizer_place, state[s].rows, state[s].cols,
+                                        state[s].dtype, CATEGORY_OPTIMIZER);
+            zero_state(device, p->state[s]);
+        }
     }
 }
 
@@ -171,7 +172,7 @@ static void update_want(struct model *model, size_t unit)
         if (trains(p)) {
             weights_fetch(model, p);
             come(device, &p->grad, &p->far_grad, !model->transits[unit].zero);
-            for (size_t s = 0; s < states_of(model); s++) {
+            for (size_t s = 0; s < PARAMETER_STATES; s++) {
                 come(device, &p->state[s], &p->far_state[s], true);
             }
         }
@@ -191,7 +192,7 @@ static void update_leave(struct model *model, size_t unit)
         struct parameter *p = &parameters.items[i];
         if (trains(p)) {
             weights_store(model, p);
-            for (size_t s = 0; s < states_of(model); s++) {
+            for (size_t s = 0; s < PARAMETER_STATES; s++) {
                 send(device, p->state[s], p->far_state[s]);
             }
         }
@@ -209,7 +210,7 @@ static void update_settle(struct model *model, size_t unit)
         if (trains(p)) {
             weights_leave(model, p);
             go(device, &p->grad, &p->far_grad);
-            for (size_t s = 0; s < states_of(model); s++) {
+            for (size_t s = 0; s < PARAMETER_STATES; s++) {
                 go(device, &p->state[s], &p->far_state[s]);
             }
         }

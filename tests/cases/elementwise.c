@@ -1,4 +1,4 @@
-// Random normals, zero, copy, accumulate, scale, AdamW and dequantise: lengths of less and more than a thread, a
+// Random normals, zero, copy, accumulate, scale and dequantise: lengths of less and more than a thread, a
 // block and a grid take.
 #include "tests/cases/cases.h"
 
@@ -95,39 +95,6 @@ void scale_cases(struct cases *c)
                 t->values[j] *= -2.3;
             }
             case_check(c, t, kind == kinds - 1, 2, "%s", dtype_name(dtypes[kind]));
-            case_end(c);
-        }
-    }
-}
-
-void adamw_cases(struct cases *c)
-{
-    enum dtype dtypes[2];
-    size_t kinds = case_accumulators(c, dtypes), n = 37, d = 501;
-    const double rate = 0.01, b1 = 0.9, b2 = 0.999, epsilon = 1e-8, decay = 0.1;
-    for (size_t kind = 0; kind < 2 * kinds; kind++) {
-        enum dtype dtype = dtypes[kind / 2];
-        c->offset = kind % 2;
-        for (size_t t = 1; t <= 3; t += 2) {
-            struct operand *w = case_random(c, n, d, 1, "w"), *g = case_random_in(c, dtype, n, d, 1, "g");
-            struct operand *m = case_random_in(c, dtype, n, d, 1, "m"), *v = case_random_in(c, dtype, n, d, 1, "v");
-            for (size_t i = 0; i < n * d; i++) {
-                v->values[i] = fabs(v->values[i]);
-            }
-            CASE_RUN(c, op_adamw(c->device, w->tensor, g->tensor, m->tensor, v->tensor, rate, b1, b2, epsilon,
-                                 decay, t));
-            for (size_t i = 0; i < n * d; i++) {
-                double gradient = g->values[i];
-                m->values[i] = b1 * m->values[i] + (1 - b1) * gradient;
-                v->values[i] = b2 * v->values[i] + (1 - b2) * gradient * gradient;
-                double first = m->values[i] / (1 - pow(b1, (double)t));
-                double second = v->values[i] / (1 - pow(b2, (double)t));
-                w->values[i] -= rate * (first / (sqrt(second) + epsilon) + decay * w->values[i]);
-            }
-            bool narrow = dtype == c->device->ops->dtype;
-            case_check(c, w, 1, 100, "w at step %zu", t);
-            case_check(c, m, narrow, 8, "first moment at step %zu", t);
-            case_check(c, v, narrow, 8, "second moment at step %zu", t);
             case_end(c);
         }
     }

@@ -1,4 +1,4 @@
-// Elementwise updates: zeros, copies, sums, scaling, AdamW (Loshchilov & Hutter 2019), and dequantising.
+// Elementwise updates: zeros, copies, sums, scaling, and dequantising.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -61,26 +61,6 @@ void NAME(scale)(struct device *device, struct tensor t, double factor)
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
     for (size_t i = 0; i < count; i++) {
         accumulator_set(data, i, accumulator_get(data, i) * (real)factor);
-    }
-}
-
-void NAME(adamw)(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
-                 double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
-{
-    (void)device;
-    stored *pw = w.data;
-    struct accumulator pg = accumulator_of(g), pm = accumulator_of(m), pv = accumulator_of(v);
-    size_t count = tensor_count(w);
-    real unbias1 = (real)(1 / (1 - pow(beta1, t))), unbias2 = (real)(1 / (1 - pow(beta2, t)));
-    real b1 = (real)beta1, b2 = (real)beta2, e = (real)epsilon, a = (real)rate, keep = (real)(1 - rate * decay);
-#pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < count; i++) {
-        real grad = accumulator_get(pg, i);
-        real first = b1 * accumulator_get(pm, i) + (1 - b1) * grad;
-        real second = b2 * accumulator_get(pv, i) + (1 - b2) * grad * grad;
-        accumulator_set(pm, i, first);
-        accumulator_set(pv, i, second);
-        pw[i] = store(load(pw[i]) * keep - a * (first * unbias1) / (real_sqrt(second * unbias2) + e));
     }
 }
 

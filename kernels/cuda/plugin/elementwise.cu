@@ -1,7 +1,5 @@
-// Elementwise updates, in one pass over memory each: copies between dtypes, sums, scaling, and AdamW (Loshchilov &
-// Hutter 2019):  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-//         w -= rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * w)
-// and w = scale * level(code), in f32, a word of codes to a thread.
+// Elementwise updates, in one pass over memory each: copies between dtypes, sums, scaling, and
+// w = scale * level(code), in f32, a word of codes to a thread.
 #include "kernels/cuda/plugin/element.cuh"
 #include "kernels/cuda/plugin/launch.cuh"
 
@@ -44,32 +42,6 @@ template <int N, class T> __global__ void scale(T *t, wide_t<T> factor, size_t c
         for (int j = 0; j < N; j++)
             x[j] *= factor;
         write(t + i, x, count - i);
-    }
-}
-
-template <class A> struct adamw_factors {
-    A beta1, beta2, grad1, grad2, unbias1, unbias2, epsilon, rate, keep;
-};
-
-// W: of w. G: of g, m and v.
-template <int N, class W, class G, class A>
-__global__ void adamw(W *w, G *m, G *v, const G *g, adamw_factors<A> f, size_t count)
-{
-    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
-        A pw[N], pm[N], pv[N], pg[N];
-        read(pw, w + i, count - i);
-        read(pm, m + i, count - i);
-        read(pv, v + i, count - i);
-        read(pg, g + i, count - i);
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            pm[j] = f.beta1 * pm[j] + f.grad1 * pg[j];
-            pv[j] = f.beta2 * pv[j] + f.grad2 * pg[j] * pg[j];
-            pw[j] = pw[j] * f.keep - f.rate * (pm[j] * f.unbias1) / (sqrt(pv[j] * f.unbias2) + f.epsilon);
-        }
-        write(w + i, pw, count - i);
-        write(m + i, pm, count - i);
-        write(v + i, pv, count - i);
     }
 }
 
@@ -163,35 +135,6 @@ void cuda_scale(struct device *device, struct tensor t, double factor)
             launch(scale<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, (T *)t.data, factor, count);
         else
             launch(scale<1, T>, blocks_for(count, THREADS), THREADS, 0, device, (T *)t.data, factor, count);
-    });
-}
-
-void cuda_adamw(struct device *device, struct tensor w, struct tensor g, struct tensor m, struct tensor v,
-                double rate, double beta1, double beta2, double epsilon, double decay, size_t t)
-{
-    CHECK(m.dtype == g.dtype && v.dtype == g.dtype);
-    size_t count = tensor_count(w);
-    with_type(w.dtype, [&](auto type) {
-        using W = typename decltype(type)::type;
-        using A = wide_t<W>;
-        const adamw_factors<A> factors = {
-            .beta1 = (A)beta1,
-            .beta2 = (A)beta2,
-            .grad1 = (A)(1 - beta1),
-            .grad2 = (A)(1 - beta2),
-            .unbias1 = (A)(1 / (1 - pow(beta1, (double)t))),
-            .unbias2 = (A)(1 / (1 - pow(beta2, (double)t))),
-            .epsilon = (A)epsilon,
-            .rate = (A)rate,
-            .keep = (A)(1 - rate * decay),
-        };
-        with_accumulator<W>(g.dtype, w.dtype, [&](auto gradient_type) {
-            using G = typename decltype(gradient_type)::type;
-            constexpr int N = LANES<G>;
-            bool vector = aligned(1, count, w, m, v, g);
-            launch(vector ? adamw<N, W, G, A> : adamw<1, W, G, A>, blocks_for(count, THREADS * (vector ? N : 1)),
-                   THREADS, 0, device, (W *)w.data, (G *)m.data, (G *)v.data, (const G *)g.data, factors, count);
-        });
     });
 }
 

@@ -1,0 +1,74 @@
+// Update: how an optimizer's operations move weights; the same source on every device.
+#pragma once
+#include "kernels/base/random.h"
+#include <stdbool.h>
+
+// How new weights in bf16 are rounded; wider ones are not. Stochastic: to one of the two neighbours, to either with
+// the probability that makes the mean right, by 16 random bits of the step's: of element first + i / 8 for weight
+// i.
+struct weight_rounding {
+    bool stochastic;
+    struct random random;
+    uint64_t first;
+};
+
+// Where decay and epsilon stand:
+//     ADAM_TORCH         w = (1 - rate decay) w - rate m' / (sqrt(v') + epsilon),  m' = m / (1 - beta1^t),
+//                        v' = v / (1 - beta2^t)          (torch.optim.AdamW; Loshchilov & Hutter 2019, algorithm 2)
+//     ADAM_HF            w = (1 - rate decay) (w - rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon))
+//                        (transformers.AdamW, GaLore's)
+//     ADAM_BITSANDBYTES  as ADAM_HF with sqrt(1 - beta2^t) epsilon
+enum adam_form { ADAM_TORCH, ADAM_HF, ADAM_BITSANDBYTES };
+
+struct adam_step {
+    double rate, beta1, beta2, epsilon, decay;
+    size_t t; // from 1 on
+    enum adam_form form;
+    struct weight_rounding rounding;
+};
+
+struct sgd_step {
+    double rate, momentum, decay;
+    bool decoupled; // decay is no part of the gradient
+    struct weight_rounding rounding;
+};
+
+// w = (before w - rate (unbias1 m) / (sqrt(unbias2 v) + epsilon)) after
+struct adam_factors {
+    double unbias1, unbias2, epsilon, rate, before, after;
+};
+static inline struct adam_factors adam_factors(const struct adam_step *step)
+{
+    double rest1 = 1 - pow(step->beta1, (double)step->t), rest2 = 1 - pow(step->beta2, (double)step->t);
+    double keep = 1 - step->rate * step->decay;
+    struct adam_factors torch = {1 / rest1, 1 / rest2, step->epsilon, step->rate, keep, 1};
+    struct adam_factors hf = {1, 1, step->epsilon, step->rate * sqrt(rest2) / rest1, 1, keep};
+    if (step->form == ADAM_BITSANDBYTES) {
+        hf.epsilon *= sqrt(rest2);
+    }
+    return step->form == ADAM_TORCH ? torch : hf;
+}
+
+// The 16 random bits of each of the eight weights of a group.
+struct rounding_bits {
+    uint64_t words[2];
+};
+HOST_DEVICE static inline struct rounding_bits rounding_bits(const struct weight_rounding *rounding, uint64_t group)
+{
+    struct rounding_bits bits;
+    random_words(&rounding->random, rounding->first + group, bits.words);
+    return bits;
+}
+
+// The neighbour in bf16 that weight number i of its group is rounded to, which a float holds. Infinities and NaN
+// stay.
+HOST_DEVICE static inline float stochastic_bf16(float value, const struct rounding_bits *random, size_t i)
+{
+    uint32_t bits, more = (uint32_t)(random->words[i / 4] >> i % 4 * 16) & 0xffff;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7f800000) != 0x7f800000) {
+        bits = (bits + more) & 0xffff0000;
+    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}

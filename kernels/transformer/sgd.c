@@ -1,0 +1,67 @@
+// SGD, with momentum and weight decay as torch.optim.SGD has them, or decoupled decay.
+#include "kernels/transformer/weight_options.h"
+
+struct sgd_options {
+    double rate, decay, momentum;
+    int coupling, state;
+    struct weight_options weights;
+};
+enum { COUPLED, DECOUPLED };
+
+static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
+                                     OPTION_DECAY(struct sgd_options, 0),
+                                     {.name = "coupling",
+                                      .type = OPTION_CHOICE,
+                                      .offset = offsetof(struct sgd_options, coupling),
+                                      .choices = OPTION_CHOICES("coupled", "decoupled"),
+                                      .help = "decay is a part of the gradient, or of the step alone"},
+                                     {.name = "momentum",
+                                      .type = OPTION_NUMBER,
+                                      .offset = offsetof(struct sgd_options, momentum),
+                                      .maximum = 0.9999999,
+                                      .help = "of the sum of gradients; 0: no state"},
+                                     OPTION_STATE(struct sgd_options),
+                                     OPTION_MASTER(struct sgd_options),
+                                     OPTION_ROUND(struct sgd_options),
+                                     OPTION_SEED(struct sgd_options),
+                                     {0}};
+
+enum { MOMENTUM, MASTER };
+
+static bool check(const void *options, enum dtype dtype, struct status *status)
+{
+    return state_check(((const struct sgd_options *)options)->state, dtype, status);
+}
+
+static void state(const struct model *model, const struct parameter *p, struct tensor state[PARAMETER_STATES])
+{
+    const struct sgd_options *options = model->optimizer_options;
+    if (options->momentum > 0) {
+        state[MOMENTUM] = state_shape(p->value.rows, p->value.cols, state_dtype(model, options->state));
+    }
+    if (options->weights.master) {
+        state[MASTER] = state_shape(p->value.rows, p->value.cols, master_dtype(model));
+    }
+}
+
+static void update(struct model *model, struct parameter *p)
+{
+    const struct sgd_options *options = model->optimizer_options;
+    const struct sgd_step step = {.rate = options->rate * model->update.rate_factor,
+                                  .momentum = options->momentum,
+                                  .decay = p->vector ? 0 : options->decay,
+                                  .decoupled = options->coupling == DECOUPLED,
+                                  .rounding = weight_rounding(model, p, &options->weights)};
+    master_begin(model, p, p->state[MASTER]);
+    op_sgd(model->device, p->value, p->state[MASTER], p->grad, p->state[MOMENTUM], &step);
+}
+
+const struct optimizer optimizer_sgd = {
+    .name = "sgd",
+    .summary = "stochastic gradient descent, with momentum if it is asked for",
+    .source = "Sutskever et al. 2013, as torch.optim.SGD",
+    .options = {rows, sizeof(struct sgd_options)},
+    .check = check,
+    .state = state,
+    .update = update,
+};

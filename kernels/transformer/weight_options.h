@@ -1,0 +1,60 @@
+// Weight options: what all optimizers can be asked of the weights that they move, and of their state.
+#pragma once
+#include "kernels/transformer/optimizer.h"
+
+// In the order of the names below.
+enum { ROUND_NEAREST, ROUND_STOCHASTIC };
+enum { MASTER_NONE, MASTER_KEPT };
+enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
+
+struct weight_options {
+    int round, master;
+    size_t seed;
+};
+
+// Rows for a struct that has members of these names, `weights` a struct weight_options.
+#define OPTION_RATE(options, standard)                                                                             \
+    {                                                                                                              \
+        .name = "rate", .type = OPTION_NUMBER, .offset = offsetof(options, rate), .maximum = 1e6,                  \
+        .initial = (standard), .help = "learning rate"                                                             \
+    }
+#define OPTION_DECAY(options, standard)                                                                            \
+    {                                                                                                              \
+        .name = "decay", .type = OPTION_NUMBER, .offset = offsetof(options, decay), .maximum = 1e6,                \
+        .initial = (standard), .help = "weight decay of matrices, not of gains and biases"                         \
+    }
+#define OPTION_STATE(options)                                                                                      \
+    {                                                                                                              \
+        .name = "state", .type = OPTION_CHOICE, .offset = offsetof(options, state),                                \
+        .choices = OPTION_CHOICES("gradient", "f32", "bf16"),                                                      \
+        .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), or bf16 in bf16"             \
+    }
+#define OPTION_ROUND(options)                                                                                      \
+    {                                                                                                              \
+        .name = "round", .type = OPTION_CHOICE, .offset = offsetof(options, weights.round),                        \
+        .choices = OPTION_CHOICES("nearest", "stochastic"), .help = "how new weights in bf16 are rounded"          \
+    }
+#define OPTION_MASTER(options)                                                                                     \
+    {                                                                                                              \
+        .name = "master", .type = OPTION_CHOICE, .offset = offsetof(options, weights.master),                      \
+        .choices = OPTION_CHOICES("none", "f32"),                                                                  \
+        .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"   \
+    }
+#define OPTION_SEED(options)                                                                                       \
+    {                                                                                                              \
+        .name = "seed", .type = OPTION_COUNT, .offset = offsetof(options, weights.seed),                           \
+        .maximum = OPTION_COUNT_MAX, .initial = 1, .help = "of the optimizer's random numbers"                     \
+    }
+
+// False and a status if a model in the dtype cannot have such a state.
+bool state_check(int state, enum dtype dtype, struct status *status);
+// A tensor of a state: its shape and dtype.
+struct tensor state_shape(size_t rows, size_t cols, enum dtype dtype);
+// The dtype of moments, and of a master.
+enum dtype state_dtype(const struct model *model, int state);
+enum dtype master_dtype(const struct model *model);
+// The rounding of this update of a parameter.
+struct weight_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
+                                       const struct weight_options *options);
+// A master begins as the weights are at the first update.
+void master_begin(struct model *model, const struct parameter *parameter, struct tensor master);

@@ -1,0 +1,328 @@
+// Optimizers: weights after twenty steps are PyTorch's, new weights in bf16 are rounded without a bias and the same
+// in every run, what a step takes is as planned, and what is resident with Llama-3-8B is as derived.
+#include "tests/fixture.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static double *values_of(struct fixture *f, const struct parameter *p)
+{
+    double *values = malloc(tensor_count(p->value) * sizeof *values);
+    assert_non_null(values);
+    tensor_read(f->device, p->value, values);
+    return values;
+}
+
+// Every element of every parameter, from a function of its index and a number.
+static void write_all(struct fixture *f, bool gradients, double (*value)(size_t i, size_t t), size_t t)
+{
+    for (size_t i = 0; i < f->model.parameter_count; i++) {
+        struct parameter *p = &f->model.parameters[i];
+        struct tensor to = gradients ? p->grad : p->value;
+        double *values = malloc(tensor_count(to) * sizeof *values);
+        assert_non_null(values);
+        for (size_t j = 0; j < tensor_count(to); j++) {
+            values[j] = value(j, t);
+        }
+        tensor_write(f->device, to, values);
+        free(values);
+    }
+}
+
+static double first_weight(size_t i, size_t t)
+{
+    (void)t;
+    return ((double)(i % 4) - 1.5) / 4;
+}
+
+static double gradient_at(size_t i, size_t t)
+{
+    return ((double)((7 * t + 3 * (i % 4)) % 11) - 5) / 8;
+}
+
+// Four weights (i - 1.5) / 4 after 20 steps with gradients ((7 t + 3 i) mod 11 - 5) / 8, by torch 2.15 in f64:
+// torch.optim.SGD, after w *= 1 - rate decay where decay is decoupled; torch.optim.AdamW; and transformers' AdamW,
+// written out in torch.
+static void weights_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optimizer, *options;
+        double weights[4];
+        bool decays; // matrices alone, which gains then differ from
+    } cases[] = {
+        {"sgd", "rate=0.02", {-0.39, -0.125, 0.14, 0.3775}, false},
+        {"sgd",
+         "rate=0.02 momentum=0.9 decay=0.1",
+         {-0.3771316556127775, -0.174212441789188, 0.14926350644938824, 0.35187024925512633},
+         true},
+        {"sgd",
+         "rate=0.02 momentum=0.9 decay=0.1 coupling=decoupled master=f32",
+         {-0.45609544721275597, -0.20769370336931775, 0.17661088002572994, 0.42888153301471693},
+         true},
+        {"adamw",
+         "rate=0.02 beta2=0.95 epsilon=1e-3 decay=0.1",
+         {-0.4278658755311209, -0.1876066986598434, 0.15644478122913075, 0.40518134516435195},
+         true},
+        {"adamw",
+         "rate=0.02 beta2=0.95 epsilon=1e-3 decay=0.1 form=hf master=f32",
+         {-0.42734837196945175, -0.18720798070499303, 0.15618319705240774, 0.4049292474257033},
+         true},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f = fixture_default();
+        fixture_set_optimizer(&f, optimizer_find(cases[i].optimizer), "%s", cases[i].options);
+        fixture_open(&f);
+        write_all(&f, false, first_weight, 0);
+        for (size_t t = 1; t <= 20; t++) {
+            optimizer_begin(&f.model, t, 1);
+            write_all(&f, true, gradient_at, t);
+            optimizer_step(&f.model);
+        }
+        for (size_t k = 0; k < f.model.parameter_count; k++) {
+            const struct parameter *p = &f.model.parameters[k];
+            double *found = values_of(&f, p), largest = 0;
+            for (size_t j = 0; j < tensor_count(p->value); j++) {
+                largest = fmax(largest, fabs(found[j] - cases[i].weights[j % 4]));
+            }
+            if (p->vector && cases[i].decays) {
+                assert_true(largest > 1e-3); // no decay
+            } else if (!(largest <= 1e-14)) {
+                fail_msg("%s %s: %s is off by %.1e", cases[i].optimizer, cases[i].options, p->name, largest);
+            }
+            free(found);
+        }
+        fixture_close(&f);
+    }
+}
+
+static double one(size_t i, size_t t)
+{
+    (void)i, (void)t;
+    return 1;
+}
+
+enum { WIDTH = 64 };
+static const double down = 0.3, spacing = 0x1p-8; // of bf16 below 1
+
+// 4096 weights of 1 that a step moves by less than half of the way to their neighbour.
+static double *moved(const char *options, size_t t, struct fixture *f)
+{
+    *f = fixture_default();
+    f->dtype = f->rounding = DTYPE_BF16;
+    f->config.width = f->config.ffn = WIDTH;
+    fixture_set_optimizer(f, optimizer_find("sgd"), "rate=%.17g %s", down * spacing, options);
+    fixture_open(f);
+    write_all(f, false, one, 0);
+    write_all(f, true, one, 0);
+    optimizer_begin(&f->model, t, 1);
+    optimizer_step(&f->model);
+    return values_of(f, f->model.layers[1].up.weight);
+}
+
+static void stochastic_rounding_has_no_bias(void **state)
+{
+    (void)state;
+    const size_t count = (size_t)WIDTH * WIDTH;
+    static const struct {
+        const char *options;
+        size_t t;
+    } runs[] = {
+        {"round=stochastic", 1}, {"round=stochastic", 1}, {"round=stochastic", 2}, {"round=stochastic seed=2", 1}};
+    double *results[COUNT(runs)];
+    for (size_t r = 0; r < COUNT(runs); r++) {
+        struct fixture f;
+        results[r] = moved(runs[r].options, runs[r].t, &f);
+        size_t lower = 0;
+        for (size_t i = 0; i < count; i++) {
+            assert_true(results[r][i] == 1 || results[r][i] == 1 - spacing);
+            lower += results[r][i] < 1;
+        }
+        double sigma = sqrt(down * (1 - down) * (double)count);
+        assert_true(fabs((double)lower - down * (double)count) < 4 * sigma);
+        double *other = values_of(&f, f.model.layers[2].up.weight);
+        assert_memory_not_equal(other, results[r], count * sizeof *other);
+        free(other);
+        fixture_close(&f);
+    }
+    assert_memory_equal(results[1], results[0], count * sizeof(double));
+    assert_memory_not_equal(results[2], results[0], count * sizeof(double));
+    assert_memory_not_equal(results[3], results[0], count * sizeof(double));
+    for (size_t r = 0; r < COUNT(runs); r++) {
+        free(results[r]);
+    }
+    struct fixture f;
+    double *nearest = moved("", 1, &f);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(nearest[i] == 1);
+    }
+    free(nearest);
+    fixture_close(&f);
+}
+
+// Steps that nearest rounding loses move the master, and then the weights.
+static void a_master_keeps_what_rounding_loses(void **state)
+{
+    (void)state;
+    struct fixture f;
+    free(moved("master=f32", 1, &f));
+    for (size_t t = 2; t <= 10; t++) {
+        optimizer_begin(&f.model, t, 1);
+        optimizer_step(&f.model);
+    }
+    double *found = values_of(&f, f.model.layers[1].up.weight);
+    for (size_t i = 0; i < (size_t)WIDTH * WIDTH; i++) {
+        assert_true(found[i] == 1 - 3 * spacing); // 10 * 0.3
+    }
+    free(found);
+    fixture_close(&f);
+}
+
+// Every optimizer, with the options that change what is kept.
+static const struct kind {
+    const char *optimizer, *options;
+} kinds[] = {
+    {"sgd", ""},
+    {"sgd", "momentum=0.9"},
+    {"adamw", ""},
+    {"adamw", "state=f32 round=stochastic"},
+    {"adamw", "state=bf16"},
+    {"adamw", "master=f32"},
+};
+
+static void every_optimizer_is_tested(void **state)
+{
+    (void)state;
+    for (size_t i = 0; optimizers[i]; i++) {
+        size_t times = 0;
+        for (size_t k = 0; k < COUNT(kinds); k++) {
+            times += optimizer_find(kinds[k].optimizer) == optimizers[i];
+        }
+        assert_true(times > 0);
+    }
+}
+
+static void take_steps(struct fixture *f, const char *device, const struct method *method)
+{
+    struct status status = {0};
+    struct step_report report = {0};
+    struct model_options model_options = fixture_model_options(f);
+    void *options = fixture_options(method, "chunk=7 head_chunk=5 budget=2 sampler_seed=3");
+    f->device = device_open(device, f->dtype, 0, &status);
+    assert_non_null(f->device);
+    model_open(&f->model, &f->config, &model_options, f->device);
+    model_randomize(&f->model, f->seed, f->rounding);
+    int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
+    batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
+    f->device->counters = (struct counters){0};
+    arena_reset_peak(&f->device->arena);
+    for (size_t t = 1; t <= 2; t++) {
+        optimizer_begin(&f->model, t, 1);
+        model_zero_gradients(&f->model);
+        method_step(method, &f->model, &f->batch, options, &report);
+        optimizer_step(&f->model);
+    }
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    options_free(&method->options, options);
+    step_report_free(&report);
+    free(ids);
+}
+
+static void steps_take_what_is_planned(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        for (const struct method *const *m = methods; *m; m++) {
+            struct arena arenas[2];
+            struct counters counters[2];
+            for (size_t d = 0; d < 2; d++) {
+                struct fixture f = fixture_default();
+                f.dtype = DTYPE_BF16;
+                f.context = 12;
+                fixture_set_optimizer(&f, optimizer_find(kinds[k].optimizer), "%s", kinds[k].options);
+                take_steps(&f, d ? "plan-cpu" : "cpu", *m);
+                arenas[d] = f.device->arena;
+                counters[d] = f.device->counters;
+                fixture_close(&f);
+            }
+            if (arenas[0].peak_bytes != arenas[1].peak_bytes ||
+                memcmp(arenas[0].peak_by_category, arenas[1].peak_by_category, sizeof arenas[0].peak_by_category) !=
+                    0 ||
+                memcmp(&counters[0], &counters[1], sizeof counters[0]) != 0) {
+                fail_msg("%s, %s %s: planned peak %zu bytes, measured %zu", (*m)->name, kinds[k].optimizer,
+                         kinds[k].options, arenas[1].peak_bytes, arenas[0].peak_bytes);
+            }
+        }
+    }
+}
+
+static void a_state_that_the_model_cannot_have_is_refused(void **state)
+{
+    (void)state;
+    for (const struct optimizer *const *o = optimizers; *o; o++) {
+        void *options = options_new(&(*o)->options);
+        struct status status = {0};
+        assert_true(!(*o)->check || (*o)->check(options, DTYPE_F32, &status));
+        if (options_set(&(*o)->options, options, "state", "bf16")) {
+            assert_true((*o)->check(options, DTYPE_BF16, &status));
+            assert_false((*o)->check(options, DTYPE_F32, &status));
+            assert_non_null(strstr(status.message, "state \"bf16\" is of a model in bf16"));
+        }
+        options_free(&(*o)->options, options);
+    }
+}
+
+// GiB of optimizer state beside the weights of Llama-3-8B in bf16, gradients summed in f32: 14.96 GiB of weights
+// and, of all of them at once, 29.92 of gradients. 4 bytes a parameter are 29.92 GiB.
+static void resident_bytes_are_those_derived(void **state)
+{
+    (void)state;
+    static const struct {
+        struct kind kind;
+        double state_gib;
+    } rows[] = {
+        {{"sgd", ""}, 0},
+        {{"sgd", "momentum=0.9"}, 29.92},
+        {{"adamw", ""}, 59.83},
+        {{"adamw", "master=f32"}, 89.75},
+        {{"adamw", "state=bf16"}, 29.92},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct status status = {0};
+        struct fixture f = fixture_default();
+        f.dtype = DTYPE_BF16;
+        f.config = *config_preset("llama-3-8b");
+        fixture_set_optimizer(&f, optimizer_find(rows[i].kind.optimizer), "%s", rows[i].kind.options);
+        struct model_options options = fixture_model_options(&f);
+        f.device = device_open("plan-cuda", f.dtype, 0, &status);
+        assert_non_null(f.device);
+        model_open(&f.model, &f.config, &options, f.device);
+        const size_t *live = f.device->arena.live_by_category;
+        assert_true(fabs((double)live[CATEGORY_WEIGHTS] / 0x1p30 - 14.96) < 0.01);
+        assert_true(fabs((double)live[CATEGORY_GRADIENTS] / 0x1p30 - 29.92) < 0.01);
+        double gib = (double)live[CATEGORY_OPTIMIZER] / 0x1p30;
+        if (!(fabs(gib - rows[i].state_gib) < 0.01)) {
+            fail_msg("%s %s: %.2f GiB of state", rows[i].kind.optimizer, rows[i].kind.options, gib);
+        }
+        fixture_close(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_those_of_pytorch),
+        cmocka_unit_test(stochastic_rounding_has_no_bias),
+        cmocka_unit_test(a_master_keeps_what_rounding_loses),
+        cmocka_unit_test(every_optimizer_is_tested),
+        cmocka_unit_test(steps_take_what_is_planned),
+        cmocka_unit_test(a_state_that_the_model_cannot_have_is_refused),
+        cmocka_unit_test(resident_bytes_are_those_derived),
+    };
+    return cmocka_run_group_tests_name("optimizers", tests, NULL, NULL);
+}
