@@ -19,29 +19,29 @@ lower(v) = v > 0 && v < least ? (least = v) : 0
 stats data using (upper(column('max_context')), upper(column('published')), lower(column('max_context')), lower(column('published')), 0) nooutput
 low_end = least / 1.6
 
-width = 1000
+width = 1100
 bottom = 58 + 18 * series_count + 34 * groups + 16
 height = bottom + (beside ? 120 : 95)
 heading = 'Longest context by method and card'
 load scripts.'/page.gp'
 tint(i) = method[i] eq 'auto' ? '#A9D4EF' : colour(method[i])
 set tmargin at screen down(80)
-set lmargin at screen across(360)
-set rmargin at screen across(900)
+set lmargin at screen across(350)
+set rmargin at screen across(980)
 set logscale x 10
-set xrange [low_end : most * 1.15]
-set xtics ('100' 100, '300' 300, '1,000' 1000, '3,000' 3000, '10,000' 10000, '30,000' 30000, '100,000' 100000, '300,000' 300000, '1,000,000' 1000000, '3,000,000' 3000000, '10,000,000' 10000000)
+set xrange [low_end : most * 1.5]
+set xtics ('100' 100, '1,000' 1000, '10,000' 10000, '100,000' 100000, '1,000,000' 1000000, '10,000,000' 10000000)
 set yrange [bottom : 80]
 unset ytics
 set border 1
-set label 1 'context (tokens)' at screen across(630),down(bottom + 42) center textcolor rgb ink front
+set label 1 'context (tokens)' at screen across(665),down(bottom + 42) center textcolor rgb ink front
 do for [i=1:series_count] {
-    set label 500+i label[i] noenhanced at screen across(350),down(at(i)) right font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
+    set label 500+i label[i] noenhanced at screen across(340),down(at(i)) right font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
 }
 do for [g=1:groups] {
     first_row = 0
     do for [i=series_count:1:-1] { if (group[i] == g) { first_row = i } }
-    set label 1500+g '{/:Bold '.group_name[g].'}' enhanced at screen across(20),down(at(first_row) - 20) left font legend_font textcolor rgb '#111111' front
+    set label 1500+g '{/:Bold '.group_name[g].'}' enhanced at screen across(20),down(at(first_row) - 20) left font small_font textcolor rgb '#111111' front
 }
 if (beside) {
     set label 2000 '' at screen across(30),down(bottom + 68) point pt 6 ps 0.9*dot lw 1.8 lc rgb pale front
@@ -49,7 +49,7 @@ if (beside) {
 }
 place_of(i, name) = int(column('series')) == i ? column(name) : NaN
 thousands(v) = v >= 1e6 ? sprintf('%d,%03d,%03d', int(v / 1e6), int(v / 1000) % 1000, int(v) % 1000) : v >= 1000 ? sprintf('%d,%03d', int(v / 1000), int(v) % 1000) : sprintf('%d', int(v))
-marked(v, mark) = thousands(v).(strlen(mark) ? ', '.mark : '')
+marked(v, mark) = thousands(v).(mark eq '-' ? '' : ', '.mark)
 plot for [i=1:series_count] data using (int(column('series')) == i && column('max_context') > 0 ? low_end : NaN):(at(i)):(low_end):(column('max_context')):(at(i) - 6):(at(i) + 6) \
          with boxxyerror fc rgb tint(i) fs solid 0.75 noborder, \
      for [i=1:series_count] data using (place_of(i, 'max_context') > 0 ? column('max_context') : int(column('series')) == i && column('max_context') == 0 ? low_end : NaN):(at(i)):(thousands(column('max_context'))) \

@@ -87,6 +87,11 @@ static void a_model_that_does_not_fit_says_so(void **state)
     free(out);
     json_t *table = longbp_json("max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
     const json_t *resident = json_object_get(table, "resident_by_category");
+    char *host;
+    assert_int_equal(
+        longbp(&host, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --place-weights host"), 0);
+    assert_non_null(strstr(host, " do not fit on the host: "));
+    free(host);
     // 8,030,261,248 parameters; gradients in f32 by default.
     assert_true(number(resident, "weights") >= 8030261248.0 * 2 &&
                 number(resident, "weights") < 8030261248.0 * 2.001);

@@ -21,15 +21,31 @@ static void tabulate(const struct longest_contexts *contexts, FILE *table)
                 row->group, contexts->groups[row->group - 1].words);
         number(table, row->tokens);
         number(table, row->published);
-        fprintf(table, "\t%s\n", row->mark);
+        fprintf(table, "\t%s\n", *row->mark ? row->mark : "-"); // gnuplot has no empty words
     }
+}
+
+static const char *file_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void list_files(const struct max_context_request *request, char *source, size_t bytes)
+{
+    size_t count = request->path_count;
+    snprintf(source, bytes, "From %s", file_of(request->paths[0]));
+    if (count > 4)
+        text_append(source, bytes, " to %s, %zu files", file_of(request->paths[count - 1]), count);
+    for (size_t i = 1; count <= 4 && i < count; i++)
+        text_append(source, bytes, ", %s", file_of(request->paths[i]));
 }
 
 bool max_context_plot(const struct max_context_request *request, const struct published *published,
                       struct status *status)
 {
     struct longest_contexts contexts;
-    char *words = NULL, source[400] = "From", machine[1000];
+    char *words = NULL, source[400], machine[700];
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);
@@ -37,10 +53,7 @@ bool max_context_plot(const struct max_context_request *request, const struct pu
     if (fine)
         tabulate(&contexts, table);
     CHECK(fclose(table) == 0);
-    for (size_t i = 0; i < request->path_count; i++) {
-        const char *name = strrchr(request->paths[i], '/');
-        text_append(source, sizeof source, "%s %s", i ? "," : "", name ? name + 1 : request->paths[i]);
-    }
+    list_files(request, source, sizeof source);
     snprintf(machine, sizeof machine, "planned at revision %s, batch 1%s%s",
              *contexts.revisions ? contexts.revisions : "unknown", *contexts.sources ? "; published: " : "",
              contexts.sources);

@@ -77,7 +77,7 @@ static double reported(struct longest_contexts *contexts, const struct published
     return longest;
 }
 
-// "llama-3-8b, LoRA rank 8, bf16, dKV f32, on rtx-3090: 23.19 GiB usable"
+// "qwen3-8b, bf16, all weights trained, dKV f32, gradients bf16, on rtx-3090: 23.19 GiB usable"
 static void describe(const json_t *output, char *words, size_t bytes)
 {
     const json_t *setting = json_object_get(output, "setting");
@@ -86,54 +86,53 @@ static void describe(const json_t *output, char *words, size_t bytes)
     char *device = strstr(words, ", plan"); // every one is planned
     if (device)
         *device = 0;
-    const char *profile = text(setting, "profile");
+    const char *profile = text(setting, "profile"), *gradients = text(setting, "gradient_dtype");
+    bool lora = json_is_object(json_object_get(setting, "lora")),
+         told = strcmp(gradients, "bf16") == 0; // not the default
     size_text(count_at(output, "limit_bytes"), size, sizeof size);
-    text_append(words, bytes, "%s, dKV %s%s%.60s: %s usable",
-                json_is_object(json_object_get(setting, "lora")) ? "" : ", all weights trained",
-                text(setting, "kv_gradient_dtype"), *profile ? ", on " : "", profile, size);
+    text_append(words, bytes, "%s, dKV %s%s%s%.60s: %s usable", lora ? "" : ", all weights trained",
+                text(setting, "kv_gradient_dtype"), told ? ", gradients bf16" : "", *profile ? ", on " : "",
+                profile, size);
     size_t host_bytes = count_at(output, "host_limit_bytes");
     size_text(host_bytes, size, sizeof size);
     if (host_bytes)
         text_append(words, bytes, ", and %s of the host", size);
 }
 
-// "streambp, chunk 256, stages 6": what tells most, and what differs from its default.
-static void label_method(const json_t *method, char *label, size_t bytes)
+// "chunk 256, stages 6": what tells most, and what differs from its default.
+static void list_options(const json_t *method, char *list, size_t bytes)
 {
     const struct method *own = method_find(text(method, "name"));
     json_t *defaults = own ? method_json(own, NULL) : NULL;
-    text_append(label, bytes, "%s", text(method, "name"));
     for (const struct option *option = own ? own->options.rows : NULL; option && option->name; option++) {
         const json_t *value = json_object_get(method, option->name);
         if (!value || (!option->telling && json_equal(value, json_object_get(defaults, option->name))))
             continue;
         char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (json_is_string(value))
-            text_append(label, bytes, ", %s", json_string_value(value));
-        else
-            text_append(label, bytes, ", %s %s", option->name, shown);
+        bool named = json_is_string(value); // a choice says what it is
+        text_append(list, bytes, "%s%s%s%s", *list ? ", " : "", named ? "" : option->name, named ? "" : " ",
+                    named ? json_string_value(value) : shown);
         free(shown);
     }
     json_decref(defaults);
 }
 
-// Of auto: what it walks at that context.
-static void label_row(const json_t *output, const json_t *method, char *label, size_t bytes)
+// Of auto with what it walks at that context.
+static void label_row(struct longest_row *row, const json_t *output, const json_t *method)
 {
-    const json_t *choice = json_object_get(output, "choice");
+    const json_t *choice = json_object_get(output, "choice"), *walked = json_object_get(choice, "method");
     const char *kv = text(choice, "kv_gradient_dtype");
-    *label = 0;
+    char options[sizeof row->label] = "";
     if (!is_auto(method)) {
-        label_method(method, label, bytes);
+        list_options(method, options, sizeof options);
+        text_append(row->label, sizeof row->label, "%s%s%s", text(method, "name"), *options ? ", " : "", options);
         return;
     }
-    text_append(label, bytes, "%s", method_auto.name);
-    if (json_is_object(choice)) {
-        text_append(label, bytes, ": ");
-        label_method(json_object_get(choice, "method"), label, bytes);
-    }
+    text_append(row->label, sizeof row->label, "%s%s%s", method_auto.name, walked ? ": " : "",
+                text(walked, "name"));
+    list_options(walked, row->chosen, sizeof row->chosen);
     if (*kv && strcmp(kv, text(json_object_get(output, "setting"), "kv_gradient_dtype")) != 0)
-        text_append(label, bytes, ", dKV %s", kv);
+        text_append(row->chosen, sizeof row->chosen, "%sdKV %s", *row->chosen ? ", " : "", kv);
 }
 
 static struct longest_row *add_row(struct longest_contexts *contexts)
@@ -157,7 +156,7 @@ static void add_ours(struct longest_contexts *contexts, const json_t *output, co
     double value = reported(contexts, published, output, method);
     struct longest_row *row = add_row(contexts);
     text_append(row->method, sizeof row->method, "%s", text(method, "name"));
-    label_row(output, method, row->label, sizeof row->label);
+    label_row(row, output, method);
     row->tokens = number(planned, "max_context");
     row->published = value;
     double flops = number(is_auto(method) && json_is_object(choice) ? choice : planned, "flops"),
@@ -187,8 +186,8 @@ static void add_others(struct longest_contexts *contexts, const json_t *output, 
             row->published = point->value;
             row->mark = point->mark;
             row->setting = point->setting;
-            if (output)
-                add_words(contexts->sources, sizeof contexts->sources, "; ", file->source);
+            if (output && !strstr(contexts->sources, file->source))
+                add_words(contexts->other_sources, sizeof contexts->other_sources, "; ", file->source);
         }
     }
 }

@@ -5,7 +5,8 @@
 
 struct longest_row {
     char method[32];            // ours; empty: a row of others alone
-    char label[160];            // "streambp, chunk 256, stages 6"; or what others call theirs
+    char label[160];            // "streambp, chunk 256, stages 6"; "auto: streambp"; or what others call theirs
+    char chosen[160];           // of auto, the rest: "chunk 512, stages 6, dKV bf16"
     size_t group;               // from 1
     double tokens;              // NaN: a row of others; 0: nothing fits
     double forwards;            // FLOPs of the step at that context, in those of a forward pass; NaN: not known
@@ -23,8 +24,8 @@ struct longest_contexts {
     size_t row_count, group_count;
     struct longest_row *rows; // by group, ours before those of others; at the end those of group 0
     struct longest_group *groups;
-    char sources[600];   // of the published values that were found
-    char revisions[200]; // that planned
+    char sources[300], other_sources[400]; // of the published values in rows of ours, and in rows of others
+    char revisions[200];                   // that planned
 };
 
 // Reads outputs of max-context. Those that follow one another with the same setting and limits are one group. A

@@ -19,9 +19,10 @@ static struct text_table_word tokens(double value)
 static void add_row(struct text_table *table, const struct longest_row *row)
 {
     struct text_table_word ours = tokens(row->tokens), theirs = tokens(row->published);
-    char published[160];
+    char label[sizeof row->label + sizeof row->chosen + 4], published[160];
+    snprintf(label, sizeof label, "%s%s%s", row->label, *row->chosen ? ", " : "", row->chosen);
     snprintf(published, sizeof published, "%s%s%s", theirs.text, *row->mark ? ", " : "", row->mark);
-    text_table_row(table, (const char *const[]){row->label, ours.text, text_table_number(row->forwards, 2).text,
+    text_table_row(table, (const char *const[]){label, ours.text, text_table_number(row->forwards, 2).text,
                                                 published, *row->method ? row->limit : row->setting, NULL});
 }
 
@@ -44,9 +45,10 @@ static void print_group(const struct longest_contexts *contexts, size_t group, b
 
 void longest_report_write(const struct longest_contexts *contexts, bool markdown, FILE *stream)
 {
-    fprintf(stream, "longest contexts, batch 1\n%splanned at revision %s; published: %s\n", markdown ? "\n" : "",
-            *contexts->revisions ? contexts->revisions : "unknown",
-            *contexts->sources ? contexts->sources : "none");
+    bool both = *contexts->sources && *contexts->other_sources;
+    fprintf(stream, "%slongest contexts, batch 1\n%splanned at revision %s; published: %s%s%s\n",
+            markdown ? "## " : "", markdown ? "\n" : "", *contexts->revisions ? contexts->revisions : "unknown",
+            contexts->sources, both ? "; " : "", contexts->other_sources);
     for (size_t group = 1; group <= contexts->group_count; group++)
         print_group(contexts, group, markdown, stream);
     print_group(contexts, 0, markdown, stream);

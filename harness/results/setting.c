@@ -109,14 +109,16 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_string(dtype)) {
         text_append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
     }
-    const char *kept;
+    const char *kept, *between = ", ";
     json_t *place;
     json_object_foreach(json_object_get(setting, "place"), kept, place)
     {
         if (json_string_value(place) && strcmp(json_string_value(place), "host") == 0) {
-            text_append(text, bytes, ", %s on the host", kept);
+            text_append(text, bytes, "%s%s", between, kept);
+            between = " + ";
         }
     }
+    text_append(text, bytes, "%s", strcmp(between, ", ") != 0 ? " on the host" : "");
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         if (key->words && json_is_true(json_object_get(setting, key->name))) {
             text_append(text, bytes, ", %s", key->words);

@@ -47,6 +47,7 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
         struct setup_options options = setup_options_of(trial);
         struct comm comm = comm_planned(rank, count < trial->config.layers ? count : trial->config.layers);
         options.memory_limit_bytes = 0;
+        options.host_memory_limit_bytes = SIZE_MAX;
         options.pipeline = count > 1 ? &comm : NULL;
         ok = setup_open(&setup, trial, &options, status);
         if (ok && setup.device->arena.live_bytes > most) {
