@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {"run", "measure every trial of an experiment", command_run},
     {"verify", "hold every method's gradient against the reference", command_verify},
     {"grad", "compute one step's gradient and write it", command_grad},
+    {"train", "train a model, step by step", command_train},
     {"plan", "what a step takes, without computing it", command_plan},
     {"advise", "the fastest method that fits, and what less memory costs", command_advise},
     {"max-context", "the longest context each method can hold", command_max_context},

@@ -51,7 +51,7 @@ static void ids_stay_what_they_were(void **state)
                "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
                "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'stage':1},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,"
-               "'seed':1,'tf32':false,'weights':null,'whole_attention':false}");
+               "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);

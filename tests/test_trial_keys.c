@@ -90,7 +90,7 @@ static void the_document_has_the_same_rows(void **state)
 // Whether the keys of an object are of a trial that trains.
 static bool trains(const char *parent)
 {
-    return parent && strcmp(parent, "place") == 0;
+    return parent && (strcmp(parent, "place") == 0 || strcmp(parent, "train") == 0);
 }
 
 // A trial with one more thing said; NULL and a reason if it is refused. To be released with trial_free and free.
@@ -118,8 +118,10 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
 static void expect_taken(const char *parent, const char *key, const char *value, bool is_default)
 {
     struct status status = {0};
-    struct trial *plain = trains(parent) ? trial_with(parent, "weights", "'device'", &status)
-                                         : trial_with(NULL, "seed", "1", &status);
+    bool train = trains(parent) && strcmp(parent, "train") == 0;
+    struct trial *plain = train            ? trial_with(parent, "steps", "100", &status)
+                          : trains(parent) ? trial_with(parent, "weights", "'device'", &status)
+                                           : trial_with(NULL, "seed", "1", &status);
     struct trial *trial = trial_with(parent, key, value, &status);
     if (!trial)
         fail_msg("%s: %s: %s", key, value, status.message);

@@ -7,6 +7,7 @@
 int command_run(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_grad(int argc, char **argv);
+int command_train(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_max_context(int argc, char **argv);
 int command_max_batch(int argc, char **argv);

@@ -16,8 +16,8 @@
 enum flag { FLAG_METHODS = 0x100, FLAG_EXACT, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"device",       "seed",          "labels",   "method", "tf32",
-                                      "memory_limit", "deterministic", "parallel", NULL};
+static const char *const without[] = {"train", "device",       "seed",          "labels",   "method",
+                                      "tf32",  "memory_limit", "deterministic", "parallel", NULL};
 // What the command that runs the choice does not take.
 static const char *const not_to_run[] = {"profile", "optimizer", "kv_gradient_dtype", NULL};
 

@@ -14,9 +14,9 @@
 enum flag { FLAG_METHODS = 0x100, FLAG_DEVICE, FLAG_HOST, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"device",      "context",       "seed",     "labels",
-                                      "profile",     "method",        "tf32",     "memory_limit",
-                                      "host_memory", "deterministic", "parallel", NULL};
+static const char *const without[] = {"train",         "device",   "context", "seed",         "labels",
+                                      "profile",       "method",   "tf32",    "memory_limit", "host_memory",
+                                      "deterministic", "parallel", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "methods", .key = FLAG_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},

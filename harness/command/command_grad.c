@@ -17,7 +17,7 @@
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT, FLAG_LAUNCH, FLAG_AS_RANK };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "optimizer", NULL};
+static const char *const without[] = {"train", "profile", "optimizer", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},

@@ -13,10 +13,10 @@
 enum flag { FLAG_METHODS = 0x100, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without_context[] = {"device",        "context", "seed",         "labels", "method",
-                                              "deterministic", "tf32",    "memory_limit", NULL},
-                         *const without_batch[] = {"device",        "batch", "seed",         "labels", "method",
-                                                   "deterministic", "tf32",  "memory_limit", NULL};
+static const char *const without_context[] = {"train",  "device",        "context", "seed",         "labels",
+                                              "method", "deterministic", "tf32",    "memory_limit", NULL},
+                         *const without_batch[] = {"train",  "device",        "batch", "seed",         "labels",
+                                                   "method", "deterministic", "tf32",  "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "methods",

@@ -32,6 +32,8 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
 {
     for (const struct trial_key *key = keys; key->name; key++) {
         struct trial_flag flag = {key, parent};
+        if (key->members && is_named(without, key->name))
+            continue;
         if (key->members)
             add_keys(flags, key->members, key, without);
         bool has_flag = key->argument || (key->type == KEY_BOOL && !parent);

@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 // Values converted at a time, a few MiB of them; whole blocks of quantised ones.
-#define BLOCK_VALUES        ((size_t)1 << 19)
-#define INDEX_FILE          "model.safetensors.index.json"
-#define ADAPTER_FILE        "adapter_model.safetensors"
-#define ADAPTER_CONFIG_FILE "adapter_config.json"
+#define BLOCK_VALUES ((size_t)1 << 19)
+#define INDEX_FILE   "model.safetensors.index.json"
 
 // The files that together hold one set of tensors.
 struct shards {
@@ -240,10 +238,10 @@ static bool read_all(const struct shards *shards, struct model *model, bool lora
 // The adapter's own record of its rank and scale, where there is one: the factors alone do not tell alpha.
 static bool check_adapter_config(const char *folder, const struct lora *lora, struct status *status)
 {
-    if (!exists(folder, ADAPTER_CONFIG_FILE)) {
+    if (!exists(folder, FOLDER_ADAPTER_CONFIG)) {
         return true;
     }
-    char *path = path_of(folder, ADAPTER_CONFIG_FILE);
+    char *path = path_of(folder, FOLDER_ADAPTER_CONFIG);
     struct json_source source;
     bool ok = json_source_open(&source, path, status);
     struct json_field root = json_field_root(&source);
@@ -277,20 +275,21 @@ static void randomize_lora(struct model *model, uint64_t seed, enum dtype roundi
     }
 }
 
-static bool read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+bool folder_read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status)
 {
     if (!model->lora.rank) {
         return true;
     }
-    if (!exists(folder, ADAPTER_FILE)) {
+    if (!exists(folder, FOLDER_ADAPTER)) {
         randomize_lora(model, seed, rounding);
         return true;
     }
     struct shards adapter = {0};
-    bool ok =
-        check_adapter_config(folder, &model->lora, status) && shards_add(&adapter, folder, ADAPTER_FILE, status) &&
-        check_names(&adapter, folder, model, true, status) && read_all(&adapter, model, true, rounding, status);
+    bool ok = check_adapter_config(folder, &model->lora, status) &&
+              shards_add(&adapter, folder, FOLDER_ADAPTER, status) &&
+              check_names(&adapter, folder, model, true, status) &&
+              read_all(&adapter, model, true, rounding, status);
     shards_close(&adapter);
     return ok;
 }
@@ -303,7 +302,7 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
     bool ok = device->status.code == STATUS_OK && open_weights(&shards, folder, status) &&
               check_names(&shards, folder, model, false, status) &&
               read_all(&shards, model, false, rounding, status) &&
-              read_adapter(folder, model, seed, rounding, status);
+              folder_read_adapter(folder, model, seed, rounding, status);
     shards_close(&shards);
     if (device->status.code != STATUS_OK) {
         return status_set(status, device->status.code, "%s", device->status.message);

@@ -3,7 +3,9 @@
 #pragma once
 #include "kernels/transformer/model.h"
 
-#define FOLDER_WEIGHTS "model.safetensors"
+#define FOLDER_WEIGHTS        "model.safetensors"
+#define FOLDER_ADAPTER        "adapter_model.safetensors"
+#define FOLDER_ADAPTER_CONFIG "adapter_config.json"
 
 // Reads config.json. Llama, Mistral without a sliding window, Qwen2 and Qwen3; a key that was left out means what
 // it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is refused
@@ -13,6 +15,9 @@ bool folder_read_config(const char *folder, struct config *config, struct status
 // f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA
 // factors come from the folder's adapter; without one they are random (model_random_values).
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status);
+// The LoRA factors alone, where the model has any.
+bool folder_read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status);
 
 // Writes config.json for transformers, with the dtype that the weights have.
@@ -28,3 +33,10 @@ struct folder_listener {
 // behind. A few MiB are in memory at a time. listener: NULL, or who is told.
 bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
                   const struct folder_listener *listener, struct status *status);
+// Whether the disk of a folder, there or to be made, has room for so many bytes; some file systems do not say.
+// False and a status (io): `what` take them; `remedy` besides another folder.
+bool folder_has_room(const char *folder, size_t bytes, const char *what, const char *remedy, struct status *status);
+// Writes what of an opened model trains, in the dtype that it has: its weights and config.json, or with LoRA the
+// factors alone as PEFT keeps them, with the rank and scale, and `base`, the folder of the weights below; NULL:
+// there is none. Each file is whole or not there, the weights last.
+bool folder_save(const char *folder, struct model *model, const char *base, struct status *status);

@@ -38,23 +38,27 @@ static void tell(const struct writing *w)
         w->listener->wrote(w->listener->context, w->written, w->total);
 }
 
-// Whether the disk has room for the weights; some file systems do not say.
-static bool check_room(const struct writing *w, struct status *status)
+bool folder_has_room(const char *folder, size_t bytes, const char *what, const char *remedy, struct status *status)
 {
     struct statvfs disk;
-    char *copy = strdup(w->folder), needed[32], left[32];
+    char *copy = strdup(folder), needed[32], left[32];
     CHECK(copy);
-    bool known = statvfs(w->folder, &disk) == 0 || statvfs(dirname(copy), &disk) == 0;
+    bool known = statvfs(folder, &disk) == 0 || statvfs(dirname(copy), &disk) == 0;
     free(copy);
-    if (!known || disk.f_blocks == 0 || w->total / disk.f_frsize < disk.f_bavail)
+    if (!known || disk.f_blocks == 0 || bytes / disk.f_frsize < disk.f_bavail)
         return true;
-    size_text(w->total, needed, sizeof needed);
+    size_text(bytes, needed, sizeof needed);
     size_text(disk.f_bavail * disk.f_frsize, left, sizeof left);
-    return status_set(
-        status, STATUS_IO,
-        "%s: the weights in %s take %s, and %s are free there; choose a folder with more room, a smaller "
-        "dtype such as bf16, or a smaller model",
-        w->folder, dtype_name(w->dtype), needed, left);
+    return status_set(status, STATUS_IO,
+                      "%s: %s take %s, and %s are free there; choose a folder with more room, %s", folder, what,
+                      needed, left, remedy);
+}
+
+static bool check_room(const struct writing *w, struct status *status)
+{
+    char what[40];
+    snprintf(what, sizeof what, "the weights in %s", dtype_name(w->dtype));
+    return folder_has_room(w->folder, w->total, what, "a smaller dtype such as bf16, or a smaller model", status);
 }
 
 // Makes the folder; one that is there must be empty.

@@ -54,16 +54,17 @@ static int64_t decode(const unsigned char *bytes, struct format format)
     return format.is_signed ? (int64_t)(int32_t)value : (int64_t)value;
 }
 
-static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t count, struct format format, size_t vocab,
-                       const char *path, struct status *status)
+// first: the position of the first one in its file.
+static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t first, size_t count, struct format format,
+                       size_t vocab, const char *path, struct status *status)
 {
     for (size_t i = 0; i < count; i++) {
         int64_t id = decode(bytes + i * format.width, format);
         bool none = format.is_signed && id == NO_TARGET;
         if (!none && (id < 0 || (uint64_t)id >= vocab)) {
             return status_set(status, STATUS_BAD_INPUT,
-                              "%s: %s %zu is %lld, expected %s0 to %zu (a vocabulary of %zu)", path, format.noun, i,
-                              (long long)id, format.is_signed ? "-100 or " : "", vocab - 1, vocab);
+                              "%s: %s %zu is %lld, expected %s0 to %zu (a vocabulary of %zu)", path, format.noun,
+                              first + i, (long long)id, format.is_signed ? "-100 or " : "", vocab - 1, vocab);
         }
         ids[i] = (int32_t)id;
     }
@@ -117,7 +118,7 @@ static int32_t *read_file(const char *path, struct format format, size_t context
     size_t count = context * batch;
     unsigned char *bytes = read_bytes(path, format, context, batch, status);
     int32_t *ids = bytes ? new_ids(count, status) : NULL;
-    if (ids && !decode_all(ids, bytes, count, format, vocab, path, status)) {
+    if (ids && !decode_all(ids, bytes, 0, count, format, vocab, path, status)) {
         free(ids);
         ids = NULL;
     }
@@ -139,6 +140,14 @@ static bool check_sizes(size_t context, size_t batch, size_t vocab, struct statu
     return true;
 }
 
+static void draw(int32_t *ids, size_t first, size_t count, size_t vocab, uint64_t seed)
+{
+    struct random random = random_named(seed, "tokens");
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = (int32_t)random_below(&random, first + i, vocab);
+    }
+}
+
 int32_t *tokens_read(const struct data_source *source, size_t context, size_t batch, size_t vocab, uint64_t seed,
                      struct status *status)
 {
@@ -150,9 +159,8 @@ int32_t *tokens_read(const struct data_source *source, size_t context, size_t ba
     }
     size_t count = context * batch;
     int32_t *ids = new_ids(count, status);
-    struct random random = random_named(seed, "tokens");
-    for (size_t i = 0; ids && i < count; i++) {
-        ids[i] = (int32_t)random_below(&random, i, vocab);
+    if (ids) {
+        draw(ids, 0, count, vocab, seed);
     }
     return ids;
 }
@@ -163,4 +171,47 @@ int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size
         return NULL;
     }
     return read_file(path, labels_format, context, batch, vocab, status);
+}
+
+bool token_stream_open(struct token_stream *stream, const struct data_source *source, size_t vocab, uint64_t seed,
+                       struct status *status)
+{
+    *stream = (struct token_stream){.source = source, .count = SIZE_MAX, .vocab = vocab, .seed = seed};
+    if (!check_sizes(1, 1, vocab, status) || source->kind == DATA_RANDOM) {
+        return status->code == STATUS_OK;
+    }
+    stream->file = open_file(source->path, formats[source->kind], &stream->count, status);
+    return stream->file &&
+           (stream->count < SIZE_MAX ||
+            status_set(status, STATUS_BAD_INPUT, "%s: is no regular file, and tokens are read from any place in it",
+                       source->path));
+}
+
+bool token_stream_read(struct token_stream *stream, size_t first, size_t count, int32_t *ids, struct status *status)
+{
+    const struct data_source *source = stream->source;
+    if (!stream->file) {
+        draw(ids, first, count, stream->vocab, stream->seed);
+        return true;
+    }
+    struct format format = formats[source->kind];
+    unsigned char *bytes = malloc(count * format.width + 1);
+    CHECK(bytes);
+    bool ok = fseeko(stream->file, (off_t)(first * format.width), SEEK_SET) == 0 &&
+              fread(bytes, format.width, count, stream->file) == count;
+    if (!ok) {
+        status_set(status, STATUS_IO, "%s: cannot read token %zu: %s", source->path, first,
+                   ferror(stream->file) ? strerror(errno) : "the file has become shorter");
+    }
+    ok = ok && decode_all(ids, bytes, first, count, format, stream->vocab, source->path, status);
+    free(bytes);
+    return ok;
+}
+
+void token_stream_close(struct token_stream *stream)
+{
+    if (stream->file) {
+        fclose(stream->file);
+    }
+    *stream = (struct token_stream){0};
 }

@@ -69,6 +69,8 @@ FIELDS trial_fields[] = {
      .members = place_fields},
     {FIELD(record_trial, host), .type = FIELD_OBJECT, .meaning = "what the host's place is",
      .null = "memory, pinned for a card", .members = host_fields},
+    {FIELD(record_trial, train), .type = FIELD_OBJECT, .meaning = "the training run: steps, schedule and so on",
+     .null = "one step was measured again and again"},
     {0}};
 
 FIELDS tensor_fields[] = {

@@ -58,6 +58,19 @@ void progress_bytes(struct progress *progress, size_t done)
     progress->shown_s = now;
 }
 
+void progress_step(struct progress *progress, size_t done, const char *words)
+{
+    double now = clock_s();
+    char left[32];
+    if (!progress->terminal || done == 0 || now < progress->shown_s + SHOW_EVERY_S)
+        return;
+    clock_text((now - progress->start_s) / (double)done * (double)(progress->total - done), left, sizeof left);
+    fprintf(stderr, "\r\033[K%s, %s left", words, left);
+    fflush(stderr);
+    progress->done = done;
+    progress->shown_s = now;
+}
+
 static void describe_with_program(const struct spec *spec, const struct trial *trial, const char *program,
                                   char *text, size_t bytes)
 {

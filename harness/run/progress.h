@@ -5,9 +5,9 @@
 #include "harness/spec/spec.h"
 
 struct progress {
-    const struct spec *spec; // whose trials; NULL: bytes
+    const struct spec *spec; // whose trials; NULL: bytes or steps
     bool terminal;
-    size_t total, done; // trials of this run; or bytes, as far as they were shown
+    size_t total, done; // trials or steps of this run; or bytes, as far as they were shown
     size_t counts[RECORD_STATUS_COUNT];
     double start_s, shown_s;
 };
@@ -21,6 +21,8 @@ void progress_end(struct progress *progress, const struct trial *trial, const ch
 // For work that is counted in bytes, of which so many are done: on a terminal a line that is renewed a few times a
 // second, elsewhere a line for every tenth of what is more than a GiB.
 void progress_bytes(struct progress *progress, size_t done);
+// For work of steps, of which so many are done: on a terminal a line of what there is to say, and the time left.
+void progress_step(struct progress *progress, size_t done, const char *words);
 // Takes the current line off a terminal.
 void progress_clear(const struct progress *progress);
 // "6 ok, 1 oom"

@@ -22,6 +22,23 @@ struct parallel {
     size_t stage; // of a pipeline
 };
 
+enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+
+// A run of steps, each of which updates the weights.
+struct training {
+    size_t steps;      // 0: none, a trial measures one step again and again
+    size_t accumulate; // micro-batches of a step
+    enum schedule schedule;
+    size_t warmup;               // steps until the rate is whole
+    double floor;                // of the rate, at the end of a schedule that falls
+    double clip;                 // the gradient's norm is at most this; 0: it is not clipped
+    size_t shuffle;              // seed of the order of the windows; 0: the data's
+    double held_out;             // share of the windows, the last ones, that are not trained on but evaluated
+    struct data_source evaluate; // what is evaluated instead, of the data's kind; no path: nothing
+    size_t evaluate_every;       // steps; 0: before the first and after the last alone
+    size_t evaluate_windows;     // at most; 0: all
+};
+
 #define TRIAL_ID_BYTES 33 // with its zero
 
 struct trial {
@@ -52,6 +69,7 @@ struct trial {
     const struct optimizer *optimizer; // NULL: none
     void *optimizer_options;           // the optimizer's own struct
     struct parallel parallel;
+    struct training train;
     struct measure measure;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
     char *host_folder; // NULL: what is kept on the host is in its memory; else in files of this folder

@@ -19,8 +19,35 @@ struct json_field *trial_field(struct trial_fields *fields, const char *key)
 }
 
 // What keys say together and no one of them alone.
+static bool check_train(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    const struct training *train = &trial->train;
+    struct json_field field = fields->keys[trial_key_find("train")];
+    if (!trial->optimizer)
+        return json_field_fail(field, status, "nothing would update the weights; give \"optimizer\"");
+    if (trial->labels || trial->data.kind == DATA_BATCH)
+        return json_field_fail(field, status, "takes windows of tokens, and their targets from them; leave %s out",
+                               trial->labels ? "\"labels\"" : "the batch file");
+    if (trial->objective->averaging != MEAN_OVER_ROWS && trial->objective->averaging != MEAN_OVER_SEQUENCES)
+        return json_field_fail(fields->keys[trial_key_find("objective")], status,
+                               "\"%s\" needs more than windows of tokens, which are all that a training run reads",
+                               trial->objective->name);
+    if (trial_ranks(trial) > 1)
+        return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
+    if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
+        return json_field_fail(json_field_get(field, "clip"), status,
+                               "all gradients are scaled at once, which needs them on the device; leave it out, or "
+                               "\"place\": {\"gradients\": \"host\"}");
+    if (train->evaluate.path && train->held_out > 0)
+        return json_field_fail(json_field_get(field, "evaluate"), status,
+                               "and \"held_out\" are two ways to say what is evaluated");
+    return true;
+}
+
 static bool check_together(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
+    if (trial->train.steps && !check_train(trial, fields, status))
+        return false;
     if (trial->optimizer_place == PLACE_HOST && !trial->optimizer) {
         size_t i = trial_key_find("place");
         return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
@@ -100,6 +127,7 @@ void trial_free(struct trial *trial)
     free(trial->model_folder);
     free(trial->data.path);
     free(trial->labels);
+    free(trial->train.evaluate.path);
     free(trial->host_folder);
     if (trial->options)
         options_free(&trial->method->options, trial->options);

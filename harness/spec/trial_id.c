@@ -15,6 +15,7 @@ static json_t *default_of(const struct trial *trial, const struct trial_key *key
                             .planned = trial->planned,
                             .context = trial->context,
                             .objective = objectives[0],
+                            .train = {.steps = trial->train.steps},
                             .method = trial->method};
     struct status why = {0};
     field.value = object ? json_object() : NULL;

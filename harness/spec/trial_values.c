@@ -314,6 +314,11 @@ json_t *decode_host(struct trial *trial, struct json_field field, struct status 
     return json_pack("{s:s}", "folder", path);
 }
 
+void settle_train(struct trial *trial)
+{
+    trial->train.evaluate.kind = trial->data.kind;
+}
+
 // One spec serves all devices and methods: a plan is one step without a gradient, and only what is drawn has a
 // bias, which one rank alone measures.
 void settle_measure(struct trial *trial)
@@ -324,6 +329,11 @@ void settle_measure(struct trial *trial)
         measure->samples = 1;
         measure->gradient = GRADIENT_NONE;
         measure->gemm = false;
+    }
+    if (trial->train.steps) { // whose steps are the samples
+        measure->warmup = 0;
+        measure->samples = 1;
+        measure->timeline = measure->categories = measure->bias = false;
     }
     measure->bias = measure->bias && !trial->planned && trial->method->each_draw && trial_ranks(trial) == 1;
 }

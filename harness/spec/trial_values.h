@@ -15,6 +15,7 @@ json_t *decode_optimizer(struct trial *trial, struct json_field field, struct st
 json_t *decode_kv_gradient_dtype(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_host(struct trial *trial, struct json_field field, struct status *status);
+void settle_train(struct trial *trial);
 void settle_measure(struct trial *trial);
 // As trial_key's told: what a batch file says.
 bool batch_of_data(const struct trial *trial, size_t *value, struct status *status);

@@ -81,6 +81,13 @@ size_t options_count(const struct option_table *table, const void *options, cons
     return count ? *(const size_t *)((const char *)options + option->offset) : otherwise;
 }
 
+double options_number(const struct option_table *table, const void *options, const char *name, double otherwise)
+{
+    const struct option *option = option_find(table, name);
+    return option && option->type == OPTION_NUMBER ? *(const double *)((const char *)options + option->offset)
+                                                   : otherwise;
+}
+
 static bool is_within(const struct option *option, double value)
 {
     return value >= option->minimum && value <= option->maximum;

@@ -1,0 +1,258 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/run/checkpoint.h"
+#include "harness/files/folder.h"
+#include "harness/files/safetensors.h"
+#include "kernels/base/ops.h"
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME       "checkpoint-"
+#define UNFINISHED ".unfinished"
+
+// --- folders
+
+static char *path_of(const char *folder, size_t step, const char *end)
+{
+    char *path;
+    CHECK(asprintf(&path, "%s/" NAME "%06zu%s", folder, step, end) > 0);
+    return path;
+}
+
+// The step of a checkpoint of this name; 0: it is none. *finished: whether it has its own name.
+static size_t step_of(const char *name, bool *finished)
+{
+    size_t step;
+    int end = 0;
+    if (sscanf(name, NAME "%zu%n", &step, &end) != 1)
+        return 0;
+    *finished = name[end] == '\0';
+    return *finished || strcmp(name + end, UNFINISHED) == 0 ? step : 0;
+}
+
+// A folder of files.
+static void remove_folder(const char *path)
+{
+    DIR *entries = opendir(path);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    if (entries)
+        closedir(entries);
+    rmdir(path);
+}
+
+// The last whole one before step `below`; 0: there is none.
+static size_t last_before(const char *folder, size_t below)
+{
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    size_t last = 0;
+    while (entries && (entry = readdir(entries))) {
+        bool finished;
+        size_t step = step_of(entry->d_name, &finished);
+        if (step > last && step < below && finished)
+            last = step;
+    }
+    if (entries)
+        closedir(entries);
+    return last;
+}
+
+static void remove_unfinished(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries))) {
+        bool finished;
+        size_t step = step_of(entry->d_name, &finished);
+        char *path = path_of(folder, step, UNFINISHED);
+        if (step && !finished)
+            remove_folder(path);
+        free(path);
+    }
+    if (entries)
+        closedir(entries);
+}
+
+size_t checkpoint_last(const char *folder)
+{
+    remove_unfinished(folder);
+    return last_before(folder, SIZE_MAX);
+}
+
+void checkpoint_prune(const char *folder, size_t keep)
+{
+    size_t step = SIZE_MAX;
+    while ((step = last_before(folder, step)) > 0) {
+        char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED);
+        if (keep > 0)
+            keep--;
+        else if (rename(path, unfinished) == 0) // so that no half of one is ever taken for a whole one
+            remove_folder(unfinished);
+        free(unfinished);
+        free(path);
+    }
+}
+
+// --- the optimizer's state
+
+typedef bool visit_state(void *context, const char *name, struct tensor state, struct status *status);
+
+static bool each_state(const struct model *model, visit_state *visit, void *context, struct status *status)
+{
+    bool ok = true;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        for (size_t s = 0; ok && s < PARAMETER_STATES; s++) {
+            char name[160];
+            snprintf(name, sizeof name, "%s.state%zu", p->name, s);
+            if (p->state[s].data)
+                ok = visit(context, name, p->state[s], status);
+        }
+    }
+    return ok;
+}
+
+struct listing {
+    struct safetensors_item *items;
+    size_t count, largest, bytes;
+};
+
+static bool list_state(void *context, const char *name, struct tensor t, struct status *status)
+{
+    struct listing *listing = context;
+    (void)status;
+    listing->items = realloc(listing->items, (listing->count + 1) * sizeof *listing->items);
+    char *copy = strdup(name);
+    CHECK(listing->items && copy);
+    listing->items[listing->count++] =
+        (struct safetensors_item){.name = copy, .dtype = t.dtype, .rank = 2, .shape = {t.rows, t.cols}};
+    listing->bytes += tensor_bytes(t);
+    listing->largest = tensor_count(t) > listing->largest ? tensor_count(t) : listing->largest;
+    return true;
+}
+
+static struct listing list_states(const struct model *model)
+{
+    struct listing listing = {0};
+    each_state(model, list_state, &listing, NULL);
+    return listing;
+}
+
+static void listing_free(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++)
+        free((char *)listing->items[i].name);
+    free(listing->items);
+}
+
+struct transfer {
+    struct device *device;
+    struct safetensors_writer *writer;
+    const struct safetensors *file;
+    double *values; // of the largest
+};
+
+static bool write_state(void *context, const char *name, struct tensor t, struct status *status)
+{
+    struct transfer *transfer = context;
+    (void)name;
+    tensor_read(transfer->device, t, transfer->values);
+    return safetensors_append(transfer->writer, transfer->values, tensor_count(t), status);
+}
+
+static bool read_state(void *context, const char *name, struct tensor t, struct status *status)
+{
+    struct transfer *transfer = context;
+    const struct safetensors_tensor *tensor = safetensors_get(transfer->file, name, status);
+    if (tensor && tensor->count != tensor_count(t))
+        return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %zu values, found %zu",
+                          transfer->file->path, name, tensor_count(t), tensor->count);
+    if (!tensor)
+        return false;
+    safetensors_values(tensor, 0, tensor->count, transfer->values);
+    tensor_write(transfer->device, t, transfer->values);
+    return true;
+}
+
+static double *values_of(const struct listing *listing)
+{
+    double *values = malloc((listing->largest + 1) * sizeof *values);
+    CHECK(values);
+    return values;
+}
+
+static bool write_states(const char *path, const struct model *model, struct status *status)
+{
+    struct listing listing = list_states(model);
+    struct safetensors_writer writer;
+    struct transfer transfer = {.device = model->device, .writer = &writer, .values = values_of(&listing)};
+    bool ok = safetensors_create(&writer, path, listing.items, listing.count, status) &&
+              each_state(model, write_state, &transfer, status) && safetensors_commit(&writer, status);
+    safetensors_discard(&writer);
+    free(transfer.values);
+    listing_free(&listing);
+    return ok;
+}
+
+static bool read_states(const char *path, const struct model *model, struct status *status)
+{
+    struct listing listing = list_states(model);
+    struct safetensors file;
+    struct transfer transfer = {.device = model->device, .file = &file, .values = values_of(&listing)};
+    bool ok = safetensors_open(&file, path, status) && each_state(model, read_state, &transfer, status);
+    safetensors_close(&file);
+    free(transfer.values);
+    listing_free(&listing);
+    return ok;
+}
+
+// --- all of it
+
+size_t checkpoint_bytes(const struct model *model)
+{
+    struct listing listing = list_states(model);
+    size_t bytes = listing.bytes;
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (!model->lora.rank || strstr(model->parameters[i].name, ".lora_"))
+            bytes += tensor_count(model->parameters[i].value) * dtype_bytes(model->device->ops->dtype);
+    listing_free(&listing);
+    return bytes;
+}
+
+bool checkpoint_write(const char *folder, size_t step, struct model *model, const char *base, struct status *status)
+{
+    char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED), *state;
+    CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, unfinished) > 0);
+    bool ok = mkdir(unfinished, 0777) == 0 ||
+              status_set(status, STATUS_IO, "%s: cannot make the folder: %s", unfinished, strerror(errno));
+    ok = ok && write_states(state, model, status) && folder_save(unfinished, model, base, status);
+    if (ok && rename(unfinished, path) != 0)
+        ok = status_set(status, STATUS_IO, "%s: cannot give the finished checkpoint its name: %s", path,
+                        strerror(errno));
+    if (ok)
+        output_file_sync_folder(path);
+    else
+        remove_folder(unfinished);
+    free(state);
+    free(unfinished);
+    free(path);
+    return ok;
+}
+
+bool checkpoint_read(const char *folder, size_t step, struct model *model, struct status *status)
+{
+    char *path = path_of(folder, step, ""), *state;
+    CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, path) > 0);
+    enum dtype dtype = model->device->ops->dtype;
+    bool ok = (model->lora.rank ? folder_read_adapter(path, model, 0, dtype, status)
+                                : folder_read_weights(path, model, 0, dtype, status)) &&
+              read_states(state, model, status);
+    free(state);
+    free(path);
+    return ok;
+}

@@ -1,0 +1,228 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/run/train_folder.h"
+#include "harness/files/folder.h"
+#include "harness/files/output_file.h"
+#include "harness/run/checkpoint.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SETTINGS "training.json"
+#define STEPS    "steps.jsonl"
+
+static char *path_of(const struct train_folder *folder, const char *name)
+{
+    char *path;
+    CHECK(asprintf(&path, "%s/%s", folder->path, name) > 0);
+    return path;
+}
+
+static bool is_there(const struct train_folder *folder, const char *name)
+{
+    char *path = path_of(folder, name);
+    bool there = access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+static bool failed(const struct train_folder *folder, const char *what, struct status *status)
+{
+    return status_set(status, STATUS_IO, "%s: cannot %s: %s", folder->path, what, strerror(errno));
+}
+
+static bool open_locked(struct train_folder *folder, struct status *status)
+{
+    folder->made = mkdir(folder->path, 0777) == 0;
+    if (!folder->made && errno != EEXIST)
+        return failed(folder, "make the folder", status);
+    folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder->lock < 0)
+        return failed(folder, "open the folder", status);
+    return flock(folder->lock, LOCK_EX | LOCK_NB) == 0 ||
+           (errno == EWOULDBLOCK
+                ? status_set(status, STATUS_BAD_INPUT,
+                             "%s: another process trains there; wait for it, or choose another --out", folder->path)
+                : failed(folder, "lock it", status));
+}
+
+// A file that was being written when its process was killed (harness/files/output_file.h).
+static bool is_temporary(const char *name)
+{
+    size_t bytes = strlen(name);
+    return strncmp(name, "longbp-", 7) == 0 && bytes > 11 && strcmp(name + bytes - 4, ".tmp") == 0;
+}
+
+// Removes what a killed process was writing. Whether nothing else is there.
+static bool tidy(const struct train_folder *folder)
+{
+    DIR *entries = opendir(folder->path);
+    const struct dirent *entry;
+    bool empty = true;
+    while (entries && (entry = readdir(entries))) {
+        if (is_temporary(entry->d_name))
+            unlinkat(dirfd(entries), entry->d_name, 0);
+        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            empty = false;
+    }
+    if (entries)
+        closedir(entries);
+    return empty;
+}
+
+// --- what was asked for
+
+// The path of the first value that differs, and both as JSON; false: none does.
+static bool first_difference(const json_t *was, const json_t *is, char *path, size_t bytes, char **was_text,
+                             char **is_text)
+{
+    const char *key;
+    json_t *value;
+    size_t used = strlen(path);
+    for (int turn = 0; json_is_object(was) && json_is_object(is) && turn < 2; turn++) {
+        json_object_foreach((json_t *)(turn ? is : was), key, value)
+        {
+            snprintf(path + used, bytes - used, "%s%s", used ? "." : "", key);
+            if (first_difference(json_object_get(was, key), json_object_get(is, key), path, bytes, was_text,
+                                 is_text))
+                return true;
+            path[used] = '\0';
+        }
+    }
+    if ((json_is_object(was) && json_is_object(is)) || json_equal(was, is))
+        return false;
+    *was_text = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("absent");
+    *is_text = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("absent");
+    CHECK(*was_text && *is_text);
+    return true;
+}
+
+static bool check_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
+{
+    char *file = path_of(folder, SETTINGS), path[256] = "", *was_text, *is_text;
+    json_error_t error;
+    json_t *was = json_load_file(file, 0, &error);
+    bool same = was || status_set(status, STATUS_BAD_INPUT, "%s: %s", file, error.text);
+    if (same && first_difference(was, settings, path, sizeof path, &was_text, &is_text)) {
+        same =
+            status_set(status, STATUS_BAD_INPUT,
+                       "%s: the run was begun with %s %.200s, not %.200s; resume it as it was, or choose another "
+                       "--out",
+                       folder->path, path, was_text, is_text);
+        free(was_text);
+        free(is_text);
+    }
+    json_decref(was);
+    free(file);
+    return same;
+}
+
+static bool write_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
+{
+    char *file = path_of(folder, SETTINGS), *text = json_dumps(settings, JSON_INDENT(2));
+    CHECK(text);
+    bool ok = output_file_write(file, text, strlen(text), status);
+    free(text);
+    free(file);
+    return ok;
+}
+
+// --- the lines
+
+// Up to the line after which steps are to be taken again; a line that was cut off is one of them.
+static bool cut_steps(struct train_folder *folder, struct status *status)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t bytes;
+    off_t end = 0;
+    while (folder->step > 0 && (bytes = getline(&line, &capacity, folder->steps)) > 0) {
+        json_t *json = json_loads(line, 0, NULL);
+        const json_t *step = json_object_get(json, "step");
+        bool kept =
+            line[bytes - 1] == '\n' && json_is_integer(step) && (size_t)json_integer_value(step) <= folder->step;
+        json_decref(json);
+        if (!kept)
+            break;
+        end += bytes;
+    }
+    free(line);
+    return (ftruncate(fileno(folder->steps), end) == 0 && fseeko(folder->steps, end, SEEK_SET) == 0) ||
+           failed(folder, "shorten " STEPS, status);
+}
+
+static bool open_steps(struct train_folder *folder, struct status *status)
+{
+    char *path = path_of(folder, STEPS);
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    free(path);
+    if (file < 0)
+        return failed(folder, "open " STEPS, status);
+    folder->steps = fdopen(file, "r+");
+    CHECK(folder->steps);
+    return cut_steps(folder, status);
+}
+
+bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
+                       struct status *status)
+{
+    *folder = (struct train_folder){.path = path, .lock = -1};
+    if (!open_locked(folder, status))
+        return false;
+    bool empty = tidy(folder);
+    folder->begun = is_there(folder, SETTINGS);
+    if (!empty && !resume)
+        return status_set(status, STATUS_BAD_INPUT, "%s: is there already, and not empty%s", path,
+                          folder->begun ? "; --resume goes on with the training run that it holds" : "");
+    if (!empty && !folder->begun)
+        return status_set(status, STATUS_BAD_INPUT, "%s: holds no training run that could be resumed", path);
+    if (!(folder->begun ? check_settings(folder, settings, status) : write_settings(folder, settings, status)))
+        return false;
+    folder->finished = is_there(folder, FOLDER_WEIGHTS) || is_there(folder, FOLDER_ADAPTER);
+    folder->step = checkpoint_last(path);
+    return folder->finished || open_steps(folder, status);
+}
+
+bool train_folder_note(struct train_folder *folder, const char *line, struct status *status)
+{
+    folder->begun = true;
+    return (fprintf(folder->steps, "%s\n", line) > 0 && fflush(folder->steps) == 0) ||
+           failed(folder, "write to " STEPS, status);
+}
+
+bool train_folder_checkpoint(struct train_folder *folder, size_t step, size_t keep, struct model *model,
+                             const char *base, struct status *status)
+{
+    if (fsync(fileno(folder->steps)) != 0 && errno != EINVAL)
+        return failed(folder, "write to " STEPS, status);
+    if (!checkpoint_write(folder->path, step, model, base, status))
+        return false;
+    folder->step = step;
+    checkpoint_prune(folder->path, keep);
+    return true;
+}
+
+bool train_folder_finish(struct train_folder *folder, struct model *model, const char *base, struct status *status)
+{
+    if (fsync(fileno(folder->steps)) != 0 && errno != EINVAL)
+        return failed(folder, "write to " STEPS, status);
+    return folder_save(folder->path, model, base, status);
+}
+
+void train_folder_close(struct train_folder *folder)
+{
+    if (folder->steps)
+        fclose(folder->steps);
+    if (folder->steps && !folder->begun) {
+        unlinkat(folder->lock, STEPS, 0);
+        unlinkat(folder->lock, SETTINGS, 0);
+        if (folder->made)
+            rmdir(folder->path);
+    }
+    if (folder->lock >= 0)
+        close(folder->lock);
+    *folder = (struct train_folder){.lock = -1};
+}

@@ -1,0 +1,35 @@
+// Train folder: what a training run leaves on the disk, so that it can go on after whatever ended it:
+//   training.json      what was asked for
+//   steps.jsonl        a line of JSON per step and per evaluation
+//   checkpoint-000100  weights and optimizer state after a step (harness/run/checkpoint.h)
+//   model.safetensors  and config.json, or a PEFT adapter: the weights after the last step, written when it is done
+#pragma once
+#include "kernels/base/status.h"
+#include "kernels/transformer/model.h"
+#include <jansson.h>
+#include <stdio.h>
+
+struct train_folder {
+    const char *path;
+    int lock; // -1: not open
+    FILE *steps;
+    size_t step;      // of the last whole checkpoint; 0: none
+    bool finished;    // the last step's weights are there
+    bool made, begun; // the folder by this process; the run: it holds something worth keeping
+};
+
+// Makes the folder, or with resume opens one that such a run was begun in. settings: what was asked for, an object
+// of values or of objects of values; all must be as they were. Lines of steps after the last checkpoint are
+// removed. False and a status: another process trains there (bad input); the folder holds something else, without
+// resume anything (bad input); it cannot be written to (io). Release with train_folder_close, also after a failure.
+bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
+                       struct status *status);
+// Appends a line.
+bool train_folder_note(struct train_folder *folder, const char *line, struct status *status);
+// The checkpoint after `step`, with the lines until then on the disk; only the last `keep` stay.
+bool train_folder_checkpoint(struct train_folder *folder, size_t step, size_t keep, struct model *model,
+                             const char *base, struct status *status);
+// The weights after the last step.
+bool train_folder_finish(struct train_folder *folder, struct model *model, const char *base, struct status *status);
+// Of a run that this process began and never wrote a line of nothing is left.
+void train_folder_close(struct train_folder *folder);

@@ -1,0 +1,317 @@
+// Training runs in this process: exact methods' losses agree, micro-batches make one step, windows come in their
+// order, rates and clipping are as said, evaluation is the loss of a step that is not taken.
+#define _GNU_SOURCE // nftw, mkdtemp, asprintf
+#include "harness/run/train.h"
+#include "tests/asked.h"
+#include "tests/scratch.h"
+
+#define MODEL                                                                                                      \
+    "'model': {'layers': 2, 'width': 16, 'heads': 4, 'kv_heads': 2, 'head_dim': 4, 'ffn': 24, 'vocab': 256%s}"
+#define DATA "'data': {'text': 'experiments/data/king-james.txt'}"
+enum { STEPS = 20, CONTEXT = 24 };
+
+struct run {
+    struct trial trial;
+    struct setup setup;
+    struct train train;
+    struct step_report report;
+};
+
+// json: a trial's keys besides those of a small model in f64, with ' for ".
+static void run_open(struct run *run, const char *keys, const char *shape)
+{
+    char *json;
+    struct status status = {0};
+    *run = (struct run){0};
+    assert_true(asprintf(&json, "{" MODEL ", " DATA ", 'dtype': 'f64', 'context': %d, %s}", shape, CONTEXT, keys) >
+                0);
+    run->trial = trial_of(json);
+    struct setup_options options = setup_options_of(&run->trial);
+    if (!setup_open(&run->setup, &run->trial, &options, &status) ||
+        !train_open(&run->train, &run->trial, &run->setup, &status))
+        fail_msg("%s: %s", json, status.message);
+    free(json);
+}
+
+static void run_close(struct run *run)
+{
+    step_report_free(&run->report);
+    train_close(&run->train);
+    setup_close(&run->setup);
+    trial_free(&run->trial);
+}
+
+static double next_loss(struct run *run)
+{
+    struct status status = {0};
+    if (!train_step(&run->train, &run->report, &status))
+        fail_msg("%s", status.message);
+    return run->report.loss;
+}
+
+// All gradients, to be freed.
+static double *gradients(struct run *run, size_t *count)
+{
+    struct model *model = &run->setup.model;
+    double *values = NULL;
+    *count = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        size_t n = tensor_count(model->parameters[i].grad);
+        values = realloc(values, (*count + n + 1) * sizeof *values);
+        assert_non_null(values);
+        tensor_read(model->device, model->parameters[i].grad, values + *count);
+        *count += n;
+    }
+    return values;
+}
+
+static double norm(const double *values, const double *minus, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = values[i] - (minus ? minus[i] : 0);
+        sum += difference * difference;
+    }
+    return sqrt(sum);
+}
+
+// Curves agree for as long as rounding has not grown; afterwards they are each one's own.
+static void exact_methods_have_the_same_losses(void **state)
+{
+    (void)state;
+    static const char *const updates[] = {"'adamw'", "{'name': 'adamw', 'rate': 0.01, 'decay': 0.1}"};
+    double losses[STEPS];
+    for (size_t u = 0; u < COUNT(updates); u++) {
+        for (const struct method *const *m = methods; *m; m++) {
+            struct run run;
+            char keys[400];
+            bool chunks = option_find(&(*m)->options, "chunk");
+            if (!(*m)->exact)
+                continue;
+            snprintf(
+                keys, sizeof keys,
+                "'batch': 2, 'optimizer': %s, 'train': {'steps': %d, 'accumulate': 2}, 'method': {'name': '%s'%s}",
+                updates[u], STEPS, (*m)->name, chunks ? ", 'chunk': 7, 'head_chunk': 5" : "");
+            run_open(&run, keys, "");
+            for (size_t i = 0; i < STEPS; i++) {
+                double loss = next_loss(&run);
+                if (m == methods)
+                    losses[i] = loss;
+                else if (!(fabs(loss - losses[i]) <= 1e-9 * fabs(losses[i])))
+                    fail_msg("%s: step %zu: loss %.17g, of full %.17g", (*m)->name, i + 1, loss, losses[i]);
+            }
+            assert_true(losses[STEPS - 1] < losses[0]);
+            run_close(&run);
+        }
+    }
+}
+
+// Whether a batch of the objective needs nothing but the tokens.
+static bool takes_tokens_alone(const struct objective *objective)
+{
+    return objective->averaging == MEAN_OVER_ROWS || objective->averaging == MEAN_OVER_SEQUENCES;
+}
+
+static void micro_batches_make_one_step(void **state)
+{
+    (void)state;
+    for (const struct objective *const *o = objectives; *o; o++) {
+        struct run runs[2];
+        double *found[2];
+        size_t count;
+        char keys[400];
+        if (!takes_tokens_alone(*o))
+            continue;
+        for (int i = 0; i < 2; i++) {
+            snprintf(
+                keys, sizeof keys,
+                "'batch': %d, 'objective': '%s', 'optimizer': 'adamw', 'method': {'name': 'seco', 'chunk': 9}, "
+                "'train': {'steps': 4, 'accumulate': %d, 'shuffle': 7}",
+                i ? 6 : 2, (*o)->name, i ? 1 : 3);
+            run_open(&runs[i], keys, "");
+            next_loss(&runs[i]);
+            found[i] = gradients(&runs[i], &count);
+        }
+        assert_true(norm(found[0], found[1], count) <= 1e-13 * norm(found[1], NULL, count));
+        assert_true(near(runs[0].report.loss, runs[1].report.loss));
+        for (int i = 1; i < 4; i++)
+            assert_true(fabs(next_loss(&runs[0]) / next_loss(&runs[1]) - 1) <= 1e-11);
+        for (int i = 0; i < 2; i++) {
+            free(found[i]);
+            run_close(&runs[i]);
+        }
+    }
+}
+
+// The forward alone gives the loss that a step gives, of every shape of model, whatever its cells.
+static void evaluation_is_a_steps_loss(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"", ", 'tied': true", ", 'qk_norm': true", ", 'qkv_bias': true"};
+    for (size_t s = 0; s < COUNT(shapes); s++) {
+        for (const struct objective *const *o = objectives; *o; o++) {
+            struct run run;
+            struct status status = {0};
+            double loss;
+            char keys[500];
+            if (!takes_tokens_alone(*o))
+                continue;
+            snprintf(keys, sizeof keys,
+                     "'batch': 2, 'objective': '%s', 'optimizer': 'adamw', 'train': {'steps': 3, 'accumulate': 3, "
+                     "'evaluate': 'experiments/data/king-james.txt', 'evaluate_windows': 6, 'evaluate_every': 2}, "
+                     "'method': {'name': 'streambp', 'chunk': 7, 'head_chunk': 5}",
+                     (*o)->name);
+            run_open(&run, keys, shapes[s]);
+            assert_true(train_evaluates(&run.train));
+            size_t live = run.setup.device->arena.live_bytes;
+            assert_true(train_evaluate(&run.train, &loss, &status));
+            assert_int_equal(run.setup.device->arena.live_bytes, live);
+            assert_true(near(next_loss(&run), loss));
+            assert_false(train_evaluates(&run.train));
+            next_loss(&run);
+            assert_true(train_evaluates(&run.train));
+            next_loss(&run);
+            assert_true(train_evaluates(&run.train)); // the last
+            run_close(&run);
+        }
+    }
+}
+
+// The last batch of an evaluation may be smaller than the others: the mean is over all windows.
+static void evaluation_is_a_mean_over_all_windows(void **state)
+{
+    (void)state;
+    double losses[3];
+    for (int i = 0; i < 3; i++) {
+        struct run run;
+        struct status status = {0};
+        char keys[300];
+        snprintf(keys, sizeof keys,
+                 "'batch': %d, 'optimizer': 'adamw', 'method': 'full', "
+                 "'train': {'steps': 1, 'held_out': 0.5, 'evaluate_windows': 5}",
+                 i + 1);
+        run_open(&run, keys, "");
+        assert_true(train_evaluate(&run.train, &losses[i], &status));
+        run_close(&run);
+    }
+    assert_true(near(losses[1], losses[0]) && near(losses[2], losses[0]));
+}
+
+struct rated {
+    const char *train;
+    double factors[6]; // of steps 1 to 6
+};
+
+static void rates_follow_the_schedule(void **state)
+{
+    (void)state;
+    double half = sqrt(0.5), far = 0.5 + 0.5 * half, near_end = 0.5 - 0.5 * half;
+    const struct rated cases[] = {
+        {"'steps': 6", {1, 1, 1, 1, 1, 1}},
+        {"'steps': 6, 'warmup': 3", {1.0 / 3, 2.0 / 3, 1, 1, 1, 1}},
+        {"'steps': 6, 'warmup': 2, 'schedule': 'linear'", {0.5, 1, 1, 0.75, 0.5, 0.25}},
+        {"'steps': 6, 'warmup': 2, 'schedule': 'linear', 'floor': 0.2", {0.5, 1, 1, 0.8, 0.6, 0.4}},
+        {"'steps': 6, 'warmup': 2, 'schedule': 'cosine'", {0.5, 1, 1, far, 0.5, near_end}},
+        {"'steps': 6, 'warmup': 2, 'schedule': 'cosine', 'floor': 0.5",
+         {0.5, 1, 1, 0.5 + far / 2, 0.75, 0.5 + near_end / 2}},
+        {"'steps': 6, 'warmup': 6, 'schedule': 'cosine'", {1.0 / 6, 2.0 / 6, 0.5, 4.0 / 6, 5.0 / 6, 1}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct run run;
+        char keys[300];
+        snprintf(keys, sizeof keys,
+                 "'optimizer': {'name': 'adamw', 'rate': 0.004}, 'method': 'full', 'train': {%s}", cases[i].train);
+        run_open(&run, keys, "");
+        for (size_t s = 0; s < 6; s++) {
+            next_loss(&run);
+            if (!near(run.train.rate, 0.004 * cases[i].factors[s]))
+                fail_msg("%s: step %zu: %.15g", cases[i].train, s + 1, run.train.rate / 0.004);
+        }
+        run_close(&run);
+    }
+}
+
+static void gradients_are_clipped(void **state)
+{
+    (void)state;
+    static const char keys[] = "'optimizer': 'adamw', 'method': 'full', 'train': {'steps': 1, 'clip': %.17g}";
+    double whole = 0;
+    for (int i = 0; i < 3; i++) { // not at all; to half its norm; a norm that it does not have
+        struct run run;
+        char text[200];
+        size_t count;
+        snprintf(text, sizeof text, keys, i == 1 ? whole / 2 : 2 * whole);
+        run_open(&run, text, "");
+        next_loss(&run);
+        double *found = gradients(&run, &count), length = norm(found, NULL, count);
+        whole = i ? whole : length;
+        assert_true(near(run.train.gradient_norm, whole));
+        assert_true(near(length, i == 1 ? whole * (whole / 2 / (whole + 1e-6)) : whole)); // as torch has it
+        free(found);
+        run_close(&run);
+    }
+}
+
+static void windows_come_in_order(void **state)
+{
+    struct scratch *scratch = *state;
+    struct scratch_path path = scratch_file(scratch, "text", "aabbccddeeffgghhiijjkkllm", 25);
+    struct data_source source = {DATA_BYTES, path.text};
+    struct status status = {0};
+    struct windows windows, held_out;
+    int32_t ids[2 * 30];
+    assert_true(windows_open(&windows, &source, 2, 256, 1, 0, &status));
+    assert_int_equal(windows.count, 12); // what is left over makes none
+    assert_true(windows_split(&windows, 0.2, &held_out, &status));
+    assert_int_equal(windows.count, 10);
+    assert_true(windows_read(&windows, 8, 4, ids, &status)); // from the end to the beginning again
+    assert_memory_equal(ids, ((int32_t[]){'i', 'i', 'j', 'j', 'a', 'a', 'b', 'b'}), 8 * sizeof *ids);
+    assert_true(windows_read(&held_out, 0, 2, ids, &status));
+    assert_memory_equal(ids, ((int32_t[]){'k', 'k', 'l', 'l'}), 4 * sizeof *ids);
+    windows_close(&held_out);
+    windows_close(&windows);
+
+    int32_t again[2 * 30], other[2 * 30];
+    for (uint64_t seed = 1; seed <= 2; seed++) { // three times through, each time another order
+        assert_true(windows_open(&windows, &source, 2, 256, 1, seed, &status));
+        assert_true(windows_split(&windows, 0.2, &held_out, &status));
+        assert_true(windows_read(&windows, 0, 30, ids, &status));
+        assert_true(windows_read(&windows, 25, 5, again, &status) &&
+                    windows_read(&windows, 0, 25, again + 10, &status));
+        assert_memory_equal(again, ids + 50, 10 * sizeof *ids); // whatever was read before
+        assert_memory_equal(again + 10, ids, 50 * sizeof *ids);
+        for (int epoch = 0; epoch < 3; epoch++) {
+            unsigned seen = 0;
+            for (int i = 0; i < 10; i++)
+                seen |= 1u << (ids[2 * (10 * epoch + i)] - 'a');
+            assert_int_equal(seen, 0x3ff);
+        }
+        assert_memory_not_equal(ids, ids + 20, 20 * sizeof *ids);
+        if (seed == 2)
+            assert_memory_not_equal(ids, other, sizeof ids);
+        memcpy(other, ids, sizeof ids);
+        windows_close(&held_out);
+        windows_close(&windows);
+    }
+    path = scratch_file(scratch, "text", "ab\xff", 3);
+    assert_true(windows_open(&windows, &source, 1, 255, 1, 0, &status));
+    assert_false(windows_read(&windows, 2, 1, ids, &status));
+    assert_non_null(strstr(status.message, "text: token 2 is 255, expected 0 to 254"));
+    windows_close(&windows);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv); // the BLAS kernels that the program itself uses
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_methods_have_the_same_losses),
+        cmocka_unit_test(micro_batches_make_one_step),
+        cmocka_unit_test(evaluation_is_a_steps_loss),
+        cmocka_unit_test(evaluation_is_a_mean_over_all_windows),
+        cmocka_unit_test(rates_follow_the_schedule),
+        cmocka_unit_test(gradients_are_clipped),
+        cmocka_unit_test_setup_teardown(windows_come_in_order, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

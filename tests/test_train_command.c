@@ -1,0 +1,237 @@
+// `longbp train` by really doing it: a run that is killed, interrupted or starved of room goes on with the same
+// bits; what it writes is read again; what is wrong is said.
+#define _GNU_SOURCE // asprintf
+#include "harness/files/folder.h"
+#include "tests/program.h"
+#include <jansson.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#define STEPS 10
+#define TRAIN                                                                                                      \
+    "$L train --model tiny --tokens text --context 12 --method streambp --chunk 5 --steps 10 --accumulate 2 "      \
+    "--shuffle 3 --schedule cosine --warmup 2 --clip 5 --held-out 0.1 --evaluate-every 4 "
+
+static void write_text(const struct scratch *scratch)
+{
+    char text[600];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 26);
+    scratch_file(scratch, "text", text, sizeof text);
+}
+
+// The lines of steps.jsonl without their times.
+static char *steps_of(const struct scratch *scratch, const char *name)
+{
+    char *text = text_of(scratch, name), *rest = text, *line;
+    json_t *all = json_array();
+    while ((line = strsep(&rest, "\n")) && *line) {
+        json_t *json = json_loads(line, 0, NULL);
+        if (!json)
+            fail_msg("%s: %s", name, line);
+        json_object_del(json, "ms");
+        json_object_del(json, "tokens_per_s");
+        json_array_append_new(all, json);
+    }
+    char *steps = json_dumps(all, JSON_COMPACT);
+    assert_non_null(steps);
+    json_decref(all);
+    free(text);
+    return steps;
+}
+
+static void assert_same_run(const struct scratch *scratch, const char *weights)
+{
+    char *whole = steps_of(scratch, "whole/steps.jsonl"), *again = steps_of(scratch, "again/steps.jsonl"), *command;
+    assert_string_equal(whole, again);
+    static const char *const files[] = {"checkpoint-000010/optimizer.safetensors", "training.json"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *file = i < 2 ? files[i] : weights;
+        assert_true(asprintf(&command, "cmp whole/%s again/%s", file, file) > 0);
+        assert_int_equal(run(scratch, command), 0);
+        free(command);
+    }
+    free(whole);
+    free(again);
+}
+
+// Killed while steps are taken, while a checkpoint is written, and while the weights are: the moments differ.
+static void check_killed(const struct scratch *scratch, const char *options, const char *weights)
+{
+    char *command, *resume;
+    assert_true(asprintf(&command, TRAIN "%s --checkpoint 1 --out whole", options) > 0);
+    assert_true(asprintf(&resume, "exec " TRAIN "%s --checkpoint 1 --out again --resume", options) > 0);
+    assert_int_equal(run(scratch, command), 0);
+    for (size_t kills = 0; kills < 5; kills++) {
+        size_t lines = line_count(scratch, "again/steps.jsonl");
+        pid_t training = start(scratch, resume);
+        for (int tries = 0; kills > 0 && line_count(scratch, "again/steps.jsonl") <= lines; tries++) {
+            assert_true(tries < 4000);
+            pause_ms(2);
+        }
+        pause_ms(4 * (long)kills); // each time a little further
+        kill(training, SIGKILL);
+        assert_int_equal(finish(training), 128 + SIGKILL);
+    }
+    assert_int_equal(run(scratch, resume), 0);
+    assert_same_run(scratch, weights);
+    assert_int_equal(run(scratch, resume), 0);
+    assert_says(scratch, "err", "nothing left to do: all 10 steps are done");
+    assert_int_equal(run(scratch, "ls again | grep -c checkpoint"), 0);
+    assert_says(scratch, "out", "1\n");
+    assert_int_equal(run(scratch, "ls -a again again/* | grep -E 'unfinished|tmp'"), 1); // nothing is left behind
+    free(resume);
+    free(command);
+}
+
+static void killed_again_and_again_ends_with_the_same_bits(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    check_killed(scratch, "--dtype f64", "model.safetensors");
+}
+
+static void adapter_goes_on_too(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    check_killed(scratch, "--lora r=2,alpha=4,targets=q,down --dtype bf16 --device cpu --place-optimizer host",
+                 "adapter_model.safetensors");
+}
+
+static void interrupt_leaves_a_checkpoint(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 10 --out whole"), 0);
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        pid_t training = start(scratch, "exec " TRAIN "--checkpoint 10 --out again --resume");
+        for (int tries = 0; line_count(scratch, "again/steps.jsonl") < 2 + 3 * i; tries++) {
+            assert_true(tries < 1000);
+            pause_ms(5);
+        }
+        kill(training, signals[i]);
+        assert_int_equal(finish(training), 130);
+        assert_says(scratch, "err", "again: stopped; the same command with --resume goes on after step ");
+    }
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 10 --out again --resume"), 0);
+    assert_same_run(scratch, "model.safetensors");
+}
+
+// A limit on the size of files stands in for a disk that is full: weights take 3 MiB.
+static void full_disk_loses_nothing(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 4 --out whole"), 0);
+    assert_int_equal(run(scratch, "trap '' XFSZ; ulimit -f 1000; " TRAIN "--checkpoint 4 --out again"), 2);
+    assert_says(scratch, "err", "File too large");
+    assert_int_equal(run(scratch, "ls again | grep checkpoint"), 1);
+    assert_int_equal(line_count(scratch, "again/steps.jsonl"), 6); // the steps before, and two evaluations
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 4 --out again --resume"), 0);
+    assert_int_equal(run(scratch, "cmp whole/model.safetensors again/model.safetensors"), 0);
+    assert_int_equal(run(scratch, "ls again | grep tmp"), 1);
+}
+
+// The weights that were written are what another run, and a gradient, start from.
+static void what_is_written_is_read(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, TRAIN "--lora r=2,targets=q,v --out adapter"), 0);
+    assert_int_equal(run(scratch, TRAIN "--out whole"), 0);
+    assert_int_equal(run(scratch,
+                         "$L grad --model whole --tokens text --context 12 --out g && "
+                         "cp adapter/adapter_* whole && "
+                         "$L grad --model whole --lora r=2,targets=q,v --tokens text --context 12 --out h"),
+                     0);
+    assert_int_equal(
+        run(scratch, "$L grad --model whole --lora r=3,targets=q,v --tokens text --context 12 --out h"), 2);
+    assert_says(scratch, "err", "the rank asked for, 3");
+}
+
+struct refusal {
+    const char *options, *message;
+};
+
+static void wrong_use_is_said(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct refusal refusals[] = {
+        {"--out whole", "whole: is there already, and not empty; --resume goes on with the training run"},
+        {"--out whole --resume --clip 4",
+         "whole: the run was begun with train.clip 5.0, not 4.0; resume it as it was"},
+        {"--out whole --resume --seed 2", "begun with seed 1, not 2"},
+        {"--out whole --resume --chunk 6", "begun with method.chunk 5, not 6"},
+        {"--out other", "other: is there already, and not empty\n"},
+        {"--out other --resume", "other: holds no training run that could be resumed"},
+        {"--out text", "text: cannot open the folder: Not a directory"},
+        {"--out no/where", "no/where: cannot make the folder: No such file or directory"},
+        {"--out new --tokens none", "none: No such file"},
+        {"--out new --tokens empty", "empty: is empty"},
+        {"--out new --context 601 --held-out 0", "1 x 601 tokens are needed"},
+        {"--out new --held-out 0.001", "0.001 of 50 windows of 12 tokens leaves none to evaluate"},
+        {"--out new --held-out 1", "1 of 50 windows of 12 tokens leaves none to train on"},
+        {"--out new --evaluate text", "\"held_out\" are two ways to say what is evaluated"},
+        {"--out new --held-out 0 --evaluate short", "short: 3 tokens hold no window of 12"},
+        {"--out new --steps 0", "key \"steps\": expected a whole number of steps >= 1"},
+        {"--out new --floor 2", "key \"floor\""},
+        {"--out new --schedule coseno", "unknown schedule \"coseno\"; did you mean \"cosine\""},
+        {"--out new --place-gradients host", "key \"clip\": all gradients are scaled at once"},
+        {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than windows of tokens"},
+        {"--out new --batch text", "--batch is a number of windows"},
+        {"--out new --device plan", "trains nothing"},
+        {"--out new --keep 0", "--keep is a whole number >= 1"},
+        {"--out new --token-dtype u8", "--token-dtype is bytes, u16 or u32"},
+        {"", "--model and --out are needed"},
+    };
+    write_text(scratch);
+    scratch_file(scratch, "empty", "", 0);
+    scratch_file(scratch, "short", "abc", 3);
+    assert_int_equal(run(scratch, "mkdir other && touch other/thesis.tex && " TRAIN "--out whole"), 0);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        char *command, *err;
+        assert_true(asprintf(&command, TRAIN "%s", refusals[i].options) > 0);
+        int code = run(scratch, command);
+        err = text_of(scratch, "err");
+        if (code != 2 || !strstr(err, refusals[i].message))
+            fail_msg("%s: exit code %d, expected \"%s\" in: %s", refusals[i].options, code, refusals[i].message,
+                     err);
+        free(err);
+        free(command);
+    }
+    assert_int_equal(run(scratch, "ls other"), 0);
+    assert_says(scratch, "out", "thesis.tex\n");
+}
+
+// Two runs into one folder: the second is refused while the first one goes on.
+static void one_run_at_a_time(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    pid_t first = start(scratch, "exec " TRAIN "--steps 1000 --out whole");
+    for (int tries = 0; line_count(scratch, "whole/steps.jsonl") < 1; tries++) {
+        assert_true(tries < 1000);
+        pause_ms(5);
+    }
+    assert_int_equal(run(scratch, TRAIN "--steps 1000 --out whole --resume"), 2);
+    assert_says(scratch, "err", "whole: another process trains there");
+    kill(first, SIGKILL);
+    finish(first);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(killed_again_and_again_ends_with_the_same_bits, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(adapter_goes_on_too, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(interrupt_leaves_a_checkpoint, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(full_disk_loses_nothing, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(one_run_at_a_time, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
