@@ -252,6 +252,57 @@ static void gradients_are_clipped(void **state)
     }
 }
 
+// A trial that trains is measured like any other: its steps are the samples, its bytes are as planned, and the
+// curve is that of the same run on the command line.
+static void trials_record_the_curve(void **state)
+{
+    (void)state;
+    for (const struct method *const *m = methods; *m; m++) {
+        char keys[600], *json;
+        bool chunks = option_find(&(*m)->options, "chunk"), budget = option_find(&(*m)->options, "budget");
+        if (!(*m)->exact && !budget)
+            continue;
+        snprintf(keys, sizeof keys,
+                 "'batch': 2, 'optimizer': 'adamw', 'method': {'name': '%s'%s%s}, "
+                 "'train': {'steps': 5, 'accumulate': 2, 'held_out': 0.0002, 'evaluate_every': 2}",
+                 (*m)->name, chunks ? ", 'chunk': 7" : "", budget ? ", 'budget': 2" : "");
+        assert_true(asprintf(&json, "{" MODEL ", " DATA ", 'dtype': 'f64', 'context': %d, %s}", "", CONTEXT, keys) >
+                    0);
+        json_t *record = record_of(json);
+        free(json);
+        assert_true(asprintf(&json, "{" MODEL ", 'dtype': 'f64', 'device': 'plan-cpu', 'context': %d, %s}", "",
+                             CONTEXT, keys) > 0);
+        json_t *planned = record_of(json);
+        free(json);
+        static const char *const counts[] = {"peak_bytes", "resident_bytes", "flops", "bytes_moved", "launches"};
+        for (size_t i = 0; i < COUNT(counts); i++)
+            if (number(record, counts[i]) != number(planned, counts[i]))
+                fail_msg("%s: %s: %.0f, planned %.0f", (*m)->name, counts[i], number(record, counts[i]),
+                         number(planned, counts[i]));
+        assert_true(
+            json_equal(json_object_get(record, "peak_by_category"), json_object_get(planned, "peak_by_category")));
+        assert_true(json_is_null(json_object_get(planned, "curve")));
+
+        const json_t *curve = json_object_get(record, "curve"), *losses = json_object_get(curve, "loss");
+        const json_t *at = json_object_get(curve, "evaluation_step");
+        struct run run;
+        run_open(&run, keys, "");
+        assert_int_equal(json_array_size(losses), 5);
+        assert_int_equal(json_array_size(json_object_get(curve, "gradient_norm")), 5);
+        assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), 5);
+        for (size_t i = 0; i < 5; i++)
+            assert_true(json_real_value(json_array_get(losses, i)) == next_loss(&run));
+        assert_true(number(record, "loss") == json_real_value(json_array_get(losses, 0)));
+        assert_int_equal(json_array_size(at), 4); // 0, 2, 4, 5
+        assert_int_equal(json_integer_value(json_array_get(at, 1)), 2);
+        assert_int_equal(json_integer_value(json_array_get(at, 3)), 5);
+        assert_int_equal(json_array_size(json_object_get(curve, "evaluation_loss")), 4);
+        run_close(&run);
+        json_decref(planned);
+        json_decref(record);
+    }
+}
+
 static void windows_come_in_order(void **state)
 {
     struct scratch *scratch = *state;
@@ -311,6 +362,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(evaluation_is_a_mean_over_all_windows),
         cmocka_unit_test(rates_follow_the_schedule),
         cmocka_unit_test(gradients_are_clipped),
+        cmocka_unit_test(trials_record_the_curve),
         cmocka_unit_test_setup_teardown(windows_come_in_order, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

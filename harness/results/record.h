@@ -96,6 +96,12 @@ struct record_bias {
     double relative_l2, rms_error, subsets;
 };
 
+// Of a training run: a number of each step, and of each evaluation.
+struct record_curve {
+    bool given;
+    struct number_list loss, gradient_norm, evaluation_step, evaluation_loss;
+};
+
 // Of a trial over several ranks: a number of each, in their order.
 struct record_ranks {
     bool given;
@@ -156,6 +162,7 @@ struct record {
     struct record_ranks ranks;
     struct record_gradient gradient;
     struct record_bias bias;
+    struct record_curve curve;
     struct record_timeline timeline;
     struct record_categories categories;
     struct record_provenance provenance;

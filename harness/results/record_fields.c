@@ -113,6 +113,16 @@ FIELDS bias_fields[] = {
     {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of columns, each walked once"},
     {0}};
 
+FIELDS curve_fields[] = {{FIELD(record_curve, loss), .type = FIELD_NUMBER, .list = true, .unit = "nats",
+                          .meaning = "of each step, before its update"},
+                         {FIELD(record_curve, gradient_norm), .type = FIELD_SIZE, .list = true,
+                          .meaning = "of each step, before it is clipped"},
+                         {FIELD(record_curve, evaluation_step), .type = FIELD_COUNT, .list = true,
+                          .none = NONE_EMPTY, .meaning = "after how many steps held-out tokens were evaluated"},
+                         {FIELD(record_curve, evaluation_loss), .type = FIELD_NUMBER, .list = true,
+                          .none = NONE_EMPTY, .unit = "nats", .meaning = "of them"},
+                         {0}};
+
 FIELDS ranks_fields[] = {
     {FIELD(record_ranks, count), .type = FIELD_COUNT},
     {FIELD(record_ranks, engine), .type = FIELD_STRING, .meaning = "that carries what they send",
@@ -282,6 +292,8 @@ const struct record_field record_fields[] = {
      .null = "not asked for, or planned", .members = gradient_fields},
     {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "of the gradient over all draws",
      .null = "not asked for, planned, or nothing is drawn", .members = bias_fields},
+    {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
+     .null = "no training run, or planned", .members = curve_fields},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",
      .members = timeline_fields},
     {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "where one step's time went, after the samples",

@@ -60,7 +60,7 @@ static void fill_step(struct record *record, const struct trial_result *result)
     const struct step_report *step = result->step;
     if (!step)
         return;
-    record->loss = result->trial->planned ? NAN : step->loss;
+    record->loss = result->trial->planned ? NAN : result->curve ? result->curve->loss[0] : step->loss;
     record->columns = number_list_make(step->columns.count);
     for (size_t i = 0; i < step->columns.count; i++)
         record->columns.items[i] = (double)step->columns.items[i];
@@ -223,6 +223,18 @@ static void fill_bias(struct record_bias *bias, const struct trial_result *resul
                                      .subsets = (double)result->bias->subsets};
 }
 
+static void fill_curve(struct record_curve *curve, const struct trial_result *result)
+{
+    const struct curve *from = result->curve;
+    if (from)
+        *curve =
+            (struct record_curve){.given = true,
+                                  .loss = number_list_copy(from->loss, from->steps),
+                                  .gradient_norm = number_list_copy(from->gradient_norm, from->steps),
+                                  .evaluation_step = number_list_copy(from->evaluation_step, from->evaluations),
+                                  .evaluation_loss = number_list_copy(from->evaluation_loss, from->evaluations)};
+}
+
 static size_t event_total(const struct arena_event *event)
 {
     size_t total = 0;
@@ -340,6 +352,7 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_ranks(&record->ranks, result);
     fill_gradient(&record->gradient, result);
     fill_bias(&record->bias, result);
+    fill_curve(&record->curve, result);
     fill_timeline(&record->timeline, result);
     fill_categories(&record->categories, result);
     fill_provenance(&record->provenance, &result->provenance);

@@ -17,6 +17,13 @@ struct rank_figures {
     struct counters counters;
 };
 
+// What a training run came to, step by step; evaluations: after so many steps each.
+struct curve {
+    size_t steps, evaluations;
+    double *loss, *gradient_norm;              // [steps]
+    double *evaluation_step, *evaluation_loss; // [evaluations]
+};
+
 // What is known about a trial when it ends. Everything is borrowed; 0, NULL: not reached.
 struct trial_result {
     const struct trial *trial;
@@ -42,6 +49,7 @@ struct trial_result {
     double noise_floor, sums_relative_l2; // NaN: no sums in bf16
     double gemm_flops_per_s;
     const struct bias *bias;
+    const struct curve *curve;
     const struct arena *timeline; // the arena whose events are recorded
     const struct breakdown *breakdown;
     double breakdown_ms;      // of its step

@@ -15,6 +15,7 @@
 #include "harness/run/provenance.h"
 #include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
+#include "harness/run/run_steps.h"
 #include "harness/run/setup.h"
 #include "harness/run/watch.h"
 #include "kernels/base/clock.h"
@@ -22,106 +23,6 @@
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-// A plan's estimate is the mean over this many draws, or fewer once its standard error is this share of it.
-#define PLANNED_DRAWS_MAX 64
-#define PLANNED_DRAWS_MIN 8
-#define PLANNED_ERROR     0.01
-
-struct run {
-    const struct trial *trial;
-    struct trial walked;        // with options of its own, and a method that may have been chosen
-    int store;                  // of references; -1: none
-    const struct world *world;  // the processes
-    size_t rank;                // of this process, or that is being planned
-    struct rank_figures *ranks; // [trial_ranks], on rank 0
-    struct trial_result result;
-    struct setup setup;
-    struct status status;
-    struct reference reference;
-    struct gradient_report gradient;
-    struct bias bias;
-    struct breakdown breakdown;
-    struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
-    void *options;                  // of the current draw
-    bool draws;
-    double *samples_ms, *asked_ms;
-    size_t *sample_columns;
-    double estimate_squares; // sum of squares of the estimates about their mean
-    struct watch *watch;
-    struct watch_report watched; // over the samples
-    int64_t start_ns;
-    size_t updates; // of the optimizer
-};
-
-static double seconds_since(int64_t start_ns)
-{
-    return (double)(clock_ns() - start_ns) / 1e9;
-}
-
-// True while neither the run nor its device has failed; a failed device's reason becomes the run's.
-static bool fine(struct run *run)
-{
-    struct device *device = run->setup.device;
-    if (device && device->status.code != STATUS_OK)
-        status_set(&run->status, device->status.code, "%s", device->status.message);
-    return run->status.code == STATUS_OK;
-}
-
-// Gradients from zero, the walk, and with update the optimizer's: the time is that of all.
-static void walk(struct run *run, bool update)
-{
-    struct model *model = &run->setup.model;
-    struct device *device = run->setup.device;
-    device_timer_start(device);
-    if (update)
-        optimizer_begin(model, ++run->updates, 1);
-    model_zero_gradients(model);
-    double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
-    method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
-    if (update) {
-        device_timer_start(device);
-        optimizer_step(model);
-        asked_ms += device_timer_asked_ms(device);
-        ms += device_timer_stop_ms(device);
-    }
-    run->step.asked_ms += asked_ms;
-    run->step.ms += ms;
-}
-
-static void set_draw(struct run *run, size_t index)
-{
-    const struct method *method = run->trial->method;
-    options_free(&method->options, run->options);
-    run->options = options_copy(&method->options, run->trial->options);
-    run->draws = method->draw && method->draw(run->options, index);
-}
-
-// The failure of a step is its device's; of a draw that the record's other figures are not of, it says which.
-static bool fine_after(struct run *run, size_t draw)
-{
-    const struct status *status = &run->setup.device->status;
-    if (status->code != STATUS_OK && run->draws && draw > 0)
-        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.columns.count,
-                   status->message);
-    return fine(run);
-}
-
-// One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
-static bool step(struct run *run, size_t draw, bool update)
-{
-    run->setup.device->counters = (struct counters){0};
-    set_draw(run, draw);
-    walk(run, update);
-    if (!fine_after(run, draw))
-        return false;
-    if (!run->result.step) {
-        run->first = run->step;
-        run->first.columns = index_list_copy(&run->step.columns);
-        run->result.step = &run->first;
-    }
-    return true;
-}
 
 static bool take_reference(struct run *run)
 {
@@ -133,30 +34,20 @@ static bool take_reference(struct run *run)
     return taken;
 }
 
-// Rank 0's work alone; the others wait at rest.
-static bool is_first(const struct run *run)
-{
-    return run->world->comm.rank == 0;
-}
-static void rest(const struct run *run)
-{
-    run->world->ops->rest(run->world);
-}
-
 static bool check_gradient(struct run *run)
 {
     const struct trial *trial = run->trial;
-    bool first = is_first(run);
+    bool first = run_is_first(run);
     if (first && !take_reference(run))
         return false;
-    rest(run);
-    if (!step(run, 0, false))
+    run_rest(run);
+    if (!run_step(run, 0, false))
         return false;
     struct gradient_set set;
     ranks_gradients(&set, &run->setup.model, trial->context, run->world);
     if (!first) {
         gradient_set_free(&set);
-        rest(run);
+        run_rest(run);
         return true;
     }
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
@@ -167,7 +58,7 @@ static bool check_gradient(struct run *run)
     bool good = done && (!trial->method->exact ||
                          reference_accepts(&run->reference, trial->dtype, &run->gradient, &run->status));
     if (good)
-        rest(run);
+        run_rest(run);
     return good;
 }
 
@@ -183,87 +74,11 @@ static bool measure_bias(struct run *run)
     return true;
 }
 
-// Whether another sample like the longest so far would end before the trial's time is over; a draw may have more
-// columns than any before it.
-static bool time_left(const struct run *run, double longest_ms)
-{
-    double limit_s = run->trial->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
-    return limit_s == 0 || seconds_since(run->start_ns) + 1e-3 * reserve * longest_ms < limit_s;
-}
-
-static void note_peak(struct run *run)
-{
-    const struct arena *arena = &run->setup.device->arena, *host = &run->setup.device->host;
-    run->result.peak_bytes = arena->peak_bytes;
-    memcpy(run->result.peak_by_category, arena->peak_by_category, sizeof run->result.peak_by_category);
-    run->result.host_peak_bytes = host->peak_bytes;
-    memcpy(run->result.host_peak_by_category, host->peak_by_category, sizeof run->result.host_peak_by_category);
-}
-
-// The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
-static void note_estimate(struct run *run, double ms, size_t count)
-{
-    double before = ms - run->result.estimate_ms;
-    run->result.estimate_ms += before / (double)count;
-    run->estimate_squares += before * (ms - run->result.estimate_ms);
-}
-
-// Peak and counts are those of the first sample. A sample that walks the same columns must ask for the same work.
-static bool note_sample(struct run *run, size_t i)
-{
-    struct trial_result *result = &run->result;
-    const struct counters *counters = &run->setup.device->counters;
-    if (i == 0) {
-        result->counters = *counters;
-        note_peak(run);
-    } else if (index_list_equal(&run->step.columns, &run->first.columns) &&
-               memcmp(&result->counters, counters, sizeof *counters) != 0) {
-        return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
-                          i + 1);
-    }
-    run->samples_ms[i] = run->step.ms;
-    run->asked_ms[i] = run->step.asked_ms;
-    run->sample_columns[i] = run->step.columns.count;
-    result->sample_count = i + 1;
-    note_estimate(run, 1e3 * counters_clock_s(counters), i + 1);
-    return true;
-}
-
-// A plan walks one draw, or where it makes an estimate as many as that needs.
-static bool plan_wants_draw(const struct run *run, size_t taken)
-{
-    double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
-    return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
-           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);
-}
-
-// As rank 0 says.
-static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
-{
-    const struct trial *trial = run->trial;
-    bool wanted = trial->planned ? plan_wants_draw(run, taken) : taken < trial->measure.samples;
-    wanted = taken == 0 || (wanted && time_left(run, longest_ms));
-    run->world->ops->broadcast(run->world, &wanted, sizeof wanted);
-    return wanted;
-}
-
-static bool sample(struct run *run)
-{
-    double longest_ms = 0;
-    for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
-        run->world->ops->meet(run->world);
-        if (!step(run, i, run->trial->optimizer) || !note_sample(run, i))
-            return false;
-        longest_ms = fmax(longest_ms, run->step.ms);
-    }
-    return true;
-}
-
 static bool record_timeline(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     arena_timeline_start(arena);
-    bool done = step(run, 0, false);
+    bool done = run_step(run, 0, false);
     arena_timeline_stop(arena);
     run->result.timeline = done ? arena : NULL;
     return done;
@@ -277,7 +92,7 @@ static bool take_breakdown(struct run *run)
         calibrate_roofline(run->trial->dtype, run->result.gemm_flops_per_s, &device->roofline);
     run->result.roofline = device->roofline;
     breakdown_start(&run->breakdown, device);
-    bool done = step(run, 0, run->trial->optimizer);
+    bool done = run_step(run, 0, run->trial->optimizer);
     breakdown_stop(&run->breakdown, device);
     run->result.breakdown_ms = run->step.ms;
     run->result.breakdown = done ? &run->breakdown : NULL;
@@ -316,7 +131,8 @@ static bool open_part(struct run *run, const struct comm *pipeline)
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
     run->result.resident_bytes = run->setup.device->arena.live_bytes;
-    run->result.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch);
+    run->result.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch) *
+                              (double)(trial->train.steps ? trial->train.accumulate : 1);
     if (trial->method->floor_bytes_per_token)
         run->result.floor_bytes_per_token =
             trial->method->floor_bytes_per_token(&run->setup.model, trial->options, trial->context);
@@ -327,9 +143,11 @@ static bool take_samples(struct run *run)
 {
     arena_reset_peak(&run->setup.device->arena);
     arena_reset_peak(&run->setup.device->host);
-    set_draw(run, 0);
+    run_set_draw(run, 0);
+    if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, &run->status))
+        return false;
     watch_start(run->watch);
-    bool sampled = sample(run);
+    bool sampled = run_sample(run);
     watch_stop(run->watch, &run->watched);
     run->result.watched = run->watch ? &run->watched : NULL;
     return sampled;
@@ -357,7 +175,7 @@ static void gather_ranks(struct run *run)
 {
     struct rank_figures own = rank_figures_of(&run->result, run->first.loss);
     ranks_gather(run->world, run->ranks, &own, run->samples_ms, run->result.sample_count);
-    if (is_first(run)) {
+    if (run_is_first(run)) {
         run->first.loss = ranks_loss(run->ranks, run->world->comm.size);
         ranks_merge(&run->result, run->ranks, run->world->comm.size);
     }
@@ -376,7 +194,7 @@ static bool measure_rank(struct run *run)
         return false;
     run->watch = watch_open(run->setup.device); // before the warm-up: what is loaded now does not let the card cool
     for (size_t i = 0; i < trial->measure.warmup; i++)
-        if (!step(run, i, trial->optimizer))
+        if (!run_step(run, i, trial->optimizer))
             return false;
     if (!take_samples(run))
         return false;
@@ -398,12 +216,12 @@ static bool measure(struct run *run)
     if (run->setup.device->ops->mark) // else it is the step's time once more
         run->result.asked_ms = run->asked_ms;
     note_device_memory(run);
-    if (trial->measure.gemm && is_first(run)) {
+    if (trial->measure.gemm && run_is_first(run)) {
         run->result.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
-        if (!fine(run))
+        if (!run_fine(run))
             return false;
     }
-    rest(run);
+    run_rest(run);
     return (!trial->measure.categories || take_breakdown(run)) &&
            (!trial->measure.timeline || record_timeline(run));
 }
@@ -439,10 +257,14 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
     run->rank = run->world->comm.rank;
     run->ranks = calloc(trial_ranks(trial), sizeof *run->ranks);
     run->start_ns = clock_ns();
-    size_t samples = trial->planned ? PLANNED_DRAWS_MAX : trial->measure.samples;
+    size_t samples = run_samples_max(trial);
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
+    double **curves[] = {&run->curve.loss, &run->curve.gradient_norm, &run->curve.evaluation_step,
+                         &run->curve.evaluation_loss};
+    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
+        CHECK((*curves[i] = calloc(samples + 1, sizeof **curves[i])));
     CHECK(run->samples_ms && run->asked_ms && run->sample_columns && run->ranks);
     struct trial_result *result = &run->result;
     result->trial = run->trial;
@@ -460,18 +282,20 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
         result->sample_count = 0;
         result->counters = (struct counters){0};
         result->ranks = NULL;
+        result->curve = NULL;
         if (result->status == RECORD_OOM)
             result->step = NULL;
         if (run->setup.device) {
-            note_peak(run);
+            run_note_peak(run);
             note_device_memory(run);
         }
     }
     result->provenance.clock_mhz_after = provenance_clock_mhz();
-    result->wall_s = seconds_since(run->start_ns);
-    char *line = is_first(run) || *failed ? record_line(result) : NULL;
+    result->wall_s = run_seconds(run);
+    char *line = run_is_first(run) || *failed ? record_line(result) : NULL;
 
     watch_close(run->watch);
+    train_close(&run->train);
     setup_close(&run->setup);
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);
@@ -480,6 +304,8 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
     options_free(&run->trial->method->options, run->walked.options);
     step_report_free(&run->step);
     step_report_free(&run->first);
+    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
+        free(*curves[i]);
     free(run->samples_ms);
     free(run->asked_ms);
     free(run->sample_columns);

@@ -1,5 +1,6 @@
 #include "harness/spec/trial_keys.h"
 #include "harness/files/size.h"
+#include "harness/spec/train_keys.h"
 #include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_values.h"
 #include <string.h>
@@ -7,7 +8,6 @@
 #define CONTEXT_MAX ((double)INT32_MAX) // token positions are i32 on devices
 #define BATCH_MAX   ((double)(1 << 20))
 #define SAMPLES_MAX 100000.0
-#define STEPS_MAX   1e9
 #define COUNT_MAX   ((double)JSON_INTEGER_MAX)
 
 #define AT(member) offsetof(struct trial, member)
@@ -100,86 +100,6 @@ static const struct trial_key parallel_keys[] = {{.name = "stage",
                                                   .unit = "ranks",
                                                   .meaning = "a pipeline: each has some of the layers"},
                                                  {0}};
-
-static const struct trial_key train_keys[] = {
-    {.name = "steps",
-     .type = KEY_COUNT,
-     .offset = AT(train.steps),
-     .minimum = 1,
-     .maximum = STEPS_MAX,
-     .initial = 100,
-     .unit = "steps",
-     .meaning = "updates of the weights",
-     .argument = "N"},
-    {.name = "accumulate",
-     .type = KEY_COUNT,
-     .offset = AT(train.accumulate),
-     .minimum = 1,
-     .maximum = STEPS_MAX,
-     .initial = 1,
-     .unit = "micro-batches",
-     .meaning = "of a step, each of `batch` windows",
-     .argument = "N"},
-    {.name = "schedule",
-     .type = KEY_CHOICE,
-     .offset = AT(train.schedule),
-     .choices = (const char *const[]){"constant", "linear", "cosine", NULL},
-     .kind = "schedule",
-     .meaning = "of the rate after the warm-up",
-     .argument = "constant|linear|cosine"},
-    {.name = "warmup",
-     .type = KEY_COUNT,
-     .offset = AT(train.warmup),
-     .maximum = STEPS_MAX,
-     .unit = "steps",
-     .meaning = "over which the rate rises to what it is",
-     .argument = "N"},
-    {.name = "floor",
-     .type = KEY_NUMBER,
-     .offset = AT(train.floor),
-     .maximum = 1,
-     .meaning = "share of the rate that a linear or cosine schedule ends at",
-     .argument = "SHARE"},
-    {.name = "clip",
-     .type = KEY_NUMBER,
-     .offset = AT(train.clip),
-     .maximum = 1e9,
-     .meaning = "largest norm of all gradients together; 0: any",
-     .argument = "NORM"},
-    {.name = "shuffle",
-     .type = KEY_COUNT,
-     .offset = AT(train.shuffle),
-     .maximum = COUNT_MAX,
-     .meaning = "seed of the order of the windows; 0: that of the data",
-     .argument = "SEED"},
-    {.name = "held_out",
-     .type = KEY_NUMBER,
-     .offset = AT(train.held_out),
-     .maximum = 1,
-     .meaning = "share of the windows, the last ones, that are evaluated instead of trained on",
-     .argument = "SHARE"},
-    {.name = "evaluate",
-     .type = KEY_TEXT,
-     .offset = AT(train.evaluate.path),
-     .meaning = "tokens of another file to be evaluated, of the kind that the data are",
-     .values = "the path of a file of tokens",
-     .null = "none",
-     .argument = "FILE",
-     .spelling = SPELLED_TEXT},
-    {.name = "evaluate_every",
-     .type = KEY_COUNT,
-     .offset = AT(train.evaluate_every),
-     .maximum = STEPS_MAX,
-     .unit = "steps",
-     .meaning = "between evaluations; 0: only before the first step and after the last",
-     .argument = "N"},
-    {.name = "evaluate_windows",
-     .type = KEY_COUNT,
-     .offset = AT(train.evaluate_windows),
-     .maximum = COUNT_MAX,
-     .meaning = "windows that are evaluated, at most; 0: all",
-     .argument = "N"},
-    {0}};
 
 const struct trial_key trial_keys[] = {
     {.name = "model",

@@ -1,0 +1,206 @@
+#include "harness/run/run_steps.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/timer.h"
+#include <math.h>
+#include <string.h>
+
+#define PLANNED_DRAWS_MIN 8
+#define PLANNED_ERROR     0.01
+
+double run_seconds(const struct run *run)
+{
+    return (double)(clock_ns() - run->start_ns) / 1e9;
+}
+
+bool run_fine(struct run *run)
+{
+    struct device *device = run->setup.device;
+    if (device && device->status.code != STATUS_OK)
+        status_set(&run->status, device->status.code, "%s", device->status.message);
+    return run->status.code == STATUS_OK;
+}
+
+// Gradients from zero, the walk, and with update the optimizer's: the time is that of all.
+static void walk(struct run *run, bool update)
+{
+    struct model *model = &run->setup.model;
+    struct device *device = run->setup.device;
+    if (update && run->trial->train.steps) {
+        train_step(&run->train, &run->step, &run->status);
+        return;
+    }
+    device_timer_start(device);
+    if (update)
+        optimizer_begin(model, ++run->updates, 1);
+    model_zero_gradients(model);
+    double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
+    method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
+    if (update) {
+        device_timer_start(device);
+        optimizer_step(model);
+        asked_ms += device_timer_asked_ms(device);
+        ms += device_timer_stop_ms(device);
+    }
+    run->step.asked_ms += asked_ms;
+    run->step.ms += ms;
+}
+
+void run_set_draw(struct run *run, size_t index)
+{
+    const struct method *method = run->trial->method;
+    options_free(&method->options, run->options);
+    run->options = options_copy(&method->options, run->trial->options);
+    run->draws = method->draw && method->draw(run->options, index);
+}
+
+// The failure of a step is its device's; of a draw that the record's other figures are not of, it says which.
+static bool fine_after(struct run *run, size_t draw)
+{
+    const struct status *status = &run->setup.device->status;
+    if (status->code != STATUS_OK && run->draws && draw > 0)
+        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.columns.count,
+                   status->message);
+    return run_fine(run);
+}
+
+bool run_step(struct run *run, size_t draw, bool update)
+{
+    run->setup.device->counters = (struct counters){0};
+    run_set_draw(run, draw);
+    walk(run, update);
+    if (!fine_after(run, draw))
+        return false;
+    if (!run->result.step) {
+        run->first = run->step;
+        run->first.columns = index_list_copy(&run->step.columns);
+        run->result.step = &run->first;
+    }
+    return true;
+}
+
+bool run_is_first(const struct run *run)
+{
+    return run->world->comm.rank == 0;
+}
+
+void run_rest(const struct run *run)
+{
+    run->world->ops->rest(run->world);
+}
+
+// Whether another sample like the longest so far would end before the trial's time is over; a draw may have more
+// columns than any before it.
+static bool time_left(const struct run *run, double longest_ms)
+{
+    double limit_s = run->trial->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
+    return limit_s == 0 || run_seconds(run) + 1e-3 * reserve * longest_ms < limit_s;
+}
+
+void run_note_peak(struct run *run)
+{
+    const struct arena *arena = &run->setup.device->arena, *host = &run->setup.device->host;
+    run->result.peak_bytes = arena->peak_bytes;
+    memcpy(run->result.peak_by_category, arena->peak_by_category, sizeof run->result.peak_by_category);
+    run->result.host_peak_bytes = host->peak_bytes;
+    memcpy(run->result.host_peak_by_category, host->peak_by_category, sizeof run->result.host_peak_by_category);
+}
+
+// The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
+static void note_estimate(struct run *run, double ms, size_t count)
+{
+    double before = ms - run->result.estimate_ms;
+    run->result.estimate_ms += before / (double)count;
+    run->estimate_squares += before * (ms - run->result.estimate_ms);
+}
+
+static void note_curve(struct run *run, size_t i)
+{
+    struct curve *curve = &run->curve;
+    curve->loss[i] = run->step.loss;
+    curve->gradient_norm[i] = run->train.gradient_norm;
+    curve->steps = i + 1;
+    run->result.curve = run->trial->planned ? NULL : curve;
+}
+
+// Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
+// columns alone are known.
+static bool same_columns(const struct run *run)
+{
+    return index_list_equal(&run->step.columns, &run->first.columns) &&
+           !(run->draws && run->trial->train.accumulate > 1);
+}
+
+// Peak and counts are those of the first sample. A sample that walks the same columns must ask for the same work.
+static bool note_sample(struct run *run, size_t i)
+{
+    struct trial_result *result = &run->result;
+    const struct counters *counters = &run->setup.device->counters;
+    if (i == 0) {
+        result->counters = *counters;
+        run_note_peak(run);
+    } else if (same_columns(run) && memcmp(&result->counters, counters, sizeof *counters) != 0) {
+        return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
+                          i + 1);
+    }
+    run->samples_ms[i] = run->step.ms;
+    run->asked_ms[i] = run->step.asked_ms;
+    run->sample_columns[i] = run->step.columns.count;
+    result->sample_count = i + 1;
+    if (run->trial->train.steps)
+        note_curve(run, i);
+    note_estimate(run, 1e3 * counters_clock_s(counters), i + 1);
+    return true;
+}
+
+// A plan walks one draw, or where it makes an estimate as many as that needs.
+static bool plan_wants_draw(const struct run *run, size_t taken)
+{
+    double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
+    return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
+           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);
+}
+
+// As rank 0 says.
+static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
+{
+    const struct trial *trial = run->trial;
+    bool training = trial->train.steps, wanted = taken < run_samples_max(trial);
+    if (trial->planned)
+        wanted = plan_wants_draw(run, taken);
+    wanted = taken == 0 || (wanted && (training || time_left(run, longest_ms))); // half a training run is none
+    run->world->ops->broadcast(run->world, &wanted, sizeof wanted);
+    return wanted;
+}
+
+size_t run_samples_max(const struct trial *trial)
+{
+    return trial->planned ? PLANNED_DRAWS_MAX : trial->train.steps ? trial->train.steps : trial->measure.samples;
+}
+
+// Before the first step of a training run, and after those that it is due after.
+static bool evaluate(struct run *run)
+{
+    struct curve *curve = &run->curve;
+    size_t n = curve->evaluations;
+    if (!run->trial->train.steps || !train_evaluates(&run->train))
+        return true;
+    curve->evaluation_step[n] = (double)run->train.step;
+    if (!train_evaluate(&run->train, &curve->evaluation_loss[n], &run->status))
+        return false;
+    curve->evaluations++;
+    return run_fine(run);
+}
+
+bool run_sample(struct run *run)
+{
+    double longest_ms = 0;
+    if (!evaluate(run))
+        return false;
+    for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
+        run->world->ops->meet(run->world);
+        if (!run_step(run, i, run->trial->optimizer) || !note_sample(run, i) || !evaluate(run))
+            return false;
+        longest_ms = fmax(longest_ms, run->step.ms);
+    }
+    return true;
+}

@@ -1,0 +1,54 @@
+// Run steps: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
+#pragma once
+#include "harness/run/record_line.h"
+#include "harness/run/reference.h"
+#include "harness/run/setup.h"
+#include "harness/run/train.h"
+#include "harness/run/watch.h"
+#include "kernels/base/world.h"
+
+// A plan's estimate is the mean over this many draws, or fewer once its standard error is a hundredth of it.
+#define PLANNED_DRAWS_MAX 64
+
+struct run {
+    const struct trial *trial;
+    struct trial walked;        // with options of its own, and a method that may have been chosen
+    int store;                  // of references; -1: none
+    const struct world *world;  // the processes
+    size_t rank;                // of this process, or that is being planned
+    struct rank_figures *ranks; // [trial_ranks], on rank 0
+    struct trial_result result;
+    struct setup setup;
+    struct status status;
+    struct reference reference;
+    struct gradient_report gradient;
+    struct bias bias;
+    struct breakdown breakdown;
+    struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
+    void *options;                  // of the current draw
+    bool draws;
+    double *samples_ms, *asked_ms;
+    size_t *sample_columns;
+    double estimate_squares; // sum of squares of the estimates about their mean
+    struct watch *watch;
+    struct watch_report watched; // over the samples
+    int64_t start_ns;
+    size_t updates; // of the optimizer
+    struct train train;
+    struct curve curve;
+};
+
+double run_seconds(const struct run *run);
+// True while neither the run nor its device has failed; a failed device's reason becomes the run's.
+bool run_fine(struct run *run);
+// Rank 0's work alone; the others wait at rest.
+bool run_is_first(const struct run *run);
+void run_rest(const struct run *run);
+void run_set_draw(struct run *run, size_t index);
+// One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
+bool run_step(struct run *run, size_t draw, bool update);
+// All samples: draw 0 and those after it, or the steps of a training run.
+bool run_sample(struct run *run);
+// How many there can be.
+size_t run_samples_max(const struct trial *trial);
+void run_note_peak(struct run *run);
