@@ -79,6 +79,7 @@ const struct method method_checkpoint = {
     .source = "Chen et al. 2016, arXiv 1604.06174",
     .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,
+    .rows = true,
     .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

@@ -74,6 +74,7 @@ const struct method method_full = {
     .source = "Rumelhart, Hinton & Williams 1986",
     .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
+    .rows = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -33,6 +33,7 @@ struct method {
     const char *source;  // the paper
     struct option_table options;
     bool exact;            // the gradient is that of the full loss
+    bool rows;             // units are done one after another, from the head down, not all in the last column
     bool pipeline;         // ranks may share it as a pipeline, each with some of the layers
     const char *estimates; // the exact method whose walk this one shortens; NULL: none
     // Hooks take options of the method's own struct.

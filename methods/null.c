@@ -101,6 +101,7 @@ const struct method method_null = {
     .summary = "no gradient; can fail, hang, crash, end or run out of memory to test the harness",
     .source = "longbp",
     .options = {option_rows, sizeof(struct null_options)},
+    .rows = true,
     .pipeline = true,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

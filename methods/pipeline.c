@@ -36,7 +36,7 @@ void pipeline_sum_tied(struct model *model)
 {
     const struct comm *pipeline = &model->ranks.pipeline;
     bool end = ranks_lowest(&model->ranks) || ranks_highest(&model->ranks);
-    if (model->config.tied && pipeline->size > 1 && end && model->embedding->grad.data) {
+    if (model->config.tied && pipeline->size > 1 && end && model->embedding->trains) {
         struct comm ends = comm_part(pipeline, 0, pipeline->size - 1, 2);
         comm_sum(&ends, model->device, model->embedding->grad);
     }

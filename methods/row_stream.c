@@ -96,7 +96,7 @@ static void look_up(void *step, struct tensor part, size_t row)
 static void descend(struct state *state, struct stage stage)
 {
     struct model *model = state->step->model;
-    bool embeds = model->embedding->grad.data;
+    bool embeds = model->embedding->trains;
     for (size_t l = stage.end; l-- > stage.first;) {
         struct stream x = {.device = model->device, .whole = state->far[l]};
         struct stream grad = {.device = model->device, .whole = state->grad, .out = state->grad_out};
@@ -184,7 +184,7 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
         }
         descend(&state, state.stages.items[s]);
     }
-    if (model->embedding->grad.data) {
+    if (model->embedding->trains) {
         embed_gradient(&state);
     }
     unit_done(model, UNIT_EMBEDDING);

@@ -124,6 +124,7 @@ const struct method method_streambp = {
     .source = "Luo et al. 2025, arXiv 2506.03077",
     .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,
+    .rows = true,
     .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

@@ -78,7 +78,7 @@ static bool record_timeline(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     arena_timeline_start(arena);
-    bool done = run_step(run, 0, false);
+    bool done = run_step(run, 0, run->setup.model.updates_in_walk); // else gradients would stay
     arena_timeline_stop(arena);
     run->result.timeline = done ? arena : NULL;
     return done;

@@ -53,6 +53,16 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
         return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
                                "there is no optimizer; give \"optimizer\", or leave it out");
     }
+    bool in_walk = trial->optimizer && optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
+    struct json_field optimizer = fields->keys[trial_key_find("optimizer")];
+    if (in_walk && trial->gradients_place == PLACE_HOST)
+        return json_field_fail(json_field_get(optimizer, "when"), status,
+                               "\"walk\" frees gradients in the walk; place.gradients has nothing to keep");
+    if (in_walk && !trial->method->rows && !trial->lora.rank)
+        return json_field_fail(json_field_get(optimizer, "when"), status,
+                               "method \"%s\" completes no gradient before its last column, so all of them live at "
+                               "once and \"walk\" saves nothing; leave it out, or take a method that walks rows",
+                               trial->method->name);
     size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
         return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",

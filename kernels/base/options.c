@@ -88,6 +88,13 @@ double options_number(const struct option_table *table, const void *options, con
                                                    : otherwise;
 }
 
+int options_choice(const struct option_table *table, const void *options, const char *name, int otherwise)
+{
+    const struct option *option = option_find(table, name);
+    bool choice = option && option->type == OPTION_CHOICE;
+    return choice ? *(const int *)((const char *)options + option->offset) : otherwise;
+}
+
 static bool is_within(const struct option *option, double value)
 {
     return value >= option->minimum && value <= option->maximum;

@@ -54,6 +54,8 @@ void options_free(const struct option_table *table, void *options);
 size_t options_count(const struct option_table *table, const void *options, const char *name, size_t otherwise);
 // The same of an OPTION_NUMBER.
 double options_number(const struct option_table *table, const void *options, const char *name, double otherwise);
+// The index of an OPTION_CHOICE; `otherwise` if the table has none of this name.
+int options_choice(const struct option_table *table, const void *options, const char *name, int otherwise);
 // Sets a value as the command line writes it: "128", "0.5", "all", "1,3". False if there is no such option; or no
 // such value of it, which may then be anything.
 bool options_set(const struct option_table *table, void *options, const char *name, const char *value);

@@ -37,6 +37,7 @@ static const struct option rows[] = {OPTION_RATE(struct adamw_options, 1e-4),
                                      OPTION_MASTER(struct adamw_options),
                                      OPTION_ROUND(struct adamw_options),
                                      OPTION_SEED(struct adamw_options),
+                                     OPTION_WHEN(struct adamw_options),
                                      {0}};
 
 enum { FIRST_MOMENT, SECOND_MOMENT, MASTER };

@@ -103,7 +103,7 @@ void embed_forward(struct model *model, const struct batch *batch, struct tensor
 
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)
 {
-    if (model->embedding->grad.data) {
+    if (model->embedding->trains) {
         unit_add(model, UNIT_EMBEDDING);
         op_embedding_backward(model->device, model->embedding->grad, grad,
                               tensor_rows(batch->ids, start * batch->batch, grad.rows));

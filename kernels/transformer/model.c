@@ -1,4 +1,5 @@
 #include "kernels/transformer/model.h"
+#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/training.h"
 #include "kernels/transformer/unit.h"
 #include "kernels/transformer/weights.h"
@@ -101,6 +102,8 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->optimizer_place = options->optimizer_place;
     model->optimizer = options->optimizer;
     model->optimizer_options = options->optimizer_options;
+    model->updates_in_walk =
+        options->optimizer && optimizer_updates_in_walk(options->optimizer, options->optimizer_options);
     if (options->ranks) {
         model->ranks = *options->ranks;
     }
@@ -208,6 +211,10 @@ struct parameter *model_parameter(const struct model *model, const char *name)
 
 void model_zero_gradients(struct model *model)
 {
+    if (model->updates_in_walk) {
+        gradients_drop(model);
+        return;
+    }
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
         model->transits[unit].zero = model->gradients_place == PLACE_HOST;

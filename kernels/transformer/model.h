@@ -15,10 +15,12 @@ struct parameter {
     // itself on the host; and those while they come from there (kernels/transformer/weights.h). No data of another
     // rank's.
     struct tensor value, kept[PARAMETER_PARTS], fetched[PARAMETER_PARTS];
-    // No tensors when frozen, or another rank's. The state is the optimizer's, of which it knows the meaning. far:
-    // what they are kept in on the host while they are used on the device (kernels/transformer/training.h).
+    // No tensors when frozen, or another rank's; a gradient that lives in the walk alone is one only then. The
+    // state is the optimizer's, of which it knows the meaning. far: what they are kept in on the host while they
+    // are used on the device (kernels/transformer/training.h).
     struct tensor grad, state[PARAMETER_STATES], far_grad, far_state[PARAMETER_STATES];
     bool vector; // a norm's gain or a bias: one dimension in files
+    bool trains; // and is this rank's
 };
 
 // y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
@@ -38,7 +40,7 @@ struct transit {
     struct event in, out;
 };
 
-// An optimizer's step: its number, from 1 on, and what a schedule multiplies the rate by.
+// An optimizer's step: its number, from 1 on, and what a schedule multiplies the rate by. t 0: there is none now.
 struct update {
     size_t t;
     double rate_factor;
@@ -55,6 +57,7 @@ struct model {
     enum place weights_place, gradients_place, optimizer_place;
     const struct optimizer *optimizer; // NULL: none
     const void *optimizer_options;     // the optimizer's own struct
+    bool updates_in_walk; // a unit's gradient lives from the first sum to its update, when it is complete
     struct update update;
     struct unit_listener *listener; // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;

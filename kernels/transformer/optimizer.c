@@ -1,5 +1,6 @@
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/training.h"
+#include "kernels/transformer/weight_options.h"
 #include <string.h>
 
 // Every optimizer, once: optimizer_sgd and so on, in the order of lists; the first is that of an entry without a
@@ -23,6 +24,11 @@ const struct optimizer *optimizer_find(const char *name)
     return NULL;
 }
 
+bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options)
+{
+    return options_choice(&optimizer->options, options, "when", UPDATE_AT_END) == UPDATE_IN_WALK;
+}
+
 void optimizer_begin(struct model *model, size_t t, double rate_factor)
 {
     model->update = (struct update){.t = t, .rate_factor = rate_factor};
@@ -30,5 +36,8 @@ void optimizer_begin(struct model *model, size_t t, double rate_factor)
 
 void optimizer_step(struct model *model)
 {
-    training_update(model, model->optimizer->update);
+    if (!model->updates_in_walk) {
+        training_update(model);
+    }
+    model->update = (struct update){0};
 }

@@ -24,6 +24,10 @@ struct optimizer {
 extern const struct optimizer *const optimizers[];
 const struct optimizer *optimizer_find(const char *name);
 
+// Whether a unit is updated within the walk, when its gradient is complete, which is then freed: so by the option
+// "when". Then there is one micro-batch, and nothing can be made of all gradients together.
+bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options);
+
 // What the model's optimizer, which it must have, does with the gradients of the walks between the two, of one or
 // several micro-batches: update number t, from 1 on, of everything that trains, at the rate of its options times
 // rate_factor, which a schedule says.

@@ -24,6 +24,7 @@ static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
                                      OPTION_MASTER(struct sgd_options),
                                      OPTION_ROUND(struct sgd_options),
                                      OPTION_SEED(struct sgd_options),
+                                     OPTION_WHEN(struct sgd_options),
                                      {0}};
 
 enum { MOMENTUM, MASTER };

@@ -10,11 +10,6 @@
 
 #define ZEROS ((size_t)1 << 20) // bytes of the host's that are zeroed at a time
 
-static bool trains(const struct parameter *p)
-{
-    return p->grad.data || p->far_grad.data;
-}
-
 static void zero_state(struct device *device, struct tensor t)
 {
     if (t.place == PLACE_DEVICE) {
@@ -38,7 +33,11 @@ void training_new(struct model *model, struct parameter *p)
     if (model->lora.rank && !strstr(p->name, "lora_")) {
         return;
     }
-    p->grad = tensor_new_in(device, model->gradients_place, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+    p->trains = true;
+    if (!model->updates_in_walk) {
+        p->grad =
+            tensor_new_in(device, model->gradients_place, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+    }
     struct tensor state[PARAMETER_STATES] = {0};
     if (model->optimizer && model->optimizer->state) {
         model->optimizer->state(model, p, state);
@@ -94,11 +93,42 @@ static void go(struct device *device, struct tensor *t, struct tensor *far)
 
 // ---- gradients
 
+static void gradients_make(struct model *model, struct parameters parameters)
+{
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->trains && !p->grad.data) {
+            p->grad =
+                tensor_new(model->device, p->value.rows, p->value.cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+            op_zero(model->device, p->grad);
+        }
+    }
+}
+
+static void gradients_free(struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        tensor_free(model->device, &parameters.items[i].grad);
+    }
+}
+
+void gradients_drop(struct model *model)
+{
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        gradients_free(model, unit);
+    }
+}
+
 void gradients_enter(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
     struct parameters parameters = unit_parameters(model, unit);
+    if (model->updates_in_walk) {
+        gradients_make(model, parameters);
+        return;
+    }
     if (model->gradients_place != PLACE_HOST || transit->adding) {
         return;
     }
@@ -130,26 +160,6 @@ void gradients_settle(struct model *model)
     }
 }
 
-void gradients_leave(struct model *model, size_t unit)
-{
-    struct device *device = model->device;
-    struct transit *transit = &model->transits[unit];
-    struct parameters parameters = unit_parameters(model, unit);
-    gradients_settle(model);
-    if (transit->zero) { // nothing was added
-        gradients_enter(model, unit);
-    }
-    if (transit->adding) {
-        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
-        for (size_t i = 0; i < parameters.count; i++) {
-            send(device, parameters.items[i].grad, parameters.items[i].far_grad);
-        }
-        transit->out = event_record(device, QUEUE_OUT);
-        transit->adding = false;
-        transit->leaving = true;
-    }
-}
-
 // ---- updates
 
 // Whether anything is to be brought.
@@ -169,7 +179,7 @@ static void update_want(struct model *model, size_t unit)
     event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (trains(p)) {
+        if (p->trains) {
             weights_fetch(model, p);
             come(device, &p->grad, &p->far_grad, !model->transits[unit].zero);
             for (size_t s = 0; s < PARAMETER_STATES; s++) {
@@ -190,7 +200,7 @@ static void update_leave(struct model *model, size_t unit)
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (trains(p)) {
+        if (p->trains) {
             weights_store(model, p);
             for (size_t s = 0; s < PARAMETER_STATES; s++) {
                 send(device, p->state[s], p->far_state[s]);
@@ -207,7 +217,7 @@ static void update_settle(struct model *model, size_t unit)
     event_wait(device, QUEUE_COMPUTE, model->transits[unit].out);
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (trains(p)) {
+        if (p->trains) {
             weights_leave(model, p);
             go(device, &p->grad, &p->far_grad);
             for (size_t s = 0; s < PARAMETER_STATES; s++) {
@@ -218,26 +228,63 @@ static void update_settle(struct model *model, size_t unit)
     model->transits[unit] = (struct transit){.zero = model->transits[unit].zero};
 }
 
-void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p))
+static void update_unit(struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
+    for (size_t i = 0; i < parameters.count; i++) {
+        if (parameters.items[i].trains) {
+            weights_enter(model, &parameters.items[i]);
+            model->optimizer->update(model, &parameters.items[i]);
+        }
+    }
+    update_leave(model, unit);
+}
+
+void training_update(struct model *model)
 {
     size_t units = unit_count(model);
     update_want(model, 0);
     for (size_t unit = 0; unit < units; unit++) {
-        struct parameters parameters = unit_parameters(model, unit);
         if (unit > 0) {
             update_settle(model, unit - 1);
         }
         if (unit + 1 < units) {
             update_want(model, unit + 1);
         }
-        event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
-        for (size_t i = 0; i < parameters.count; i++) {
-            if (trains(&parameters.items[i])) {
-                weights_enter(model, &parameters.items[i]);
-                update(model, &parameters.items[i]);
-            }
-        }
-        update_leave(model, unit);
+        update_unit(model, unit);
     }
     update_settle(model, units - 1);
+}
+
+// ---- complete
+
+void gradients_leave(struct model *model, size_t unit)
+{
+    struct device *device = model->device;
+    struct transit *transit = &model->transits[unit];
+    struct parameters parameters = unit_parameters(model, unit);
+    if (model->updates_in_walk) {
+        gradients_make(model, parameters); // of a unit that nothing was added to
+        if (model->update.t > 0) {
+            update_want(model, unit);
+            update_unit(model, unit);
+            update_settle(model, unit);
+            gradients_free(model, unit);
+        }
+        return;
+    }
+    gradients_settle(model);
+    if (transit->zero) { // nothing was added
+        gradients_enter(model, unit);
+    }
+    if (transit->adding) {
+        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+        for (size_t i = 0; i < parameters.count; i++) {
+            send(device, parameters.items[i].grad, parameters.items[i].far_grad);
+        }
+        transit->out = event_record(device, QUEUE_OUT);
+        transit->adding = false;
+        transit->leaving = true;
+    }
 }

@@ -13,9 +13,12 @@ void training_free(struct model *model, struct parameter *parameter);
 // The unit's gradients can be added to from here to gradients_leave.
 void gradients_enter(struct model *model, size_t unit);
 // They are on their way to the host from here on. Their memory is released when the next unit's leave, or settled.
+// Where updates are made in the walk, the unit is updated, if an update is under way, and they are freed.
 void gradients_leave(struct model *model, size_t unit);
 void gradients_settle(struct model *model);
+// Frees those that live in the walk alone, wherever a walk without an update left them.
+void gradients_drop(struct model *model);
 
-// Calls `update` for every parameter that trains, with its value, gradient and state on the device; of these all
-// but the gradient may be changed.
-void training_update(struct model *model, void (*update)(struct model *model, struct parameter *p));
+// Lets the model's optimizer update every parameter that trains, with its value, gradient and state on the device;
+// of these all but the gradient may be changed.
+void training_update(struct model *model);

@@ -5,10 +5,11 @@
 // In the order of the names below.
 enum { ROUND_NEAREST, ROUND_STOCHASTIC };
 enum { MASTER_NONE, MASTER_KEPT };
+enum { UPDATE_AT_END, UPDATE_IN_WALK };
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
 struct weight_options {
-    int round, master;
+    int round, master, when;
     size_t seed;
 };
 
@@ -39,6 +40,12 @@ struct weight_options {
         .name = "master", .type = OPTION_CHOICE, .offset = offsetof(options, weights.master),                      \
         .choices = OPTION_CHOICES("none", "f32"),                                                                  \
         .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"   \
+    }
+#define OPTION_WHEN(options)                                                                                       \
+    {                                                                                                              \
+        .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when),                          \
+        .choices = OPTION_CHOICES("end", "walk"),                                                                  \
+        .help = "a unit's update: behind the walk, or within it, when its gradient is complete, which is freed"    \
     }
 #define OPTION_SEED(options)                                                                                       \
     {                                                                                                              \
