@@ -1,0 +1,165 @@
+// Stages, offload and places together: a walk in stages, that keeps what it needs on the host, over a model whose
+// weights and gradients are kept there, has the bits that it has on the device in one stage; planned as measured,
+// and the same where copies are late.
+#include "tests/fixture.h"
+#include "tests/late.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define OPTIONS      "chunk=5 head_chunk=7 budget=3 sampler_seed=3"
+
+static const struct {
+    const char *method, *offload;
+} walks[] = {{"full", "none"},     {"checkpoint", "none"}, {"checkpoint", "inputs"},
+             {"streambp", "none"}, {"streambp", "inputs"}, {"streambp", "inputs+gradient"},
+             {"seco", "none"},     {"seco", "kv"},         {"seco", "kv inner=checkpoint"},
+             {"spaco", "none"},    {"spaco", "kv"}};
+
+static struct fixture variant(size_t i)
+{
+    struct fixture f = fixture_default();
+    f.config.layers = 4;
+    f.context = i == 1 ? 1 : 23;
+    f.batch_size = i == 1 ? 1 : 2;
+    f.config.tied = i == 2;
+    f.config.qk_norm = f.config.qkv_bias = i == 2;
+    f.dtype = i == 3 ? DTYPE_BF16 : DTYPE_F64;
+    if (i == 1) {
+        f.lora = (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V | LORA_DOWN};
+        f.quantisation = QUANTISATION_NF4;
+    }
+    return f;
+}
+enum { VARIANTS = 4, STAGES = 4 };
+
+// Gradients of one step; NULL: the method has no such options.
+static double *step(struct fixture *f, size_t walk, size_t stages, const char *offload)
+{
+    const struct method *method = method_find(walks[walk].method);
+    struct step_report report = {0};
+    struct status status = {0};
+    void *options = fixture_options(method, OPTIONS " stages=%zu offload=%s", stages, offload);
+    bool valid = !method->check || method->check(options, &f->config, f->context, &status);
+    f->device->counters = (struct counters){0};
+    arena_reset_peak(&f->device->arena);
+    arena_reset_peak(&f->device->host);
+    double *found = valid ? fixture_step(f, method->name, options, &report) : NULL;
+    options_free(&method->options, options);
+    step_report_free(&report);
+    return found;
+}
+
+static void assert_planned(const struct fixture *f, size_t walk, size_t stages)
+{
+    const struct method *method = method_find(walks[walk].method);
+    struct fixture planned = *f;
+    struct step_report report = {0};
+    struct status status = {0};
+    struct model_options model_options = fixture_model_options(f);
+    void *options = fixture_options(method, OPTIONS " stages=%zu offload=%s", stages, walks[walk].offload);
+    planned.device = device_open("plan-cpu", f->dtype, 0, &status);
+    assert_non_null(planned.device);
+    model_open(&planned.model, &planned.config, &model_options, planned.device);
+    batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
+    planned.device->counters = (struct counters){0};
+    arena_reset_peak(&planned.device->arena);
+    arena_reset_peak(&planned.device->host);
+    model_zero_gradients(&planned.model);
+    method_step(method, &planned.model, &planned.batch, options, &report);
+    assert_int_equal(planned.device->status.code, STATUS_OK);
+    assert_memory_equal(planned.device->arena.peak_by_category, f->device->arena.peak_by_category,
+                        sizeof f->device->arena.peak_by_category);
+    assert_memory_equal(planned.device->host.peak_by_category, f->device->host.peak_by_category,
+                        sizeof f->device->host.peak_by_category);
+    assert_memory_equal(&planned.device->counters, &f->device->counters, sizeof f->device->counters);
+    options_free(&method->options, options);
+    step_report_free(&report);
+    batch_close(&planned.batch, planned.device);
+    model_close(&planned.model);
+    device_close(planned.device);
+}
+
+// Of a model with these places every walk in so many stages. expected: [walks], by the plain model in one stage.
+static void check_walks(struct fixture *f, size_t stages, double *const *expected, bool late_copies)
+{
+    for (size_t w = 0; w < COUNT(walks); w++) {
+        if (stages > 1 && !option_find(&method_find(walks[w].method)->options, "stages"))
+            continue;
+        if (late_copies)
+            late_open(f->device, 0, 0);
+        double *found = step(f, w, stages, walks[w].offload);
+        if (late_copies)
+            late_synchronize(f->device);
+        bool stale = late_copies && late.stale;
+        assert_true(!found == !expected[w]);
+        if (found && (stale || memcmp(found, expected[w], f->gradient_count * sizeof *found) != 0))
+            fail_msg("%s, offload %s, %zu stages, weights on the %s, gradients on the %s, %s: other gradients",
+                     walks[w].method, walks[w].offload, stages, f->weights_place == PLACE_HOST ? "host" : "device",
+                     f->gradients_place == PLACE_HOST ? "host" : "device", dtype_name(f->dtype));
+        if (late_copies)
+            late_close(f->device);
+        else if (found)
+            assert_planned(f, w, stages);
+        free(found);
+    }
+}
+
+// By the plain model, everything on the device. A tied table's gradient is of the head's and the embedding's parts,
+// which stages add in another order.
+static void expect(double **expected, size_t i, size_t stages)
+{
+    struct fixture plain = variant(i);
+    fixture_open(&plain);
+    for (size_t w = 0; w < COUNT(walks); w++) {
+        const char *inner = strchr(walks[w].offload, ' ');
+        char offload[64];
+        snprintf(offload, sizeof offload, "none%s", inner ? inner : "");
+        free(expected[w]);
+        expected[w] = step(&plain, w, plain.config.tied ? stages : 1, offload);
+    }
+    fixture_close(&plain);
+}
+
+static void check(bool late_copies, size_t variants)
+{
+    double *expected[COUNT(walks)] = {NULL};
+    for (size_t n = 0; n < variants * STAGES; n++) {
+        size_t stages = 1 + n % STAGES;
+        expect(expected, n / STAGES, stages);
+        for (size_t places = 0; places < 4; places++) {
+            struct fixture f = variant(n / STAGES);
+            f.weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE;
+            f.gradients_place = places & 2 ? PLACE_HOST : PLACE_DEVICE;
+            fixture_open(&f);
+            check_walks(&f, stages, expected, late_copies);
+            fixture_close(&f);
+        }
+    }
+    for (size_t w = 0; w < COUNT(walks); w++)
+        free(expected[w]);
+}
+
+static void the_bits_are_those_of_the_device(void **state)
+{
+    (void)state;
+    check(false, VARIANTS);
+}
+
+static void late_copies_change_nothing(void **state)
+{
+    (void)state;
+    check(true, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bits_are_those_of_the_device),
+        cmocka_unit_test(late_copies_change_nothing),
+    };
+    return cmocka_run_group_tests_name("offload and places", tests, NULL, NULL);
+}
