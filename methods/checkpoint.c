@@ -32,14 +32,14 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct st
     struct activations rebuilt = {0};
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
-    kv_project(model, l, all, x, kv, &rebuilt);
-    cell_forward(model, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
+    kv_project(model, step->batch, l, all, x, kv, &rebuilt);
+    cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
     cell_backward_mlp(model, l, all, &rebuilt, grad);
     struct kv grad_kv = kv_new(model, x.rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
     op_zero(device, grad_kv.k);
     op_zero(device, grad_kv.v);
     struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
-    cell_backward_attention(model, l, all, &rebuilt, kv, &keys, 1, grad);
+    cell_backward_attention(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
     kv_free(model, &kv);

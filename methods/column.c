@@ -66,12 +66,12 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
         bool highest = l + 1 == stage.end;
         struct kv own = climb(kv, l, stage, start, output == COLUMN_KV ? 0 : start);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, chunk, x, own, NULL);
+        kv_project(model, step->batch, l, chunk, x, own, NULL);
         kv_store_put(kv, l, start, rows);
         if (!highest || output != COLUMN_KV) {
             bool given = highest && output == COLUMN_HIDDEN;
             struct tensor above = given ? y : hidden(model, rows, CATEGORY_ACTIVATIONS);
-            cell_forward(model, l, chunk, x, own, above, NULL, KEEP_LEAN);
+            cell_forward(model, step->batch, l, chunk, x, own, above, NULL, KEEP_LEAN);
             if (owned) {
                 tensor_free(model->device, &x);
             }
@@ -116,12 +116,12 @@ void column_rebuild(struct step *step, struct column *column)
         struct kv kv = climb(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
         unit_acquire(model, unit_of_layer(l));
         if (!column->cached) {
-            kv_project(model, l, chunk, x[l], kv, keep);
+            kv_project(model, step->batch, l, chunk, x[l], kv, keep);
             kv_store_put(column->kv, l, start, rows);
         }
         x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : column->y;
         if (keep || x[l + 1].data) {
-            cell_forward(model, l, chunk, x[l], kv, x[l + 1], keep, options->keep);
+            cell_forward(model, step->batch, l, chunk, x[l], kv, x[l + 1], keep, options->keep);
         }
         unit_release(model, unit_of_layer(l));
     }
@@ -145,9 +145,10 @@ void column_descend(struct step *step, struct column *column)
         struct kv kv = descend(column, l, B);
         unit_acquire(model, unit_of_layer(l));
         if (inner) {
-            cell_forward(model, l, chunk, x[l], kv, tensor_none(), &column->kept[l], options->keep);
+            cell_forward(model, step->batch, l, chunk, x[l], kv, tensor_none(), &column->kept[l], options->keep);
         }
-        cell_backward(model, l, chunk, &column->kept[l], kv, column->segments, column->segment_count, grad);
+        cell_backward(model, step->batch, l, chunk, &column->kept[l], kv, column->segments, column->segment_count,
+                      grad);
         kv_store_put_gradients(column->kv, l, chunk.start * B);
         unit_release(model, unit_of_layer(l));
         if (l > first || first == 0) {

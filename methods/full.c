@@ -30,9 +30,9 @@ static void walk(struct step *step)
     for (size_t l = 0; l < layers; l++) {
         kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, l, all, x[l], kv[l], &kept[l]);
+        kv_project(model, step->batch, l, all, x[l], kv[l], &kept[l]);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        cell_forward(model, l, all, x[l], kv[l], x[l + 1], &kept[l], options->keep);
+        cell_forward(model, step->batch, l, all, x[l], kv[l], x[l + 1], &kept[l], options->keep);
         unit_release(model, unit_of_layer(l));
     }
 
@@ -47,7 +47,7 @@ static void walk(struct step *step)
         op_zero(device, grad_kv.k);
         op_zero(device, grad_kv.v);
         struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
-        cell_backward_attention(model, l, all, &kept[l], kv[l], &keys, 1, grad);
+        cell_backward_attention(model, step->batch, l, all, &kept[l], kv[l], &keys, 1, grad);
         unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
         kv_free(model, &kv[l]);

@@ -43,9 +43,9 @@ static void climb(struct state *state, size_t first, size_t end, struct stage ke
             struct span chunk = column_span(state->columns, c);
             struct tensor x = rows_of(state, state->x, c);
             event_wait(device, QUEUE_COMPUTE, state->in[c]);
-            kv_project(model, l, chunk, x, kv, NULL);
+            kv_project(model, state->step->batch, l, chunk, x, kv, NULL);
             event_wait(device, QUEUE_COMPUTE, state->out[c]);
-            cell_forward(model, l, chunk, x, kv, x, NULL, KEEP_LEAN);
+            cell_forward(model, state->step->batch, l, chunk, x, kv, x, NULL, KEEP_LEAN);
             state->in[c] = state->out[c] = (struct event){0};
             if (kept) {
                 state->out[c] = stream_out(device, rows_of(state, state->far[l + 1], c), x);

@@ -42,7 +42,7 @@ static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
         kv_project_block(model, l, all, row, stream_get(x), kv);
     }
     stream_close(x);
-    kv_rotate(model, l, all, kv);
+    kv_rotate(model, step->batch, l, all, kv);
 }
 
 static void want(struct stream *x, struct stream *grad, struct span chunk, size_t B)
@@ -76,8 +76,8 @@ static void backward(struct step *step, size_t l, struct stream *x, struct strea
         if (c > 0) {
             want(x, grad, column_span(columns, c - 1), B);
         }
-        cell_forward(model, l, chunk, stream_get(x), kv, tensor_none(), &rebuilt, options->keep);
-        cell_backward(model, l, chunk, &rebuilt, kv, &seen, 1, stream_get(grad));
+        cell_forward(model, step->batch, l, chunk, stream_get(x), kv, tensor_none(), &rebuilt, options->keep);
+        cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &seen, 1, stream_get(grad));
         stream_put(grad);
     }
     stream_close(grad);

@@ -263,7 +263,7 @@ static void add_embedding(const struct tensor *sums)
 
 static void add_attention(const struct tensor *sums)
 {
-    struct attention_shape shape = {TOKENS, START, 1, HEADS, HEADS / 2, DIM, 0};
+    struct attention_shape shape = {TOKENS, START, 1, HEADS, HEADS / 2, DIM, 0, {0}};
     size_t keys = TOKENS + START;
     struct tensor q = tensor(TOKENS, WIDTH, DTYPE_BF16, "q"), k = tensor(keys, WIDTH / 2, DTYPE_BF16, "k");
     struct tensor v = tensor(keys, WIDTH / 2, DTYPE_BF16, "v"), o = tensor(TOKENS, WIDTH, DTYPE_BF16, "o");

@@ -1,5 +1,5 @@
-// The fronts of attention: the pairs that the causal mask leaves are its FLOPs; queries are taken in parts, and
-// those that see all keys apart from those before them; the backward's workspace is taken here.
+// The fronts of attention: the pairs that the masks leave are its FLOPs; queries are taken in parts, and those that
+// see all keys apart from those before them; the backward's workspace is taken here.
 #include "kernels/base/front.h"
 
 // Keys of [first, first + keys) seen by the queries at positions below `end`, together.
@@ -9,35 +9,76 @@ static double keys_seen(size_t end, size_t first, size_t keys)
     return n < k ? n * (n + 1) / 2 : k * (k + 1) / 2 + k * (n - k);
 }
 
-// Pairs (query, key) that the causal mask leaves, over keys [first, first + keys) alone.
-static double causal_pairs(struct attention_shape s, size_t first, size_t keys)
+// Pairs (query, key) of a sequence that the causal mask leaves, over keys [first, first + keys) alone, if every
+// query stood so far to the left.
+static double causal_pairs(struct attention_shape s, size_t left, size_t first, size_t keys)
 {
-    return keys_seen(s.start + s.queries, first, keys) - keys_seen(s.start, first, keys);
+    size_t start = s.start > left ? s.start - left : 0;
+    size_t end = s.start + s.queries > left ? s.start + s.queries - left : 0;
+    return keys_seen(end, first, keys) - keys_seen(start, first, keys);
+}
+
+// Pairs of all sequences that the masks leave, over these keys alone. What a window takes away is what queries
+// further left see.
+static double pairs_seen(struct attention_shape s, size_t first, size_t keys)
+{
+    double pairs = 0;
+    if (!s.mask.starts) {
+        pairs = causal_pairs(s, 0, first, keys) - (s.mask.window ? causal_pairs(s, s.mask.window, first, keys) : 0);
+        return pairs * s.batch;
+    }
+    for (size_t i = 0; i < s.queries; i++) {
+        size_t end = smaller(s.start + i + 1, first + keys);
+        for (size_t b = 0; b < s.batch; b++) {
+            size_t from = larger(attention_first_key(&s, i, b), first);
+            pairs += end > from ? end - from : 0;
+        }
+    }
+    return pairs;
+}
+
+// The first key that any query sees.
+static size_t first_key(const struct attention_shape *s)
+{
+    size_t first = attention_first_key(s, 0, 0);
+    for (size_t b = 1; s->mask.starts && b < s->batch; b++) {
+        first = smaller(first, attention_first_key(s, 0, b));
+    }
+    return smaller(first, attention_keys(*s));
 }
 
 static void check_attention(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
 {
+    struct tensor starts = s.mask.device_starts;
     CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    CHECK(!s.mask.starts == !starts.data);
+    CHECK(!starts.data || (starts.dtype == DTYPE_I32 && tensor_count(starts) == q.rows));
     CHECK(q.rows == s.queries * s.batch && q.cols == s.heads * s.head_dim);
     CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
 }
 
+static size_t keys_read(struct attention_shape s)
+{
+    return attention_keys(s) - first_key(&s);
+}
+
 static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k)
 {
-    return 2 * bytes(q) + 2.0 * attention_keys(s) * s.batch * k.cols * dtype_bytes(k.dtype);
+    return 2 * bytes(q) + 2.0 * keys_read(s) * s.batch * k.cols * dtype_bytes(k.dtype) +
+           bytes(s.mask.device_starts);
 }
 
 static struct range attention(enum work work, const char *name, struct attention_shape s)
 {
     struct range range = operation(work, name);
-    range.queries = s.queries, range.keys = attention_keys(s), range.head_dim = s.head_dim;
+    range.queries = s.queries, range.keys = keys_read(s), range.head_dim = s.head_dim;
     return range;
 }
 
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    double pairs = causal_pairs(shape, 0, attention_keys(shape)) * shape.batch * shape.heads;
+    double pairs = pairs_seen(shape, 0, attention_keys(shape)) * shape.heads;
     if (begin(device, attention(WORK_ATTENTION_FORWARD, "attention_forward", shape), 4 * pairs * shape.head_dim,
               attention_bytes(shape, q, k) + bytes(logsumexp))) {
         device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
@@ -50,12 +91,12 @@ static void attention_backward(struct device *device, struct attention_shape sha
                                struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                                struct tensor k, struct tensor v)
 {
-    double heads = (double)shape.batch * shape.heads * shape.head_dim;
-    double flops = 6 * causal_pairs(shape, 0, attention_keys(shape)) * heads;
+    double heads = (double)shape.heads * shape.head_dim;
+    double flops = 6 * pairs_seen(shape, 0, attention_keys(shape)) * heads;
     double moved = attention_bytes(shape, q, k) + (accumulate ? 3 : 2) * bytes(q) + bytes(logsumexp);
     for (size_t i = 0; i < segment_count; i++) {
         const struct key_segment *segment = &segments[i];
-        flops += 4 * causal_pairs(shape, segment->start, segment->count) * heads;
+        flops += 4 * pairs_seen(shape, segment->start, segment->count) * heads;
         moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
     }
     const struct device_rules *rules = device->ops->rules;
@@ -81,6 +122,24 @@ static bool holds_keys(struct device *device, struct attention_shape shape, stru
     return holds(device, tensor_rows(k, 0, attention_keys(shape) * shape.batch), "attention");
 }
 
+// The part's rows of a mask. Nothing is left of a window that is longer than what the last query could see, nor of
+// documents that begin no later than the keys.
+static struct attention_mask mask_of(const struct attention_shape *shape, size_t first, size_t queries)
+{
+    size_t row = first * shape->batch, rows = queries * shape->batch;
+    struct attention_mask mask = shape->mask;
+    if (mask.window >= shape->start + first + queries) {
+        mask.window = 0;
+    }
+    bool later = false;
+    for (size_t b = 0; mask.starts && b < shape->batch; b++) {
+        later |= mask.starts[row + rows - shape->batch + b] > 0;
+    }
+    mask.starts = later ? mask.starts + row : NULL;
+    mask.device_starts = later ? tensor_rows(mask.device_starts, row, rows) : tensor_none();
+    return mask;
+}
+
 // The queries from `first` on that are taken together: as many as the device takes, at least one, all of one kind.
 static struct attention_shape part_from(const struct device *device, struct attention_shape shape, size_t first)
 {
@@ -94,6 +153,7 @@ static struct attention_shape part_from(const struct device *device, struct atte
         part.queries = smaller(part.queries, masked - first);
     }
     part.keys = smaller(keys, part.start + part.queries);
+    part.mask = mask_of(&shape, first, part.queries);
     return part;
 }
 
@@ -118,16 +178,20 @@ void op_attention_forward(struct device *device, struct attention_shape shape, s
     }
 }
 
-// The segments as far as the keys before `end` go, into `to`; how many those are.
-static size_t segments_before(struct key_segment *to, const struct key_segment *from, size_t segment_count,
-                              size_t end, size_t batch)
+// The segments as far as the keys that the queries see go, into `to`; how many those are.
+static size_t segments_seen(struct key_segment *to, const struct key_segment *from, size_t segment_count,
+                            struct attention_shape shape)
 {
-    size_t kept = 0;
-    for (; kept < segment_count && from[kept].start < end; kept++) {
-        const struct key_segment *segment = &from[kept];
-        size_t keys = smaller(segment->count, end - segment->start);
-        to[kept] = (struct key_segment){segment->start, keys, tensor_rows(segment->grad_k, 0, keys * batch),
-                                        tensor_rows(segment->grad_v, 0, keys * batch)};
+    size_t kept = 0, begin = first_key(&shape), end = attention_keys(shape);
+    for (size_t i = 0; i < segment_count && from[i].start < end; i++) {
+        struct key_segment segment = from[i];
+        size_t first = larger(segment.start, begin), last = smaller(segment.start + segment.count, end);
+        if (last <= first && begin > segment.start) {
+            continue;
+        }
+        size_t row = (first - segment.start) * shape.batch, rows = (last - first) * shape.batch;
+        to[kept++] = (struct key_segment){first, last - first, tensor_rows(segment.grad_k, row, rows),
+                                          tensor_rows(segment.grad_v, row, rows)};
     }
     return kept;
 }
@@ -160,7 +224,7 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
     for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
         part = part_from(device, shape, first);
         size_t row = first * shape.batch, rows = part.queries * shape.batch;
-        size_t seen_count = segments_before(seen, segments, segment_count, part.keys, shape.batch);
+        size_t seen_count = segments_seen(seen, segments, segment_count, part);
         attention_backward(device, part, tensor_rows(grad_q, row, rows), accumulate, seen, seen_count,
                            tensor_rows(grad_o, row, rows), tensor_rows(o, row, rows),
                            tensor_rows(statistics, row, rows), tensor_rows(q, row, rows), k, v);

@@ -57,15 +57,38 @@ struct roofline {
 // sqrt(head_dim). Positions count from the first key that is given: attention over a block of keys that begins at
 // key a of the context is that over rows of k and v from a on, with a taken from start; such blocks are put
 // together by attention_merge. Devices are handed two kinds alone: keys = start + queries (causal), and keys <=
-// start (no query is masked); the fronts cut what lies between.
+// start (all queries see all keys); the fronts cut what lies between. Either may have a mask, which takes from
+// what a query sees the keys before a first one; without any effect it is not handed on.
+struct attention_mask {
+    // A query at position p sees no key before p - window + 1; 0: any.
+    size_t window;
+    // By row of q, a query sees no key before this one: the first of its document, counted as positions are. Not
+    // beyond the query, and from one query of a sequence to the next it does not fall. [queries * batch] on the
+    // host, and [queries * batch, 1] i32 on the device. NULL and no tensor: any.
+    const int32_t *starts;
+    struct tensor device_starts;
+};
 struct attention_shape {
     size_t queries, start, batch, heads, kv_heads, head_dim;
-    size_t keys; // 0: start + queries
+    size_t keys;                // 0: start + queries
+    struct attention_mask mask; // zeroed: none
 };
 static inline size_t attention_keys(struct attention_shape shape)
 {
     size_t end = shape.start + shape.queries;
     return shape.keys && shape.keys < end ? shape.keys : end;
+}
+static inline bool attention_is_masked(struct attention_shape shape)
+{
+    return shape.mask.window > 0 || shape.mask.starts;
+}
+// The first key that query i of a sequence sees.
+static inline size_t attention_first_key(const struct attention_shape *shape, size_t i, size_t sequence)
+{
+    const struct attention_mask *mask = &shape->mask;
+    size_t end = shape->start + i + 1, first = mask->window && mask->window < end ? end - mask->window : 0;
+    int32_t start = mask->starts ? mask->starts[i * shape->batch + sequence] : 0;
+    return start > 0 && (size_t)start > first ? (size_t)start : first;
 }
 
 // Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads *
@@ -121,12 +144,14 @@ typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bo
                                  struct tensor rstd);
 
 // Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
-// direction * position * frequencies[j]; row r stands at position start + r / batch. direction: +1, or -1 for
-// the gradient. frequencies: [1, D/2], f64.
+// direction * position * frequencies[j]; row r stands at position start + r / batch - starts[r]. direction: +1, or
+// -1 for the gradient. frequencies: [1, D/2], f64. starts: [rows, 1] i32, none beyond start + r / batch and none
+// below 0; no tensor: 0.
 typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                     int direction);
+                     struct tensor starts, int direction);
 
-// o = softmax(q k^T * scale + causal) v;  logsumexp: [queries * batch, heads], natural logarithm.
+// o = softmax(q k^T * scale + causal + mask) v;  logsumexp: [queries * batch, heads], natural logarithm. Of a query
+// that sees none of the keys o is 0 and logsumexp -infinity.
 typedef void attention_forward_op(struct device *device, struct attention_shape shape, struct tensor o,
                                   struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v);
 // P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta) * scale;

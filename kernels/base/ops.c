@@ -160,14 +160,15 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
 }
 
 void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-             int direction)
+             struct tensor starts, int direction)
 {
     if (failed(device)) {
         return;
     }
     CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
-    if (begin(device, operation(WORK_ROPE, "rope"), 0, 2 * bytes(x))) {
-        device->ops->rope(device, x, frequencies, start, batch, direction);
+    CHECK(!starts.data || (starts.dtype == DTYPE_I32 && tensor_count(starts) == x.rows));
+    if (begin(device, operation(WORK_ROPE, "rope"), 0, 2 * bytes(x) + bytes(starts))) {
+        device->ops->rope(device, x, frequencies, start, batch, starts, direction);
         range_pop(device);
     }
 }

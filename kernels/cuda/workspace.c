@@ -170,7 +170,8 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
 bool cuda_attention_by_cudnn(struct attention_shape shape)
 {
     bool causal = attention_keys(shape) == shape.start + shape.queries;
-    return causal && shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.queries > 1;
+    return causal && !attention_is_masked(shape) && shape.head_dim % 8 == 0 && shape.head_dim <= 128 &&
+           shape.queries > 1;
 }
 
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)

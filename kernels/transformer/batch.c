@@ -28,6 +28,68 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     free(turned_targets);
 }
 
+// False and a status if the numbers of a sequence fall.
+static bool find_starts(int32_t *starts, const struct batch *batch, const int32_t *documents, struct status *status)
+{
+    for (size_t b = 0; b < batch->batch; b++) {
+        const int32_t *of = documents + b * batch->context;
+        for (size_t t = 0; t < batch->context; t++) {
+            if (t > 0 && of[t] < of[t - 1]) {
+                return status_set(status, STATUS_BAD_INPUT,
+                                  "documents[%zu, %zu] is %d after %d; number the documents of a sequence in order",
+                                  b, t, of[t], of[t - 1]);
+            }
+            bool same = t > 0 && of[t] == of[t - 1];
+            starts[t * batch->batch + b] = same ? starts[(t - 1) * batch->batch + b] : (int32_t)t;
+        }
+    }
+    return true;
+}
+
+// The last token of a document has no target.
+static void end_targets(struct batch *batch, struct device *device)
+{
+    size_t rows = batch->context * batch->batch, B = batch->batch;
+    int32_t *targets = malloc(rows * sizeof *targets);
+    CHECK(targets);
+    op_download(device, targets, batch->targets);
+    batch->normaliser.rows = 0;
+    for (size_t row = 0; row < rows; row++) {
+        bool last = row + B >= rows || batch->starts[row + B] != batch->starts[row];
+        targets[row] = last ? NO_TARGET : targets[row];
+        batch->normaliser.rows += targets[row] >= 0;
+    }
+    op_upload(device, batch->targets, targets);
+    free(targets);
+}
+
+bool batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents,
+                         struct status *status)
+{
+    size_t rows = batch->context * batch->batch;
+    CHECK(!batch->starts && !batch->weights.data);
+    batch->starts = malloc(rows * sizeof *batch->starts);
+    CHECK(batch->starts);
+    batch->device_starts = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
+    if (!find_starts(batch->starts, batch, documents, status)) {
+        return false;
+    }
+    batch->documents = 0xcbf29ce484222325; // FNV-1a (Fowler, Noll & Vo 1991)
+    for (size_t row = 0; row < rows; row++) {
+        batch->documents = (batch->documents ^ (uint64_t)batch->starts[row]) * 0x100000001b3;
+    }
+    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+        op_upload(device, batch->device_starts, batch->starts);
+        end_targets(batch, device);
+    }
+    return true;
+}
+
+struct tensor batch_starts(const struct batch *batch, struct span tokens)
+{
+    return tensor_rows(batch->device_starts, tokens.start * batch->batch, tokens.count * batch->batch);
+}
+
 // Sequence b's number of rows with a target.
 static size_t target_count(const struct batch *batch, const int32_t *targets, size_t b)
 {
@@ -80,6 +142,9 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
 
 void batch_close(struct batch *batch, struct device *device)
 {
+    tensor_free(device, &batch->device_starts);
+    free(batch->starts);
+    batch->starts = NULL;
     tensor_free(device, &batch->weights);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);

@@ -24,6 +24,11 @@ struct batch {
     struct tensor ids, targets;        // [context * batch, 1] i32; row t * batch + b
     const struct objective *objective; // kernels/transformer/objective.h
     struct tensor weights;             // [context * batch, 1], of the rows, as the objective averages; no tensor: 1
+    // By row the first token of its document, on the host and on the device; NULL and no tensor: each sequence is
+    // one.
+    int32_t *starts;
+    struct tensor device_starts; // [context * batch, 1] i32
+    uint64_t documents;          // a number that tells these from others, by all starts; 0: none
 };
 
 // ids and targets: [batch, context], sequence-major as files hold them. targets NULL: the next token of the
@@ -34,4 +39,12 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
 // weight, of which none may be negative; else NULL, and on a device without data.
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
                          const double *weights);
+// Several documents in a sequence: attention sees none but its own, positions begin with each, and its last token
+// has no target. documents: [batch, context], a number for each token that does not fall along a sequence. Before
+// the objective is chosen. Also on a device without data, where it is known what is seen. False and a status that
+// names the token where a number falls.
+bool batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents,
+                         struct status *status);
+// Where the documents of these tokens begin, as an operation takes it; no tensor: at 0.
+struct tensor batch_starts(const struct batch *batch, struct span tokens);
 void batch_close(struct batch *batch, struct device *device);

@@ -65,21 +65,24 @@ static struct tensor by_head(struct model *model, struct tensor x)
 }
 
 // y = rope(rmsnorm(x)), the norm with qk_norm only. y may be x. rstd may be no tensor.
-static void normalize_and_rotate(struct model *model, const struct parameter *norm, struct tensor y,
-                                 struct tensor rstd, struct tensor x, size_t start, size_t batch)
+static void normalize_and_rotate(struct model *model, const struct batch *batch, const struct parameter *norm,
+                                 struct tensor y, struct tensor rstd, struct tensor x, struct span tokens)
 {
     if (norm) {
         op_rmsnorm_forward(model->device, by_head(model, y), rstd, by_head(model, x), norm->value,
                            model->config.norm_epsilon);
     }
-    op_rope(model->device, y, model->rope_frequencies, start, batch, +1);
+    op_rope(model->device, y, model->rope_frequencies, tokens.start, x.rows / tokens.count,
+            batch_starts(batch, tokens), +1);
 }
 
-// grad: that of y above, becomes that of x, which was `projected` before its norm. grad starts at token `start`.
-static void normalize_and_rotate_backward(struct model *model, const struct parameter *norm, struct tensor grad,
-                                          struct tensor rstd, struct tensor projected, size_t start, size_t batch)
+// grad: that of y above, becomes that of x, which was `projected` before its norm.
+static void normalize_and_rotate_backward(struct model *model, const struct batch *batch,
+                                          const struct parameter *norm, struct tensor grad, struct tensor rstd,
+                                          struct tensor projected, struct span tokens)
 {
-    op_rope(model->device, grad, model->rope_frequencies, start, batch, -1);
+    op_rope(model->device, grad, model->rope_frequencies, tokens.start, grad.rows / tokens.count,
+            batch_starts(batch, tokens), -1);
     if (norm) {
         op_rmsnorm_backward(model->device, by_head(model, grad), false, norm->grad, by_head(model, grad),
                             by_head(model, projected), norm->value, rstd);
@@ -95,23 +98,40 @@ static void project_block(struct model *model, const struct layer *w, struct ten
     projection_forward(model, &w->v, v, h, false);
 }
 
-static struct attention_shape attention_shape_of(const struct config *c, struct span chunk, size_t rows)
+static struct attention_shape attention_shape_of(const struct config *c, const struct batch *batch, size_t layer,
+                                                 struct span chunk, size_t rows)
 {
-    return (struct attention_shape){.queries = chunk.count,
-                                    .start = chunk.start,
-                                    .batch = rows / chunk.count,
-                                    .heads = c->heads,
-                                    .kv_heads = c->kv_heads,
-                                    .head_dim = c->head_dim};
+    return (struct attention_shape){
+        .queries = chunk.count,
+        .start = chunk.start,
+        .batch = rows / chunk.count,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .mask = {.window = config_window(c, layer),
+                 .starts = batch->starts ? batch->starts + chunk.start * batch->batch : NULL,
+                 .device_starts = batch_starts(batch, chunk)}};
 }
 
-static void project_kv(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                       struct activations *keep)
+// What the cost of a part with attention depends on.
+static struct cell_key key_of(const struct config *c, const struct batch *batch, enum cell_part part, size_t layer,
+                              struct span chunk, size_t rows)
+{
+    return (struct cell_key){.part = part,
+                             .rows = rows,
+                             .start = chunk.start,
+                             .count = chunk.count,
+                             .window = config_window(c, layer),
+                             .documents = batch->documents};
+}
+
+static void project_kv(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                       struct tensor x, struct kv kv, struct activations *keep)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
-    size_t n = x.rows, batch = n / chunk.count, most = block_rows(model, n), heads = model->config.kv_heads;
-    kv = kv_rows(kv, chunk.start * batch, n);
+    size_t n = x.rows, most = block_rows(model, n), heads = model->config.kv_heads;
+    kv = kv_rows(kv, chunk.start * (n / chunk.count), n);
     struct tensor h = scratch(model, most, x.cols), projected = kv.k;
     if (keep && w->k_norm) {
         projected = keep->k_projected = activation(model, n, kv.k.cols);
@@ -122,24 +142,21 @@ static void project_kv(struct model *model, size_t layer, struct span chunk, str
         project_block(model, w, tensor_rows(projected, row, rows), tensor_rows(kv.v, row, rows),
                       tensor_rows(x, row, rows), tensor_rows(h, 0, rows));
     }
-    normalize_and_rotate(model, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk.start,
-                         batch);
+    normalize_and_rotate(model, batch, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk);
     tensor_free(device, &h);
 }
 
-void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                struct activations *keep)
+void kv_project(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
+                struct kv kv, struct activations *keep)
 {
     struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use;
-    const struct cell_key key = {.part = CELL_KV_PROJECT,
-                                 .rows = x.rows,
-                                 .keeping = keep != NULL,
-                                 .shape =
-                                     attention_shape_of(&model->config, (struct span){0, chunk.count}, x.rows)};
+    struct cell_key key =
+        key_of(&model->config, batch, CELL_KV_PROJECT, layer, (struct span){0, chunk.count}, x.rows);
+    key.keeping = keep != NULL;
     cell_range_push(model, "kv_project", layer, chunk.start);
     if (!cell_memo_begin(model, &use, key, a)) {
-        project_kv(model, layer, chunk, x, kv, keep);
+        project_kv(model, batch, layer, chunk, x, kv, keep);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
@@ -166,18 +183,17 @@ void kv_project_block(struct model *model, size_t layer, struct span chunk, size
     range_pop(model->device);
 }
 
-void kv_rotate(struct model *model, size_t layer, struct span chunk, struct kv kv)
+void kv_rotate(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct kv kv)
 {
     cell_range_push(model, "kv_rotate", layer, chunk.start);
-    normalize_and_rotate(model, model->layers[layer].k_norm, kv.k, tensor_none(), kv.k, chunk.start,
-                         kv.k.rows / chunk.count);
+    normalize_and_rotate(model, batch, model->layers[layer].k_norm, kv.k, tensor_none(), kv.k, chunk);
     range_pop(model->device);
 }
 
 // q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
 // scratch tensor beside a->q.
-static struct tensor queries(struct model *model, size_t layer, struct span chunk, struct tensor x,
-                             struct activations *a, bool keeping, enum keep how)
+static struct tensor queries(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                             struct tensor x, struct activations *a, bool keeping, enum keep how)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
@@ -220,7 +236,7 @@ static struct tensor queries(struct model *model, size_t layer, struct span chun
     }
     tensor_free(device, &h);
     struct tensor rotated = keeping && w->q_norm ? scratch(model, n, a->q.cols) : a->q;
-    normalize_and_rotate(model, w->q_norm, rotated, a->rstd_q, a->q, chunk.start, n / chunk.count);
+    normalize_and_rotate(model, batch, w->q_norm, rotated, a->rstd_q, a->q, chunk);
     return rotated;
 }
 
@@ -282,17 +298,18 @@ static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, 
 }
 
 // a: kept if keeping, else freed.
-static void forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                    struct tensor y, struct activations *a, bool keeping, enum keep how)
+static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                    struct tensor x, struct kv kv, struct tensor y, struct activations *a, bool keeping,
+                    enum keep how)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = x.rows;
-    struct tensor q = queries(model, layer, chunk, x, a, keeping, how);
+    struct tensor q = queries(model, batch, layer, chunk, x, a, keeping, how);
     a->o = activation(model, n, c->heads * c->head_dim);
     a->logsumexp = statistic(model, n, c->heads);
-    op_attention_forward(device, attention_shape_of(c, chunk, n), a->o, a->logsumexp, q, kv.k, kv.v);
+    op_attention_forward(device, attention_shape_of(c, batch, layer, chunk, n), a->o, a->logsumexp, q, kv.k, kv.v);
     if (q.data != a->q.data) {
         tensor_free(device, &q);
     }
@@ -313,25 +330,23 @@ static void forward(struct model *model, size_t layer, struct span chunk, struct
     mlp_forward(model, layer, x_mid, y, a, keeping, how);
 }
 
-void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                  struct tensor y, struct activations *keep, enum keep how)
+void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
+                  struct kv kv, struct tensor y, struct activations *keep, enum keep how)
 {
     struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use;
-    const struct cell_key key = {.part = CELL_FORWARD,
-                                 .rows = x.rows,
-                                 .keeping = keep != NULL,
-                                 .how = how,
-                                 .has_output = y.data != NULL,
-                                 .in_place = y.data == x.data,
-                                 .shape = attention_shape_of(&model->config, chunk, x.rows)};
+    struct cell_key key = key_of(&model->config, batch, CELL_FORWARD, layer, chunk, x.rows);
+    key.keeping = keep != NULL;
+    key.how = how;
+    key.has_output = y.data != NULL;
+    key.in_place = y.data == x.data;
     cell_range_push(model, "cell_forward", layer, chunk.start);
     if (y.data) {
         unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
     }
     a->x = x;
     if (!cell_memo_begin(model, &use, key, a)) {
-        forward(model, layer, chunk, x, kv, y, a, keep, how);
+        forward(model, batch, layer, chunk, x, kv, y, a, keep, how);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
@@ -393,15 +408,15 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
 }
 
 // From the gradients of q, k and v, as attention's backward leaves them, to that of x, added to grad.
-static void projections_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                                 struct tensor grad_q, struct kv grad_kv, struct tensor grad)
+static void projections_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                                 struct activations *a, struct tensor grad_q, struct kv grad_kv, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     // Whole tokens: RoPE wants a position per row.
-    size_t n = grad.rows, batch = n / chunk.count, block = block_rows(model, n);
-    size_t most = block > batch ? block / batch * batch : batch;
+    size_t n = grad.rows, B = n / chunk.count, block = block_rows(model, n);
+    size_t most = block > B ? block / B * B : B;
     bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
     struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
     struct kv converted = {0};
@@ -409,7 +424,8 @@ static void projections_backward(struct model *model, size_t layer, struct span 
         converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
     }
     for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
-        size_t row = b.row, rows = b.count, position = chunk.start + row / batch;
+        size_t row = b.row, rows = b.count;
+        struct span tokens = {chunk.start + row / B, rows / B};
         struct tensor q = tensor_rows(grad_q, row, rows), x = tensor_rows(a->x, row, rows);
         struct kv kv = kv_rows(grad_kv, row, rows);
         if (convert) {
@@ -418,11 +434,12 @@ static void projections_backward(struct model *model, size_t layer, struct span 
             op_copy(device, narrow.v, kv.v);
             kv = narrow;
         }
-        normalize_and_rotate_backward(model, w->q_norm, q, tensor_rows(a->rstd_q, row * c->heads, rows * c->heads),
-                                      tensor_rows(a->q, row, rows), position, batch);
-        normalize_and_rotate_backward(model, w->k_norm, kv.k,
+        normalize_and_rotate_backward(model, batch, w->q_norm, q,
+                                      tensor_rows(a->rstd_q, row * c->heads, rows * c->heads),
+                                      tensor_rows(a->q, row, rows), tokens);
+        normalize_and_rotate_backward(model, batch, w->k_norm, kv.k,
                                       tensor_rows(a->rstd_k, row * c->kv_heads, rows * c->kv_heads),
-                                      tensor_rows(a->k_projected, row, rows), position, batch);
+                                      tensor_rows(a->k_projected, row, rows), tokens);
         struct tensor h_block = all ? tensor_rows(a->h_attention, row, rows) : tensor_rows(h, 0, rows);
         if (!all) {
             op_rmsnorm_forward(device, h_block, tensor_none(), x, w->attention_norm->value, c->norm_epsilon);
@@ -440,22 +457,22 @@ static void projections_backward(struct model *model, size_t layer, struct span 
     tensor_free(device, &h);
 }
 
-static void backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                               struct kv kv, const struct key_segment *segments, size_t segment_count,
-                               struct tensor grad)
+static void backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                               struct activations *a, struct kv kv, const struct key_segment *segments,
+                               size_t segment_count, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = grad.rows;
-    struct attention_shape shape = attention_shape_of(c, chunk, n);
+    struct attention_shape shape = attention_shape_of(c, batch, layer, chunk, n);
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
     projection_backward_input(model, &w->o, grad_o, grad, false);
     projection_backward_weights(model, &w->o, grad, a->o);
     struct tensor q = a->q;
     if (w->q_norm) {
         q = scratch(model, n, a->q.cols);
-        normalize_and_rotate(model, w->q_norm, q, tensor_none(), a->q, chunk.start, shape.batch);
+        normalize_and_rotate(model, batch, w->q_norm, q, tensor_none(), a->q, chunk);
     }
     struct tensor grad_q = grad_o; // in place
     op_attention_backward(device, shape, grad_q, false, segments, segment_count, grad_o, a->o, a->logsumexp, q,
@@ -466,35 +483,34 @@ static void backward_attention(struct model *model, size_t layer, struct span ch
     const struct key_segment *own = &segments[segment_count - 1];
     CHECK(own->start <= chunk.start && chunk.start + chunk.count <= own->start + own->count);
     struct kv grad_kv = kv_rows((struct kv){own->grad_k, own->grad_v}, (chunk.start - own->start) * shape.batch, n);
-    projections_backward(model, layer, chunk, a, grad_q, grad_kv, grad);
+    projections_backward(model, batch, layer, chunk, a, grad_q, grad_kv, grad);
     tensor_free(device, &grad_o);
     activations_free(model, a);
 }
 
 // grad: that of x_mid, becomes that of x.
-void cell_backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                             struct kv kv, const struct key_segment *segments, size_t segment_count,
-                             struct tensor grad)
+void cell_backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                             struct activations *a, struct kv kv, const struct key_segment *segments,
+                             size_t segment_count, struct tensor grad)
 {
     struct memo_use use = {0};
-    const struct cell_key key = {.part = CELL_BACKWARD_ATTENTION,
-                                 .rows = grad.rows,
-                                 .shape = attention_shape_of(&model->config, chunk, grad.rows),
-                                 .segment_start = segments[0].start,
-                                 .segment_count = segments[0].count,
-                                 .segment_dtype = segments[0].grad_k.dtype};
+    struct cell_key key = key_of(&model->config, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);
+    key.segment_start = segments[0].start;
+    key.segment_count = segments[0].count;
+    key.segment_dtype = segments[0].grad_k.dtype;
     cell_range_push(model, "cell_backward_attention", layer, chunk.start);
     bool alone = segment_count == 1; // many have too many forms to come twice
     if (!alone || !cell_memo_begin(model, &use, key, a)) {
-        backward_attention(model, layer, chunk, a, kv, segments, segment_count, grad);
+        backward_attention(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
 }
 
-void cell_backward(struct model *model, size_t layer, struct span chunk, struct activations *a, struct kv kv,
-                   const struct key_segment *segments, size_t segment_count, struct tensor grad)
+void cell_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                   struct activations *a, struct kv kv, const struct key_segment *segments, size_t segment_count,
+                   struct tensor grad)
 {
     cell_backward_mlp(model, layer, chunk, a, grad);
-    cell_backward_attention(model, layer, chunk, a, kv, segments, segment_count, grad);
+    cell_backward_attention(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
 }

@@ -1,7 +1,8 @@
 // Cell (l, c): layer l for the tokens of chunk c; the primitives that every method is an order of.
 // Forward needs the cell's input and the keys and values of chunks 0..c of the layer. Backward needs what the cell
 // kept, the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i *
-// B + b; B is what the rows of x or grad are per token of the chunk.
+// B + b. Of the batch it is asked where documents begin; B is what the rows of x or grad are per token of the
+// chunk.
 #pragma once
 #include "kernels/transformer/activations.h"
 #include "kernels/transformer/batch.h"
@@ -17,27 +18,28 @@ struct kv kv_rows(struct kv kv, size_t start, size_t count);
 
 // Keys and values of the chunk's input x: [n, d] into its rows of kv.
 // With qk_norm and keep: keep->k_projected and rstd_k are kept too.
-void kv_project(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                struct activations *keep);
+void kv_project(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
+                struct kv kv, struct activations *keep);
 // The same, where x comes in blocks of kv_block_rows rows of its `rows`, the last with fewer: a block's rows of the
 // chunk's kv, from `row` on; and after the last block kv_rotate, which makes keys of them.
 size_t kv_block_rows(const struct model *model, size_t rows);
 void kv_project_block(struct model *model, size_t layer, struct span chunk, size_t row, struct tensor x,
                       struct kv kv);
-void kv_rotate(struct model *model, size_t layer, struct span chunk, struct kv kv);
+void kv_rotate(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct kv kv);
 // y = cell(x), over the keys up to the chunk's end in kv, which must be there. y no tensor: what only y needs is
 // not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x.
-void cell_forward(struct model *model, size_t layer, struct span chunk, struct tensor x, struct kv kv,
-                  struct tensor y, struct activations *keep, enum keep how);
+void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
+                  struct kv kv, struct tensor y, struct activations *keep, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input. Gradients of keys and values are added to the
 // segments; the last segment must hold the cell's own keys, whose gradient is complete, and spent, on return.
 // Weight gradients are added. The activations are freed as they are spent.
-void cell_backward(struct model *model, size_t layer, struct span chunk, struct activations *a, struct kv kv,
-                   const struct key_segment *segments, size_t segment_count, struct tensor grad);
+void cell_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                   struct activations *a, struct kv kv, const struct key_segment *segments, size_t segment_count,
+                   struct tensor grad);
 // Its two halves, in this order. The first frees gate and up, the largest that a cell keeps: a walk of whole rows
 // takes the gradients of keys and values, which the second half alone needs, after it.
 void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
                        struct tensor grad);
-void cell_backward_attention(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                             struct kv kv, const struct key_segment *segments, size_t segment_count,
-                             struct tensor grad);
+void cell_backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                             struct activations *a, struct kv kv, const struct key_segment *segments,
+                             size_t segment_count, struct tensor grad);

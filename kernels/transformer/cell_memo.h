@@ -9,9 +9,12 @@ enum cell_part { CELL_KV_PROJECT, CELL_KV_PROJECT_BLOCK, CELL_FORWARD, CELL_BACK
 // it is compared.
 struct cell_key {
     size_t part, rows;
-    size_t keeping, how;          // of a forward; enum keep
-    size_t has_output, in_place;  // of a forward: y is a tensor; it is x
-    struct attention_shape shape; // where there is attention; its start is 0 where there is none
+    size_t keeping, how;         // of a forward; enum keep
+    size_t has_output, in_place; // of a forward: y is a tensor; it is x
+    // Where there is attention: tokens, those before them, what they see, struct batch's number of its documents.
+    // start is 0 where there is none.
+    size_t start, count, window;
+    uint64_t documents;
     size_t segment_start, segment_count, segment_dtype;
     size_t held; // set by cell_memo_begin
 };

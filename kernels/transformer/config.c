@@ -208,6 +208,12 @@ bool config_check(const struct config *c, struct status *status)
     return true;
 }
 
+size_t config_window(const struct config *c, size_t layer)
+{
+    bool full = layer < CONFIG_FULL_LAYERS && (c->full_layers[layer / 64] >> layer % 64 & 1);
+    return full ? 0 : c->sliding_window;
+}
+
 size_t config_parameters(const struct config *c)
 {
     size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;

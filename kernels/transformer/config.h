@@ -3,12 +3,16 @@
 #include "kernels/base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // RoPE scaling of type "llama3" (Llama 3.1 and later). factor 0: none.
 struct rope_scaling {
     double factor, low_freq_factor, high_freq_factor;
     size_t original_context;
 };
+
+// Of so many layers, the first, each may see all keys where the others have a window.
+#define CONFIG_FULL_LAYERS 256
 
 struct config {
     char name[64];
@@ -19,6 +23,10 @@ struct config {
     bool qkv_bias;      // Qwen2
     bool qk_norm;       // Qwen3: RMSNorm over head_dim of q and k, before RoPE
     size_t max_context; // what the model was made for; not a limit here
+    // A query sees this many keys, the last its own; 0: all before it. Not in the layers whose bit is set, of the
+    // first ones: bit l % 64 of number l / 64.
+    size_t sliding_window;
+    uint64_t full_layers[CONFIG_FULL_LAYERS / 64];
 };
 
 // The projections that LoRA can be put on, as bits, and their short names in that order.
@@ -39,6 +47,8 @@ const struct config *config_preset(const char *name);
 // Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
 // status that names the field if not.
 bool config_check(const struct config *config, struct status *status);
+// The window of a layer; 0: none.
+size_t config_window(const struct config *config, size_t layer);
 // Number of weights.
 size_t config_parameters(const struct config *config);
 // RoPE's angular frequencies, llama3 scaling applied: head_dim / 2 values.

@@ -4,16 +4,16 @@
 #include "kernels/transformer/unit.h"
 
 // x: [T B, d] becomes the layer's output, chunk by chunk: only keys and values are read of the chunks before.
-static void row_forward(struct model *model, size_t layer, size_t context, size_t chunk, struct tensor x)
+static void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
 {
-    size_t B = x.rows / context;
+    size_t context = batch->context, B = batch->batch;
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(layer));
     for (size_t start = 0; start < context; start += chunk) {
         struct span span = {start, context - start < chunk ? context - start : chunk};
         struct tensor rows = tensor_rows(x, start * B, span.count * B);
-        kv_project(model, layer, span, rows, kv, NULL);
-        cell_forward(model, layer, span, rows, kv, rows, NULL, KEEP_LEAN);
+        kv_project(model, batch, layer, span, rows, kv, NULL);
+        cell_forward(model, batch, layer, span, rows, kv, rows, NULL, KEEP_LEAN);
     }
     unit_release(model, unit_of_layer(layer));
     kv_free(model, &kv);
@@ -30,7 +30,7 @@ double forward_loss(struct model *model, const struct batch *batch, size_t chunk
     op_zero(device, loss);
     embed_forward(model, batch, x, 0);
     for (size_t layer = 0; layer < model->config.layers; layer++) {
-        row_forward(model, layer, batch->context, most, x);
+        row_forward(model, batch, layer, most, x);
     }
     head_loss(model, batch, x, 0, head_chunk, loss);
     objective_settle(device, batch, loss);

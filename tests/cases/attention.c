@@ -1,6 +1,6 @@
 // Attention against a softmax written out: tiles, tiles and a remainder, one query, a prefix, groups of heads,
-// gradients of some keys. Rows of the cache that no query sees are NaN. Growth: a score is a sum over head_dim, a
-// row of P one over keys, a gradient of the scores a difference of two.
+// gradients of some keys, windows and documents. Rows of the cache that no query sees are NaN. Growth: a score is a
+// sum over head_dim, a row of P one over keys, a gradient of the scores a difference of two.
 #include "kernels/cuda/workspace.h"
 #include "tests/cases/cases.h"
 #include <string.h>
@@ -18,58 +18,60 @@ struct problem {
 };
 
 static const struct problem problems[] = {
-    {{1, 0, 1, 1, 1, 2, 0}, 0, {{0}}},
-    {{1, 0, 3, 4, 2, 16, 0}, 0, {{0}}},
-    {{1, 70, 2, 4, 2, 32, 0}, 0, {{0}}}, // one query against a prefix
-    {{1, 300, 1, 8, 1, 64, 0}, 0, {{0}}},
-    {{1, 70, 1, 8, 2, 128, 0}, 1, {{0, 50}}},
-    {{5, 3, 3, 14, 2, 64, 0}, 0, {{0}}},
-    {{9, 5, 7, 4, 2, 6, 0}, 0, {{0}}},  // head_dim that is no multiple of 4
-    {{9, 5, 19, 4, 2, 6, 0}, 0, {{0}}}, // more pairs than the CPU runs at a time
-    {{32, 0, 1, 2, 2, 64, 0}, 0, {{0}}},
-    {{64, 0, 1, 2, 1, 64, 0}, 0, {{0}}},  // one tile
-    {{65, 0, 1, 2, 1, 64, 0}, 0, {{0}}},  // and one key more
-    {{128, 0, 1, 2, 1, 16, 0}, 0, {{0}}}, // several
-    {{257, 0, 1, 4, 4, 16, 0}, 0, {{0}}},
-    {{70, 61, 2, 6, 2, 32, 0}, 0, {{0}}},  // groups of 3 heads
-    {{50, 40, 1, 2, 1, 128, 0}, 0, {{0}}}, // longer heads, full and padded
-    {{40, 30, 1, 2, 1, 80, 0}, 0, {{0}}},
-    {{37, 13, 1, 2, 1, 256, 0}, 0, {{0}}},
-    {{20, 0, 1, 1, 1, 130, 0}, 0, {{0}}},
-    {{150, 20, 3, 4, 2, 80, 0}, 0, {{0}}},
-    {{65, 31, 2, 3, 1, 40, 0}, 0, {{0}}},
-    {{100, 28, 3, 8, 1, 32, 0}, 0, {{0}}}, // all heads on one key head
-    {{40, 100, 2, 71, 1, 2, 0}, 0, {{0}}}, // rows of a token cross query blocks
-    {{129, 63, 1, 4, 2, 32, 0}, 0, {{0}}},
-    {{40, 100, 1, 4, 2, 64, 0}, 1, {{100, 40}}},        // no gradient for the prefix
-    {{70, 60, 2, 2, 1, 16, 0}, 2, {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
-    {{150, 130, 1, 4, 4, 80, 0}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
-    {{64, 64, 1, 2, 1, 128, 0}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
-    {{40, 40, 1, 2, 1, 32, 0}, 2, {{10, 0}, {30, 12}}},             // an empty one
-    {{50, 100, 1, 2, 2, 64, 0}, 1, {{130, 0}}},
-    {{129, 63, 2, 8, 2, 128, 0}, 2, {{1, 31}, {62, 66}}},
-    {{300, 211, 2, 4, 2, 32, 0}, 2, {{1, 105}, {210, 151}}},
-    {{300, 211, 1, 14, 2, 64, 0}, 0, {{0}}},
-    {{513, 1, 1, 4, 4, 64, 0}, 1, {{1, 513}}},
+    {{1, 0, 1, 1, 1, 2, 0, {0}}, 0, {{0}}},
+    {{1, 0, 3, 4, 2, 16, 0, {0}}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 0, {0}}, 0, {{0}}}, // one query against a prefix
+    {{1, 300, 1, 8, 1, 64, 0, {0}}, 0, {{0}}},
+    {{1, 70, 1, 8, 2, 128, 0, {0}}, 1, {{0, 50}}},
+    {{5, 3, 3, 14, 2, 64, 0, {0}}, 0, {{0}}},
+    {{9, 5, 7, 4, 2, 6, 0, {0}}, 0, {{0}}},  // head_dim that is no multiple of 4
+    {{9, 5, 19, 4, 2, 6, 0, {0}}, 0, {{0}}}, // more pairs than the CPU runs at a time
+    {{32, 0, 1, 2, 2, 64, 0, {0}}, 0, {{0}}},
+    {{64, 0, 1, 2, 1, 64, 0, {0}}, 0, {{0}}},  // one tile
+    {{65, 0, 1, 2, 1, 64, 0, {0}}, 0, {{0}}},  // and one key more
+    {{128, 0, 1, 2, 1, 16, 0, {0}}, 0, {{0}}}, // several
+    {{257, 0, 1, 4, 4, 16, 0, {0}}, 0, {{0}}},
+    {{70, 61, 2, 6, 2, 32, 0, {0}}, 0, {{0}}},  // groups of 3 heads
+    {{50, 40, 1, 2, 1, 128, 0, {0}}, 0, {{0}}}, // longer heads, full and padded
+    {{40, 30, 1, 2, 1, 80, 0, {0}}, 0, {{0}}},
+    {{37, 13, 1, 2, 1, 256, 0, {0}}, 0, {{0}}},
+    {{20, 0, 1, 1, 1, 130, 0, {0}}, 0, {{0}}},
+    {{150, 20, 3, 4, 2, 80, 0, {0}}, 0, {{0}}},
+    {{65, 31, 2, 3, 1, 40, 0, {0}}, 0, {{0}}},
+    {{100, 28, 3, 8, 1, 32, 0, {0}}, 0, {{0}}}, // all heads on one key head
+    {{40, 100, 2, 71, 1, 2, 0, {0}}, 0, {{0}}}, // rows of a token cross query blocks
+    {{129, 63, 1, 4, 2, 32, 0, {0}}, 0, {{0}}},
+    {{40, 100, 1, 4, 2, 64, 0, {0}}, 1, {{100, 40}}},        // no gradient for the prefix
+    {{70, 60, 2, 2, 1, 16, 0, {0}}, 2, {{0, 17}, {49, 66}}}, // a gap, and a segment that ends among the queries
+    {{150, 130, 1, 4, 4, 80, 0, {0}}, 4, {{3, 1}, {63, 2}, {65, 63}, {130, 150}}},
+    {{64, 64, 1, 2, 1, 128, 0, {0}}, 3, {{5, 20}, {30, 10}, {100, 28}}}, // two in one tile
+    {{40, 40, 1, 2, 1, 32, 0, {0}}, 2, {{10, 0}, {30, 12}}},             // an empty one
+    {{50, 100, 1, 2, 2, 64, 0, {0}}, 1, {{130, 0}}},
+    {{129, 63, 2, 8, 2, 128, 0, {0}}, 2, {{1, 31}, {62, 66}}},
+    {{300, 211, 2, 4, 2, 32, 0, {0}}, 2, {{1, 105}, {210, 151}}},
+    {{300, 211, 1, 14, 2, 64, 0, {0}}, 0, {{0}}},
+    {{513, 1, 1, 4, 4, 64, 0, {0}}, 1, {{1, 513}}},
     // Beyond one block of queries and one of keys.
-    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64, 0}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64, 0}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64, 0}, 0, {{0}}},
-    {{CUDA_ATTENTION_QUERIES / 4, 2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1, 1, 4, 2, 64, 0},
+    {{CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_KEYS, 1, 4, 2, 64, 0, {0}}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_QUERIES / 4 - 1, 0, 1, 4, 2, 64, 0, {0}}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES + 1, CUDA_ATTENTION_QUERIES - 1, 1, 4, 2, 64, 0, {0}}, 0, {{0}}},
+    {{CUDA_ATTENTION_QUERIES / 4, 2 * CUDA_ATTENTION_KEYS - CUDA_ATTENTION_QUERIES / 4 + 1, 1, 4, 2, 64, 0, {0}},
      1,
      {{CUDA_ATTENTION_KEYS / 2, CUDA_ATTENTION_KEYS}}},
-    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64, 0}, 2, {{33, 33}, {100, 2 * CUDA_ATTENTION_QUERIES + 1}}},
+    {{2 * CUDA_ATTENTION_QUERIES + 1, 100, 1, 4, 2, 64, 0, {0}},
+     2,
+     {{33, 33}, {100, 2 * CUDA_ATTENTION_QUERIES + 1}}},
     // Some of the keys: all for every query, for some, one key, and a tile and a remainder.
-    {{37, 100, 1, 4, 2, 64, 64}, 0, {{0}}},
-    {{70, 90, 2, 6, 2, 32, 91}, 0, {{0}}},
-    {{70, 20, 2, 4, 2, 32, 50}, 0, {{0}}},
-    {{130, 3, 1, 4, 1, 80, 70}, 2, {{1, 31}, {60, 10}}},
-    {{5, 3, 3, 2, 2, 16, 1}, 0, {{0}}},
-    {{1, 70, 2, 4, 2, 32, 33}, 1, {{3, 20}}},
-    {{200, 300, 1, 4, 2, 128, 129}, 1, {{100, 29}}},
-    {{64, 0, 1, 2, 1, 64, 40}, 0, {{0}}},
+    {{37, 100, 1, 4, 2, 64, 64, {0}}, 0, {{0}}},
+    {{70, 90, 2, 6, 2, 32, 91, {0}}, 0, {{0}}},
+    {{70, 20, 2, 4, 2, 32, 50, {0}}, 0, {{0}}},
+    {{130, 3, 1, 4, 1, 80, 70, {0}}, 2, {{1, 31}, {60, 10}}},
+    {{5, 3, 3, 2, 2, 16, 1, {0}}, 0, {{0}}},
+    {{1, 70, 2, 4, 2, 32, 33, {0}}, 1, {{3, 20}}},
+    {{200, 300, 1, 4, 2, 128, 129, {0}}, 1, {{100, 29}}},
+    {{64, 0, 1, 2, 1, 64, 40, {0}}, 0, {{0}}},
     // More segments than one launch of CUDA's own kernels takes.
-    {{10, 80, 1, 1, 1, 16, 0},
+    {{10, 80, 1, 1, 1, 16, 0, {0}},
      SEGMENTS_MAX,
      {{0, 1},  {2, 1},  {4, 1},  {6, 1},  {8, 1},  {10, 1}, {12, 1}, {14, 1}, {16, 1}, {18, 1},
       {20, 1}, {22, 1}, {24, 1}, {26, 1}, {28, 1}, {30, 1}, {32, 1}, {34, 1}, {36, 1}, {38, 1},
@@ -78,6 +80,17 @@ static const struct problem problems[] = {
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
+// What a problem's queries do not see besides: a window's keys, and those of documents before; documents are so
+// long, but for the first of a sequence, which is shorter with every sequence. The last has no effect.
+struct masking {
+    size_t window, document; // 0: none
+};
+static const struct masking unmasked = {0, 0};
+static const struct masking maskings[] = {{1, 0},   {0, 1},   {7, 0},           {0, 7},  {33, 0},
+                                          {0, 50},  {64, 0},  {20, 40},         {65, 0}, {40, 20},
+                                          {0, 129}, {100, 0}, {SIZE_MAX / 2, 0}};
+enum { MASKINGS = sizeof maskings / sizeof *maskings };
+
 // One attention: its operands, and the reference's results in f64.
 struct attention {
     struct attention_shape s;
@@ -85,6 +98,7 @@ struct attention {
     struct keys segments[SEGMENTS_MAX];
     struct operand *q, *k, *v, *o, *logsumexp, *grad_o, *grad_q;
     struct operand *grad_k[SEGMENTS_MAX], *grad_v[SEGMENTS_MAX];
+    int32_t *starts;
 };
 
 static double growth(struct attention_shape s)
@@ -101,7 +115,41 @@ static struct operand *cache(struct cases *c, const struct attention *a, const c
     return o;
 }
 
-static struct attention attention_new(struct cases *c, const struct problem *p, double q_deviation)
+// The first token of the document of a sequence's token.
+static int32_t document_start(size_t document, size_t token, size_t sequence)
+{
+    size_t missing = 3 * sequence % document, start = (token + missing) / document * document;
+    return (int32_t)(start > missing ? start - missing : 0);
+}
+
+static void set_documents(struct cases *c, struct attention *a, size_t document)
+{
+    struct operand *starts = case_integers(c, a->rows, 0, 1);
+    a->starts = malloc(a->rows * sizeof *a->starts);
+    CHECK(a->starts);
+    for (size_t i = 0; i < a->rows; i++) {
+        a->starts[i] = document_start(document, a->s.start + i / a->s.batch, i % a->s.batch);
+        starts->values[i] = a->starts[i];
+    }
+    a->s.mask.starts = a->starts;
+    a->s.mask.device_starts = starts->tensor;
+}
+
+// Whether every query sees a key: where one does not, the others' gradients alone are defined.
+static bool is_seeing(struct attention_shape s, struct masking m)
+{
+    for (size_t i = 0; i < s.queries * s.batch; i++) {
+        size_t token = s.start + i / s.batch, start = m.window && m.window <= token ? token - m.window + 1 : 0;
+        size_t document = m.document ? (size_t)document_start(m.document, token, i % s.batch) : 0;
+        if (attention_keys(s) <= (start > document ? start : document)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct attention attention_new(struct cases *c, const struct problem *p, struct masking m,
+                                      double q_deviation)
 {
     struct attention_shape s = p->shape;
     struct attention a = {.s = s,
@@ -115,6 +163,10 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
         a.segment_count = 1;
     } else {
         memcpy(a.segments, p->segments, sizeof a.segments);
+    }
+    a.s.mask.window = m.window;
+    if (m.document) {
+        set_documents(c, &a, m.document);
     }
     a.q = case_random(c, a.rows, a.q_cols, q_deviation, "q");
     a.k = cache(c, &a, "k");
@@ -140,26 +192,37 @@ static double dot(const double *a, const double *b, size_t count)
     return sum;
 }
 
-// One row of P, into `row`, and its logsumexp; how many keys the query sees. head: of q's rows, [rows, heads].
-static size_t probabilities(const struct attention *a, size_t t, size_t b, size_t h, double *row, double *logsumexp)
+// One row of P, into `row`, and its logsumexp; which keys the query sees. head: of q's rows, [rows, heads].
+static struct keys probabilities(const struct attention *a, size_t t, size_t b, size_t h, double *row,
+                                 double *logsumexp)
 {
     struct attention_shape s = a->s;
     size_t keys = attention_keys(s), seen = s.start + t < keys ? s.start + t + 1 : keys,
-           g = h / (s.heads / s.kv_heads), head = (t * s.batch + b) * s.heads + h;
+           g = h / (s.heads / s.kv_heads), head = (t * s.batch + b) * s.heads + h, first = 0;
     double largest = -INFINITY, sum = 0;
-    for (size_t j = 0; j < seen; j++) {
+    if (s.mask.window && s.start + t >= s.mask.window) {
+        first = s.start + t - s.mask.window + 1;
+    }
+    if (a->starts && (size_t)a->starts[t * s.batch + b] > first) {
+        first = (size_t)a->starts[t * s.batch + b];
+    }
+    if (first >= seen) {
+        *logsumexp = -INFINITY;
+        return (struct keys){0, 0};
+    }
+    for (size_t j = first; j < seen; j++) {
         const double *key = a->k->values + ((j * s.batch + b) * s.kv_heads + g) * s.head_dim;
         row[j] = dot(a->q->values + head * s.head_dim, key, s.head_dim) / sqrt((double)s.head_dim);
         largest = fmax(largest, row[j]);
     }
-    for (size_t j = 0; j < seen; j++) {
+    for (size_t j = first; j < seen; j++) {
         sum += row[j] = exp(row[j] - largest);
     }
-    for (size_t j = 0; j < seen; j++) {
+    for (size_t j = first; j < seen; j++) {
         row[j] /= sum;
     }
     *logsumexp = largest + log(sum);
-    return seen;
+    return (struct keys){first, seen - first};
 }
 
 // y += factor * x
@@ -180,9 +243,9 @@ static void forward_reference(const struct attention *a, double *o, double *logs
         size_t h = i % s.heads, b = i / s.heads % s.batch, t = i / s.heads / s.batch;
         double *row = malloc((s.start + s.queries) * sizeof *row);
         CHECK(row);
-        size_t seen = probabilities(a, t, b, h, row, &logsumexp[i]);
+        struct keys seen = probabilities(a, t, b, h, row, &logsumexp[i]);
         memset(o + i * s.head_dim, 0, s.head_dim * sizeof *o);
-        for (size_t j = 0; j < seen; j++) {
+        for (size_t j = seen.start; j < seen.start + seen.count; j++) {
             size_t key = (j * s.batch + b) * s.kv_heads + h / (s.heads / s.kv_heads);
             add(o + i * s.head_dim, row[j], a->v->values + key * s.head_dim, s.head_dim);
         }
@@ -204,9 +267,9 @@ static void backward_reference(const struct attention *a, double *grad_q, double
         for (size_t i = 0; i < s.queries * group; i++) {
             size_t t = i / group, h = g * group + i % group, head = ((t * s.batch + b) * s.heads + h) * dim;
             const double *grad_o = a->grad_o->values + head;
-            size_t seen = probabilities(a, t, b, h, row, &ignored);
+            struct keys seen = probabilities(a, t, b, h, row, &ignored);
             double delta = dot(grad_o, a->o->values + head, dim);
-            for (size_t j = 0; j < seen; j++) {
+            for (size_t j = seen.start; j < seen.start + seen.count; j++) {
                 size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
                 double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta) * scale;
                 add(grad_q + head, grad_score, a->k->values + key, dim);
@@ -227,30 +290,36 @@ static void run_forward(struct cases *c, const struct attention *a)
 }
 
 // q_deviation 0: equal scores. 100 and more: rows that one key rules, and scores that no exponential in f32 holds.
-static void check_forward(struct cases *c, const struct problem *p, double q_deviation, bool reverse)
+static void check_forward(struct cases *c, const struct problem *p, struct masking m, double q_deviation,
+                          bool reverse)
 {
-    struct attention a = attention_new(c, p, q_deviation);
+    struct attention a = attention_new(c, p, m, q_deviation);
     c->device->reverse_sums = reverse;
     run_forward(c, &a);
     c->device->reverse_sums = false;
     forward_reference(&a, a.o->values, a.logsumexp->values);
     // Scores of some thousands have so many epsilon, which exp makes relative.
     double extreme = fmax(1, q_deviation), by = c->attention_roundings;
-    case_check(c, a.o, (1 + by) * (by > 0 ? extreme : 1), extreme * growth(a.s), "o of problem %zu",
-               (size_t)(p - problems));
-    case_check(c, a.logsumexp, 0.03 * by, growth(a.s), "logsumexp of problem %zu", (size_t)(p - problems));
+    case_check(c, a.o, (1 + by) * (by > 0 ? extreme : 1), extreme * growth(a.s),
+               "o of problem %zu, window %zu, documents of %zu", (size_t)(p - problems), m.window, m.document);
+    case_check(c, a.logsumexp, 0.03 * by, growth(a.s), "logsumexp of problem %zu, window %zu, documents of %zu",
+               (size_t)(p - problems), m.window, m.document);
     case_end(c);
+    free(a.starts);
 }
 
 void attention_forward_cases(struct cases *c)
 {
     for (size_t i = 0; i < PROBLEMS; i++) {
         if (!is_left_out(c, problems[i].shape)) {
-            check_forward(c, &problems[i], 1, i % 5 == 0);
+            check_forward(c, &problems[i], unmasked, 1, i % 5 == 0);
+            check_forward(c, &problems[i], maskings[i % MASKINGS], 1, i % 5 == 1);
+            check_forward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, i % 5 == 2);
             if (i % 4 == 1) {
-                check_forward(c, &problems[i], 1, i % 5);
-                check_forward(c, &problems[i], 1000, i % 8 == 1);
-                check_forward(c, &problems[i], 0, false);
+                check_forward(c, &problems[i], unmasked, 1, i % 5);
+                check_forward(c, &problems[i], unmasked, 1000, i % 8 == 1);
+                check_forward(c, &problems[i], maskings[(i + 2) % MASKINGS], 1000, i % 8 == 1);
+                check_forward(c, &problems[i], unmasked, 0, false);
             }
         }
     }
@@ -271,6 +340,10 @@ static void make_gradients(struct cases *c, struct attention *a, enum write writ
         size_t rows = a->segments[i].count * a->s.batch;
         a->grad_k[i] = case_random_in(c, dtype, rows, a->k_cols, 1, "grad_k");
         a->grad_v[i] = case_random_in(c, dtype, rows, a->k_cols, 1, "grad_v");
+        for (size_t j = 0; j < rows * a->k_cols; j++) { // what is added to
+            a->grad_k[i]->values[j] = dtype_round(a->grad_k[i]->values[j], dtype);
+            a->grad_v[i]->values[j] = dtype_round(a->grad_v[i]->values[j], dtype);
+        }
     }
     // What the backward finds of the forward is exact but for the rounding of the dtypes.
     struct operand *inputs[] = {a->q, a->k, a->v};
@@ -294,10 +367,13 @@ static void run_backward(struct cases *c, const struct attention *a, enum write 
                                       a->q->tensor, a->k->tensor, a->v->tensor));
 }
 
-static void check_backward(struct cases *c, const struct problem *p, double q_deviation, enum write write,
-                           enum dtype dtype)
+static void check_backward(struct cases *c, const struct problem *p, struct masking m, double q_deviation,
+                           enum write write, enum dtype dtype)
 {
-    struct attention a = attention_new(c, p, q_deviation);
+    if (!is_seeing(p->shape, m)) {
+        return;
+    }
+    struct attention a = attention_new(c, p, m, q_deviation);
     make_gradients(c, &a, write, dtype);
     size_t q_count = a.rows * a.q_cols, k_count = a.keys * a.k_cols, at = (size_t)(p - problems);
     double *grads = calloc(q_count + 2 * k_count + 1, sizeof *grads), *grad_k = grads + q_count;
@@ -309,7 +385,8 @@ static void check_backward(struct cases *c, const struct problem *p, double q_de
         a.grad_q->values[i] = grads[i] + (write == ADDED ? a.grad_q->values[i] : 0);
     }
     double by = c->attention_roundings, most = 8 * growth(a.s) * fmax(1, q_deviation);
-    case_check(c, a.grad_q, 1 + by, most, "grad_q of problem %zu", at);
+    case_check(c, a.grad_q, 1 + by, most, "grad_q of problem %zu, window %zu, documents of %zu", at, m.window,
+               m.document);
     // A block of queries after another is added to the keys' gradients.
     double blocks = dtype == c->device->ops->dtype ? 1 + by * (double)(p->shape.queries / 8) : 0;
     for (size_t i = 0; i < a.segment_count; i++) {
@@ -318,20 +395,23 @@ static void check_backward(struct cases *c, const struct problem *p, double q_de
             a.grad_k[i]->values[j] += grad_k[first + j];
             a.grad_v[i]->values[j] += grad_v[first + j];
         }
-        case_check(c, a.grad_k[i], 2 * by + blocks, most, "grad_k of problem %zu, segment %zu", at, i);
-        case_check(c, a.grad_v[i], 2 * by + blocks, most, "grad_v of problem %zu, segment %zu", at, i);
+        case_check(c, a.grad_k[i], 2 * by + blocks, most,
+                   "grad_k of problem %zu, segment %zu, window %zu, documents of %zu", at, i, m.window, m.document);
+        case_check(c, a.grad_v[i], 2 * by + blocks, most,
+                   "grad_v of problem %zu, segment %zu, window %zu, documents of %zu", at, i, m.window, m.document);
     }
     free(grads);
     case_end(c);
+    free(a.starts);
 }
 
 // A key's gradient has the same bits whatever segment it is in, on devices whose sums have one order; and reversed
 // sums are the same sums with other rounding errors.
 static void check_bits(struct cases *c, size_t head_dim)
 {
-    const struct problem one = {{100, 90, 1, 4, 2, head_dim, 0}, 0, {{0}}};
-    const struct problem two = {{100, 90, 1, 4, 2, head_dim, 0}, 2, {{10, 33}, {70, 90}}};
-    struct attention all = attention_new(c, &one, 1), some = attention_new(c, &two, 1);
+    const struct problem one = {{100, 90, 1, 4, 2, head_dim, 0, {0}}, 0, {{0}}};
+    const struct problem two = {{100, 90, 1, 4, 2, head_dim, 0, {0}}, 2, {{10, 33}, {70, 90}}};
+    struct attention all = attention_new(c, &one, unmasked, 1), some = attention_new(c, &two, unmasked, 1);
     struct attention *both[] = {&all, &some};
     double *found[2][2], *q[3];
     for (size_t n = 0; n < 2; n++) {
@@ -387,21 +467,25 @@ void attention_backward_cases(struct cases *c)
         if (is_left_out(c, problems[i].shape)) {
             continue;
         }
-        check_backward(c, &problems[i], 1, (enum write)(i % 2), dtypes[i % 4 == 3 ? kinds - 1 : 0]);
+        check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[i % 4 == 3 ? kinds - 1 : 0]);
+        check_backward(c, &problems[i], maskings[i % MASKINGS], 1, (enum write)(i % 2),
+                       dtypes[i % 4 == 1 && problems[i].shape.keys == 0 ? kinds - 1 : 0]);
+        check_backward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, ADDED, dtypes[0]);
         if (i % 4 == 0 || problems[i].shape.keys > 0) {
-            check_backward(c, &problems[i], 1, ADDED, dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1, ADDED, dtypes[0]);
         }
         if (i % 6 == 2) {
-            check_backward(c, &problems[i], 1000, i % 4 == 2 ? OVER_GRAD_O : OVER_NAN, dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1000, i % 4 == 2 ? OVER_GRAD_O : OVER_NAN, dtypes[0]);
         }
         if (i % 3 == 0) { // bf16 in sums of one order, where the device has another way for that
             c->device->deterministic = true;
-            check_backward(c, &problems[i], 1, (enum write)(i % 2), dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0]);
             c->device->deterministic = false;
         }
         if (i % 3 == 1) {
             c->device->reverse_sums = true;
-            check_backward(c, &problems[i], 1, (enum write)(i % 2), dtypes[0]);
+            check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0]);
+            check_backward(c, &problems[i], maskings[(i + 2) % MASKINGS], 1, (enum write)(i % 2), dtypes[0]);
             c->device->reverse_sums = false;
         }
     }

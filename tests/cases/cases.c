@@ -276,8 +276,8 @@ void case_check(struct cases *c, struct operand *o, double roundings, double gro
     double *found = case_found(o);
     size_t count = tensor_count(o->tensor), worst = 0;
     for (size_t i = 0; i < count; i++) {
-        double d = fabs(found[i] - o->values[i]);
-        largest = fmax(largest, fabs(o->values[i]));
+        double d = found[i] == o->values[i] ? 0 : fabs(found[i] - o->values[i]); // infinity, too
+        largest = fmax(largest, isinf(o->values[i]) ? 0 : fabs(o->values[i]));
         if (!(d <= difference)) { // NaN too
             difference = d;
             worst = i;

@@ -1,7 +1,9 @@
-// RoPE: near the context's beginning and far from it, there and back; pairs of every number that a thread may take.
+// RoPE: near the context's beginning and far from it, there and back; pairs of every number that a thread may take;
+// documents, whose positions begin with each.
 #include "tests/cases/cases.h"
 
-static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens, int direction)
+// document: how long documents are; 0: the positions are the context's.
+static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens, size_t document, int direction)
 {
     size_t batch = 2, heads = 3, rows = tokens * batch, cols = heads * 2 * half;
     struct operand *x = case_random(c, rows, cols, 1, "x");
@@ -10,11 +12,18 @@ static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens
     for (size_t j = 0; j < half; j++) {
         frequencies->values[j] = pow(10000, -(double)j / (double)half);
     }
-    CASE_RUN(c, op_rope(c->device, x->tensor, frequencies->tensor, start, batch, direction));
+    struct operand *starts = case_integers(c, rows, 0, 1);
+    for (size_t row = 0; document && row < rows; row++) { // those of the second sequence end a token sooner
+        size_t end = start + row / batch + row % batch, begin = end / document * document;
+        starts->values[row] = (double)(begin > row % batch ? begin - row % batch : 0);
+    }
+    CASE_RUN(c, op_rope(c->device, x->tensor, frequencies->tensor, start, batch,
+                        document ? starts->tensor : tensor_none(), direction));
     for (size_t i = 0; i < rows * heads * half; i++) {
         size_t row = i / (heads * half), head = i / half % heads, j = i % half;
         double *low = &x->values[row * cols + head * 2 * half + j], *high = low + half, a = *low, b = *high;
-        double position = (double)(start + row / batch), angle = position * frequencies->values[j];
+        double position = (double)(start + row / batch) - starts->values[row],
+               angle = position * frequencies->values[j];
         double rest = fma(position, frequencies->values[j], -angle); // what rounding the angle leaves
         long double sine = sinl(angle), cosine = cosl(angle);
         double cs = (double)(cosine - rest * sine), sn = direction * (double)(sine + rest * cosine);
@@ -22,7 +31,8 @@ static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens
         *high = b * cs + a * sn;
     }
     // The CPU carries sines over 64 positions.
-    case_check(c, x, 1, c->device->ops->dtype == DTYPE_F64 ? 512 : 16, "start %zu, direction %d", start, direction);
+    case_check(c, x, 1, c->device->ops->dtype == DTYPE_F64 ? 512 : 16, "start %zu, documents of %zu, direction %d",
+               start, document, direction);
     case_end(c);
 }
 
@@ -34,9 +44,10 @@ void rope_cases(struct cases *c)
             // More tokens than the CPU carries a sine over, where few pairs make it cheap.
             size_t tokens = halves[h] <= 6 ? 70 : 5;
             c->offset = (s + h) % 4 == 3;
-            check_rope(c, starts[s], halves[h], tokens, s % 2 ? 1 : -1);
+            check_rope(c, starts[s], halves[h], tokens, 0, s % 2 ? 1 : -1);
+            check_rope(c, starts[s], halves[h], tokens, h % 2 ? 40 : 2, h % 2 ? 1 : -1);
             c->offset = (s + h) % 4 == 1;
-            check_rope(c, starts[s], halves[h], 3, s % 2 ? -1 : 1);
+            check_rope(c, starts[s], halves[h], 3, 0, s % 2 ? -1 : 1);
         }
     }
 }

@@ -72,7 +72,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
     size_t allowed = 0;
     for (size_t i = 0; i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
         struct attention_shape shape = {spans[i].queries, spans[i].start,   batch, config->heads,
-                                        config->kv_heads, config->head_dim, 0};
+                                        config->kv_heads, config->head_dim, 0,     {0}};
         struct cuda_attention_workspace w = cuda_attention_layout(shape, whole);
         allowed = larger(allowed, larger(w.causal.engine_bytes, w.rectangle.engine_bytes));
         if (cuda_attention_by_cudnn(shape)) {

@@ -127,13 +127,13 @@ static void call_free(struct device *device, struct call *c)
 enum { BLOCK = CUDA_ATTENTION_QUERIES, KEYS = CUDA_ATTENTION_KEYS, TILE = CUDA_ATTENTION_TILE };
 
 static const struct attention_shape shapes[] = {
-    {BLOCK, 0, 1, 4, 2, 8, 0},    // a causal block alone
-    {BLOCK, KEYS, 1, 4, 2, 8, 0}, // one rectangle before it
-    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8, 0},
-    {3 * BLOCK + 5, 7, 1, 8, 2, 16, 0},   // blocks of queries, keys that no tile ends
-    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8, 0}, // sequences
-    {BLOCK, 2 * KEYS, 2, 4, 4, 8, 0},     // nothing to fold
-    {5, 5 * TILE, 1, 7, 1, 24, 0},
+    {BLOCK, 0, 1, 4, 2, 8, 0, {0}},    // a causal block alone
+    {BLOCK, KEYS, 1, 4, 2, 8, 0, {0}}, // one rectangle before it
+    {BLOCK, 3 * KEYS + TILE, 1, 4, 2, 8, 0, {0}},
+    {3 * BLOCK + 5, 7, 1, 8, 2, 16, 0, {0}},   // blocks of queries, keys that no tile ends
+    {BLOCK + 1, KEYS - 1, 3, 6, 2, 8, 0, {0}}, // sequences
+    {BLOCK, 2 * KEYS, 2, 4, 4, 8, 0, {0}},     // nothing to fold
+    {5, 5 * TILE, 1, 7, 1, 24, 0, {0}},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -19,44 +19,84 @@ static void rotate(stored *x, const double *cosine, const double *sine, size_t p
     }
 }
 
-void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                int direction)
+// Tokens that follow one another from a position on: `rows` rows each, of `cols` columns, `step` rows apart.
+struct run {
+    stored *data;
+    size_t position, tokens, rows, step, cols;
+};
+
+// The part of a run whose positions lie in [base, base + BLOCK).
+static void rotate_block(struct run run, size_t base, const double *frequency, size_t half, int direction)
 {
-    (void)device;
-    const double *frequency = frequencies.data;
-    size_t half = frequencies.cols, heads = x.cols / (2 * half), tokens = x.rows / batch;
-    size_t first_block = start / BLOCK, blocks = tokens ? (start + tokens - 1) / BLOCK - first_block + 1 : 0;
-    stored *data = x.data;
-#pragma omp parallel for schedule(static) if (x.rows * x.cols > PARALLEL_ELEMENTS)
-    for (size_t block = 0; block < blocks; block++) {
-        size_t base = (first_block + block) * BLOCK;
-        size_t begin = base > start ? base : start;
-        size_t end = base + BLOCK < start + tokens ? base + BLOCK : start + tokens;
-        for (size_t first = 0; first < half; first += PAIRS) {
-            size_t pairs = half - first < PAIRS ? half - first : PAIRS;
-            double step_cos[PAIRS], step_sin[PAIRS], c[PAIRS], s[PAIRS];
-            for (size_t j = 0; j < pairs; j++) {
-                // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
-                double f = frequency[first + j], angle = f * base, rest = fma(f, base, -angle);
-                c[j] = cos(angle) - rest * sin(angle);
-                s[j] = direction * (sin(angle) + rest * cos(angle));
-                step_cos[j] = cos(f);
-                step_sin[j] = direction * sin(f);
-            }
-            for (size_t position = base; position < end; position++) {
-                if (position >= begin) {
-                    for (size_t r = (position - start) * batch; r < (position - start + 1) * batch; r++) {
-                        for (size_t h = 0; h < heads; h++) {
-                            rotate(data + r * x.cols + h * 2 * half + first, c, s, pairs, half);
-                        }
+    size_t begin = base > run.position ? base : run.position, end = run.position + run.tokens;
+    end = base + BLOCK < end ? base + BLOCK : end;
+    for (size_t first = 0; first < half; first += PAIRS) {
+        size_t pairs = half - first < PAIRS ? half - first : PAIRS;
+        double step_cos[PAIRS], step_sin[PAIRS], c[PAIRS], s[PAIRS];
+        for (size_t j = 0; j < pairs; j++) {
+            // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
+            double f = frequency[first + j], angle = f * base, rest = fma(f, base, -angle);
+            c[j] = cos(angle) - rest * sin(angle);
+            s[j] = direction * (sin(angle) + rest * cos(angle));
+            step_cos[j] = cos(f);
+            step_sin[j] = direction * sin(f);
+        }
+        for (size_t position = base; position < end; position++) {
+            if (position >= begin) {
+                size_t row = (position - run.position) * run.step;
+                for (size_t r = row; r < row + run.rows; r++) {
+                    for (size_t x = r * run.cols; x < (r + 1) * run.cols; x += 2 * half) {
+                        rotate(run.data + x + first, c, s, pairs, half);
                     }
                 }
-                for (size_t j = 0; j < pairs; j++) {
-                    double next = c[j] * step_cos[j] - s[j] * step_sin[j];
-                    s[j] = s[j] * step_cos[j] + c[j] * step_sin[j];
-                    c[j] = next;
-                }
+            }
+            for (size_t j = 0; j < pairs; j++) {
+                double next = c[j] * step_cos[j] - s[j] * step_sin[j];
+                s[j] = s[j] * step_cos[j] + c[j] * step_sin[j];
+                c[j] = next;
             }
         }
+    }
+}
+
+static void rotate_run(struct run run, const double *frequency, size_t half, int direction)
+{
+    size_t first = run.position / BLOCK;
+    size_t blocks = run.tokens ? (run.position + run.tokens - 1) / BLOCK - first + 1 : 0;
+#pragma omp parallel for schedule(static) if (run.tokens * run.rows * run.cols > PARALLEL_ELEMENTS)
+    for (size_t block = 0; block < blocks; block++) {
+        rotate_block(run, (first + block) * BLOCK, frequency, half, direction);
+    }
+}
+
+// The tokens of sequence b, document by document.
+static void rotate_documents(struct run whole, const int32_t *starts, size_t b, const double *frequency,
+                             size_t half, int direction)
+{
+    size_t batch = whole.step, end = 0;
+    for (size_t begin = 0; begin < whole.tokens; begin = end) {
+        int32_t start = starts[begin * batch + b];
+        for (end = begin + 1; end < whole.tokens && starts[end * batch + b] == start;) {
+            end++;
+        }
+        struct run run = whole;
+        run.data += (begin * batch + b) * run.cols;
+        run.position += begin - (size_t)start;
+        run.tokens = end - begin;
+        run.rows = 1;
+        rotate_run(run, frequency, half, direction);
+    }
+}
+
+void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+                struct tensor starts, int direction)
+{
+    (void)device;
+    struct run run = {x.data, start, x.rows / batch, batch, batch, x.cols};
+    for (size_t b = 0; starts.data && b < batch; b++) {
+        rotate_documents(run, starts.data, b, frequencies.data, frequencies.cols, direction);
+    }
+    if (!starts.data) {
+        rotate_run(run, frequencies.data, frequencies.cols, direction);
     }
 }

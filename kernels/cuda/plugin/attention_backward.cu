@@ -73,7 +73,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 
     A grad_k[R][tile::COLUMNS] = {}, grad_v[R][tile::COLUMNS] = {};
     unsigned seeing = key > s.start ? (key - s.start) / tile::ROWS : 0; // first tile of queries that sees a key
-    unsigned tiles = (s.queries + tile::ROWS - 1) / tile::ROWS - seeing, steps = group * tiles;
+    bool masked = is_masked(s);
+    size_t queries = masked ? queries_until(s, key + count - 1, sequence) : s.queries;
+    unsigned end = (queries + tile::ROWS - 1) / tile::ROWS, tiles = end > seeing ? end - seeing : 0;
+    unsigned steps = group * tiles;
     for (unsigned n = 0; n < steps; n++) {
         unsigned step = reverse ? steps - 1 - n : n, h = key_head * group + step / tiles;
         size_t first = (seeing + step % tiles) * (size_t)tile::ROWS; // query
@@ -91,6 +94,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile, o_head, logsumexp_head, first, rows, dim);
         __syncthreads();
         multiply_rows<DIM, R>(scores, k_tile, q_tile, dim);
+        if (masked && key < first_key(s, first + rows - 1, sequence))
+            mask_scores(scores, s, sequence, first, rows, key, false);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
@@ -158,9 +163,12 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
                            head<const A>(logsumexp, sequence, s.batch, h, s.heads, 1), first, count, dim);
 
     A sum[R][tile::COLUMNS] = {};
-    size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS;
+    bool masked = is_masked(s);
+    size_t before = masked ? std::min(first_key(s, first, sequence), keys) / tile::ROWS : 0; // tiles nobody sees
+    size_t seen_by_all = masked ? first_key(s, first + count - 1, sequence) : 0; // the first of these keys
+    size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS - before;
     for (size_t n = 0; n < tiles; n++) {
-        size_t key = (reverse ? tiles - 1 - n : n) * tile::ROWS;
+        size_t key = (before + (reverse ? tiles - 1 - n : n)) * tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A scores[R][R];
         __syncthreads(); // the tiles before are spent, the statistics there
@@ -168,6 +176,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
+        if (key < seen_by_all)
+            mask_scores(scores, s, sequence, first, count, key, true);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll

@@ -1,7 +1,7 @@
 // Attention's forward by our own kernel, tile by tile (Dao 2023, arXiv 2307.08691), for f64, f32 and, where sums
 // run in reverse or heads are not cuDNN's, bf16:
 //
-//   S = q k^T * scale, causal;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
+//   S = q k^T * scale, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
 #include "kernels/cuda/plugin/attention_tile.cuh"
 #include <cfloat>
 
@@ -33,15 +33,20 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
 #pragma unroll
     for (int i = 0; i < R; i++)
         largest[i] = sizeof(A) == 8 ? (A)-DBL_MAX : (A)-FLT_MAX;
-    size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS;
+    bool masked = is_masked(s);
+    size_t before = masked ? std::min(first_key(s, first, sequence), keys) / tile::ROWS : 0; // tiles nobody sees
+    size_t seen_by_all = masked ? first_key(s, first + count - 1, sequence) : 0; // the first of these keys
+    size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS - before;
     for (size_t n = 0; n < tiles; n++) {
-        size_t key = (reverse ? tiles - 1 - n : n) * tile::ROWS;
+        size_t key = (before + (reverse ? tiles - 1 - n : n)) * tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A p[R][R];
         __syncthreads(); // the tiles before are spent
         load_tile<DIM, R>(kv_tile, k_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(p, q_tile, kv_tile, dim);
+        if (key < seen_by_all)
+            mask_scores(p, s, sequence, first, count, key, true);
 #pragma unroll
         for (int i = 0; i < R; i++) {
             int seen = std::min(y + i * SIDE + reach, there - 1); // the last key
@@ -84,7 +89,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
         size_t token = ((first + row) * s.batch + sequence) * s.heads + h;
         for (int c = 0; c < tile::COLUMNS; c++)
             if (column_of<A>(c) < dim)
-                narrow(o[token * s.head_dim + column_of<A>(c)], sum[i][c] / total[i]);
+                narrow(o[token * s.head_dim + column_of<A>(c)], total[i] == A(0) ? A(0) : sum[i][c] / total[i]);
         if (x == 0)
             logsumexp[token] = largest[i] + log(total[i]);
     }

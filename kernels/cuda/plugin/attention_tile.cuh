@@ -197,6 +197,51 @@ template <int ROWS> __device__ int reach_of(size_t query, size_t key)
     return query < key + ROWS ? (int)(query + ROWS - key) - ROWS : ROWS;
 }
 
+__device__ inline bool is_masked(const attention_shape &s)
+{
+    return s.mask.window > 0 || s.mask.device_starts.data;
+}
+
+// The first key that query i of a sequence sees.
+__device__ inline size_t first_key(const attention_shape &s, size_t i, unsigned sequence)
+{
+    const int *starts = (const int *)s.mask.device_starts.data;
+    size_t end = s.start + i + 1, first = s.mask.window && s.mask.window < end ? end - s.mask.window : 0;
+    int start = starts ? starts[i * s.batch + sequence] : 0;
+    return start > 0 && (size_t)start > first ? (size_t)start : first;
+}
+
+// How many queries of a sequence, from the first on, see the key or one before it: first keys do not fall.
+__device__ inline size_t queries_until(const attention_shape &s, size_t key, unsigned sequence)
+{
+    size_t low = 0, high = s.queries;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (first_key(s, middle, sequence) <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Score -infinity, where a query begins to see behind a key. Of a tile of `rows` queries from `first` on, against
+// the keys from `key` on; queries are the rows of the tile or its columns.
+template <int R, class A>
+__device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigned sequence, size_t first, int rows,
+                            size_t key, bool queries_are_rows)
+{
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll
+    for (int n = 0; n < R; n++) {
+        int query = (queries_are_rows ? y : x) + n * SIDE;
+        size_t seen = first_key(s, first + (query < rows ? query : rows - 1), sequence);
+        for (int m = 0; m < R; m++)
+            if (key + (queries_are_rows ? x : y) + m * SIDE < seen)
+                scores[queries_are_rows ? n : m][queries_are_rows ? m : n] = -INFINITY;
+    }
+}
+
 // The column that element c of a thread's part of [ROWS, DIM] stands in.
 template <class A> __device__ int column_of(int c)
 {

@@ -1,8 +1,8 @@
 // RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
 //   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
 //   frequency[j]
-// A block takes one position: each pair's sine is computed once for all sequences and heads. The angle's bits
-// depend on the position alone, never on the chunk that it falls in.
+// A block takes one position: each pair's sine is computed once for all sequences and heads; with documents, whose
+// positions differ, one row. The angle's bits depend on the position alone, never on the chunk that it falls in.
 #include "kernels/cuda/plugin/element.cuh"
 #include "kernels/cuda/plugin/launch.cuh"
 
@@ -11,16 +11,19 @@ namespace
 
 constexpr int THREADS = 256;
 
-// count: sequences * heads.
+// count: heads of a block. Block r stands at position start + r / batch - starts[r], with no starts at start + r.
 template <int N, class T>
-__global__ void rotate(T *x, const double *frequencies, size_t start, size_t count, size_t half, int direction)
+__global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts, size_t count,
+                       size_t half, int direction)
 {
     using A = wide_t<T>;
     DYNAMIC_SHARED(shared);
     A *cosines = (A *)shared, *sines = cosines + half; // [half] each
     for (size_t j = threadIdx.x; j < half; j += THREADS) {
         // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
-        double position = (double)(start + blockIdx.x), angle = position * frequencies[j], sine, cosine;
+        size_t before = starts ? (size_t)starts[blockIdx.x] : 0;
+        double position = (double)(start + blockIdx.x / batch - before), angle = position * frequencies[j], sine,
+               cosine;
         double rest = fma(position, frequencies[j], -angle);
         sincos(angle, &sine, &cosine);
         cosines[j] = (A)(cosine - rest * sine);
@@ -49,14 +52,15 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t cou
 } // namespace
 
 void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-               int direction)
+               struct tensor starts, int direction)
 {
-    size_t half = frequencies.cols, count = batch * (x.cols / (2 * half));
+    size_t half = frequencies.cols, together = starts.data ? 1 : batch; // rows of a block
+    size_t count = together * (x.cols / (2 * half));
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
-        launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / batch), THREADS,
-               2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start, count,
-               half, direction);
+        launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / together), THREADS,
+               2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start,
+               batch / together, (const int *)starts.data, count, half, direction);
     });
 }

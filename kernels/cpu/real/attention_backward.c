@@ -1,0 +1,232 @@
+// Attention's backward, tile by tile (Dao 2023, arXiv 2307.08691):
+//
+//   P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
+//   grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
+//
+// Query blocks run one after another, since grad_q may be grad_o: a block's rows are spent when its grad_q is
+// written. Within a block the keys are dealt out to lanes: each lane alone adds to its keys' gradients and sums its
+// own part of grad_q; the parts are then added in the order of the lanes. No thread waits for that to end, since
+// filling the slots with the next block touches neither the parts nor the rows that are being written.
+#include "kernels/cpu/real/attention_tiling.h"
+#include "kernels/cpu/real/scores.h"
+
+// What the lanes of one pair share: a query block both ways round, and each lane's part of grad_q.
+struct slot {
+    struct view q, grad_o;               // [columns, dim], q times scale
+    struct view q_turned, grad_o_turned; // [dim, columns]
+    real *logsumexp, *delta;             // [columns]
+    struct view grad_q;                  // [lanes * dim, columns]: grad_q / scale, transposed
+};
+
+static size_t slot_count(const struct tiling *t)
+{
+    return 2 * t->block_rows * t->dim_stride + (2 + t->lanes) * t->dim * t->row_stride + 2 * t->row_stride;
+}
+
+static struct slot slot_at(const struct tiling *t, real *workspace, size_t index)
+{
+    size_t by_row = t->block_rows * t->dim_stride, by_dim = t->dim * t->row_stride;
+    real *data = workspace + index * slot_count(t);
+    return (struct slot){
+        .q = {data, t->dim_stride, 1},
+        .grad_o = {data + by_row, t->dim_stride, 1},
+        .q_turned = {data + 2 * by_row, t->row_stride, 1},
+        .grad_o_turned = {data + 2 * by_row + by_dim, t->row_stride, 1},
+        .logsumexp = data + 2 * by_row + 2 * by_dim,
+        .delta = data + 2 * by_row + 2 * by_dim + t->row_stride,
+        .grad_q = {data + 2 * by_row + 2 * by_dim + 2 * t->row_stride, t->row_stride, 1},
+    };
+}
+
+// Fills TILE_UNIT columns of a slot.
+static void slot_fill(const struct tiling *t, struct slot slot, struct block block, size_t column,
+                      const stored *grad_o, const stored *o, const real *logsumexp, const stored *q)
+{
+    size_t dim = t->shape.head_dim, row = block.row + column;
+    gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->scale);
+    gather_rows(t, block.pair, row, view_at(slot.grad_o, column, 0), view_at(slot.grad_o_turned, 0, column), grad_o,
+                1);
+    for (size_t c = column; c < column + TILE_UNIT; c++) {
+        bool filled = c < block.rows;
+        size_t index = filled ? query_index(t, block.pair, block.row + c) : 0;
+        real delta = 0;
+#pragma omp simd reduction(+ : delta)
+        for (size_t d = 0; d < (filled ? dim : 0); d++)
+            delta += load(grad_o[index * dim + d]) * load(o[index * dim + d]);
+        slot.delta[c] = delta;
+        slot.logsumexp[c] = filled ? logsumexp[index] : 0;
+    }
+}
+
+// Writes TILE_UNIT rows of grad_q: the sum of the lanes that had keys.
+static void slot_reduce(const struct tiling *t, struct slot slot, struct block block, size_t column, size_t lanes,
+                        stored *grad_q)
+{
+    size_t dim = t->shape.head_dim;
+    _Alignas(64) real sum_data[t->dim * TILE_UNIT], rows_data[TILE_UNIT * t->dim_stride];
+    struct view sum = {sum_data, TILE_UNIT, 1}, rows = {rows_data, t->dim_stride, 1};
+    memset(sum_data, 0, sizeof(sum_data));
+    for (size_t i = 0; i < lanes; i++) {
+        size_t lane = t->reverse ? lanes - 1 - i : i;
+        struct view part = view_at(slot.grad_q, lane * t->dim, column);
+        for (size_t d = 0; d < dim; d++)
+            for (size_t c = 0; c < TILE_UNIT; c++)
+                sum_data[d * TILE_UNIT + c] += part.data[d * part.row + c];
+    }
+    tile_transpose(rows, sum, t->dim, TILE_UNIT);
+    for (size_t c = 0; c < min(TILE_UNIT, block.rows - column); c++) {
+        stored *to = grad_q + query_index(t, block.pair, block.row + column + c) * dim;
+        const real *from = rows_data + c * rows.row;
+        for (size_t d = 0; d < dim; d++)
+            to[d] = store(t->accumulate ? load(to[d]) + t->scale * from[d] : t->scale * from[d]);
+    }
+}
+
+// grad[n] += the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
+// tile: [keys from `key` on, columns], right: [columns, dim], grad: the segment's, which begins at key `start`.
+static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_t first, size_t end, real *grad,
+                        struct view tile, size_t key, struct view right, size_t columns)
+{
+    _Alignas(64) real sum_data[t->block_keys * t->dim_stride];
+    struct view sum = {sum_data, t->dim_stride, 1};
+    size_t dim = t->shape.head_dim, row = (first - key) / TILE_ROWS * TILE_ROWS;
+    tile_multiply(sum, false, view_at(tile, row, 0), right, ceil_div(end - key - row, TILE_ROWS) * TILE_ROWS,
+                  t->dim, columns, t->reverse);
+    for (size_t n = first; n < end; n++) {
+        real *to = grad + key_index(t, pair, n - start) * dim;
+        const real *from = sum_data + (n - key - row) * t->dim_stride;
+#pragma omp simd
+        for (size_t d = 0; d < dim; d++)
+            to[d] += from[d];
+    }
+}
+
+static void backward_lane(const struct tiling *t, struct slot slot, struct block block, size_t lane,
+                          const struct key_segment *segments, size_t segment_count, const stored *k,
+                          const stored *v)
+{
+    size_t dim = t->shape.head_dim;
+    size_t all = tile_count(t, &block);
+    size_t tiles = all > lane ? ceil_div(all - lane, t->lanes) : 0; // lane, lane + lanes, ...
+    _Alignas(64) real p_data[t->block_keys * t->row_stride], ds_data[t->block_keys * t->row_stride];
+    _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    struct view p_tile = {p_data, t->row_stride, 1}, ds_tile = {ds_data, t->row_stride, 1}; // [keys, columns]
+    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};   // [keys, dim]
+    struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
+    memset(grad_q.data, 0, t->dim * t->row_stride * sizeof(real));
+    for (size_t j = 0; j < tiles; j++) {
+        size_t key = (block.first_tile + lane + (t->reverse ? tiles - 1 - j : j) * t->lanes) * t->block_keys;
+        size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
+        struct columns seeing = columns_of(t, &block, key, keys);
+        size_t from = seeing.from, columns = seeing.to - from;
+        struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
+        struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
+        struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
+        tile_multiply(p, false, keys_k, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
+        tile_multiply(ds, false, keys_v, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->reverse);
+        mask(t, &block, key, rows, seeing, p_tile);
+        for (size_t i = 0; i < rows; i++)
+            scores_row(p.data + i * p.row, ds.data + i * ds.row, slot.logsumexp + from, slot.delta + from, columns);
+        for (size_t i = 0; i < segment_count; i++) {
+            struct key_segment to = segments[i];
+            size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
+            if (first >= end)
+                continue;
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, ds, key, view_at(slot.q, from, 0),
+                        columns);
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, p, key, view_at(slot.grad_o, from, 0),
+                        columns);
+        }
+        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(keys_k), ds, t->dim, columns, keys,
+                      t->reverse);
+    }
+}
+
+static void backward(const struct tiling *t, stored *grad_q, const struct key_segment *segments,
+                     size_t segment_count, const stored *grad_o, const stored *o, const real *logsumexp,
+                     const stored *q, const stored *k, const stored *v, real *workspace)
+{
+#pragma omp parallel
+    for (size_t pair = 0; pair < t->pairs; pair += t->slots)
+        for (size_t b = 0; b < t->blocks; b++) {
+            size_t index = t->reverse ? t->blocks - 1 - b : b, slots = min(t->slots, t->pairs - pair);
+            struct block block = block_of(t, pair, index);
+            size_t strips = block.columns / TILE_UNIT;
+            size_t lanes = min(t->lanes, ceil_div(block.keys, t->block_keys));
+#pragma omp for
+            for (size_t i = 0; i < slots * strips; i++)
+                slot_fill(t, slot_at(t, workspace, i / strips), block_of(t, pair + i / strips, index),
+                          i % strips * TILE_UNIT, grad_o, o, logsumexp, q);
+#pragma omp for schedule(dynamic)
+            for (size_t i = 0; i < slots * lanes; i++)
+                backward_lane(t, slot_at(t, workspace, i % slots), block_of(t, pair + i % slots, index), i / slots,
+                              segments, segment_count, k, v);
+#pragma omp for nowait
+            for (size_t i = 0; i < slots * strips; i++)
+                slot_reduce(t, slot_at(t, workspace, i / strips), block_of(t, pair + i / strips, index),
+                            i % strips * TILE_UNIT, lanes, grad_q);
+        }
+}
+
+// Elements of a narrow gradient of keys or values: all query blocks are summed in real before it is rounded, once.
+static size_t staged_count(const struct key_segment *segment)
+{
+    return segment->grad_k.dtype == DTYPE_BF16 ? tensor_count(segment->grad_k) : 0;
+}
+
+static struct tensor stage(struct device *device, real **next, size_t count)
+{
+    struct tensor staged = {.data = *next, .dtype = DTYPE_F32, .rows = 1, .cols = count};
+    NAME(zero)(device, staged);
+    *next += count;
+    return staged;
+}
+
+static void add_staged(struct tensor grad, const real *staged)
+{
+    struct accumulator to = accumulator_of(grad);
+    size_t count = tensor_count(grad);
+#pragma omp parallel for simd schedule(static)
+    for (size_t i = 0; i < count; i++)
+        accumulator_set(to, i, accumulator_get(to, i) + staged[i]);
+}
+
+void NAME(attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                              bool accumulate, const struct key_segment *segments, size_t segment_count,
+                              struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                              struct tensor k, struct tensor v, struct tensor workspace)
+{
+    struct tiling t = tiling_of(shape, device->reverse_sums);
+    t.accumulate = accumulate;
+    real *next = (real *)workspace.data + t.slots * slot_count(&t);
+    struct key_segment *to = malloc((segment_count + 1) * sizeof *to);
+    CHECK(to);
+    for (size_t i = 0; i < segment_count; i++) {
+        size_t count = staged_count(&segments[i]);
+        to[i] = segments[i];
+        if (count) {
+            to[i].grad_k = stage(device, &next, count);
+            to[i].grad_v = stage(device, &next, count);
+        }
+    }
+    backward(&t, grad_q.data, to, segment_count, grad_o.data, o.data, logsumexp.data, q.data, k.data, v.data,
+             workspace.data);
+    for (size_t i = 0; i < segment_count; i++) {
+        if (staged_count(&segments[i])) {
+            add_staged(segments[i].grad_k, to[i].grad_k.data);
+            add_staged(segments[i].grad_v, to[i].grad_v.data);
+        }
+    }
+    free(to);
+}
+
+size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape,
+                                          const struct key_segment *segments, size_t segment_count)
+{
+    (void)device;
+    struct tiling t = tiling_of(shape, false);
+    size_t count = t.slots * slot_count(&t);
+    for (size_t i = 0; i < segment_count; i++)
+        count += 2 * staged_count(&segments[i]);
+    return count * sizeof(real);
+}

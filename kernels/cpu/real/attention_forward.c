@@ -1,0 +1,106 @@
+// Attention's forward, tile by tile (Dao 2023, arXiv 2307.08691): no matrix of queries x keys ever stands in
+// memory.
+//
+//   S = q k^T * scale, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
+#include "kernels/cpu/real/attention_tiling.h"
+#include "kernels/cpu/real/scores.h"
+#include <float.h>
+
+#if REAL_BITS == 64
+#define REAL_LOWEST (-DBL_MAX)
+#else
+#define REAL_LOWEST (-FLT_MAX)
+#endif
+
+// Running softmax of a block: per column the maximum and the sum of exp(S - maximum) so far.
+// S becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
+static void softmax_step(struct view s, size_t rows, size_t from, size_t columns, real *maximum, real *sum,
+                         struct view o, size_t dim)
+{
+    _Alignas(64) real top[MAX_QUERY_ROWS], shrink[MAX_QUERY_ROWS];
+    int grown = 0;
+    memcpy(top, maximum, columns * sizeof(real));
+    for (size_t i = 0; i < rows; i += TILE_UNIT) {
+        const real *row = s.data + i * s.row;
+#pragma omp simd
+        for (size_t c = from; c < columns; c++) {
+            real highest = top[c];
+            for (size_t j = 0; j < TILE_UNIT; j++)
+                highest = row[j * s.row + c] > highest ? row[j * s.row + c] : highest;
+            top[c] = highest;
+        }
+    }
+    for (size_t c = from; c < columns; c++) {
+        grown |= top[c] > maximum[c];
+        shrink[c] = maximum[c];
+        maximum[c] = top[c];
+    }
+    exp_row(shrink + from, top + from, columns - from);
+#pragma omp simd
+    for (size_t c = from; c < columns; c++)
+        sum[c] *= shrink[c];
+    for (size_t i = 0; i < rows; i++)
+        exp_sum_row(s.data + i * s.row + from, maximum + from, sum + from, columns - from);
+    for (size_t d = 0; grown && d < dim; d++)
+#pragma omp simd
+        for (size_t c = from; c < columns; c++)
+            o.data[d * o.row + c] *= shrink[c];
+}
+
+static void forward_block(const struct tiling *t, struct block block, stored *o, real *logsumexp, const stored *q,
+                          const stored *k, const stored *v)
+{
+    size_t dim = t->shape.head_dim;
+    _Alignas(64) real rows_data[TILE_UNIT * t->dim_stride];
+    _Alignas(64) real q_data[t->dim * t->row_stride], o_data[t->dim * t->row_stride];
+    _Alignas(64) real s_data[t->block_keys * t->row_stride];
+    _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    _Alignas(64) real maximum[MAX_QUERY_ROWS], sum[MAX_QUERY_ROWS];
+    struct view rows_tile = {rows_data, t->dim_stride, 1};                                // [TILE_UNIT, dim]
+    struct view q_tile = {q_data, t->row_stride, 1}, o_tile = {o_data, t->row_stride, 1}; // [dim, columns]
+    struct view s_tile = {s_data, t->row_stride, 1};                                      // [keys, columns]
+    struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1}; // [keys, dim]
+
+    for (size_t c = 0; c < block.columns; c += TILE_UNIT)
+        gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->scale);
+    memset(o_data, 0, sizeof(o_data));
+    for (size_t c = 0; c < block.columns; c++)
+        maximum[c] = REAL_LOWEST, sum[c] = 0;
+
+    size_t tiles = tile_count(t, &block);
+    for (size_t j = 0; j < tiles; j++) {
+        size_t key = (block.first_tile + (t->reverse ? tiles - 1 - j : j)) * t->block_keys;
+        size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
+        struct columns seeing = columns_of(t, &block, key, keys);
+        size_t from = seeing.from, columns = seeing.to - from;
+        struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
+        struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
+        tile_multiply(view_at(s_tile, 0, from), false, keys_k, view_at(q_tile, 0, from), rows, columns, dim,
+                      t->reverse);
+        mask(t, &block, key, rows, seeing, s_tile);
+        softmax_step(s_tile, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
+        tile_multiply(view_at(o_tile, 0, from), true, view_transposed(keys_v), view_at(s_tile, 0, from), t->dim,
+                      columns, keys, t->reverse);
+    }
+    for (size_t c = 0; c < block.rows; c++) {
+        if (c % TILE_UNIT == 0)
+            tile_transpose(rows_tile, view_at(o_tile, 0, c), t->dim, TILE_UNIT);
+        size_t index = query_index(t, block.pair, block.row + c);
+        const real *from = rows_data + c % TILE_UNIT * rows_tile.row;
+        for (size_t d = 0; d < dim; d++)
+            // Columns from rows on pad the last tile; sum is set for all. NOLINTNEXTLINE(clang-analyzer-core.*)
+            o[index * dim + d] = store(sum[c] == 0 ? 0 : from[d] / sum[c]);
+        logsumexp[index] = maximum[c] + (real)log((double)sum[c]);
+    }
+}
+
+void NAME(attention_forward)(struct device *device, struct attention_shape shape, struct tensor o,
+                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    struct tiling t = tiling_of(shape, device->reverse_sums);
+    // The last blocks see the most keys: begun first, they leave no thread waiting at the end.
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < t.blocks * t.pairs; i++)
+        forward_block(&t, block_of(&t, i % t.pairs, t.blocks - 1 - i / t.pairs), o.data, logsumexp.data, q.data,
+                      k.data, v.data);
+}

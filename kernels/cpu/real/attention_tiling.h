@@ -1,0 +1,202 @@
+// Attention tiling: how attention's forward and backward cut their work. A (sequence, key head) pair reads its keys
+// once for all the query heads that share them: its rows are (token, head of the group), cut into query blocks.
+// Tiles of S are held transposed, [keys, rows], so that whatever belongs to a row (maximum, sum, logsumexp, delta)
+// is a vector along the tile's columns, and those that see a key are a run of columns: the causal mask cuts it on
+// the left, a window or another document's beginning on the right. Tiles that no column sees are left out. Blocks
+// and lanes are cut by the shape alone.
+#pragma once
+#include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/tile.h"
+#include <string.h>
+
+enum {
+    QUERY_BLOCK_BYTES = 64 << 10, // of q: with o and the tiles below it fits the second-level cache
+    KEY_BLOCK_BYTES = 32 << 10,
+    MAX_QUERY_ROWS = 256,
+    MAX_KEYS = 64,
+    MAX_HEAD_DIM = 512, // bounds the stack
+    UNITS = 16,         // pieces that the backward of one query block is cut into
+};
+
+struct tiling {
+    struct attention_shape shape;
+    real scale;
+    size_t group, pairs;      // query heads per key head; sequences * key heads
+    size_t rows, blocks;      // of one pair
+    size_t dim;               // head_dim, padded
+    size_t block_rows;        // rows of a query block: the columns of a tile
+    size_t block_keys;        // keys of a key block: the rows of a tile
+    size_t dim_stride;        // between rows of tiles [.., dim]
+    size_t row_stride;        // between rows of tiles [.., block_rows]
+    size_t slots, lanes;      // backward: pairs at a time, partial sums of each pair's grad_q
+    bool reverse, accumulate; // sums; backward: into grad_q
+    bool masked;              // beyond what is causal
+};
+
+// One query block of one pair.
+struct block {
+    size_t pair, row, rows; // first row and number of rows
+    size_t columns;         // rows, padded
+    size_t keys;            // that its last row sees, from 0 on
+    size_t first_tile;      // of block_keys keys, that its first row sees
+};
+
+// Columns [from, to) of a tile, multiples of TILE_UNIT: those that see a key of it lie there.
+struct columns {
+    size_t from, to;
+};
+
+static inline size_t min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline size_t ceil_div(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
+{
+    struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
+    t.masked = attention_is_masked(s);
+    CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    t.group = s.heads / s.kv_heads;
+    t.pairs = s.batch * s.kv_heads;
+    t.rows = s.queries * t.group;
+    t.dim = tile_round(s.head_dim);
+    size_t rows = min(MAX_QUERY_ROWS, QUERY_BLOCK_BYTES / (t.dim * sizeof(real)) / TILE_UNIT * TILE_UNIT);
+    size_t keys = min(MAX_KEYS, KEY_BLOCK_BYTES / (t.dim * sizeof(real)) / TILE_UNIT * TILE_UNIT);
+    t.block_rows = min(max(rows, TILE_UNIT), tile_round(max(t.rows, 1)));
+    t.block_keys = max(keys, TILE_UNIT);
+    t.blocks = ceil_div(t.rows, t.block_rows);
+    t.dim_stride = tile_stride(t.dim);
+    t.row_stride = tile_stride(t.block_rows);
+    t.slots = ceil_div(t.pairs, max(ceil_div(t.pairs, UNITS), 1));
+    t.lanes = ceil_div(UNITS, max(t.slots, 1));
+    return t;
+}
+
+// The first key that a row of a pair sees.
+static inline size_t first_key(const struct tiling *t, size_t pair, size_t row)
+{
+    return attention_first_key(&t->shape, row / t->group, pair / t->shape.kv_heads);
+}
+
+static inline struct block block_of(const struct tiling *t, size_t pair, size_t index)
+{
+    struct block block = {.pair = pair, .row = index * t->block_rows};
+    block.rows = min(t->block_rows, t->rows - block.row);
+    block.columns = tile_round(block.rows);
+    block.keys = min(t->shape.start + (block.row + block.rows - 1) / t->group + 1, attention_keys(t->shape));
+    if (t->masked)
+        block.first_tile = min(first_key(t, pair, block.row), block.keys) / t->block_keys;
+    return block;
+}
+
+// Tiles of keys that the block sees.
+static inline size_t tile_count(const struct tiling *t, const struct block *block)
+{
+    return ceil_div(block->keys, t->block_keys) - block->first_tile;
+}
+
+// Index of a row of a pair among the (token, sequence, query head) of q, o and logsumexp.
+static inline size_t query_index(const struct tiling *t, size_t pair, size_t row)
+{
+    size_t sequence = pair / t->shape.kv_heads, key_head = pair % t->shape.kv_heads;
+    return (row / t->group * t->shape.batch + sequence) * t->shape.heads + key_head * t->group + row % t->group;
+}
+
+// Index of a key of a pair among the (token, sequence, key head) of k and v.
+static inline size_t key_index(const struct tiling *t, size_t pair, size_t key)
+{
+    return key * t->pairs + pair;
+}
+
+// The block's first column that sees the key: columns before it are masked.
+static inline size_t first_column(const struct tiling *t, const struct block *block, size_t key)
+{
+    size_t row = key > t->shape.start ? (key - t->shape.start) * t->group : 0;
+    return row > block->row ? min(row - block->row, block->columns) : 0;
+}
+
+// The column behind the block's last that sees the key: columns from it on are masked. First keys do not fall.
+static inline size_t end_column(const struct tiling *t, const struct block *block, size_t key)
+{
+    size_t low = 0, high = block->rows;
+    if (!t->masked)
+        return block->columns;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (first_key(t, block->pair, block->row + middle) <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < block->rows ? low : block->columns;
+}
+
+// Of a tile of so many keys.
+static inline struct columns columns_of(const struct tiling *t, const struct block *block, size_t key, size_t keys)
+{
+    size_t from = first_column(t, block, key) / TILE_UNIT * TILE_UNIT;
+    return (struct columns){from, max(tile_round(end_column(t, block, key + keys - 1)), from)};
+}
+
+// tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero past the last row.
+static inline void gather_rows(const struct tiling *t, size_t pair, size_t row, struct view tile,
+                               struct view turned, const stored *source, real factor)
+{
+    size_t dim = t->shape.head_dim;
+    for (size_t i = 0; i < TILE_UNIT; i++) {
+        real *to = tile.data + i * tile.row;
+        size_t count = row + i < t->rows ? dim : 0;
+        const stored *from = source + (count ? query_index(t, pair, row + i) * dim : 0);
+        for (size_t d = 0; d < count; d++)
+            to[d] = factor * load(from[d]);
+        memset(to + count, 0, (t->dim - count) * sizeof(real));
+    }
+    tile_transpose(turned, tile, TILE_UNIT, t->dim);
+}
+
+// [i, d] = source, for `count` keys of a pair from `key` on, and zero up to `rows` rows: as it lies where that
+// needs no padding, else gathered in `tile`.
+static inline struct view keys_at(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
+                                  struct view tile, const stored *source)
+{
+    size_t dim = t->shape.head_dim;
+#if REAL_BITS != 16
+    if (count == rows && dim == t->dim)
+        return (struct view){(real *)source + key_index(t, pair, key) * dim, (ptrdiff_t)(t->pairs * dim), 1};
+#endif
+    for (size_t i = 0; i < rows; i++) {
+        size_t filled = i < count ? dim : 0;
+        const stored *from = source + (filled ? key_index(t, pair, key + i) * dim : 0);
+        real *to = tile.data + i * tile.row;
+        for (size_t d = 0; d < filled; d++)
+            to[d] = load(from[d]);
+        memset(tile.data + i * tile.row + filled, 0, (t->dim - filled) * sizeof(real));
+    }
+    return tile;
+}
+
+// S of the columns that do not see a key becomes -infinity: P is zero there. Keys behind the last pad the tile.
+static inline void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows,
+                        struct columns columns, struct view s)
+{
+    size_t seen = end_column(t, block, key); // by all columns: so are the keys that follow
+    for (size_t i = 0; i < rows; i++) {
+        size_t end = key + i < block->keys ? first_column(t, block, key + i) : block->columns;
+        for (size_t c = columns.from; c < min(end, columns.to); c++)
+            s.data[i * s.row + c] = -REAL_INFINITY;
+        while (seen < block->rows && first_key(t, block->pair, block->row + seen) <= key + i)
+            seen++;
+        for (size_t c = max(seen, columns.from); seen < block->rows && c < columns.to; c++)
+            s.data[i * s.row + c] = -REAL_INFINITY;
+    }
+}
