@@ -65,6 +65,7 @@ void fixture_open(struct fixture *f)
         f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
     }
     batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->batch_size);
+    fixture_set_documents(f, f->device, &f->batch);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {
@@ -106,6 +107,20 @@ static void *options_of(const struct option_table *table, const char *format, va
         CHECK(!option_find(table, name) || options_set(table, options, name, value));
     }
     return options;
+}
+
+void fixture_set_documents(const struct fixture *f, struct device *device, struct batch *batch)
+{
+    size_t count = f->context * f->batch_size;
+    int32_t *documents = malloc(count * sizeof *documents);
+    CHECK(documents);
+    for (size_t i = 0; i < count && f->document; i++) {
+        documents[i] = (int32_t)((i % f->context + 3 * (i / f->context) + 1) / f->document);
+    }
+    if (f->document) {
+        batch_set_documents(batch, device, documents);
+    }
+    free(documents);
 }
 
 void *fixture_options(const struct method *method, const char *format, ...)

@@ -15,6 +15,7 @@ struct fixture {
     enum dtype dtype, rounding;        // rounding: the dtype that the random weights are rounded to first
     bool narrow;                       // bf16: gradients are summed in bf16, not in f32
     size_t context, batch_size;
+    size_t document; // tokens of a document, but for a sequence's first, which is shorter; 0: each sequence is one
     const int32_t *targets;            // NULL: the next token
     const struct objective *objective; // NULL: the default
     uint64_t seed;
@@ -45,6 +46,8 @@ void fixture_set_optimizer(struct fixture *fixture, const struct optimizer *opti
 double *fixture_step(struct fixture *fixture, const char *method, const void *options, struct step_report *report);
 // Its objective for a batch made of its sequences from `first` on.
 void fixture_set_objective(const struct fixture *fixture, struct device *device, struct batch *batch, size_t first);
+// Its documents for such a batch, before the objective.
+void fixture_set_documents(const struct fixture *fixture, struct device *device, struct batch *batch);
 // The gradients as they are.
 double *fixture_gradients(struct fixture *fixture);
 // ||a - b|| / ||b||, and the largest |a - b|.

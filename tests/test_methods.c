@@ -138,6 +138,24 @@ static void test_masked_spans(void **state)
     check_all_methods(&f, "masked spans");
 }
 
+// Windows of one key, within a chunk, beyond chunks, and of more than there are; a layer without; documents whose
+// borders lie anywhere in chunks; both.
+static void test_windows_and_documents(void **state)
+{
+    (void)state;
+    static const size_t windows[] = {1, 3, 9, 23, 0, 0, 0, 5}, documents[] = {0, 0, 0, 0, 1, 6, 20, 9};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        struct fixture f = fixture_default();
+        f.config.sliding_window = windows[i];
+        f.config.full_layers[0] = i % 2 ? 2 : 0;
+        f.config.qk_norm = i % 3 == 1;
+        f.document = documents[i];
+        char what[64];
+        snprintf(what, sizeof what, "window %zu, documents of %zu", windows[i], documents[i]);
+        check_all_methods(&f, what);
+    }
+}
+
 static void test_no_target_at_all(void **state)
 {
     (void)state;
@@ -248,6 +266,13 @@ static void test_finite_differences(void **state)
     f = fixture_default();
     f.context = 9;
     f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = 127};
+    check_finite_differences(&f);
+    f = fixture_default();
+    f.context = 9;
+    f.config.layers = 2;
+    f.config.sliding_window = 3;
+    f.config.full_layers[0] = 1;
+    f.document = 5;
     check_finite_differences(&f);
 }
 
@@ -388,6 +413,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_qk_norm),
         cmocka_unit_test(test_rope_scaling),
         cmocka_unit_test(test_masked_spans),
+        cmocka_unit_test(test_windows_and_documents),
         cmocka_unit_test(test_no_target_at_all),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_several_blocks),

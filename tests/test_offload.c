@@ -63,6 +63,7 @@ static void plan(const struct fixture *f, const struct setting *setting, bool of
     assert_non_null(planned.device);
     model_open(&planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
+    fixture_set_documents(f, planned.device, &planned.batch);
     planned.device->counters = (struct counters){0};
     model_zero_gradients(&planned.model); // as the fixture does
     method_step(method_find(setting->method), &planned.model, &planned.batch, options, &report);
@@ -137,6 +138,8 @@ static void gradients_are_the_same_bits(void **state)
         f.config.tied = f.config.layers == 2;
         f.config.qk_norm = f.config.layers == 3;
         f.context = contexts[i % COUNT(contexts)];
+        f.document = f.config.layers == 3 ? 7 : 0;
+        f.config.sliding_window = f.config.layers == 5 ? 6 : 0;
         f.batch_size = 1 + i % 2;
         f.lora = f.config.layers == 5 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V}
                                       : (struct lora){0};

@@ -26,6 +26,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
     f->weights = calloc(f->context * f->batch_size, sizeof *f->weights);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
+    fixture_set_documents(f, f->device, &f->batch);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
     optimizer_begin(&f->model, 1, 1);
@@ -129,6 +130,20 @@ static void test_lora(void **state)
     f.lora = (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_V};
     compare_all(&f);
     f.context = 1;
+    compare_all(&f);
+}
+
+static void test_windows_and_documents(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.sliding_window = 4;
+    f.config.full_layers[0] = 2;
+    compare_all(&f);
+    f.document = 9;
+    compare_all(&f);
+    f.config.sliding_window = 0;
+    f.batch_size = 1;
     compare_all(&f);
 }
 
@@ -256,6 +271,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_objectives),
         cmocka_unit_test(test_full_training),
         cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_windows_and_documents),
         cmocka_unit_test(test_more_rows_than_a_block),
         cmocka_unit_test(test_growth_is_the_floor),
         cmocka_unit_test(test_large_model),

@@ -118,7 +118,9 @@ static struct fixture fixture_of(const struct setting *s)
     f.config.tied = s->tied;
     f.config.qk_norm = s->qk_norm;
     f.dtype = s->dtype;
+    f.document = s->qk_norm ? 7 : 0;
     if (s->lora) {
+        f.config.sliding_window = 6;
         f.lora = (struct lora){3, 6, LORA_Q | LORA_V | LORA_DOWN};
     }
     return f;
@@ -160,6 +162,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct batch batch;
     model_open(&model, &f->config, &options, device);
     batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
+    fixture_set_documents(f, device, &batch);
     step_of(&model, &batch, s, planned);
     batch_close(&batch, device);
     model_close(&model);

@@ -68,6 +68,8 @@ static void gradients_are_the_same_bits(void **state)
         f.config.qk_norm = variant % 3 == 2;
         f.batch_size = 1 + variant % 3;
         f.context = variant % 3 == 1 ? 3 : 23;
+        f.document = variant % 3 == 0 ? 7 : 0;
+        f.config.sliding_window = variant % 3 == 2 ? 6 : 0;
         f.lora =
             variant % 3 == 2 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_V} : (struct lora){0};
         fixture_open(&f);

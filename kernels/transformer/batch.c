@@ -28,24 +28,6 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     free(turned_targets);
 }
 
-// False and a status if the numbers of a sequence fall.
-static bool find_starts(int32_t *starts, const struct batch *batch, const int32_t *documents, struct status *status)
-{
-    for (size_t b = 0; b < batch->batch; b++) {
-        const int32_t *of = documents + b * batch->context;
-        for (size_t t = 0; t < batch->context; t++) {
-            if (t > 0 && of[t] < of[t - 1]) {
-                return status_set(status, STATUS_BAD_INPUT,
-                                  "documents[%zu, %zu] is %d after %d; number the documents of a sequence in order",
-                                  b, t, of[t], of[t - 1]);
-            }
-            bool same = t > 0 && of[t] == of[t - 1];
-            starts[t * batch->batch + b] = same ? starts[(t - 1) * batch->batch + b] : (int32_t)t;
-        }
-    }
-    return true;
-}
-
 // The last token of a document has no target.
 static void end_targets(struct batch *batch, struct device *device)
 {
@@ -63,26 +45,27 @@ static void end_targets(struct batch *batch, struct device *device)
     free(targets);
 }
 
-bool batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents,
-                         struct status *status)
+void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents)
 {
-    size_t rows = batch->context * batch->batch;
+    size_t rows = batch->context * batch->batch, B = batch->batch;
     CHECK(!batch->starts && !batch->weights.data);
     batch->starts = malloc(rows * sizeof *batch->starts);
     CHECK(batch->starts);
-    batch->device_starts = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
-    if (!find_starts(batch->starts, batch, documents, status)) {
-        return false;
+    for (size_t row = 0; row < rows; row++) {
+        size_t t = row / B, at = row % B * batch->context + t;
+        CHECK(t == 0 || documents[at - 1] <= documents[at]);
+        bool first = t == 0 || documents[at - 1] < documents[at];
+        batch->starts[row] = first ? (int32_t)t : batch->starts[row - B];
     }
     batch->documents = 0xcbf29ce484222325; // FNV-1a (Fowler, Noll & Vo 1991)
     for (size_t row = 0; row < rows; row++) {
         batch->documents = (batch->documents ^ (uint64_t)batch->starts[row]) * 0x100000001b3;
     }
+    batch->device_starts = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     if (device->status.code == STATUS_OK && !device->ops->dataless) {
         op_upload(device, batch->device_starts, batch->starts);
         end_targets(batch, device);
     }
-    return true;
 }
 
 struct tensor batch_starts(const struct batch *batch, struct span tokens)

@@ -40,11 +40,9 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
                          const double *weights);
 // Several documents in a sequence: attention sees none but its own, positions begin with each, and its last token
-// has no target. documents: [batch, context], a number for each token that does not fall along a sequence. Before
-// the objective is chosen. Also on a device without data, where it is known what is seen. False and a status that
-// names the token where a number falls.
-bool batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents,
-                         struct status *status);
+// has no target. documents: [batch, context], a number for each token, which does not fall along a sequence. Before
+// the objective is chosen. Also on a device without data: there, too, it says what is seen.
+void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents);
 // Where the documents of these tokens begin, as an operation takes it; no tensor: at 0.
 struct tensor batch_starts(const struct batch *batch, struct span tokens);
 void batch_close(struct batch *batch, struct device *device);
