@@ -6,22 +6,29 @@
 
 #define SIZE_MOST ((size_t)1 << 24)
 
+// How a file tells of a sliding window: not at all; by its length alone, every layer's; with use_sliding_window, of
+// the layers from max_window_layers on or those that layer_types names.
+enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_SOME };
+
 // What a model_type implies, and what its configuration class in transformers assumes for keys that are left out.
 struct family {
     const char *model_type, *architecture;
     bool qkv_bias, qk_norm;
     size_t kv_heads; // 0: as many as heads
     size_t head_dim; // 0: hidden_size / num_attention_heads
-    bool sliding;    // a sliding window unless the file says null
+    enum sliding sliding;
     size_t max_context;
 };
 static const struct family families[] = {
     {"llama", "LlamaForCausalLM", .max_context = 2048},
-    {"mistral", "MistralForCausalLM", .kv_heads = 8, .sliding = true, .max_context = 131072},
-    {"qwen2", "Qwen2ForCausalLM", .qkv_bias = true, .kv_heads = 32, .max_context = 32768},
-    {"qwen3", "Qwen3ForCausalLM", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .max_context = 32768},
+    {"mistral", "MistralForCausalLM", .kv_heads = 8, .sliding = SLIDING_ALL, .max_context = 131072},
+    {"qwen2", "Qwen2ForCausalLM", .qkv_bias = true, .kv_heads = 32, .sliding = SLIDING_SOME, .max_context = 32768},
+    {"qwen3", "Qwen3ForCausalLM", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .sliding = SLIDING_SOME,
+     .max_context = 32768},
 };
-#define FAMILIES (sizeof families / sizeof *families)
+#define FAMILIES          (sizeof families / sizeof *families)
+#define SLIDING_WINDOW    4096 // where the key is left out
+#define FIRST_WITH_WINDOW 28
 
 // The key's value; null counts as left out, as it does in transformers.
 static struct json_field key_of(struct json_field object, const char *key)
@@ -152,23 +159,68 @@ static bool read_rope(struct json_field root, struct config *c, struct status *s
     return strcmp(name, "default") == 0 || json_field_expected(type, status, "default or llama3");
 }
 
-static bool refuse_sliding(struct json_field root, const struct family *family, struct status *status)
+static const char *const layer_types[] = {"full_attention", "sliding_attention", NULL};
+
+static bool set_full(struct config *c, struct json_field field, size_t layer, struct status *status)
 {
-    const char *why = "attention over a sliding window is not supported";
-    if (family->sliding) {
-        struct json_field window = json_field_get(root, "sliding_window");
-        return json_is_null(window.value) ||
-               json_field_expected(window, status, "null (left out, %s has a window of 4096): %s",
-                                   family->model_type, why);
+    return config_set_full(c, layer) ||
+           json_field_fail(field, status, "layers without a sliding window must be among the first %d",
+                           CONFIG_FULL_LAYERS);
+}
+
+// The layers without a window, as `types` lists them.
+static bool read_layer_types(struct json_field types, bool windows, struct config *c, struct status *status)
+{
+    struct names names = {0};
+    names_add_all(&names, layer_types);
+    if (!json_is_array(types.value) || json_array_size(types.value) != c->layers) {
+        return json_field_expected(types, status, "a list of %zu types, one per layer", c->layers);
     }
-    if (!refuse_true(key_of(root, "use_sliding_window"), why, status)) {
+    for (size_t l = 0; l < c->layers; l++) {
+        struct json_field type = json_field_at(types, l);
+        size_t sliding = 0;
+        if (!json_field_choice(type, &names, "type of layer", &sliding, status)) {
+            return false;
+        }
+        if (sliding && !windows) {
+            return json_field_expected(type, status, "\"full_attention\": use_sliding_window is not true");
+        }
+        if (!sliding && windows && !set_full(c, type, l, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_sliding(struct json_field root, const struct family *family, struct config *c,
+                         struct status *status)
+{
+    struct json_field window = json_field_get(root, "sliding_window"), types = key_of(root, "layer_types");
+    struct json_field first_field = key_of(root, "max_window_layers");
+    bool windows = family->sliding == SLIDING_ALL;
+    size_t length = SLIDING_WINDOW, first = FIRST_WITH_WINDOW;
+    if (family->sliding == SLIDING_NONE &&
+        !refuse_true(key_of(root, "use_sliding_window"), "transformers' Llama has no sliding window", status)) {
         return false;
     }
-    struct json_field types = key_of(root, "layer_types");
-    for (size_t i = 0; i < json_array_size(types.value); i++) {
-        const char *type = json_string_value(json_array_get(types.value, i));
-        if (!type || strcmp(type, "full_attention") != 0) {
-            return json_field_expected(json_field_at(types, i), status, "\"full_attention\"");
+    if (family->sliding == SLIDING_SOME && !json_field_bool(key_of(root, "use_sliding_window"), &windows, status)) {
+        return false;
+    }
+    windows = windows && !json_is_null(window.value);
+    if (windows && (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||
+                    !json_field_count(first_field, 0, SIZE_MOST, "", &first, status))) {
+        return false;
+    }
+    c->sliding_window = windows ? length : 0;
+    if (family->sliding == SLIDING_ALL) {
+        return true; // in Mistral the other keys mean nothing
+    }
+    if (types.value) {
+        return read_layer_types(types, windows, c, status);
+    }
+    for (size_t l = 0; windows && l < c->layers && l < first; l++) {
+        if (!set_full(c, first_field, l, status)) {
+            return false;
         }
     }
     return true;
@@ -195,8 +247,7 @@ static bool refuse_unknown(struct json_field root, const struct family *family, 
     // In Qwen2 the biases of q, k and v are part of the model, and this key means nothing.
     return (family->qkv_bias || refuse_true(key_of(root, "attention_bias"),
                                             "a bias on o_proj, which this implies, is not supported", status)) &&
-           refuse_true(key_of(root, "mlp_bias"), "biases in the MLP are not supported", status) &&
-           refuse_sliding(root, family, status);
+           refuse_true(key_of(root, "mlp_bias"), "biases in the MLP are not supported", status);
 }
 
 static bool decode(struct json_field root, struct config *config, struct status *status)
@@ -211,7 +262,7 @@ static bool decode(struct json_field root, struct config *config, struct status 
     config->qkv_bias = family->qkv_bias;
     config->qk_norm = family->qk_norm;
     return read_sizes(root, family, config, status) && read_rope(root, config, status) &&
-           refuse_unknown(root, family, status);
+           read_sliding(root, family, config, status) && refuse_unknown(root, family, status);
 }
 
 // The folder's own name: the last part of its path.
@@ -247,6 +298,21 @@ bool folder_read_config(const char *folder, struct config *config, struct status
     return ok;
 }
 
+// The keys of a sliding window.
+static void add_sliding(json_t *json, const struct config *c, const struct family *family)
+{
+    json_t *types = json_array();
+    for (size_t l = 0; l < c->layers; l++) {
+        json_array_append_new(types, json_string(layer_types[config_window(c, l) > 0]));
+    }
+    json_object_set_new(json, "sliding_window", json_integer((json_int_t)c->sliding_window));
+    if (family->sliding == SLIDING_SOME) {
+        json_object_set_new(json, "use_sliding_window", json_true());
+        json_object_set(json, "layer_types", types);
+    }
+    json_decref(types);
+}
+
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
@@ -257,33 +323,50 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
                             c->rope_scaling.high_freq_factor, "original_max_position_embeddings",
                             (json_int_t)c->rope_scaling.original_context);
     }
-    return json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:b, s:s, s:s}",
-                     "architectures", family->architecture, "model_type", family->model_type, "hidden_size",
-                     (json_int_t)c->width, "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads",
-                     (json_int_t)c->heads, "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim",
-                     (json_int_t)c->head_dim, "intermediate_size", (json_int_t)c->ffn, "vocab_size",
-                     (json_int_t)c->vocab, "max_position_embeddings",
-                     (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps",
-                     c->norm_epsilon, "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings",
-                     c->tied, "use_cache", false, "hidden_act", "silu", "torch_dtype", dtypes[dtype]);
+    json_t *json = json_pack(
+        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:b, s:s, s:s}", "architectures",
+        family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
+        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)c->heads,
+        "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim, "intermediate_size",
+        (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
+        (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
+        "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings", c->tied, "use_cache", false,
+        "hidden_act", "silu", "torch_dtype", dtypes[dtype]);
+    CHECK(json);
+    if (c->sliding_window) {
+        add_sliding(json, c, family);
+    }
+    return json;
+}
+
+// Whether a model of the family can have its biases, norms and windows.
+static bool is_of(const struct family *family, const struct config *c)
+{
+    bool some_full = false;
+    for (size_t l = 0; c->sliding_window && l < c->layers; l++) {
+        some_full |= config_window(c, l) == 0;
+    }
+    bool windows =
+        !c->sliding_window || family->sliding == SLIDING_SOME || (family->sliding == SLIDING_ALL && !some_full);
+    return windows && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm;
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)
 {
     const struct family *family = NULL;
     for (size_t i = 0; i < FAMILIES && !family; i++) {
-        if (families[i].qkv_bias == config->qkv_bias && families[i].qk_norm == config->qk_norm) {
+        if (is_of(&families[i], config)) {
             family = &families[i];
         }
     }
     if (!family) {
         return status_set(status, STATUS_UNSUPPORTED,
-                          "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3)");
+                          "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or neither "
+                          "and a sliding window in some layers alone");
     }
     char *path = NULL;
     CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
     json_t *json = encode(config, family, dtype);
-    CHECK(json);
     char *text = json_dumps(json, JSON_INDENT(2));
     CHECK(text);
     bool ok = output_file_write(path, text, strlen(text), status);

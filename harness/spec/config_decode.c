@@ -70,6 +70,32 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
                             &scaling->original_context, status);
 }
 
+// null: no window.
+static bool read_window(struct json_field shape, struct config *config, struct status *status)
+{
+    struct json_field window = json_field_get(shape, "sliding_window"), full = json_field_get(shape, "full_layers");
+    if (window.value) {
+        config->sliding_window = 0;
+        memset(config->full_layers, 0, sizeof config->full_layers);
+    }
+    if (json_field_given(window) &&
+        !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &config->sliding_window, status))
+        return false;
+    if (!full.value)
+        return true;
+    if (!json_is_array(full.value) || !config->sliding_window)
+        return json_field_expected(full, status, "with a \"sliding_window\", a list of the layers that have none");
+    memset(config->full_layers, 0, sizeof config->full_layers);
+    for (size_t i = 0; i < json_array_size(full.value); i++) {
+        struct json_field item = json_field_at(full, i);
+        size_t layer = 0, last = config->layers < CONFIG_FULL_LAYERS ? config->layers : CONFIG_FULL_LAYERS;
+        if (!json_field_count(item, 0, last - 1, "", &layer, status))
+            return false;
+        CHECK(config_set_full(config, layer));
+    }
+    return true;
+}
+
 static void preset_names(struct names *names)
 {
     for (const struct config *preset = config_presets; preset->name[0]; preset++)
@@ -108,7 +134,7 @@ static bool read_name(struct json_field shape, struct config *config, bool prese
 
 static bool read_shape(struct json_field field, struct config *config, struct status *status)
 {
-    struct names known = {3, {"preset", "name", "rope_scaling"}};
+    struct names known = {5, {"preset", "name", "rope_scaling", "sliding_window", "full_layers"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
     if (!json_field_object(field, &known, "model", status))
@@ -132,7 +158,8 @@ static bool read_shape(struct json_field field, struct config *config, struct st
                                    config->width, config->heads);
         config->head_dim = config->width / config->heads;
     }
-    return read_scaling(json_field_get(field, "rope_scaling"), &config->rope_scaling, status);
+    return read_scaling(json_field_get(field, "rope_scaling"), &config->rope_scaling, status) &&
+           read_window(field, config, status);
 }
 
 // Whether the shape is the preset's; a label that the spec chose makes it another model.
@@ -143,6 +170,9 @@ static bool is_preset(const struct config *config, const struct config *preset, 
         return false;
     if (a->factor != 0 && (a->low_freq_factor != b->low_freq_factor || a->high_freq_factor != b->high_freq_factor ||
                            a->original_context != b->original_context))
+        return false;
+    if (config->sliding_window != preset->sliding_window ||
+        memcmp(config->full_layers, preset->full_layers, sizeof config->full_layers))
         return false;
     for (size_t i = 0; i < KEYS; i++) {
         size_t bytes = keys[i].type == COUNT    ? sizeof(size_t)
@@ -171,6 +201,15 @@ static json_t *shape_json(const struct config *config)
                             r->low_freq_factor, "high_freq_factor", r->high_freq_factor, "original_context",
                             (json_int_t)r->original_context);
     json_object_set_new(shape, "rope_scaling", scaling);
+    if (config->sliding_window) {
+        json_t *full = json_array();
+        for (size_t l = 0; l < config->layers; l++) {
+            if (config_window(config, l) == 0)
+                json_array_append_new(full, json_integer((json_int_t)l));
+        }
+        json_object_set_new(shape, "sliding_window", json_integer((json_int_t)config->sliding_window));
+        json_object_set_new(shape, "full_layers", full);
+    }
     return shape;
 }
 

@@ -63,6 +63,18 @@ const struct config config_presets[] = {
      .tied = true,
      .max_context = 131072,
      .rope_scaling = {.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
+    {.name = "mistral-7b",
+     .layers = 32,
+     .width = 4096,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 14336,
+     .vocab = 32000,
+     .rope_theta = 10000,
+     .norm_epsilon = 1e-5,
+     .max_context = 32768,
+     .sliding_window = 4096},
     {.name = "qwen2.5-0.5b",
      .layers = 24,
      .width = 896,
@@ -206,6 +218,14 @@ bool config_check(const struct config *c, struct status *status)
                           "original_context above 0");
     }
     return true;
+}
+
+bool config_set_full(struct config *c, size_t layer)
+{
+    if (layer < CONFIG_FULL_LAYERS) {
+        c->full_layers[layer / 64] |= (uint64_t)1 << layer % 64;
+    }
+    return layer < CONFIG_FULL_LAYERS;
 }
 
 size_t config_window(const struct config *c, size_t layer)

@@ -47,6 +47,8 @@ const struct config *config_preset(const char *name);
 // Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
 // status that names the field if not.
 bool config_check(const struct config *config, struct status *status);
+// A layer is to have no window. False where it is none of the first.
+bool config_set_full(struct config *config, size_t layer);
 // The window of a layer; 0: none.
 size_t config_window(const struct config *config, size_t layer);
 // Number of weights.
