@@ -57,12 +57,51 @@ static void families_and_defaults(void **state)
     c = config_of(scratch,
                   QWEN2 ", \"use_sliding_window\": false, \"sliding_window\": 4096, \"rope_theta\": 1000000}");
     assert_true(c.qkv_bias && !c.qk_norm && c.kv_heads == 2 && c.head_dim == 8 && c.rope_theta == 1e6);
-    c = config_of(scratch, QWEN3 ", \"attention_bias\": false, \"layer_types\": [\"full_attention\"]}");
+    c = config_of(scratch, QWEN3 ", \"attention_bias\": false, \"layer_types\": [\"full_attention\", "
+                                 "\"full_attention\"]}");
     assert_true(c.qk_norm && !c.qkv_bias && c.head_dim == 128);
     c = config_of(scratch, MISTRAL ", \"sliding_window\": null, \"head_dim\": null}");
     assert_true(!c.qk_norm && !c.qkv_bias && c.head_dim == 8);
     c = config_of(scratch, "{\"model_type\": \"qwen2\", \"num_key_value_heads\": null, " SIZES "}");
     assert_int_equal(c.kv_heads, 4);
+}
+
+// As transformers reads them: Mistral's is every layer's, Qwen's of the layers from max_window_layers on, or as
+// listed.
+static void sliding_windows(void **state)
+{
+    static const struct {
+        const char *json;
+        size_t windows[2]; // by layer
+    } cases[] = {
+        {LLAMA "}", {0, 0}},
+        {MISTRAL "}", {4096, 4096}},
+        {MISTRAL ", \"sliding_window\": 7, \"layer_types\": [\"anything\"]}", {7, 7}},
+        {QWEN2 ", \"sliding_window\": 7}", {0, 0}},
+        {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": null}", {0, 0}},
+        {QWEN2 ", \"use_sliding_window\": true}", {0, 0}}, // the first 28 layers have none
+        {QWEN2 ", \"use_sliding_window\": true, \"max_window_layers\": 0}", {4096, 4096}},
+        {QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": 1}", {0, 9}},
+        {QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": 0, "
+               "\"layer_types\": [\"sliding_attention\", \"full_attention\"]}",
+         {9, 0}},
+    };
+    struct scratch *scratch = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config c = config_of(scratch, cases[i].json), again;
+        struct status status = {0};
+        assert_true(folder_write_config(scratch->folder, &c, DTYPE_F32, &status));
+        assert_true(folder_read_config(scratch->folder, &again, &status));
+        for (size_t l = 0; l < 2; l++) {
+            assert_int_equal(config_window(&c, l), cases[i].windows[l]);
+            assert_int_equal(config_window(&again, l), cases[i].windows[l]);
+        }
+    }
+    struct config c = config_of(scratch, MISTRAL "}");
+    struct status status = {0};
+    assert_true(config_set_full(&c, 1) && !config_set_full(&c, CONFIG_FULL_LAYERS));
+    assert_false(folder_write_config(scratch->folder, &c, DTYPE_F32, &status));
+    assert_non_null(strstr(status.message, "a sliding window in some layers alone"));
 }
 
 static void rope_in_both_spellings(void **state)
@@ -120,11 +159,18 @@ static const struct {
            "\"high_freq_factor\": 4}}",
      "config.json: rope_scaling needs"},
     {LLAMA ", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", "expected 1: whole heads"},
-    {QWEN2 ", \"use_sliding_window\": true}", "key \"use_sliding_window\": attention over a sliding window"},
+    {LLAMA ", \"use_sliding_window\": true}",
+     "key \"use_sliding_window\": transformers' Llama has no sliding window"},
+    {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 0}",
+     "key \"sliding_window\": expected a whole number"},
+    {QWEN2 ", \"use_sliding_window\": true, \"max_window_layers\": -1}",
+     "key \"max_window_layers\": expected a whole"},
+    {QWEN2 ", \"layer_types\": [\"full_attention\"]}", "expected a list of 2 types, one per layer"},
+    {QWEN2 ", \"layer_types\": [\"full_attention\", \"linear_attention\"]}", "linear_attention"},
     {QWEN3 ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
-    {QWEN3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "found \"sliding_attention\""},
-    {MISTRAL "}", "key \"sliding_window\": expected null"},
-    {MISTRAL ", \"sliding_window\": 4096}", "key \"sliding_window\": expected null"},
+    {QWEN3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
+     "\"full_attention\": use_sliding_window is not true"},
+    {MISTRAL ", \"sliding_window\": \"4096\"}", "key \"sliding_window\": expected a whole number"},
     {"{\"model_type\": \"llama\", \"hidden_size\": 30, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
      "\"intermediate_size\": 1, \"vocab_size\": 1}",
      "4 heads do not divide hidden_size 30, and there is no head_dim"},
@@ -153,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_configs_are_refused, scratch_setup, scratch_teardown),
     };

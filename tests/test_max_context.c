@@ -267,7 +267,8 @@ static void long_contexts_fit(void **state)
                                    cases[i].setting, cases[i].context);
         struct config config =
             *config_preset(json_string_value(json_object_get(json_object_get(plan, "trial"), "model")));
-        double forward = model_forward_flops(&config, &(struct lora){0}, cases[i].context, 1);
+        double forward = model_forward_flops(&config, &(struct lora){0},
+                                             &(struct batch){.context = cases[i].context, .batch = 1});
         if (!json_is_true(json_object_get(plan, "fits")) || number(plan, "flops") > cases[i].forwards * forward)
             fail_msg("%s: context %zu, %.3f F", cases[i].setting, cases[i].context,
                      number(plan, "flops") / forward);

@@ -223,7 +223,7 @@ static void test_large_model(void **state)
     // Weights, gradients and two moments, all bf16, of 8,030,261,248 parameters.
     assert_true(arena.peak_bytes > 8030261248ull * 8);
     assert_true(arena.peak_by_category[CATEGORY_KV_CACHE] == 32ull * 2 * 1024 * 2 * 4096);
-    assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, 4096, 1) / 3);
+    assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, &f.batch) / 3);
 }
 
 // What methods/methods.md says of FLOPs. F: of one forward pass; A: attention's part of it.
@@ -246,7 +246,8 @@ static void test_costs_are_the_stated_ones(void **state)
         f.config.qk_norm = i % 2;
         double pairs = (double)f.context * (f.context + 1) / 2;
         double attention = 4 * pairs * f.config.heads * f.config.head_dim * f.config.layers * f.batch_size;
-        double forward = model_flops(&f.config, &f.lora, f.context, f.batch_size) / 3;
+        double forward =
+            model_flops(&f.config, &f.lora, &(struct batch){.context = f.context, .batch = f.batch_size}) / 3;
         for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
             const struct method *method = method_find(cases[j].method);
             void *options = fixture_options(method, "chunk=64 inner=%s", cases[j].inner);

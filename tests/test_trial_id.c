@@ -44,7 +44,8 @@ static void ids_stay_what_they_were(void **state)
     }
     struct trial trial = trial_of(MINIMAL);
     char *canonical =
-        quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','dtype':'f32',"
+        quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','documents':null,'"
+               "dtype':'f32',"
                "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
                "'limits':{'host_memory':null,'memory':null},'lora':null,"
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"

@@ -47,10 +47,17 @@ FOLDERS = {  # beside `longbp init`'s own
                                  "rope_scaling": LLAMA3, "tie_word_embeddings": True},
     "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None,
                 "head_dim": 20},
+    "mistral, sliding window": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 17},
     "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "rope_theta": 1e6},
     "qwen3, tied": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "rope_theta": 1e6, "head_dim": 16,
                     "tie_word_embeddings": True},
+    "qwen3, sliding window above": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 16,
+                                    "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+    "qwen2, sliding window between": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
+                                      "use_sliding_window": True, "sliding_window": 40,
+                                      "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
 }
+DOCUMENT = 37  # tokens
 LORA = {"r": 4, "alpha": 12, "targets": "q,v,down"}
 LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
@@ -68,20 +75,46 @@ def rope_frequencies(config):
     return frequencies
 
 
-def rope_angles(config, context):
-    angles = torch.arange(context, dtype=torch.float64)[:, None] * rope_frequencies(config)
+def rope_angles(config, positions):
+    """positions: [B, T]."""
+    angles = positions[..., None] * rope_frequencies(config)
     return torch.cat([angles, angles], -1)
+
+
+def positions_of(documents):
+    """documents: [B, T], the number of each token's; where in it the token stands."""
+    tokens = torch.arange(documents.shape[1])
+    return tokens - (documents[:, None, :] < documents[:, :, None]).sum(-1)
+
+
+def window_of(config, layer):
+    """How many keys a query sees; None: all."""
+    window, types = config.get("sliding_window"), config.get("layer_types")
+    if config["model_type"] == "mistral":
+        return window
+    if not config.get("use_sliding_window"):
+        return None
+    if types:
+        return window if types[layer] == "sliding_attention" else None
+    return window if layer >= config["max_window_layers"] else None
+
+
+def seen(documents, window):
+    """[B, T, T]: whether a query sees a key."""
+    t = torch.arange(documents.shape[1])
+    causal = (t[None, :] <= t[:, None]) & (t[None, :] > t[:, None] - (window or len(t)))
+    return causal & (documents[:, None, :] == documents[:, :, None])
 
 
 def rms_norm(x, gain, epsilon):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * gain
 
 
-def decoder(weights, config, ids):
+def decoder(weights, config, ids, documents):
     """Logits [B, T, V] of the Llama family, as methods/methods.md writes it down; LoRA factors in weights are applied."""
     batch, context = ids.shape
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
-    epsilon, angles = config["rms_norm_eps"], rope_angles(config, context)
+    epsilon, angles = config["rms_norm_eps"], rope_angles(config, positions_of(documents))[:, None]
 
     def linear(name, x):
         y = F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
@@ -105,7 +138,7 @@ def decoder(weights, config, ids):
         q, k = rotate(q), rotate(k)
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
         scores = q @ k.transpose(2, 3) / math.sqrt(dim)
-        scores = scores.masked_fill(torch.ones(context, context).triu(1).bool(), -math.inf)
+        scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
         o = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, context, -1)
         x = x + linear(at + "self_attn.o_proj", o)
         h = rms_norm(x, weights[at + "post_attention_layernorm.weight"], epsilon)
@@ -119,7 +152,7 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
 
-def reference(folder, config, ids, labels, lora):
+def reference(folder, config, ids, documents, labels, lora):
     weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
     if config["tie_word_embeddings"]:
         weights.pop("lm_head.weight", None)
@@ -129,23 +162,29 @@ def reference(folder, config, ids, labels, lora):
         weights = {**weights, **trained}
     for w in trained.values():
         w.requires_grad_()
-    loss = loss_of(decoder(weights, config, ids), labels)
+    loss = loss_of(decoder(weights, config, ids, documents), labels)
     loss.backward()
     return loss.item(), {name: w.grad for name, w in trained.items()}
 
 
-def transformers_gradients(folder, adapter, config, ids, labels, twins):
-    """adapter: a folder with LoRA factors for peft to load over the model's, or None."""
+def transformers_gradients(folder, adapter, config, ids, documents, labels, twins):
+    """adapter: a folder with LoRA factors for peft to load over the model's, or None. Packed documents need a mask that
+    is given, which then is every layer's."""
+    packed = {}
+    if documents.any():
+        mask = torch.zeros(seen(documents, None).shape, dtype=torch.float64)
+        mask = mask.masked_fill(~seen(documents, window_of(config, 0)), -math.inf)[:, None]
+        packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
     if twins:
-        angles = rope_angles(config, ids.shape[1])[None]
+        angles = rope_angles(config, positions_of(documents))
         model.model.rotary_emb.forward = lambda x, position_ids: (angles.cos(), angles.sin())
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
                 module.forward = lambda x, m=module: rms_norm(x, m.weight, m.variance_epsilon)
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
-    loss = loss_of(model(ids).logits, labels)
+    loss = loss_of(model(ids, **packed).logits, labels)
     loss.backward()
     return loss.item(), {name.replace(".default.", "."): p.grad for name, p in model.named_parameters()
                          if p.requires_grad}
@@ -259,20 +298,25 @@ def main():
     for i, (title, changes) in enumerate(FOLDERS.items()):
         folders[title] = f"{path}/{i}"
         make_folder(folders[title], changes, i)
-    cases = [(title, folder, [], shifted) for title, folder in folders.items()]
-    cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], masked))
+    one = torch.zeros(BATCH, CONTEXT, dtype=torch.int64)
+    cases = [(title, folder, [], one, shifted) for title, folder in folders.items()]
+    cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], one, masked))
+    packed = (torch.arange(CONTEXT) // DOCUMENT).expand(BATCH, CONTEXT)
+    ended = torch.where(F.pad(packed[:, 1:], (0, 1), value=-1) == packed, shifted, -100)
+    for title in ("llama, llama3 rope, tied", "mistral, sliding window", "qwen3, tied"):
+        cases.append((f"{title}, packed", folders[title], ["--documents", DOCUMENT], packed, ended))
     qwen3, adapter = folders["qwen3, tied"], f"{path}/lora"
     make_adapter(qwen3, adapter)
     lora = ["--lora", ",".join(f"{key}={value}" for key, value in LORA.items() if key != "targets")
             + ",targets=" + LORA["targets"]]
-    cases.append(("qwen3, LoRA", adapter, lora, shifted))
+    cases.append(("qwen3, LoRA", adapter, lora, one, shifted))
 
-    for title, folder, flags, labels in cases:
+    for title, folder, flags, documents, labels in cases:
         with open(f"{folder}/config.json") as file:
             config = json.load(file)
         config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         config.setdefault("tie_word_embeddings", False)
-        expected_loss, expected = reference(folder, config, ids, labels, flags == lora)
+        expected_loss, expected = reference(folder, config, ids, documents, labels, flags == lora)
         print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")
         for method in METHODS:
             loss, gradients = longbp(arguments.longbp, folder, f"{path}/tokens.bin", flags, method, f"{path}/g")
@@ -282,7 +326,7 @@ def main():
             theirs_from = (qwen3, adapter) if flags == lora else (folder, None)
             for twins, suffix, tolerance in ((True, ", norms and angles in f64", arguments.tolerance),
                                              (False, ", as it is", 1e-4)):
-                loss, theirs = transformers_gradients(*theirs_from, config, ids, labels, twins)
+                loss, theirs = transformers_gradients(*theirs_from, config, ids, documents, labels, twins)
                 report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
     print("all within tolerance" if not failures else f"{failures} TOO LARGE")
     return 1 if failures else 0

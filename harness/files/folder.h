@@ -7,7 +7,7 @@
 #define FOLDER_ADAPTER        "adapter_model.safetensors"
 #define FOLDER_ADAPTER_CONFIG "adapter_config.json"
 
-// Reads config.json. Llama, Mistral without a sliding window, Qwen2 and Qwen3; a key that was left out means what
+// Reads config.json. Llama, Mistral, Qwen2 and Qwen3, with their sliding windows; a key that was left out means what
 // it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is refused
 // by its key.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);

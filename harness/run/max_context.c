@@ -65,6 +65,7 @@ static void note_peak(struct max_context *found, const struct trial *tried, cons
 {
     const struct arena *arena = &setup->device->arena;
     found->flops += setup->device->counters.flops;
+    found->forward_flops = model_forward_flops(&tried->config, &tried->lora, &setup->batch);
     if (arena->peak_bytes <= found->peak_bytes)
         return;
     found->peak_bytes = arena->peak_bytes;
@@ -86,8 +87,7 @@ static void note_fit(struct search *search, size_t units, const struct max_conte
     memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
     result->floor_bytes_per_token = found->floor_bytes_per_token;
     result->flops = found->flops;
-    result->forward_flops = model_forward_flops(&search->tried->config, &search->tried->lora,
-                                                search->tried->context, search->tried->batch);
+    result->forward_flops = found->forward_flops;
 }
 
 static void note_failure(struct search *search, size_t units, bool memory, const char *reason)

@@ -35,6 +35,12 @@ struct setup_options setup_options_reference(void)
     };
 }
 
+static void set_documents(struct setup *setup, const struct batch_data *data)
+{
+    if (data->documents)
+        batch_set_documents(&setup->batch, setup->device, data->documents);
+}
+
 bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status)
 {
@@ -74,7 +80,10 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     if (setup->device->status.code != STATUS_OK)
         goto cleanup;
     if (setup->device->ops->dataless) { // weights and tokens would go nowhere
+        if (!step_data_read_documents(&data, trial, status))
+            goto cleanup;
         batch_open(&setup->batch, setup->device, NULL, NULL, trial->context, trial->batch);
+        set_documents(setup, &data);
         batch_set_objective(&setup->batch, setup->device, trial->objective, NULL);
         goto cleanup;
     }
@@ -85,6 +94,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     if (!step_data_read(&data, trial, status))
         goto cleanup;
     batch_open(&setup->batch, setup->device, data.ids, data.labels, trial->context, trial->batch);
+    set_documents(setup, &data);
     batch_set_objective(&setup->batch, setup->device, trial->objective,
                         trial->objective->averaging == MEAN_BY_WEIGHT ? data.weights : NULL);
 cleanup:

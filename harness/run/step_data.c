@@ -38,6 +38,42 @@ static bool read_batch_file(struct batch_data *data, const struct trial *trial, 
     return check_weights(data, path, status);
 }
 
+// Of every token its document, as the trial packs them.
+static int32_t *packed_documents(const struct trial *trial, struct status *status)
+{
+    const struct packing *packing = &trial->packing;
+    size_t count = trial->batch * trial->context;
+    int32_t *documents = malloc(count * sizeof *documents);
+    struct random random = random_named(trial->seed, "documents");
+    if (!documents)
+        status_set(status, STATUS_OOM, "no room on the host for the documents of %zu tokens", count);
+    size_t left = 0, drawn = 0; // tokens of a document
+    int32_t document = 0;
+    for (size_t i = 0; documents && i < count; i++) {
+        document = i % trial->context == 0 ? 0 : left == 0 ? document + 1 : document;
+        if (left == 0 || i % trial->context == 0) {
+            left = packing->mean ? 1 + random_below(&random, drawn++, 2 * packing->mean - 1)
+                                 : packing->lengths[(size_t)document % packing->count];
+        }
+        documents[i] = document;
+        left--;
+    }
+    return documents;
+}
+
+static void pack(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    if (trial->packing.count || trial->packing.mean)
+        data->documents = packed_documents(trial, status);
+}
+
+bool step_data_read_documents(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    *data = (struct batch_data){.context = trial->context, .batch = trial->batch};
+    pack(data, trial, status);
+    return status->code == STATUS_OK && (trial->data.kind != DATA_BATCH || read_batch_file(data, trial, status));
+}
+
 bool step_data_read(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     size_t vocab = trial->config.vocab;
@@ -49,5 +85,7 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
         data->labels = tokens_read_labels(trial->labels, trial->context, trial->batch, vocab, status);
     if (data->ids && trial->objective->averaging == MEAN_BY_WEIGHT)
         data->weights = random_weights(trial, status);
+    if (data->ids)
+        pack(data, trial, status);
     return status->code == STATUS_OK;
 }

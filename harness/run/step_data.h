@@ -6,3 +6,5 @@
 // All that the trial's objective reads. False and a status that says where what is missing. Release with
 // batch_data_free, also after a failure.
 bool step_data_read(struct batch_data *data, const struct trial *trial, struct status *status);
+// The documents alone: what a step without data needs to know.
+bool step_data_read_documents(struct batch_data *data, const struct trial *trial, struct status *status);

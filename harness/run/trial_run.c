@@ -131,7 +131,7 @@ static bool open_part(struct run *run, const struct comm *pipeline)
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
     run->result.resident_bytes = run->setup.device->arena.live_bytes;
-    run->result.model_flops = model_flops(&trial->config, &trial->lora, trial->context, trial->batch) *
+    run->result.model_flops = model_flops(&trial->config, &trial->lora, &run->setup.batch) *
                               (double)(trial->train.steps ? trial->train.accumulate : 1);
     if (trial->method->floor_bytes_per_token)
         run->result.floor_bytes_per_token =

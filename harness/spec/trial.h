@@ -17,6 +17,13 @@ struct measure {
     bool bias;       // expectation and spread of an estimate over every draw
 };
 
+// Documents that are packed into a sequence, one after another until it is full. Of the lengths in turn; or at
+// random, uniform from 1 to 2 mean - 1. Neither: each sequence is one.
+struct packing {
+    size_t count, *lengths;
+    size_t mean;
+};
+
 // Ranks that share a step, a process each.
 struct parallel {
     size_t stage; // of a pipeline
@@ -57,6 +64,7 @@ struct trial {
     size_t seed;
     struct data_source data;
     char *labels; // NULL: the next token
+    struct packing packing;
     const struct objective *objective;
     void *objective_options; // the objective's own struct
     struct lora lora;

@@ -32,6 +32,8 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(fields->keys[trial_key_find("objective")], status,
                                "\"%s\" needs more than windows of tokens, which are all that a training run reads",
                                trial->objective->name);
+    if (trial->packing.count || trial->packing.mean)
+        return json_field_fail(field, status, "takes each window of tokens as one document; leave \"documents\" out");
     if (trial_ranks(trial) > 1)
         return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
     if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
@@ -66,6 +68,11 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
     size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
         return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",
+                               trial->data.path);
+    size_t documents = trial_key_find("documents");
+    if ((trial->packing.count || trial->packing.mean) && trial->data.kind == DATA_BATCH)
+        return json_field_fail(fields->keys[documents], status,
+                               "%s says where its documents are, in a tensor \"documents\"; leave this out",
                                trial->data.path);
     // Where nothing is read a spec may name what it serves elsewhere.
     bool weighted = trial->objective->averaging == MEAN_BY_WEIGHT && !trial->planned;
@@ -138,6 +145,7 @@ void trial_free(struct trial *trial)
     free(trial->data.path);
     free(trial->labels);
     free(trial->train.evaluate.path);
+    free(trial->packing.lengths);
     free(trial->host_folder);
     if (trial->options)
         options_free(&trial->method->options, trial->options);

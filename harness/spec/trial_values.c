@@ -157,6 +157,38 @@ json_t *decode_data(struct trial *trial, struct json_field field, struct status 
                     : decode_batch_file(trial, field, status);
 }
 
+static bool read_mean_length(struct json_field field, size_t *mean, struct status *status)
+{
+    static const struct names keys = {1, {"mean"}};
+    struct json_field given = json_field_get(field, "mean");
+    return json_field_object(field, &keys, "documents", status) &&
+           (given.value || json_field_expected(given, status, "a whole number of tokens >= 1")) &&
+           json_field_count(given, 1, INT32_MAX, " of tokens", mean, status);
+}
+
+json_t *decode_documents(struct trial *trial, struct json_field field, struct status *status)
+{
+    struct packing *packing = &trial->packing;
+    bool list = json_is_array(field.value);
+    if (!json_field_given(field))
+        return json_null();
+    if (json_is_object(field.value))
+        return read_mean_length(field, &packing->mean, status) ? json_incref(field.value) : NULL;
+    if (!json_is_integer(field.value) && (!list || json_array_size(field.value) == 0)) {
+        json_field_expected(field, status, "null, a number of tokens, a list of such, or {\"mean\": 512}");
+        return NULL;
+    }
+    packing->count = list ? json_array_size(field.value) : 1;
+    packing->lengths = calloc(packing->count, sizeof *packing->lengths);
+    CHECK(packing->lengths);
+    for (size_t i = 0; i < packing->count; i++) {
+        if (!json_field_count(list ? json_field_at(field, i) : field, 1, INT32_MAX, " of tokens",
+                              &packing->lengths[i], status))
+            return NULL;
+    }
+    return json_incref(field.value);
+}
+
 // Reads one of the names, and its options into a struct of its own, a new one; the value with its defaults spelled
 // out, which is just the name where it has no options.
 static json_t *decode_named(const struct named_tables *tables, struct json_field field, size_t *index,

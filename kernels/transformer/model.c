@@ -1,4 +1,5 @@
 #include "kernels/transformer/model.h"
+#include "kernels/transformer/batch.h"
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/training.h"
 #include "kernels/transformer/unit.h"
@@ -226,10 +227,26 @@ void model_zero_gradients(struct model *model)
     }
 }
 
+// Pairs of a query and a key that it sees, per sequence. window 0: none.
+static double pairs_seen(const struct batch *batch, size_t window)
+{
+    size_t T = batch->context, most = window && window < T ? window : T;
+    double pairs = (double)most * (most + 1) / 2 + (double)(T - most) * most;
+    for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
+        size_t seen = row / batch->batch + 1 - (size_t)batch->starts[row]; // of the document
+        pairs = (row ? pairs : 0) + (double)(seen < most ? seen : most);
+    }
+    return batch->starts ? pairs / (double)batch->batch : pairs;
+}
+
 // of_*: how often a weight, a factor of LoRA and a pair of attention are multiplied, in those of a forward.
-static double flops(const struct config *c, const struct lora *lora, size_t context, size_t batch, double of_weight,
+static double flops(const struct config *c, const struct lora *lora, const struct batch *batch, double of_weight,
                     double of_factor, double of_attention)
 {
+    size_t context = batch->context, windows = 0; // layers with one
+    for (size_t l = 0; c->sliding_window && l < c->layers; l++) {
+        windows += config_window(c, l) > 0;
+    }
     double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
     double in_out[LORA_TARGETS][2] = {{c->width, q},      {c->width, kv},     {c->width, kv},    {q, c->width},
                                       {c->width, c->ffn}, {c->width, c->ffn}, {c->ffn, c->width}};
@@ -240,17 +257,19 @@ static double flops(const struct config *c, const struct lora *lora, size_t cont
             factors += c->layers * lora->rank * (in_out[i][0] + in_out[i][1]);
         }
     }
-    double pairs = (double)context * (context + 1) / 2;
-    double attention = of_attention * 4 * pairs * q * c->layers;
-    return batch * (context * (2 * of_weight * weights + 2 * of_factor * factors) + attention);
+    double attention = of_attention * 4 * pairs_seen(batch, 0) * q * (c->layers - windows);
+    if (windows) {
+        attention += of_attention * 4 * pairs_seen(batch, c->sliding_window) * q * windows;
+    }
+    return batch->batch * (context * (2 * of_weight * weights + 2 * of_factor * factors) + attention);
 }
 
-double model_forward_flops(const struct config *c, const struct lora *lora, size_t context, size_t batch)
+double model_forward_flops(const struct config *c, const struct lora *lora, const struct batch *batch)
 {
-    return flops(c, lora, context, batch, 1, 1, 1);
+    return flops(c, lora, batch, 1, 1, 1);
 }
 
-double model_flops(const struct config *c, const struct lora *lora, size_t context, size_t batch)
+double model_flops(const struct config *c, const struct lora *lora, const struct batch *batch)
 {
-    return flops(c, lora, context, batch, lora->rank ? 2 : 3, 3, 3); // a frozen weight has no gradient of its own
+    return flops(c, lora, batch, lora->rank ? 2 : 3, 3, 3); // a frozen weight has no gradient of its own
 }

@@ -7,6 +7,7 @@
 #define PARAMETER_STATES 3
 #define PARAMETER_PARTS  2
 
+struct batch;
 struct optimizer;
 struct unit_listener;
 struct parameter {
@@ -106,8 +107,9 @@ bool model_has(const struct model *model, const struct parameter *parameter);
 struct parameter *model_parameter(const struct model *model, const char *name);
 // grad = 0 for everything that trains.
 void model_zero_gradients(struct model *model);
-// FLOPs of one forward pass over B sequences of T tokens, F in methods/methods.md; causal pairs counted exactly.
-double model_forward_flops(const struct config *config, const struct lora *lora, size_t context, size_t batch);
-// Model FLOPs (methods/methods.md): of one full backprop over B sequences of T tokens, not of what a method runs:
-// forward + gradients of all activations + gradients of what trains; causal pairs counted exactly.
-double model_flops(const struct config *config, const struct lora *lora, size_t context, size_t batch);
+// FLOPs of one forward pass over the batch's sequences, F in methods/methods.md; the pairs that the masks leave
+// counted exactly. Of the batch its shape and its documents count.
+double model_forward_flops(const struct config *config, const struct lora *lora, const struct batch *batch);
+// Model FLOPs (methods/methods.md): of one full backprop over them, not of what a method runs: forward + gradients
+// of all activations + gradients of what trains.
+double model_flops(const struct config *config, const struct lora *lora, const struct batch *batch);
