@@ -58,6 +58,39 @@ static void a_batch_file_is_its_tokens_and_labels(void **state)
         run(scratch, "$L run spec.json --out r.jsonl && test $(grep -c '\"status\": *\"ok\"' r.jsonl) = 4"), 0);
 }
 
+// Of a tensor and of the key they are the same: the step, and its plan.
+static void documents_are_packed(void **state)
+{
+    struct scratch *scratch = *state;
+    static const int32_t ids[] = IDS, labels[] = LABELS;
+    struct written_tensor packed[] = {
+        tensors[0], tensors[1], {"documents", "I64", "[2,4]", {0, 0, 0, 1, 5, 5, 5, 6}, 8}};
+    scratch_file(scratch, "ids", ids, sizeof ids);
+    scratch_file(scratch, "labels", labels, sizeof labels);
+    written_batch(scratch, "packed", packed, COUNT(packed));
+    assert_int_equal(run(scratch, GRAD " --batch packed --out a"), 0);
+    assert_int_equal(run(scratch, GRAD " --tokens ids --token-dtype u32 --labels labels --batch 2 --context 4 "
+                                       "--documents 3 --out b && cmp a b"),
+                     0);
+    assert_int_equal(run(scratch, GRAD " --tokens ids --token-dtype u32 --labels labels --batch 2 --context 4 "
+                                       "--out c && cmp -s a c"),
+                     1);
+    char *plans[2];
+    assert_int_equal(run(scratch, "$L plan --model tiny --method seco --batch packed --context 4 --json"), 0);
+    plans[0] = text_of(scratch, "out");
+    assert_int_equal(run(scratch, "$L plan --model tiny --method seco --batch 2 --context 4 --documents 3 --json"),
+                     0);
+    plans[1] = text_of(scratch, "out");
+    for (size_t i = 0; i < 2; i++) {
+        assert_non_null(strstr(plans[i], "\"flops\""));
+        memmove(plans[i], strstr(plans[i], "\"flops\""), strlen(strstr(plans[i], "\"flops\"")) + 1);
+        *strchr(plans[i], ',') = '\0';
+    }
+    assert_string_equal(plans[0], plans[1]);
+    free(plans[0]);
+    free(plans[1]);
+}
+
 static void what_a_step_cannot_use_is_said(void **state)
 {
     struct scratch *scratch = *state;
@@ -73,6 +106,8 @@ static void what_a_step_cannot_use_is_said(void **state)
         {"--batch 1 --batch batch", "batch: ids has 2 sequences of 4 tokens, but batch is 1 and context 4"},
         {"--batch batch --tokens batch", "--tokens and --batch FILE: a batch file has ids of its own"},
         {"--batch batch --labels batch", "key \"labels\": batch has labels of its own; leave this out"},
+        {"--batch batch --documents 2", "key \"documents\": batch says where its documents are"},
+        {"--context 9 --documents mean=0", "key \"mean\": expected a whole number of tokens >= 1"},
         {"--batch weightless --objective weighted-mean",
          "weightless: has no tensor \"weights\"; objective weighted-mean needs it"},
         {"--batch zero --objective weighted-mean", "zero: weights are 0 wherever there is a label"},
@@ -88,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_batch_file_is_its_tokens_and_labels, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(documents_are_packed, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_a_step_cannot_use_is_said, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("batch command", tests, NULL, NULL);

@@ -48,6 +48,11 @@ static const struct setting {
     {"'model': {'layers': 9, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'f64', "
      "'context': 2049, 'optimizer': 'adamw'",
      false},
+    // Layers of one shape that do not see the same.
+    {"'model': {'layers': 4, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64, 'sliding_window': "
+     "100, "
+     "'full_layers': [1]}, 'context': 1100, 'batch': 2, 'documents': [90, 401, 5], 'profile': 'rtx-3090'",
+     false},
     // Copies take about as long as operations: a longer chunk may take more time.
     {"'model': {'layers': 4, 'width': 512, 'heads': 8, 'kv_heads': 2, 'ffn': 1024, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 4096, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
