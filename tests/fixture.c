@@ -58,12 +58,10 @@ void fixture_open(struct fixture *f)
     f->ids = malloc(count * sizeof *f->ids);
     CHECK(f->ids);
     struct random random = random_named(f->seed, "ids");
-    f->weights = malloc(count * sizeof *f->weights);
-    CHECK(f->weights);
     for (size_t i = 0; i < count; i++) {
         f->ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
-        f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
     }
+    fixture_open_objective(f);
     batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->batch_size);
     fixture_set_documents(f, f->device, &f->batch);
     fixture_set_objective(f, f->device, &f->batch, 0);
@@ -80,23 +78,16 @@ void fixture_close(struct fixture *f)
     model_close(&f->model);
     device_close(f->device); // aborts on a leak
     fixture_set_optimizer(f, NULL, "%s", "");
+    fixture_close_objective(f);
     free(f->ids);
-    free(f->weights);
 }
 
-void fixture_set_objective(const struct fixture *f, struct device *device, struct batch *batch, size_t first)
-{
-    if (f->objective) {
-        bool given = f->objective->averaging == MEAN_BY_WEIGHT && !device->ops->dataless;
-        batch_set_objective(batch, device, f->objective, given ? f->weights + first * f->context : NULL);
-    }
-}
-
-static void *options_of(const struct option_table *table, const char *format, va_list arguments)
+// The defaults with what is given as "chunk=128 keep=all", as far as there are such options.
+static void *options_of(const struct option_table *table, const char *given)
 {
     void *options = options_new(table);
     char text[256];
-    CHECK((size_t)vsnprintf(text, sizeof text, format, arguments) < sizeof text);
+    CHECK((size_t)snprintf(text, sizeof text, "%s", given) < sizeof text);
     for (char *rest = text, *name; (name = strsep(&rest, " "));) {
         char *value = strchr(name, '=');
         if (!*name) {
@@ -123,24 +114,155 @@ void fixture_set_documents(const struct fixture *f, struct device *device, struc
     free(documents);
 }
 
+void fixture_open_objective(struct fixture *f)
+{
+    size_t count = f->context * f->batch_size;
+    struct random random = random_named(f->seed, "ids"), noise = random_named(f->seed, "log-probs");
+    f->weights = malloc(count * sizeof *f->weights);
+    f->old = malloc(count * sizeof *f->old);
+    f->reference = malloc(count * sizeof *f->reference);
+    f->advantages = malloc(f->batch_size * sizeof *f->advantages);
+    CHECK(f->weights && f->old && f->reference && f->advantages);
+    // About those of a random model, so that ratios lie between all bounds and beyond them.
+    double usual = -log((double)f->config.vocab) - 0.5;
+    for (size_t i = 0; i < count; i++) {
+        f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
+        f->old[i] = usual + random_normal(&noise, 2 * i) / 2;
+        f->reference[i] = usual + random_normal(&noise, 2 * i + 1) / 2;
+    }
+    for (size_t b = 0; b < f->batch_size; b++) {
+        f->advantages[b] = (b % 2 ? -1 : 1) * (0.5 + random_uniform(&noise, 2 * count + b));
+    }
+    const struct objective *objective = f->objective ? f->objective : objectives[0];
+    f->objective_settings = options_of(&objective->options, f->settings);
+}
+
+void fixture_close_objective(struct fixture *f)
+{
+    const struct objective *objective = f->objective ? f->objective : objectives[0];
+    options_free(&objective->options, f->objective_settings);
+    free(f->advantages);
+    free(f->reference);
+    free(f->old);
+    free(f->weights);
+}
+
+// Another value of an option than its default, as text; number `index` of them. False: there is none.
+static bool vary(const struct option *option, size_t index, char *text, size_t bytes)
+{
+    size_t number = 0;
+    double value = option->initial + 0.25 <= option->maximum ? option->initial + 0.25 : option->maximum / 2;
+    switch (option->type) {
+    case OPTION_CHOICE:
+        for (int i = 0; option->choices[i]; i++) {
+            if (i != (int)option->initial && number++ == index) {
+                return snprintf(text, bytes, "%s=%s", option->name, option->choices[i]) > 0;
+            }
+        }
+        return false;
+    case OPTION_NUMBER:
+        return index == 0 && snprintf(text, bytes, "%s=%g", option->name, value) > 0;
+    case OPTION_COUNT:
+        return index == 0 && snprintf(text, bytes, "%s=%g", option->name, option->initial + 19) > 0;
+    case OPTION_LIST:
+        return false;
+    }
+    return false;
+}
+
+static const struct {
+    const char *objective, *settings;
+} together[] = {
+    {"dpo", "kind=robust smoothing=0.1"},
+    {"dpo", "kind=ipo sft=0.5"},
+    {"dpo", "kind=simpo smoothing=0.2 gamma=0.3"},
+    {"grpo", "beta=0.25 importance=on"},
+    {"grpo", "dual=1.5 clip_high=0.28"},
+    {"grpo", "normaliser=dr_grpo length=19 policy=cispo ratio_max=0.9"},
+    {"grpo", "normaliser=grpo policy=gspo clip_low=0.05 clip_high=0.05"},
+    {"grpo", "policy=gspo beta=0.25"},
+    {"grpo", "normaliser=luspo policy=gspo"},
+};
+
+// Number `index` of one objective's settings that are varied one at a time.
+static bool settings_of(const struct objective *objective, size_t index, char *text, size_t bytes)
+{
+    *text = '\0';
+    if (index-- == 0) {
+        return true;
+    }
+    for (const struct option *option = objective->options.rows; option && option->name; option++) {
+        size_t number = 0;
+        for (; vary(option, number, text, bytes); number++) {
+            if (index-- == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_possible(const struct objective *objective, const char *settings)
+{
+    struct fixture f = {.config.vocab = 2, .context = 1, .batch_size = 2, .objective = objective};
+    struct status status = {0};
+    snprintf(f.settings, sizeof f.settings, "%s", settings);
+    fixture_open_objective(&f);
+    bool possible = objective_check(objective, f.objective_settings, 2, 1, &status);
+    fixture_close_objective(&f);
+    return possible;
+}
+
+bool fixture_choose_objective(struct fixture *f, size_t index)
+{
+    for (const struct objective *const *o = objectives; *o; o++) {
+        f->objective = *o;
+        for (size_t i = 0; settings_of(*o, i, f->settings, sizeof f->settings); i++) {
+            if (is_possible(*o, f->settings) && index-- == 0) {
+                return true;
+            }
+        }
+    }
+    if (index >= sizeof together / sizeof *together) {
+        return false;
+    }
+    f->objective = objective_find(together[index].objective);
+    snprintf(f->settings, sizeof f->settings, "%s", together[index].settings);
+    return true;
+}
+
+void fixture_set_objective(const struct fixture *f, struct device *device, struct batch *batch, size_t first)
+{
+    if (f->objective) {
+        struct batch_values values = {.weights = f->weights + first * f->context,
+                                      .old_logprobs = f->old + first * f->context,
+                                      .reference_logprobs = f->reference + first * f->context,
+                                      .advantages = f->advantages + first};
+        batch_set_objective(batch, device, f->objective, f->objective_settings, &values);
+    }
+}
+
 void *fixture_options(const struct method *method, const char *format, ...)
 {
+    char text[256];
     va_list arguments;
     va_start(arguments, format);
-    void *options = options_of(&method->options, format, arguments);
+    CHECK((size_t)vsnprintf(text, sizeof text, format, arguments) < sizeof text);
     va_end(arguments);
-    return options;
+    return options_of(&method->options, text);
 }
 
 void fixture_set_optimizer(struct fixture *f, const struct optimizer *optimizer, const char *format, ...)
 {
+    char text[256];
     va_list arguments;
     va_start(arguments, format);
+    CHECK((size_t)vsnprintf(text, sizeof text, format, arguments) < sizeof text);
+    va_end(arguments);
     if (f->optimizer)
         options_free(&f->optimizer->options, f->optimizer_options);
     f->optimizer = optimizer;
-    f->optimizer_options = optimizer ? options_of(&optimizer->options, format, arguments) : NULL;
-    va_end(arguments);
+    f->optimizer_options = optimizer ? options_of(&optimizer->options, text) : NULL;
 }
 
 double *fixture_step(struct fixture *f, const char *name, const void *options, struct step_report *report)

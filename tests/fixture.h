@@ -18,6 +18,7 @@ struct fixture {
     size_t document; // tokens of a document, but for a sequence's first, which is shorter; 0: each sequence is one
     const int32_t *targets;            // NULL: the next token
     const struct objective *objective; // NULL: the default
+    char settings[96];                 // what it is asked, as "kind=ipo beta=0.2"; the rest is as it is by default
     uint64_t seed;
     const struct ranks *ranks; // NULL: one has all; of several, gradients are of this one's part
     // Opened:
@@ -25,7 +26,9 @@ struct fixture {
     struct model model;
     struct batch batch;
     int32_t *ids;
-    double *weights; // of rows, from 0 to 1, for objectives that take some
+    void *objective_settings;
+    // For objectives that read them: of rows weights from 0 to 1 and log-probs, of sequences advantages.
+    double *weights, *old, *reference, *advantages;
     size_t gradient_count;
 };
 
@@ -44,6 +47,12 @@ void fixture_set_optimizer(struct fixture *fixture, const struct optimizer *opti
 // One step from zero; options NULL: the defaults. The gradients of all parameters in order: fixture->gradient_count
 // numbers, to be freed.
 double *fixture_step(struct fixture *fixture, const char *method, const void *options, struct step_report *report);
+// The settings as a struct, and random values of its rows and sequences; fixture_open and fixture_close do this.
+void fixture_open_objective(struct fixture *fixture);
+void fixture_close_objective(struct fixture *fixture);
+// Chooses number `index` of the objectives, each as it is by default, with every choice of each option, with
+// another value of each number, and with some of these together. False: there is no such number.
+bool fixture_choose_objective(struct fixture *fixture, size_t index);
 // Its objective for a batch made of its sequences from `first` on.
 void fixture_set_objective(const struct fixture *fixture, struct device *device, struct batch *batch, size_t first);
 // Its documents for such a batch, before the objective.

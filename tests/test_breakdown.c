@@ -78,7 +78,13 @@ static void ask_for_all(struct device *d)
     op_embedding_backward(d, t[0], t[1], ids);
     op_cross_entropy(d, t[0], ids, one, 1, 1);
     op_log_prob(d, rstd, rstd, t[0], ids);
-    op_objective_rows(d, ROW_LIKELIHOOD, rstd, one, rstd, tensor_none(), ids, 1, 1);
+    struct objective_block block = {.sequences = 2, .targets = ids, .log_prob = rstd};
+    struct tensor sums = tensor_new(d, 2, 1, DTYPE_F64, CATEGORY_WORKSPACE);
+    op_objective_rows(d, (struct row_terms){.kind = ROW_LIKELIHOOD}, rstd, one, block, 1, 1);
+    op_sequence_sums(d, sums, block, tensor_none());
+    op_sequence_costs(d, (struct sequence_terms){.kind = SEQUENCE_PAIRS}, sums, one, tensor_none(), tensor_none(),
+                      1);
+    tensor_free(d, &sums);
     op_log_prob_backward(d, t[0], rstd, ids, rstd);
     op_adamw(d, t[0], tensor_none(), t[1], t[2], t[3], &(struct adam_step){0.1, 0.9, 0.9, 1e-8, 0, .t = 1});
     op_sgd(d, t[0], tensor_none(), t[1], tensor_none(), &(struct sgd_step){.rate = 0.1});

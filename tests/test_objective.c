@@ -1,6 +1,5 @@
-// Every objective against central differences; token mean in three operations against the one that it runs as;
-// every method under every objective against full backprop. Loops over the arrays: a new entry is tested by
-// existing.
+// Every objective, under every setting, against what it means, said once more, and against central differences of
+// that. Loops over the array: a new entry is tested by existing.
 #include "harness/run/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
@@ -11,37 +10,68 @@
 #include <cmocka.h>
 
 // Logits of a batch as small as all cases allow: four sequences of six tokens, of which one has no target and each
-// of the others ends a document or two within.
+// of the others ends a document or two within; one has no advantage.
 enum { CONTEXT = 6, BATCH = 4, ROWS = CONTEXT * BATCH, VOCAB = 7 };
 
 struct logits {
+    struct fixture asked; // objective and settings
     struct device *device;
     struct batch batch;
     struct tensor logits, loss;
     double start[ROWS * VOCAB];
+    double weights[ROWS], old[ROWS], reference[ROWS]; // [BATCH, CONTEXT]
 };
+static const double advantages[BATCH] = {1.3, -0.7, 0.4, 0};
 
 static int32_t target_of(int b, int t)
 {
-    bool none = b == 2 || t == CONTEXT - 1 || (b == 1 && t < 3) || (b == 3 && t == 2);
+    bool none = b == 2 || t == CONTEXT - 1 || (b == 1 && t < 2) || (b == 3 && t == 2);
     return none ? NO_TARGET : (5 * b + 3 * t) % VOCAB;
 }
 
-static void logits_open(struct logits *l, const struct objective *objective, const double *weights)
+// Log-probs of the targets, [BATCH, CONTEXT]; 0 without one.
+static void log_probs(double *log_prob, const double *logits)
 {
+    for (int i = 0; i < ROWS; i++) {
+        int b = i / CONTEXT, t = i % CONTEXT;
+        const double *row = logits + (t * BATCH + b) * VOCAB;
+        double sum = 0;
+        for (int j = 0; j < VOCAB; j++) {
+            sum += exp(row[j]);
+        }
+        log_prob[i] = target_of(b, t) < 0 ? 0 : row[target_of(b, t)] - log(sum);
+    }
+}
+
+static void logits_give(struct logits *l)
+{
+    struct batch_values values = {l->weights, l->old, l->reference, advantages};
+    batch_set_objective(&l->batch, l->device, l->asked.objective, l->asked.objective_settings, &values);
+}
+
+static void logits_open(struct logits *l, struct fixture asked)
+{
+    static const double ratios[] = {1.1, 2, 0.5, 0.9, 1.3, 0.75, 6};
     struct status status = {0};
     int32_t ids[ROWS] = {0}, targets[ROWS];
     struct random random = random_named(5, "logits");
+    double log_prob[ROWS];
+    l->asked = asked;
+    fixture_open_objective(&l->asked);
     l->device = device_open("cpu", DTYPE_F64, 0, &status);
     assert_non_null(l->device);
-    for (int i = 0; i < ROWS; i++) {
-        targets[i] = target_of(i / CONTEXT, i % CONTEXT);
-    }
     for (int i = 0; i < ROWS * VOCAB; i++) {
         l->start[i] = 2 * random_normal(&random, (uint64_t)i);
     }
+    log_probs(log_prob, l->start);
+    for (int i = 0; i < ROWS; i++) {
+        targets[i] = target_of(i / CONTEXT, i % CONTEXT);
+        l->weights[i] = i % 5 / 4.0;
+        l->old[i] = log_prob[i] - log(ratios[i % 7]);
+        l->reference[i] = log_prob[i] + random_normal(&random, (uint64_t)(ROWS * VOCAB + i)) / 2;
+    }
     batch_open(&l->batch, l->device, ids, targets, CONTEXT, BATCH);
-    batch_set_objective(&l->batch, l->device, objective, weights);
+    logits_give(l);
     l->logits = tensor_new(l->device, ROWS, VOCAB, DTYPE_F64, CATEGORY_LOGITS);
     l->loss = tensor_new(l->device, 1, 1, DTYPE_F64, CATEGORY_DATA);
 }
@@ -52,139 +82,244 @@ static void logits_close(struct logits *l)
     tensor_free(l->device, &l->logits);
     batch_close(&l->batch, l->device);
     device_close(l->device);
+    fixture_close_objective(&l->asked);
 }
 
-// The objective's loss with one logit moved; grad: the gradient there, if it is wanted.
-static double loss_at(struct logits *l, size_t element, double by, double *grad)
+static void pass(struct logits *l, size_t block, bool backward)
 {
-    double values[ROWS * VOCAB], loss;
-    memcpy(values, l->start, sizeof values);
-    values[element] += by;
-    tensor_write(l->device, l->logits, values);
-    op_zero(l->device, l->loss);
-    for (size_t row = 0; row < ROWS; row += 10) { // blocks, of which the last is shorter
-        size_t rows = ROWS - row < 10 ? ROWS - row : 10;
+    tensor_write(l->device, l->logits, l->start);
+    for (size_t row = 0; row < ROWS; row += block) {
+        size_t rows = ROWS - row < block ? ROWS - row : block;
         objective_apply(l->device, &l->batch, tensor_rows(l->logits, row, rows), row, (struct loss_weights){1, 1},
-                        grad, l->loss);
+                        backward, l->loss);
     }
-    if (grad) {
-        tensor_read(l->device, l->logits, grad);
+}
+
+// The objective's loss, and the gradient of the logits, in blocks of so many rows.
+static double apply(struct logits *l, size_t block, double *grad)
+{
+    double loss;
+    op_zero(l->device, l->loss);
+    if (objective_gathers(&l->batch)) {
+        pass(l, block, false);
+        objective_settle(l->device, &l->batch, l->loss);
     }
+    pass(l, block, true);
+    tensor_read(l->device, l->logits, grad);
     tensor_read(l->device, l->loss, &loss);
     assert_int_equal(l->device->status.code, STATUS_OK);
     return loss;
 }
 
-// What the objective means, said once more.
-static double expected_loss(const struct logits *l, const double *weights)
+// What the objectives mean, said once more: of log-probs [BATCH, CONTEXT], with factors that are held fixed at
+// those of others.
+static double number(const struct logits *l, const char *name)
 {
-    const struct objective *objective = l->batch.objective;
-    double loss = 0, total = 0, log_prob[BATCH][CONTEXT];
-    int counts[BATCH] = {0}, rows = 0;
-    for (int b = 0; b < BATCH; b++) {
-        for (int t = 0; t < CONTEXT; t++) {
-            const double *row = l->start + (t * BATCH + b) * VOCAB;
-            double sum = 0;
-            for (int j = 0; j < VOCAB; j++) {
-                sum += exp(row[j]);
-            }
-            int32_t target = target_of(b, t);
-            counts[b] += target >= 0;
-            log_prob[b][t] = target < 0 ? 0 : log(exp(row[target]) / sum);
-        }
-        rows += counts[b];
-    }
-    for (int b = 0; b < BATCH; b++) {
-        for (int t = 0; t < CONTEXT; t++) {
-            double weight = objective->averaging == MEAN_BY_WEIGHT        ? weights[b * CONTEXT + t]
-                            : objective->averaging == MEAN_OVER_SEQUENCES ? 1.0 / (counts[b] ? counts[b] : 1)
-                                                                          : 1;
-            double p = objective->rows == ROW_DFT ? exp(log_prob[b][t]) : 1;
-            loss -= weight * p * log_prob[b][t];
-            total += target_of(b, t) < 0 ? 0 : weight;
-        }
-    }
-    return loss / (objective->averaging == MEAN_OVER_SEQUENCES ? BATCH
-                   : objective->averaging == MEAN_OVER_ROWS    ? rows
-                                                               : total);
+    const struct option *option = option_find(&l->asked.objective->options, name);
+    const char *value = (const char *)l->asked.objective_settings + option->offset;
+    return option->type == OPTION_COUNT ? (double)*(const size_t *)value : *(const double *)value;
 }
 
-// What the derivative by a logit is of: the objective itself, but where it holds a factor fixed, the mean by these
-// factors as weights.
-static void differences_open(struct logits *l, const struct objective *objective, const double *weights)
+static bool is(const struct logits *l, const char *name, const char *choice)
 {
-    double fixed[ROWS], sum = 0;
-    if (objective->rows != ROW_DFT) {
-        logits_open(l, objective, weights);
-        return;
+    const struct option *option = option_find(&l->asked.objective->options, name);
+    int value = *(const int *)((const char *)l->asked.objective_settings + option->offset);
+    return strcmp(option->choices[value], choice) == 0;
+}
+
+static int count_of(int b)
+{
+    int count = 0;
+    for (int t = 0; t < CONTEXT; t++) {
+        count += target_of(b, t) >= 0;
     }
-    logits_open(l, objective, NULL);
+    return count;
+}
+
+static int count_all(void)
+{
+    return count_of(0) + count_of(1) + count_of(2) + count_of(3);
+}
+
+static double likelihood(const struct logits *l, const double *log_prob, const double *held)
+{
+    const char *name = l->asked.objective->name;
+    double loss = 0, total = 0;
     for (int i = 0; i < ROWS; i++) {
-        int b = i / CONTEXT, t = i % CONTEXT;
-        const double *row = l->start + (t * BATCH + b) * VOCAB;
-        double all = 0;
-        for (int j = 0; j < VOCAB; j++) {
-            all += exp(row[j]);
-        }
-        fixed[i] = target_of(b, t) < 0 ? 0 : exp(row[target_of(b, t)]) / all;
-        sum += fixed[i];
+        int b = i / CONTEXT;
+        bool counts = target_of(b, i % CONTEXT) >= 0;
+        double weight = !counts                              ? 0
+                        : strcmp(name, "weighted-mean") == 0 ? l->weights[i]
+                        : strcmp(name, "sequence-mean") == 0 ? 1.0 / count_of(b)
+                                                             : 1;
+        total += weight;
+        loss -= weight * log_prob[i] * (strcmp(name, "dft") == 0 ? exp(held[i]) : 1);
     }
-    double rows = (double)l->batch.normaliser.rows;
-    logits_close(l);
-    logits_open(l, objective_find("weighted-mean"), fixed);
-    assert_true(fabs(l->batch.normaliser.weight - sum) < 1e-12);
-    l->batch.normaliser.weight = rows; // DFT divides by their number
+    return loss / (strcmp(name, "sequence-mean") == 0 ? BATCH : total);
+}
+
+static double minus_log_sigmoid(double x)
+{
+    return log(1 + exp(-x));
+}
+
+static double preference(const struct logits *l, const double *log_prob)
+{
+    bool ipo = is(l, "kind", "ipo"), simpo = is(l, "kind", "simpo");
+    double loss = 0, beta = number(l, "beta"), e = number(l, "smoothing"), chosen = 0;
+    for (int b = 0; b < BATCH; b += 2) {
+        double sums[2] = {0};
+        for (int i = 0; i < 2 * CONTEXT; i++) {
+            int row = b * CONTEXT + i;
+            bool counts = target_of(row / CONTEXT, row % CONTEXT) >= 0;
+            sums[i / CONTEXT] += counts ? log_prob[row] - (simpo ? 0 : l->reference[row]) : 0;
+            chosen -= i < CONTEXT ? log_prob[row] : 0;
+        }
+        for (int i = 0; i < 2; i++) {
+            int count = count_of(b + i);
+            sums[i] /= (ipo || simpo) && count ? count : 1;
+        }
+        double x = beta * (sums[0] - sums[1]) - (simpo ? number(l, "gamma") : 0);
+        double good = minus_log_sigmoid(x), bad = minus_log_sigmoid(-x);
+        loss += is(l, "kind", "robust")  ? ((1 - e) * good - e * bad) / (1 - 2 * e)
+                : ipo                    ? pow(sums[0] - sums[1] - 1 / (2 * beta), 2)
+                : is(l, "kind", "hinge") ? fmax(0, 1 - x)
+                                         : (1 - e) * good + e * bad;
+    }
+    return loss / (BATCH / 2.0) + number(l, "sft") * chosen / (count_of(0) + count_of(2));
+}
+
+static double clipped(const struct logits *l, double ratio, double advantage)
+{
+    double inside = fmin(fmax(ratio, 1 - number(l, "clip_low")), 1 + number(l, "clip_high"));
+    double gain = fmin(ratio * advantage, inside * advantage), dual = number(l, "dual");
+    return -(dual > 0 && advantage < 0 ? fmax(gain, dual * advantage) : gain);
+}
+
+static double policy_row(const struct logits *l, double log_prob, double held, double old, double reference,
+                         double mean_ratio, double advantage)
+{
+    double ratio = exp(log_prob - old), fixed = exp(held - old), gap = reference - log_prob;
+    double t = number(l, advantage > 0 ? "temperature" : "temperature_negative");
+    double k3 = exp(gap) - gap - 1;
+    double value = is(l, "policy", "clip")    ? clipped(l, ratio, advantage)
+                   : is(l, "policy", "gspo")  ? clipped(l, mean_ratio, advantage)
+                   : is(l, "policy", "cispo") ? -fmin(fixed, number(l, "ratio_max")) * advantage * log_prob
+                   : is(l, "policy", "sapo")  ? -advantage * 4 / (t * (1 + exp(-t * (ratio - 1))))
+                                              : -advantage * log_prob;
+    return value + number(l, "beta") * (is(l, "importance", "on") ? ratio * k3 : k3);
+}
+
+static double policy(const struct logits *l, const double *log_prob, const double *held)
+{
+    double loss = 0;
+    for (int b = 0; b < BATCH; b++) {
+        double mean = 0, sum = 0;
+        int count = count_of(b);
+        for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+            mean += target_of(b, i % CONTEXT) < 0 ? 0 : (log_prob[i] - l->old[i]) / count;
+        }
+        for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+            sum += target_of(b, i % CONTEXT) < 0
+                       ? 0
+                       : policy_row(l, log_prob[i], held[i], l->old[i], l->reference[i], exp(mean), advantages[b]);
+        }
+        loss += sum / (is(l, "normaliser", "grpo")      ? BATCH * (count ? count : 1)
+                       : is(l, "normaliser", "dr_grpo") ? BATCH * number(l, "length")
+                       : is(l, "normaliser", "luspo")   ? BATCH
+                                                        : count_all());
+    }
+    return loss;
+}
+
+static double meant(const struct logits *l, const double *log_prob, const double *held)
+{
+    const char *name = l->asked.objective->name;
+    return strcmp(name, "dpo") == 0    ? preference(l, log_prob)
+           : strcmp(name, "grpo") == 0 ? policy(l, log_prob, held)
+                                       : likelihood(l, log_prob, held);
+}
+
+static double meant_at(const struct logits *l, int element, double by, const double *held)
+{
+    double moved[ROWS * VOCAB], log_prob[ROWS];
+    memcpy(moved, l->start, sizeof moved);
+    moved[element] += by;
+    log_probs(log_prob, moved);
+    return meant(l, log_prob, held);
 }
 
 static void test_central_differences(void **state)
 {
     (void)state;
-    double weights[ROWS];
-    for (int i = 0; i < ROWS; i++) {
-        weights[i] = i % 5 / 4.0;
-    }
-    for (const struct objective *const *o = objectives; *o; o++) {
-        bool given = (*o)->averaging == MEAN_BY_WEIGHT;
-        struct logits l, d;
-        double grad[ROWS * VOCAB];
-        logits_open(&l, *o, given ? weights : NULL);
-        differences_open(&d, *o, given ? weights : NULL);
-        double loss = loss_at(&l, 0, 0, grad), expected = expected_loss(&l, weights);
-        if (!(fabs(loss - expected) <= 1e-14 * expected)) {
-            fail_msg("%s: loss %.17g, expected %.17g", (*o)->name, loss, expected);
+    struct fixture asked = fixture_default();
+    asked.context = CONTEXT;
+    asked.batch_size = BATCH;
+    for (size_t n = 0; fixture_choose_objective(&asked, n); n++) {
+        struct logits l;
+        double grad[ROWS * VOCAB], held[ROWS], h = 1e-3;
+        logits_open(&l, asked);
+        log_probs(held, l.start);
+        double loss = apply(&l, 10, grad), expected = meant(&l, held, held);
+        if (!(fabs(loss - expected) <= 1e-14 * (1 + fabs(expected)))) {
+            fail_msg("%s %s: loss %.17g, expected %.17g", asked.objective->name, asked.settings, loss, expected);
         }
-        for (size_t i = 0; i < ROWS * VOCAB; i++) {
-            double h = 1e-3;
-            double near = loss_at(&d, i, h, NULL) - loss_at(&d, i, -h, NULL);
-            double far = loss_at(&d, i, 2 * h, NULL) - loss_at(&d, i, -2 * h, NULL);
+        for (int i = 0; i < ROWS * VOCAB; i++) {
+            double near = meant_at(&l, i, h, held) - meant_at(&l, i, -h, held);
+            double far = meant_at(&l, i, 2 * h, held) - meant_at(&l, i, -2 * h, held);
             double numeric = (8 * near - far) / (12 * h);
-            if (!(fabs(numeric - grad[i]) <= 1e-8) ||
-                (target_of((int)(i / VOCAB) % BATCH, (int)(i / VOCAB) / BATCH) < 0 && grad[i] != 0)) {
-                fail_msg("%s: logit %zu: gradient %.12g, central differences %.12g", (*o)->name, i, grad[i],
-                         numeric);
+            bool none = target_of(i / VOCAB % BATCH, i / VOCAB / BATCH) < 0;
+            if (!(fabs(numeric - grad[i]) <= 1e-8) || (none && grad[i] != 0)) {
+                fail_msg("%s %s: logit %d: gradient %.12g, central differences %.12g", asked.objective->name,
+                         asked.settings, i, grad[i], numeric);
             }
         }
-        logits_close(&d);
         logits_close(&l);
     }
 }
 
-// A batch of which nothing counts has loss 0 and gradient 0.
+// However rows are cut into blocks, sums of sequences have the same bits, and so has the gradient.
+static void test_blocks(void **state)
+{
+    (void)state;
+    static const size_t blocks[] = {1, 4, 7, ROWS};
+    struct fixture asked = fixture_default();
+    asked.context = CONTEXT;
+    asked.batch_size = BATCH;
+    for (size_t n = 0; fixture_choose_objective(&asked, n); n++) {
+        struct logits l;
+        double expected[ROWS * VOCAB], grad[ROWS * VOCAB];
+        logits_open(&l, asked);
+        apply(&l, 10, expected);
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+            apply(&l, blocks[i], grad);
+            assert_memory_equal(grad, expected, sizeof grad);
+        }
+        logits_close(&l);
+    }
+}
+
+// A batch of which nothing counts has loss 0 and gradient 0, but for pairs, of which both are nothing.
 static void test_nothing_counts(void **state)
 {
     (void)state;
-    static const double weights[ROWS];
-    for (const struct objective *const *o = objectives; *o; o++) {
+    struct fixture asked = fixture_default();
+    asked.context = CONTEXT;
+    asked.batch_size = BATCH;
+    int32_t ids[ROWS] = {0}, none[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        none[i] = NO_TARGET;
+    }
+    for (size_t n = 0; fixture_choose_objective(&asked, n); n++) {
         struct logits l;
         double grad[ROWS * VOCAB];
-        logits_open(&l, *o, (*o)->averaging == MEAN_BY_WEIGHT ? weights : NULL);
-        l.batch.normaliser.rows = 0;
-        int32_t none[ROWS];
-        for (int i = 0; i < ROWS; i++) {
-            none[i] = NO_TARGET;
-        }
-        op_upload(l.device, l.batch.targets, none);
-        assert_true(loss_at(&l, 0, 0, grad) == 0);
+        logits_open(&l, asked);
+        batch_close(&l.batch, l.device);
+        batch_open(&l.batch, l.device, ids, none, CONTEXT, BATCH);
+        logits_give(&l);
+        bool pairs = objective_terms(asked.objective, l.asked.objective_settings).divisor == PER_PAIR;
+        double loss = apply(&l, 10, grad);
+        assert_true(pairs ? isfinite(loss) : loss == 0);
         for (int i = 0; i < ROWS * VOCAB; i++) {
             assert_true(grad[i] == 0);
         }
@@ -192,248 +327,144 @@ static void test_nothing_counts(void **state)
     }
 }
 
-// Token mean runs as one operation; weights of 1 make the same of three. Equally long sequences make it of sequence
-// mean.
-static void test_token_mean_three_ways(void **state)
+static struct logits logits_of(const char *objective, const char *settings)
 {
-    (void)state;
-    struct fixture f = fixture_default();
-    f.objective = objective_find("token-mean");
-    fixture_open(&f);
-    const struct method *full = method_find("full");
-    void *options = fixture_options(full, "head_chunk=4");
-    struct step_report report = {0};
-    double *expected = fixture_step(&f, "full", options, &report), loss = report.loss;
-    for (size_t i = 0; i < f.context * f.batch_size; i++) {
-        f.weights[i] = 1;
-    }
-    static const char *const names[] = {"weighted-mean", "sequence-mean"};
-    for (int i = 0; i < 2; i++) {
-        f.objective = objective_find(names[i]);
-        fixture_set_objective(&f, f.device, &f.batch, 0);
-        double *found = fixture_step(&f, "full", options, &report);
-        assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-15 * 8);
-        assert_true(fabs(report.loss - loss) <= 1e-15 * 8 * loss);
-        free(found);
-    }
-    options_free(&full->options, options);
-    free(expected);
-    step_report_free(&report);
-    fixture_close(&f);
+    struct fixture asked = fixture_default();
+    struct logits l;
+    asked.context = CONTEXT;
+    asked.batch_size = BATCH;
+    asked.objective = objective_find(objective);
+    snprintf(asked.settings, sizeof asked.settings, "%s", settings);
+    logits_open(&l, asked);
+    return l;
 }
 
-static void check_method(const struct objective *objective, const char *method, const void *options,
-                         struct fixture *f, const double *expected, double loss)
-{
-    struct step_report report = {0};
-    double *found = fixture_step(f, method, options, &report);
-    double l2 = relative_l2(found, expected, f->gradient_count);
-    if (!(l2 <= 1e-13) || !(fabs(report.loss - loss) <= 1e-13 * loss)) {
-        fail_msg("%s under %s: relative L2 %.2e, loss %.17g, of full %.17g", method, objective->name, l2,
-                 report.loss, loss);
-    }
-    free(found);
-    step_report_free(&report);
-}
-
-// Documents of several lengths side by side: a row where one ends has no target, nor have the pads behind the last.
-static void test_methods_agree(void **state)
+// Where the reference is the policy itself, each pair costs log 2, and half of beta is the slope.
+static void test_reference_is_the_policy(void **state)
 {
     (void)state;
-    for (const struct objective *const *o = objectives; *o; o++) {
+    struct logits l = logits_of("dpo", "beta=0.3");
+    double log_prob[ROWS], grad[ROWS * VOCAB];
+    log_probs(log_prob, l.start);
+    memcpy(l.reference, log_prob, sizeof log_prob);
+    logits_give(&l);
+    assert_true(fabs(apply(&l, 10, grad) - log(2)) <= 1e-15);
+    for (int i = 0; i < ROWS; i++) {
+        int b = i / CONTEXT, t = i % CONTEXT;
+        double slope = (b % 2 ? 1 : -1) * 0.3 / 2 / 2; // of two pairs
+        double expected = target_of(b, t) < 0 ? 0 : slope * (1 - exp(log_prob[i]));
+        assert_true(target_of(b, t) < 0 ||
+                    fabs(grad[(t * BATCH + b) * VOCAB + target_of(b, t)] - expected) <= 1e-14);
+    }
+    logits_close(&l);
+}
+
+// Of each kind of pair: a constant added to the reference of both changes nothing where both have as many rows.
+static void test_reference_shifted(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"kind=sigmoid", "kind=ipo", "kind=hinge", "kind=robust smoothing=0.2"};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct logits l = logits_of("dpo", kinds[k]);
+        double expected[ROWS * VOCAB], grad[ROWS * VOCAB];
+        double loss = apply(&l, 10, expected);
+        for (int b = 0; b < BATCH; b++) {
+            int t = 0;
+            while (b < 2 && target_of(b, t) < 0) {
+                t++;
+            }
+            double by = k == 1 && b < 2 ? 0.25 * count_of(b) : 0.25; // of one row; of ipo the mean moves
+            if (b < 2) {
+                l.reference[b * CONTEXT + t] += by;
+            }
+        }
+        logits_give(&l);
+        assert_true(fabs(apply(&l, 10, grad) - loss) <= 1e-13);
+        assert_true(largest_difference(grad, expected, ROWS * VOCAB) <= 1e-13);
+        logits_close(&l);
+    }
+}
+
+// Without advantages nothing is learnt but to be near the reference.
+static void test_no_advantage(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"clip", "cispo", "sapo", "gspo", "reinforce"};
+    static const double none[BATCH];
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        char settings[64];
+        double grads[2][ROWS * VOCAB];
+        for (int beta = 0; beta < 2; beta++) {
+            snprintf(settings, sizeof settings, "policy=%s beta=%d", policies[i], beta);
+            struct logits l = logits_of("grpo", settings);
+            struct batch_values values = {
+                .old_logprobs = l.old, .reference_logprobs = l.reference, .advantages = none};
+            batch_set_objective(&l.batch, l.device, l.asked.objective, l.asked.objective_settings, &values);
+            double loss = apply(&l, 10, grads[beta]);
+            assert_true(beta ? loss > 0.01 : loss == 0);
+            for (int j = 0; j < ROWS * VOCAB; j++) {
+                assert_true(beta || grads[0][j] == 0);
+            }
+            logits_close(&l);
+        }
+    }
+}
+
+// A ratio at a bound is within it: of a policy that samples its own tokens it is 1, and the gradient that of
+// reinforce, under every policy.
+static void test_ties(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"policy=reinforce",
+                                           "clip_low=0 clip_high=0",
+                                           "clip_low=0 clip_high=0 dual=1",
+                                           "policy=gspo clip_low=0 clip_high=0",
+                                           "policy=cispo ratio_max=1",
+                                           "policy=sapo"};
+    double expected[ROWS * VOCAB], grad[ROWS * VOCAB];
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        struct logits l = logits_of("grpo", settings[i]);
+        struct batch_values values = {.advantages = advantages};
+        batch_set_objective(&l.batch, l.device, l.asked.objective, l.asked.objective_settings, &values);
+        apply(&l, 10, i ? grad : expected);
+        assert_true(i == 0 || largest_difference(grad, expected, ROWS * VOCAB) <= 1e-16);
+        logits_close(&l);
+    }
+    assert_true(expected[target_of(0, 0)] < -0.01);
+}
+
+// What settings alone cannot say, and what a step must be like.
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *objective, *settings;
+        size_t sequences, micro_batches;
+        const char *message;
+    } cases[] = {
+        {"dpo", "", 3, 1, "an even number"},
+        {"dpo", "kind=robust smoothing=0.5", 2, 1, "below 0.5"},
+        {"grpo", "normaliser=dr_grpo", 1, 1, "give length"},
+        {"grpo", "normaliser=bnpo", 4, 2, "2 micro-batches"},
+        {"grpo", "dual=1.1", 1, 1, "less than 1 + clip_high, 1.2"},
+        {"grpo", "policy=gspo beta=0.1 importance=on", 1, 1, "leave it off"},
+        {"grpo", "normaliser=bnpo", 4, 1, NULL},
+        {"grpo", "normaliser=dr_grpo length=7", 3, 2, NULL},
+        {"dpo", "kind=robust smoothing=0.4", 2, 2, NULL},
+        {"token-mean", "", 3, 2, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture f = fixture_default();
-        int32_t targets[3 * 23];
-        for (int i = 0; i < 3 * 23; i++) {
-            int b = i / 23, t = i % 23;
-            bool none = t == 6 + 3 * b || t == 15 || t >= 18 + b || (b == 1 && t < 5);
-            targets[i] = none ? NO_TARGET : (7 * i + 3) % 31;
-        }
-        f.batch_size = 3;
-        f.targets = targets;
-        f.objective = *o;
-        fixture_open(&f);
-        struct step_report report = {0};
-        double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss;
-        assert_true(isfinite(loss) && loss > 0);
-        for (const struct method *const *m = methods; *m; m++) {
-            if (!(*m)->exact && !(*m)->make_exact) {
-                continue;
-            }
-            for (int variant = 0; variant < 3; variant++) {
-                static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all",
-                                                    "chunk=64 head_chunk=0"};
-                void *options = fixture_options(*m, "%s", texts[variant]);
-                if ((*m)->make_exact) {
-                    (*m)->make_exact(options, f.context);
-                }
-                check_method(*o, (*m)->name, options, &f, expected, loss);
-                options_free(&(*m)->options, options);
-            }
-        }
-        free(expected);
-        step_report_free(&report);
-        fixture_close(&f);
+        struct status status = {0};
+        f.objective = objective_find(cases[i].objective);
+        snprintf(f.settings, sizeof f.settings, "%s", cases[i].settings);
+        fixture_open_objective(&f);
+        bool passes =
+            objective_check(f.objective, f.objective_settings, cases[i].sequences, cases[i].micro_batches, &status);
+        fixture_close_objective(&f);
+        assert_int_equal(passes, cases[i].message == NULL);
+        assert_true(passes || (status.code == STATUS_BAD_INPUT && strstr(status.message, cases[i].message)));
     }
-}
-
-// Each has a gradient of its own: none is another by a slip.
-static void test_objectives_differ(void **state)
-{
-    (void)state;
-    double *gradients[16];
-    size_t count = 0, size = 0;
-    for (const struct objective *const *o = objectives; *o; o++) {
-        struct fixture f = fixture_default();
-        int32_t targets[2 * 23];
-        for (int i = 0; i < 2 * 23; i++) {
-            targets[i] = i < 9 ? NO_TARGET : i % 31;
-        }
-        f.targets = targets;
-        f.objective = *o;
-        fixture_open(&f);
-        struct step_report report = {0};
-        assert_true(count < sizeof gradients / sizeof *gradients);
-        gradients[count++] = fixture_step(&f, "full", NULL, &report);
-        size = f.gradient_count;
-        step_report_free(&report);
-        fixture_close(&f);
-    }
-    for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            assert_true(relative_l2(gradients[i], gradients[j], size) > 0.01);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        free(gradients[i]);
-    }
-}
-
-// In f32 and bf16 near f64.
-static void test_narrow_dtypes(void **state)
-{
-    (void)state;
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
-    static const double bounds[] = {1e-5, 3e-2};
-    for (const struct objective *const *o = objectives; *o; o++) {
-        for (int i = 0; i < 2; i++) {
-            struct fixture f64 = fixture_default();
-            f64.rounding = dtypes[i];
-            f64.objective = *o;
-            struct fixture f = f64;
-            f.dtype = dtypes[i];
-            fixture_open(&f64);
-            fixture_open(&f);
-            const struct method *seco = method_find("seco");
-            void *options = fixture_options(seco, "chunk=8");
-            struct step_report report = {0};
-            double *expected = fixture_step(&f64, "full", NULL, &report), loss = report.loss;
-            double *found = fixture_step(&f, "seco", options, &report);
-            options_free(&seco->options, options);
-            double error = relative_l2(found, expected, f.gradient_count);
-            assert_true(error <= bounds[i] && error > 0);
-            assert_true(fabs(report.loss - loss) <= bounds[i] * loss);
-            free(found);
-            free(expected);
-            step_report_free(&report);
-            fixture_close(&f);
-            fixture_close(&f64);
-        }
-    }
-}
-
-// An objective of more than rows: half the sum of the squares of what each sequence's rows cost, L = sum of S^2 /
-// 2, so that dL/df = S.
-static double sums[8];
-
-static void gather(struct device *device, const struct batch *batch, struct tensor log_prob, size_t first_row)
-{
-    double values[64];
-    assert_true(log_prob.rows <= sizeof values / sizeof *values);
-    tensor_read(device, log_prob, values);
-    static size_t next; // blocks come in order
-    assert_int_equal(first_row, first_row ? next : 0);
-    next = first_row + log_prob.rows;
-    for (size_t b = 0; first_row == 0 && b < batch->batch; b++) {
-        sums[b] = 0;
-    }
-    for (size_t r = 0; r < log_prob.rows; r++) {
-        sums[(first_row + r) % batch->batch] -= values[r];
-    }
-}
-
-static void settle(struct device *device, const struct batch *batch, struct tensor loss)
-{
-    double weights[64], total = 0;
-    for (size_t r = 0; r < batch->context * batch->batch; r++) {
-        weights[r] = sums[r % batch->batch];
-    }
-    for (size_t b = 0; b < batch->batch; b++) {
-        total += sums[b] * sums[b] / 2;
-        sums[b] = NAN; // of the next step only what that gathers
-    }
-    tensor_write(device, batch->weights, weights);
-    tensor_write(device, loss, &total);
-}
-
-static const struct objective squares = {
-    .name = "squares", .rows = ROW_LIKELIHOOD, .averaging = AS_SETTLED, .gather = gather, .settle = settle};
-
-static double squares_at(struct fixture *f, struct tensor weight, size_t element, double by)
-{
-    struct step_report report = {0};
-    ((double *)weight.data)[element] += by;
-    free(fixture_step(f, "full", NULL, &report));
-    ((double *)weight.data)[element] -= by;
-    step_report_free(&report);
-    return report.loss;
-}
-
-// Every method has the first pass that such an objective wants: its file knows no more of it.
-static void test_a_first_pass(void **state)
-{
-    (void)state;
-    struct fixture f = fixture_default();
-    int32_t targets[2 * 23];
-    for (int i = 0; i < 2 * 23; i++) {
-        targets[i] = i % 5 ? i % 31 : NO_TARGET;
-    }
-    f.targets = targets;
-    f.objective = &squares;
-    fixture_open(&f);
-    struct step_report report = {0};
-    double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss, h = 1e-3, largest = 0;
-    struct tensor gain = f.model.final_norm->value;
-    const double *grad = expected + f.gradient_count - tensor_count(f.model.head->grad) - gain.cols;
-    for (size_t i = 0; i < gain.cols; i++) {
-        largest = fmax(largest, fabs(grad[i]));
-    }
-    assert_true(largest > 0);
-    for (size_t i = 0; i < gain.cols; i++) {
-        double near = squares_at(&f, gain, i, h) - squares_at(&f, gain, i, -h);
-        double far = squares_at(&f, gain, i, 2 * h) - squares_at(&f, gain, i, -2 * h);
-        assert_true(fabs((8 * near - far) / (12 * h) - grad[i]) <= 1e-8 * largest);
-    }
-    for (const struct method *const *m = methods; *m; m++) {
-        for (int variant = 0; variant < 5 && ((*m)->exact || (*m)->make_exact); variant++) {
-            static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all", "chunk=64 head_chunk=0",
-                                                "chunk=5 stages=2", "chunk=4 stages=3 loss=all inner=checkpoint"};
-            void *options = fixture_options(*m, "%s", texts[variant]);
-            if ((*m)->make_exact) {
-                (*m)->make_exact(options, f.context);
-            }
-            check_method(&squares, (*m)->name, options, &f, expected, loss);
-            options_free(&(*m)->options, options);
-        }
-    }
-    // The loss is that of all columns, whatever is drawn.
-    const struct method *spaco = method_find("spaco");
-    void *two = fixture_options(spaco, "chunk=5 budget=2");
-    free(fixture_step(&f, "spaco", two, &report));
-    options_free(&spaco->options, two);
-    assert_true(fabs(report.loss - loss) <= 1e-13 * loss);
-    free(expected);
-    step_report_free(&report);
-    fixture_close(&f);
 }
 
 int main(int argc, char **argv)
@@ -441,10 +472,14 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_central_differences),   cmocka_unit_test(test_nothing_counts),
-        cmocka_unit_test(test_token_mean_three_ways), cmocka_unit_test(test_methods_agree),
-        cmocka_unit_test(test_objectives_differ),     cmocka_unit_test(test_narrow_dtypes),
-        cmocka_unit_test(test_a_first_pass),
+        cmocka_unit_test(test_central_differences),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_nothing_counts),
+        cmocka_unit_test(test_reference_is_the_policy),
+        cmocka_unit_test(test_reference_shifted),
+        cmocka_unit_test(test_no_advantage),
+        cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,12 +106,6 @@ static void exact_methods_have_the_same_losses(void **state)
     }
 }
 
-// Whether a batch of the objective needs nothing but the tokens.
-static bool takes_tokens_alone(const struct objective *objective)
-{
-    return objective->averaging == MEAN_OVER_ROWS || objective->averaging == MEAN_OVER_SEQUENCES;
-}
-
 static void micro_batches_make_one_step(void **state)
 {
     (void)state;
@@ -120,7 +114,7 @@ static void micro_batches_make_one_step(void **state)
         double *found[2];
         size_t count;
         char keys[400];
-        if (!takes_tokens_alone(*o))
+        if ((*o)->options.rows || !objective_of_tokens(*o, NULL)) // of windows there are no more than tokens
             continue;
         for (int i = 0; i < 2; i++) {
             snprintf(
@@ -154,7 +148,7 @@ static void evaluation_is_a_steps_loss(void **state)
             struct status status = {0};
             double loss;
             char keys[500];
-            if (!takes_tokens_alone(*o))
+            if ((*o)->options.rows || !objective_of_tokens(*o, NULL))
                 continue;
             snprintf(keys, sizeof keys,
                      "'batch': 2, 'objective': '%s', 'optimizer': 'adamw', 'train': {'steps': 3, 'accumulate': 3, "

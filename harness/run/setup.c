@@ -84,7 +84,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
             goto cleanup;
         batch_open(&setup->batch, setup->device, NULL, NULL, trial->context, trial->batch);
         set_documents(setup, &data);
-        batch_set_objective(&setup->batch, setup->device, trial->objective, NULL);
+        batch_set_objective(&setup->batch, setup->device, trial->objective, trial->objective_options, NULL);
         goto cleanup;
     }
     if (!trial->model_folder)
@@ -95,8 +95,18 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
         goto cleanup;
     batch_open(&setup->batch, setup->device, data.ids, data.labels, trial->context, trial->batch);
     set_documents(setup, &data);
-    batch_set_objective(&setup->batch, setup->device, trial->objective,
-                        trial->objective->averaging == MEAN_BY_WEIGHT ? data.weights : NULL);
+    unsigned required = objective_terms(trial->objective, trial->objective_options).required;
+    if ((required & BATCH_ADVANTAGES && !data.advantages) ||
+        (required & BATCH_REFERENCE && !data.reference_logprobs)) {
+        status_set(status, STATUS_UNSUPPORTED, "objective \"%s\" needs tensors that the batch does not have",
+                   trial->objective->name);
+        goto cleanup;
+    }
+    batch_set_objective(&setup->batch, setup->device, trial->objective, trial->objective_options,
+                        &(struct batch_values){.weights = data.weights,
+                                               .old_logprobs = data.old_logprobs,
+                                               .reference_logprobs = data.reference_logprobs,
+                                               .advantages = data.advantages});
 cleanup:
     batch_data_free(&data);
     if (setup->device->status.code != STATUS_OK)

@@ -29,7 +29,7 @@ static bool read_batch_file(struct batch_data *data, const struct trial *trial, 
     const char *path = trial->data.path;
     if (!batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status))
         return false;
-    if (trial->objective->averaging != MEAN_BY_WEIGHT)
+    if (!(trial->objective->terms.required & BATCH_WEIGHTS))
         return true;
     if (!data->weights)
         return status_set(status, STATUS_BAD_INPUT,
@@ -83,7 +83,7 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
     data->ids = tokens_read(&trial->data, trial->context, trial->batch, vocab, trial->seed, status);
     if (data->ids && trial->labels)
         data->labels = tokens_read_labels(trial->labels, trial->context, trial->batch, vocab, status);
-    if (data->ids && trial->objective->averaging == MEAN_BY_WEIGHT)
+    if (data->ids && trial->objective->terms.required & BATCH_WEIGHTS)
         data->weights = random_weights(trial, status);
     if (data->ids)
         pack(data, trial, status);

@@ -65,7 +65,7 @@ static bool open_batch(struct train *train, struct windows *windows, size_t firs
     if (train->ids && !windows_read(windows, first, count, train->ids, status))
         return false;
     batch_open(batch, setup->device, train->ids, NULL, train->trial->context, count);
-    batch_set_objective(batch, setup->device, train->trial->objective, NULL);
+    batch_set_objective(batch, setup->device, train->trial->objective, train->trial->objective_options, NULL);
     batch->normaliser.rows = (size_t)llround((double)batch->normaliser.rows * parts);
     batch->normaliser.sequences = (size_t)llround((double)count * parts);
     return true;

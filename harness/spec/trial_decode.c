@@ -28,7 +28,7 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
     if (trial->labels || trial->data.kind == DATA_BATCH)
         return json_field_fail(field, status, "takes windows of tokens, and their targets from them; leave %s out",
                                trial->labels ? "\"labels\"" : "the batch file");
-    if (trial->objective->averaging != MEAN_OVER_ROWS && trial->objective->averaging != MEAN_OVER_SEQUENCES)
+    if (!objective_of_tokens(trial->objective, trial->objective_options))
         return json_field_fail(fields->keys[trial_key_find("objective")], status,
                                "\"%s\" needs more than windows of tokens, which are all that a training run reads",
                                trial->objective->name);
@@ -75,7 +75,7 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
                                "%s says where its documents are, in a tensor \"documents\"; leave this out",
                                trial->data.path);
     // Where nothing is read a spec may name what it serves elsewhere.
-    bool weighted = trial->objective->averaging == MEAN_BY_WEIGHT && !trial->planned;
+    bool weighted = trial->objective->terms.required & BATCH_WEIGHTS && !trial->planned;
     if (weighted &&
         (trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32))
         return json_field_fail(

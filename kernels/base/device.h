@@ -4,7 +4,7 @@
 #pragma once
 #include "kernels/base/quantisation.h"
 #include "kernels/base/random.h"
-#include "kernels/base/row_objective.h"
+#include "kernels/base/sequence_objective.h"
 #include "kernels/base/tensor.h"
 #include "kernels/base/update.h"
 
@@ -185,16 +185,33 @@ typedef void embedding_backward_op(struct device *device, struct tensor grad_tab
 typedef void cross_entropy_op(struct device *device, struct tensor logits, struct tensor targets,
                               struct tensor loss, double loss_weight, double grad_weight);
 
-// The same in three, for objectives that are another function of the rows' log-probs. log_prob, logsumexp, weights
-// and grad: [n, 1], of the statistics' dtype. Rows without a target have log_prob, logsumexp, grad and logits 0.
+// The same in three, for objectives that are another function of the rows' log-probs. log_prob, logsumexp and
+// grad: [n, 1], of the statistics' dtype. Rows without a target have log_prob, logsumexp, grad and logits 0.
 // logsumexp = log(sum over the row of exp(logits)), log_prob = logits[target] - logsumexp
 typedef void log_prob_op(struct device *device, struct tensor log_prob, struct tensor logsumexp,
                          struct tensor logits, struct tensor targets);
-// loss += loss_weight * sum of weight * f(log_prob), grad = grad_weight * weight * f'(log_prob), f the objective's.
-// weights no tensor: all 1. grad may be log_prob.
-typedef void objective_rows_op(struct device *device, enum row_objective objective, struct tensor grad,
-                               struct tensor loss, struct tensor log_prob, struct tensor weights,
-                               struct tensor targets, double loss_weight, double grad_weight);
+// A block of rows, of which row r is one of sequence (first + r) % sequences, and what objectives read of them. No
+// tensor: not given. log_prob, weights, old, reference: [n, 1], and advantages: [sequences, 1], of the statistics'
+// dtype; counts: [sequences, 1] i32, the sequence's rows with a target; slopes: [sequences, 1] f64.
+struct objective_block {
+    size_t first, sequences;
+    struct tensor targets, log_prob, weights, old, reference, counts, advantages, slopes;
+};
+// loss += loss_weight * sum of w f(log_prob), grad = grad_weight * (w f'(log_prob) + slope of the sequence), f the
+// terms'. w: the row's weight, or 1 / its sequence's count, or 1. old not given: log_prob; advantages: 1; slopes:
+// 0. grad: [n, 1], and may be log_prob.
+typedef void objective_rows_op(struct device *device, struct row_terms terms, struct tensor grad,
+                               struct tensor loss, struct objective_block block, double loss_weight,
+                               double grad_weight);
+// sums += sum over the sequence's rows with a target of log_prob - base, rows in order, in f64; so cutting rows
+// into blocks does not change a bit. sums: [sequences, 1] f64; base: [n, 1], no tensor: 0.
+typedef void sequence_sums_op(struct device *device, struct tensor sums, struct objective_block block,
+                              struct tensor base);
+// loss += loss_weight * what the sequences cost by their sums, and sums = that cost's derivative by the log_probs.
+// sums: [sequences, 1] f64, of pairs an even number; counts, advantages as above.
+typedef void sequence_costs_op(struct device *device, struct sequence_terms terms, struct tensor sums,
+                               struct tensor loss, struct tensor counts, struct tensor advantages,
+                               double loss_weight);
 // logits = grad * (onehot(target) - softmax)
 typedef void log_prob_backward_op(struct device *device, struct tensor logits, struct tensor logsumexp,
                                   struct tensor targets, struct tensor grad);
@@ -227,7 +244,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(gemm) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
-    OPERATION(objective_rows) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(sgd) \
+    OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(sgd) \
     OPERATION(dequantise)
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.

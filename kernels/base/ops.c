@@ -254,21 +254,66 @@ void op_log_prob(struct device *device, struct tensor log_prob, struct tensor lo
     }
 }
 
-void op_objective_rows(struct device *device, enum row_objective objective, struct tensor grad, struct tensor loss,
-                       struct tensor log_prob, struct tensor weights, struct tensor targets, double loss_weight,
-                       double grad_weight)
+static bool is_loss(struct tensor loss)
+{
+    return tensor_count(loss) == 1 && loss.dtype == DTYPE_F64;
+}
+
+static bool is_of(struct tensor t, size_t rows, enum dtype dtype)
+{
+    return t.rows == rows && t.cols == 1 && t.dtype == dtype;
+}
+
+void op_objective_rows(struct device *device, struct row_terms terms, struct tensor grad, struct tensor loss,
+                       struct objective_block block, double loss_weight, double grad_weight)
 {
     if (failed(device)) {
         return;
     }
-    size_t rows = tensor_count(targets);
-    CHECK(is_statistic(device, grad, rows) && is_statistic(device, log_prob, rows));
-    CHECK(!weights.data || is_statistic(device, weights, rows));
-    CHECK(tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
+    size_t rows = tensor_count(block.targets);
+    CHECK(is_statistic(device, grad, rows) && is_statistic(device, block.log_prob, rows) && is_loss(loss));
+    CHECK(!block.weights.data || is_statistic(device, block.weights, rows));
+    CHECK(!block.old.data || is_statistic(device, block.old, rows));
+    CHECK(terms.beta == 0 || is_statistic(device, block.reference, rows));
+    CHECK(!block.counts.data || is_of(block.counts, block.sequences, DTYPE_I32));
+    CHECK(!block.advantages.data || is_statistic(device, block.advantages, block.sequences));
+    CHECK(!block.slopes.data || is_of(block.slopes, block.sequences, DTYPE_F64));
     if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
-              bytes(log_prob) + bytes(weights) + bytes(targets) + bytes(grad))) {
-        device->ops->objective_rows(device, objective, grad, loss, log_prob, weights, targets, loss_weight,
-                                    grad_weight);
+              bytes(block.log_prob) + bytes(block.weights) + bytes(block.old) + bytes(block.reference) +
+                  bytes(block.targets) + bytes(grad))) {
+        device->ops->objective_rows(device, terms, grad, loss, block, loss_weight, grad_weight);
+        range_pop(device);
+    }
+}
+
+void op_sequence_sums(struct device *device, struct tensor sums, struct objective_block block, struct tensor base)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t rows = tensor_count(block.targets);
+    CHECK(is_of(sums, block.sequences, DTYPE_F64) && is_statistic(device, block.log_prob, rows));
+    CHECK(!base.data || is_statistic(device, base, rows));
+    if (begin(device, operation(WORK_HEAD, "sequence_sums"), 0,
+              bytes(block.log_prob) + bytes(base) + bytes(block.targets) + 2 * bytes(sums))) {
+        device->ops->sequence_sums(device, sums, block, base);
+        range_pop(device);
+    }
+}
+
+void op_sequence_costs(struct device *device, struct sequence_terms terms, struct tensor sums, struct tensor loss,
+                       struct tensor counts, struct tensor advantages, double loss_weight)
+{
+    if (failed(device)) {
+        return;
+    }
+    bool pairs = terms.kind == SEQUENCE_PAIRS, counted = terms.mean || !pairs;
+    CHECK(is_of(sums, sums.rows, DTYPE_F64) && is_loss(loss) && !(pairs && sums.rows % 2));
+    CHECK(!counted || is_of(counts, sums.rows, DTYPE_I32));
+    CHECK(pairs || is_statistic(device, advantages, sums.rows));
+    if (begin(device, operation(WORK_HEAD, "sequence_costs"), 0,
+              2 * bytes(sums) + bytes(counts) + bytes(advantages))) {
+        device->ops->sequence_costs(device, terms, sums, loss, counts, advantages, loss_weight);
         range_pop(device);
     }
 }

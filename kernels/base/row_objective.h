@@ -1,28 +1,111 @@
 // Row objective: what a row costs, as a function f of l, the log-prob of its target, and its derivative by l; the
 // same source on every device. To add one: its name here and its case below.
+//   r = exp(l - o), o the log-prob under the policy that sampled the row; q that under a reference; A the
+//   sequence's advantage
 #pragma once
 #include "kernels/base/host_device.h"
 #include <math.h>
+#include <stdbool.h>
 
 enum row_objective {
+    ROW_NONE,       // f = 0
     ROW_LIKELIHOOD, // f = -l
-    ROW_DFT         // f = -p l, p = exp(l) held fixed: f' = -p. Wu et al. 2025, arXiv 2508.05629, equation 9
+    ROW_DFT,        // f = -p l, p = exp(l) held fixed: f' = -p. Wu et al. 2025, arXiv 2508.05629, equation 9
+    ROW_CHOSEN,     // f = -scale l in the sequences 2i, 0 in the others
+    ROW_CLIP,  // f = -min(r A, clip(r, 1 - low, 1 + high) A). Schulman et al. 2017, arXiv 1707.06347, equation 7;
+               // two bounds: Yu et al. 2025, arXiv 2503.14476
+    ROW_CISPO, // f = -min(r, ratio_max) A l, the factor of l held fixed. Chen et al. 2025, arXiv 2506.13585
+    ROW_SAPO,  // f = -A 4 sigma(t (r - 1)) / t. Gao et al. 2025, arXiv 2511.20347
+    ROW_REINFORCE // f = -A l. Williams 1992
+};
+
+// low, high: 1 - low and 1 + high bound the ratio where it would gain more; dual: where A < 0 no larger ratio
+// counts (Ye et al. 2020, arXiv 1912.09729), 0: any does.
+struct clip {
+    double low, high, dual;
+};
+
+// Every objective has beta k3 besides: k3 = exp(q - l) - (q - l) - 1 (Schulman 2020, "Approximating KL
+// divergence"), or, by importance, r k3.
+struct row_terms {
+    enum row_objective kind;
+    struct clip clip;
+    double ratio_max;
+    double temperature, temperature_negative; // of SAPO, the second where A <= 0
+    double scale;
+    double beta;
+    bool importance;
+};
+
+struct row_values {
+    double log_prob, old, reference, advantage;
+    bool chosen; // its sequence is a pair's first
 };
 
 struct row_cost {
     double value, slope; // f(l), f'(l)
 };
 
-HOST_DEVICE static inline struct row_cost row_cost(enum row_objective objective, double l)
+HOST_DEVICE static inline double objective_sigmoid(double x)
 {
-    double p = 1;
-    switch (objective) {
+    double small = exp(-fabs(x));
+    return (x < 0 ? small : 1) / (1 + small);
+}
+
+// Of a ratio r with log r = l + constant. Where r is at a bound, the slope is that of r A.
+HOST_DEVICE static inline struct row_cost clip_cost(struct clip clip, double r, double advantage)
+{
+    double largest = advantage > 0 ? 1 + clip.high : clip.dual > 0 ? clip.dual : INFINITY;
+    double smallest = advantage < 0 ? 1 - clip.low : 0;
+    double counted = r > largest ? largest : r < smallest ? smallest : r;
+    struct row_cost cost = {-counted * advantage, r > largest || r < smallest ? 0 : -r * advantage};
+    return cost;
+}
+
+HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struct row_values row)
+{
+    double l = row.log_prob, ratio = exp(l - row.old), factor, t, s;
+    struct row_cost cost = {0, 0};
+    switch (terms.kind) {
+    case ROW_NONE:
+        break;
     case ROW_LIKELIHOOD:
+        cost.value = -l;
+        cost.slope = -1;
         break;
     case ROW_DFT:
-        p = exp(l);
+        factor = exp(l);
+        cost.value = -factor * l;
+        cost.slope = -factor;
+        break;
+    case ROW_CHOSEN:
+        factor = row.chosen ? terms.scale : 0;
+        cost.value = -factor * l;
+        cost.slope = -factor;
+        break;
+    case ROW_CLIP:
+        cost = clip_cost(terms.clip, ratio, row.advantage);
+        break;
+    case ROW_CISPO:
+        factor = (ratio < terms.ratio_max ? ratio : terms.ratio_max) * row.advantage;
+        cost.value = -factor * l;
+        cost.slope = -factor;
+        break;
+    case ROW_SAPO:
+        t = row.advantage > 0 ? terms.temperature : terms.temperature_negative;
+        s = objective_sigmoid(t * (ratio - 1));
+        cost.value = -row.advantage * 4 * s / t;
+        cost.slope = -row.advantage * 4 * s * (1 - s) * ratio;
+        break;
+    case ROW_REINFORCE:
+        cost.value = -row.advantage * l;
+        cost.slope = -row.advantage;
         break;
     }
-    struct row_cost cost = {-p * l, -p};
+    if (terms.beta != 0) {
+        double gap = row.reference - l, k3 = expm1(gap) - gap;
+        cost.value += terms.beta * (terms.importance ? ratio * k3 : k3);
+        cost.slope += terms.beta * (terms.importance ? -ratio * gap : -expm1(gap));
+    }
     return cost;
 }

@@ -1,11 +1,26 @@
 #include "kernels/transformer/objective.h"
+#include <math.h>
+
+// Adds sequence b's rows to the counts.
+static void count_rows(struct normaliser *normaliser, const int32_t *targets, size_t context, size_t batch)
+{
+    for (size_t t = 0; t < context; t++) {
+        for (size_t b = 0; b < batch; b++) {
+            bool counts = targets[t * batch + b] >= 0;
+            normaliser->rows += counts;
+            normaliser->chosen_rows += counts && b % 2 == 0;
+        }
+    }
+}
 
 void batch_open(struct batch *opened, struct device *device, const int32_t *ids, const int32_t *targets,
                 size_t context, size_t batch)
 {
     size_t rows = context * batch;
-    *opened = (struct batch){
-        .context = context, .batch = batch, .normaliser.sequences = batch, .objective = objectives[0]};
+    *opened = (struct batch){.context = context,
+                             .batch = batch,
+                             .normaliser = {.sequences = batch, .pairs = batch / 2},
+                             .objective = objectives[0]};
     opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     opened->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     if (!ids) {
@@ -19,9 +34,9 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
             size_t from = b * context + t, to = t * batch + b;
             turned_ids[to] = ids[from];
             turned_targets[to] = targets ? targets[from] : t + 1 < context ? ids[from + 1] : NO_TARGET;
-            opened->normaliser.rows += turned_targets[to] >= 0;
         }
     }
+    count_rows(&opened->normaliser, turned_targets, context, batch);
     op_upload(device, opened->ids, turned_ids);
     op_upload(device, opened->targets, turned_targets);
     free(turned_ids);
@@ -73,54 +88,93 @@ struct tensor batch_starts(const struct batch *batch, struct span tokens)
     return tensor_rows(batch->device_starts, tokens.start * batch->batch, tokens.count * batch->batch);
 }
 
-// Sequence b's number of rows with a target.
-static size_t target_count(const struct batch *batch, const int32_t *targets, size_t b)
+static void release(struct batch *batch, struct device *device)
 {
-    size_t count = 0;
-    for (size_t t = 0; t < batch->context; t++) {
-        count += targets[t * batch->batch + b] >= 0;
-    }
-    return count;
+    tensor_free(device, &batch->sums);
+    tensor_free(device, &batch->counts);
+    tensor_free(device, &batch->advantages);
+    tensor_free(device, &batch->reference);
+    tensor_free(device, &batch->old);
+    tensor_free(device, &batch->weights);
 }
 
-// The rows' weights, time-major; and their sum, over the rows with a target, if they are given.
-static void weigh(struct batch *batch, double *weights, const int32_t *targets, const double *given)
+// Of the statistics' dtype; values: [batch, count], or NULL: not numbers.
+static struct tensor place(const struct batch *batch, struct device *device, size_t count, const double *values)
 {
+    size_t rows = count * batch->batch;
+    struct tensor placed = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
+    if (device->status.code != STATUS_OK || device->ops->dataless) {
+        return placed;
+    }
+    double *turned = malloc(rows * sizeof *turned);
+    CHECK(turned);
     for (size_t b = 0; b < batch->batch; b++) {
-        size_t count = target_count(batch, targets, b);
-        for (size_t t = 0; t < batch->context; t++) {
-            size_t row = t * batch->batch + b;
-            weights[row] = given ? given[b * batch->context + t] : count ? 1.0 / (double)count : 0;
-            if (given && targets[row] >= 0) {
-                batch->normaliser.weight += weights[row];
-            }
+        for (size_t t = 0; t < count; t++) {
+            turned[t * batch->batch + b] = values ? values[b * count + t] : NAN;
         }
     }
+    tensor_write(device, placed, turned);
+    free(turned);
+    return placed;
+}
+
+// What the targets say of the sequences; and the sum of the weights of rows that have one.
+static void count(struct batch *batch, struct device *device, const double *weights)
+{
+    size_t B = batch->batch, rows = batch->context * B;
+    int32_t *targets = malloc(rows * sizeof *targets), *counts = calloc(B, sizeof *counts);
+    CHECK(targets && counts);
+    op_download(device, targets, batch->targets);
+    for (size_t b = 0; b < B; b++) {
+        for (size_t t = 0; t < batch->context; t++) {
+            bool is_counted = targets[t * B + b] >= 0;
+            counts[b] += is_counted;
+            batch->normaliser.weight += is_counted && weights ? weights[b * batch->context + t] : 0;
+        }
+    }
+    if (batch->counts.data) {
+        op_upload(device, batch->counts, counts);
+    }
+    free(counts);
+    free(targets);
 }
 
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
-                         const double *weights)
+                         const void *settings, const struct batch_values *values)
 {
-    size_t rows = batch->context * batch->batch;
-    CHECK((objective->averaging == MEAN_BY_WEIGHT && !device->ops->dataless) == (weights != NULL));
-    tensor_free(device, &batch->weights);
+    static const struct batch_values none;
+    bool dataless = device->ops->dataless;
+    const struct batch_values *given = values && !dataless ? values : &none;
+    struct objective_terms terms = objective_terms(objective, settings);
+    unsigned required = terms.required, optional = dataless ? terms.optional : 0;
+    CHECK(dataless || !(required & BATCH_WEIGHTS) || given->weights);
+    CHECK(dataless || !(required & BATCH_ADVANTAGES) || given->advantages);
+    release(batch, device);
     batch->objective = objective;
+    batch->settings = settings;
     batch->normaliser.weight = 0;
-    if (objective->averaging == MEAN_OVER_ROWS) {
-        return;
+    optional |= given->old_logprobs ? terms.optional & BATCH_OLD : 0;
+    if (required & BATCH_WEIGHTS) {
+        batch->weights = place(batch, device, batch->context, given->weights);
     }
-    batch->weights = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
-    if (device->status.code != STATUS_OK || device->ops->dataless || objective->averaging == AS_SETTLED) {
-        return;
+    if ((required | optional) & BATCH_OLD) {
+        batch->old = place(batch, device, batch->context, given->old_logprobs);
     }
-    int32_t *targets = malloc(rows * sizeof *targets);
-    double *turned = malloc(rows * sizeof *turned);
-    CHECK(targets && turned);
-    op_download(device, targets, batch->targets);
-    weigh(batch, turned, targets, weights);
-    tensor_write(device, batch->weights, turned);
-    free(turned);
-    free(targets);
+    if (required & BATCH_REFERENCE) {
+        batch->reference = place(batch, device, batch->context, given->reference_logprobs);
+    }
+    if (required & BATCH_ADVANTAGES) {
+        batch->advantages = place(batch, device, 1, given->advantages);
+    }
+    if (objective_counts(&terms)) {
+        batch->counts = tensor_new(device, batch->batch, 1, DTYPE_I32, CATEGORY_DATA);
+    }
+    if (terms.sequences.kind != SEQUENCE_NONE) {
+        batch->sums = tensor_new(device, batch->batch, 1, DTYPE_F64, CATEGORY_DATA);
+    }
+    if (device->status.code == STATUS_OK && !dataless) {
+        count(batch, device, batch->weights.data ? given->weights : NULL);
+    }
 }
 
 void batch_close(struct batch *batch, struct device *device)
@@ -128,7 +182,7 @@ void batch_close(struct batch *batch, struct device *device)
     tensor_free(device, &batch->device_starts);
     free(batch->starts);
     batch->starts = NULL;
-    tensor_free(device, &batch->weights);
+    release(batch, device);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);
 }

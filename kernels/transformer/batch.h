@@ -1,4 +1,5 @@
-// Batch: token ids and targets of one step on a device, time-major, and the objective that they are to serve.
+// Batch: token ids and targets of one step on a device, time-major, the objective that they are to serve, and what
+// that reads besides.
 #pragma once
 #include "kernels/base/ops.h"
 #include <stdint.h>
@@ -12,9 +13,19 @@ struct span {
 
 // What objectives divide by: counts over the whole of a step, all its micro-batches.
 struct normaliser {
-    size_t rows;      // with a target
-    size_t sequences; // with a target or without
-    double weight;    // sum of the weights of rows with a target; 0: none are given
+    size_t rows;               // with a target
+    size_t sequences;          // with a target or without
+    size_t pairs, chosen_rows; // sequences 2i and 2i + 1 are a pair; rows with a target in those 2i
+    double weight;             // sum of the weights of rows with a target; 0: none are given
+};
+
+// What objectives read besides, on the host: of rows [batch, context], sequence-major as files hold them, or of
+// sequences [batch]; NULL: not given.
+struct batch_values {
+    const double *weights;            // of rows; none negative
+    const double *old_logprobs;       // of rows, under the policy that sampled them; not given: this one
+    const double *reference_logprobs; // of rows, under a reference; not given: whoever needs it writes it later
+    const double *advantages;         // of sequences
 };
 
 struct objective;
@@ -23,7 +34,12 @@ struct batch {
     struct normaliser normaliser;      // of this batch alone; whoever makes one step of several puts their sum here
     struct tensor ids, targets;        // [context * batch, 1] i32; row t * batch + b
     const struct objective *objective; // kernels/transformer/objective.h
-    struct tensor weights;             // [context * batch, 1], of the rows, as the objective averages; no tensor: 1
+    const void *settings;              // of the objective, borrowed
+    // No tensor: the objective does not read it, or it was not given.
+    struct tensor weights, old, reference; // [context * batch, 1]
+    struct tensor advantages;              // [batch, 1]
+    struct tensor counts;                  // [batch, 1] i32, the sequence's rows with a target
+    struct tensor sums;                    // [batch, 1] f64, of a first pass, and then what settles them
     // By row the first token of its document, on the host and on the device; NULL and no tensor: each sequence is
     // one.
     int32_t *starts;
@@ -35,10 +51,11 @@ struct batch {
 // same sequence; the last position of a sequence has none. ids NULL: nothing is written, for devices without data.
 void batch_open(struct batch *opened, struct device *device, const int32_t *ids, const int32_t *targets,
                 size_t context, size_t batch);
-// Chooses another objective than the first of objectives[]. weights: [batch, context], for one that averages by
-// weight, of which none may be negative; else NULL, and on a device without data.
+// Chooses another objective than the first of objectives[], with settings of its own struct, which must outlive the
+// batch, or NULL if it has none. What it does not read of the values is left; what it must have is given, but for
+// reference_logprobs. values NULL: nothing is given; on a device without data all that it can read has its place.
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
-                         const double *weights);
+                         const void *settings, const struct batch_values *values);
 // Several documents in a sequence: attention sees none but its own, positions begin with each, and its last token
 // has no target. documents: [batch, context], a number for each token, which does not fall along a sequence. Before
 // the objective is chosen. Also on a device without data: there, too, it says what is seen.

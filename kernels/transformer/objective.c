@@ -1,37 +1,6 @@
 #include "kernels/transformer/objective.h"
 #include <string.h>
 
-static const struct objective token_mean = {
-    .name = "token-mean",
-    .summary = "cross-entropy, the mean over all tokens with a target",
-    .source = "what libraries train with by default",
-    .rows = ROW_LIKELIHOOD,
-    .averaging = MEAN_OVER_ROWS,
-};
-static const struct objective sequence_mean = {
-    .name = "sequence-mean",
-    .summary = "cross-entropy, the mean over sequences of each one's mean",
-    .source = "Shao et al. 2024, arXiv 2402.03300, as GRPO weighs tokens",
-    .rows = ROW_LIKELIHOOD,
-    .averaging = MEAN_OVER_SEQUENCES,
-};
-static const struct objective weighted_mean = {
-    .name = "weighted-mean",
-    .summary = "cross-entropy, the mean over tokens by weights that are given",
-    .source = "longbp",
-    .rows = ROW_LIKELIHOOD,
-    .averaging = MEAN_BY_WEIGHT,
-};
-static const struct objective dft = {
-    .name = "dft",
-    .summary = "cross-entropy times the token's own probability, which is held fixed",
-    .source = "Wu et al. 2025, arXiv 2508.05629",
-    .rows = ROW_DFT,
-    .averaging = MEAN_OVER_ROWS,
-};
-
-const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft, NULL};
-
 const struct objective *objective_find(const char *name)
 {
     for (const struct objective *const *o = objectives; *o; o++) {
@@ -42,47 +11,102 @@ const struct objective *objective_find(const char *name)
     return NULL;
 }
 
-// 1 / W; 0 where nothing counts, so that loss and gradient are 0.
-static double scale_of(const struct batch *batch)
+struct objective_terms objective_terms(const struct objective *objective, const void *settings)
 {
-    const struct normaliser *n = &batch->normaliser;
+    struct objective_terms terms = objective->terms;
+    if (objective->set) {
+        CHECK(settings);
+        objective->set(&terms, settings);
+    }
+    return terms;
+}
+
+bool objective_has_sums(const struct objective *objective, const void *settings)
+{
+    return objective_terms(objective, settings).sequences.kind != SEQUENCE_NONE;
+}
+
+bool objective_of_tokens(const struct objective *objective, const void *settings)
+{
+    struct objective_terms terms = objective_terms(objective, settings);
+    return terms.required == 0 && terms.divisor != PER_PAIR;
+}
+
+bool objective_counts(const struct objective_terms *terms)
+{
+    return terms->weights == ROWS_BY_SEQUENCE || terms->sequences.mean;
+}
+
+bool objective_check(const struct objective *objective, const void *settings, size_t sequences,
+                     size_t micro_batches, struct status *status)
+{
+    return !objective->check || objective->check(settings, sequences, micro_batches, status);
+}
+
+// 1 / W; 0 where nothing counts, so that loss and gradient are 0.
+static double scale_of(const struct objective_terms *terms, const struct normaliser *n)
+{
     double total = 0;
-    switch (batch->objective->averaging) {
-    case MEAN_OVER_ROWS:
+    switch (terms->divisor) {
+    case PER_ROW:
         total = (double)n->rows;
         break;
-    case MEAN_OVER_SEQUENCES:
+    case PER_SEQUENCE:
         total = (double)n->sequences;
         break;
-    case MEAN_BY_WEIGHT:
+    case PER_PAIR:
+        total = (double)n->pairs;
+        break;
+    case PER_WEIGHT:
         total = n->weight;
         break;
-    case AS_SETTLED:
-        total = 1;
-        break;
     }
+    total *= terms->length > 0 ? terms->length : 1;
     return total > 0 ? 1 / total : 0;
+}
+
+// Those of the batch's step.
+static struct objective_terms terms_of(const struct batch *batch)
+{
+    struct objective_terms terms = objective_terms(batch->objective, batch->settings);
+    const struct normaliser *n = &batch->normaliser;
+    terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // the rest is 1 / W
+    return terms;
 }
 
 bool objective_gathers(const struct batch *batch)
 {
-    return batch->objective->averaging == AS_SETTLED;
+    return objective_has_sums(batch->objective, batch->settings);
 }
 
 void objective_settle(struct device *device, const struct batch *batch, struct tensor loss)
 {
-    if (objective_gathers(batch) && device->status.code == STATUS_OK) {
-        batch->objective->settle(device, batch, loss);
+    struct objective_terms terms = terms_of(batch);
+    if (terms.sequences.kind != SEQUENCE_NONE) {
+        op_sequence_costs(device, terms.sequences, batch->sums, loss, batch->counts, batch->advantages,
+                          scale_of(&terms, &batch->normaliser));
     }
+}
+
+static void gather(struct device *device, const struct batch *batch, const struct objective_terms *terms,
+                   struct objective_block block, size_t first_row)
+{
+    bool ratio = terms->sequences.kind == SEQUENCE_RATIO;
+    struct tensor old = block.old.data ? block.old : block.log_prob;
+    if (first_row == 0) {
+        op_zero(device, batch->sums);
+    }
+    op_sequence_sums(device, batch->sums, block, ratio ? old : block.reference);
 }
 
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
                      struct loss_weights weights, bool backward, struct tensor loss)
 {
-    const struct objective *objective = batch->objective;
-    double scale = scale_of(batch);
+    struct objective_terms terms = terms_of(batch);
+    double scale = scale_of(&terms, &batch->normaliser);
     struct tensor targets = tensor_rows(batch->targets, first_row, logits.rows);
-    if (objective->rows == ROW_LIKELIHOOD && objective->averaging == MEAN_OVER_ROWS) {
+    bool gathers = terms.sequences.kind != SEQUENCE_NONE;
+    if (terms.rows.kind == ROW_LIKELIHOOD && terms.weights == ROWS_ALIKE && !gathers) {
         // Reads the logits twice instead of three times.
         op_cross_entropy(device, logits, targets, loss, weights.loss * scale, weights.grad * scale);
         return;
@@ -90,15 +114,28 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     enum dtype statistic = dtype_statistic(logits.dtype);
     struct tensor log_prob = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
     struct tensor logsumexp = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
-    struct tensor row_weights = tensor_rows(batch->weights, first_row, logits.rows), grad = log_prob; // in place
+    struct tensor grad = log_prob; // in place
+    struct objective_block block = {
+        .first = first_row % batch->batch,
+        .sequences = batch->batch,
+        .targets = targets,
+        .log_prob = log_prob,
+        .weights = tensor_rows(batch->weights, first_row, logits.rows),
+        .old = tensor_rows(batch->old, first_row, logits.rows),
+        .reference = tensor_rows(batch->reference, first_row, logits.rows),
+        .counts = terms.weights == ROWS_BY_SEQUENCE ? batch->counts : tensor_none(),
+        .advantages = batch->advantages,
+        .slopes = batch->sums,
+    };
     op_log_prob(device, log_prob, logsumexp, logits, targets);
-    bool gathers = objective_gathers(batch);
-    if (gathers && !backward && device->status.code == STATUS_OK) {
-        objective->gather(device, batch, log_prob, first_row);
+    if (gathers && !backward) {
+        gather(device, batch, &terms, block, first_row);
+        block.slopes = tensor_none(); // not yet
     }
-    if (backward || !gathers) {
-        op_objective_rows(device, objective->rows, grad, loss, log_prob, row_weights, targets,
-                          gathers ? 0 : weights.loss * scale, weights.grad * scale);
+    if (backward || !gathers || terms.rows.kind != ROW_NONE || terms.rows.beta != 0) {
+        // What the first pass counted counts once.
+        op_objective_rows(device, terms.rows, grad, loss, block, gathers && backward ? 0 : weights.loss * scale,
+                          weights.grad * scale);
     }
     if (backward) {
         op_log_prob_backward(device, logits, logsumexp, targets, grad);

@@ -1,51 +1,78 @@
 // Objective: what a step minimises: a function of the rows' log-probs alone, l = log softmax(logits)[target], so
 // that the gradient of a row's logits is g (onehot - softmax) with one number g = dL/dl per row. The walks know
 // none of it.
-//   L = sum of w f(l) / W over the rows with a target
-// One that is a function of more than rows (of sums over sequences, say) sees every log-prob in a first pass, and
-// then sets each row's w. To add one: its entry in the array; a new f in kernels/base/row_objective.h.
+//   L = (sum of w f(l) over the rows with a target + sum of what pairs or sequences cost by sums of l) / W
+// One that has sums sees every log-prob in a first pass. To add one: its entry in the array
+// (kernels/transformer/objectives.c); a new f in kernels/base/row_objective.h, a new cost of sums in
+// kernels/base/sequence_objective.h.
 #pragma once
 #include "kernels/base/options.h"
 #include "kernels/transformer/batch.h"
 
-// What w is, and W, which is of the whole step (struct normaliser).
-enum averaging {
-    MEAN_OVER_ROWS,      // 1, and the number of rows with a target
-    MEAN_OVER_SEQUENCES, // 1 / the sequence's number of such rows, and the number of sequences
-    MEAN_BY_WEIGHT,      // the batch's own, and their sum
-    AS_SETTLED           // what settle writes, and 1
+// What w is.
+enum row_weights {
+    ROWS_ALIKE,       // 1
+    ROWS_BY_SEQUENCE, // 1 / the sequence's number of rows with a target
+    ROWS_BY_WEIGHT    // the batch's own
+};
+
+// What W is, of the whole step (struct normaliser).
+enum divisor {
+    PER_ROW,      // the number of rows with a target
+    PER_SEQUENCE, // that of sequences
+    PER_PAIR,
+    PER_WEIGHT // the sum of the weights of rows with a target
+};
+
+// What objectives read of the batch.
+enum batch_value { BATCH_WEIGHTS = 1, BATCH_OLD = 2, BATCH_REFERENCE = 4, BATCH_ADVANTAGES = 8 };
+
+struct objective_terms {
+    struct row_terms rows; // of ROW_CHOSEN the scale is that of the mean over the chosen sequences' rows
+    struct sequence_terms sequences;
+    enum row_weights weights;
+    enum divisor divisor;
+    double length;               // divides too; 0: nothing does
+    unsigned required, optional; // sums of enum batch_value
 };
 
 struct objective {
     const char *name;
     const char *summary; // one line
     const char *source;
-    struct option_table options;
-    enum row_objective rows; // f
-    enum averaging averaging;
-    // With AS_SETTLED, else NULL. gather: in a first pass over all rows, these from first_row on; blocks come in
-    // order, and the one of row 0 begins another pass. log_prob: [n, 1], 0 without a target. settle: after the
-    // last, the loss, and dL/df of every row into the batch's weights.
-    void (*gather)(struct device *device, const struct batch *batch, struct tensor log_prob, size_t first_row);
-    void (*settle)(struct device *device, const struct batch *batch, struct tensor loss);
+    struct option_table options;  // what it can be asked
+    struct objective_terms terms; // but for what the settings say, which set writes; NULL: they say nothing
+    void (*set)(struct objective_terms *terms, const void *settings);
+    // What the table cannot say alone of settings, and of a step of so many sequences in so many micro-batches;
+    // NULL: nothing. False sets status.
+    bool (*check)(const void *settings, size_t sequences, size_t micro_batches, struct status *status);
 };
 
 // All objectives, ending in NULL; the first is that of a batch for which none is chosen.
 extern const struct objective *const objectives[];
 const struct objective *objective_find(const char *name);
+struct objective_terms objective_terms(const struct objective *objective, const void *settings);
+// Whether a first pass must see every row's log-prob.
+bool objective_has_sums(const struct objective *objective, const void *settings);
+// Whether tokens are all that it is of: no values, no pairs.
+bool objective_of_tokens(const struct objective *objective, const void *settings);
+// Whether the number of a sequence's rows is read.
+bool objective_counts(const struct objective_terms *terms);
+bool objective_check(const struct objective *objective, const void *settings, size_t sequences,
+                     size_t micro_batches, struct status *status);
 
 // The factors of a column's rows in the loss that is reported and in the gradient: SpaCO's differ.
 struct loss_weights {
     double loss, grad;
 };
 
-// Whether a first pass must see every row's log-prob: head_loss over all columns from the left, then
-// objective_settle, which does nothing for other objectives.
+// Whether the batch's objective has sums: then head_loss over all columns from the left comes first, and
+// objective_settle, which does nothing for others.
 bool objective_gathers(const struct batch *batch);
 void objective_settle(struct device *device, const struct batch *batch, struct tensor loss);
 
 // logits: [n, V], of the batch's rows from first_row on, become the gradient of themselves; without backward they
-// are spent. loss += these rows' share; an objective that gathers does that instead without backward, and settles
-// its loss.
+// are spent. loss += these rows' share. With sums the pass without backward gathers them, and has these rows' share
+// of the loss; blocks come in order, and that of row 0 begins another pass.
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
                      struct loss_weights weights, bool backward, struct tensor loss);

@@ -54,38 +54,192 @@ void log_prob_cases(struct cases *c)
     }
 }
 
-// Every objective; with weights and without; grad apart and in log_prob's place.
+// What a row costs, said once more.
+static double cost_of(enum row_objective kind, const double *x, bool chosen, double *slope)
+{
+    double l = x[0], a = x[3], ratio = exp(l - x[1]), gap = x[2] - l, value = 0,
+           s = 1 / (1 + exp(-0.9 * (ratio - 1)));
+    bool beyond = a > 0 ? ratio > 1.3 : ratio < 0.8 || ratio > 3;
+    *slope = 0;
+    switch (kind) {
+    case ROW_NONE:
+        break;
+    case ROW_LIKELIHOOD:
+        value = -l;
+        *slope = -1;
+        break;
+    case ROW_DFT:
+        value = -exp(l) * l;
+        *slope = -exp(l);
+        break;
+    case ROW_CHOSEN:
+        value = chosen ? -0.7 * l : 0;
+        *slope = chosen ? -0.7 : 0;
+        break;
+    case ROW_CLIP:
+        value = -a * (a > 0 ? fmin(ratio, 1.3) : fmin(fmax(ratio, 0.8), 3));
+        *slope = beyond ? 0 : -a * ratio;
+        break;
+    case ROW_CISPO:
+        value = -fmin(ratio, 1.1) * a * l;
+        *slope = -fmin(ratio, 1.1) * a;
+        break;
+    case ROW_SAPO:
+        value = -a * 4 / 0.9 * s;
+        *slope = -a * 4 * s * (1 - s) * ratio;
+        break;
+    case ROW_REINFORCE:
+        value = -a * l;
+        *slope = -a;
+        break;
+    }
+    *slope += 0.3 * (1 - exp(gap));
+    return value + 0.3 * (exp(gap) - gap - 1);
+}
+
+// Every objective; with weights, by counts and with neither; with slopes of sequences and without; grad apart and
+// in log_prob's place; blocks that begin within the sequences.
 void objective_rows_cases(struct cases *c)
 {
-    static const size_t rows[] = {1, 5, 20, 600, 1100};
+    static const size_t rows[] = {5, 600};
     const double loss_weight = 0.25, grad_weight = 3;
-    for (size_t variant = 0; variant < 8 * sizeof rows / sizeof *rows; variant++) {
-        size_t n = rows[variant / 8];
-        bool weighted = variant & 1, in_place = variant & 2;
-        enum row_objective objective = variant & 4 ? ROW_DFT : ROW_LIKELIHOOD;
+    for (size_t variant = 0; variant < 8 * 6 * sizeof rows / sizeof *rows; variant++) {
+        size_t n = rows[variant / 48], sequences = 4, first = variant % 3;
+        enum row_objective kind = (enum row_objective)(variant % 8);
+        bool weighted = variant / 8 % 3 == 0, counted = variant / 8 % 3 == 1, in_place = variant / 8 % 2;
+        struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false};
         struct operand *targets = case_integers(c, n, -1, 7);
+        struct operand *counts = case_integers(c, sequences, 0, 5);
         struct operand *loss = case_output_in(c, DTYPE_F64, 1, 1);
         struct operand *log_prob = case_random_in(c, case_sums(c), n, 1, 3, "log_prob");
+        struct operand *old = case_random_in(c, case_sums(c), n, 1, 0.5, "old");
+        struct operand *reference = case_random_in(c, case_sums(c), n, 1, 0.5, "reference");
         struct operand *weights = case_random_in(c, case_sums(c), n, 1, 1, "weights");
+        struct operand *advantages = case_random_in(c, case_sums(c), sequences, 1, 1, "advantages");
+        struct operand *slopes = case_random_in(c, DTYPE_F64, sequences, 1, 1, "slopes");
         struct operand *grad = in_place ? log_prob : case_output_in(c, case_sums(c), n, 1);
         loss->values[0] = 2.5;
         for (size_t r = 0; r < n; r++) {
             log_prob->values[r] = targets->values[r] < 0 ? 0 : -fabs(log_prob->values[r]);
+            old->values[r] = dtype_round(log_prob->values[r] + old->values[r], case_sums(c));
+            reference->values[r] = dtype_round(log_prob->values[r] + reference->values[r], case_sums(c));
         }
-        CASE_RUN(c, op_objective_rows(c->device, objective, grad->tensor, loss->tensor, log_prob->tensor,
-                                      weighted ? weights->tensor : tensor_none(), targets->tensor, loss_weight,
-                                      grad_weight));
-        double terms = 1;
+        struct tensor none = tensor_none();
+        struct objective_block block = {.first = first,
+                                        .sequences = sequences,
+                                        .targets = targets->tensor,
+                                        .log_prob = log_prob->tensor,
+                                        .weights = weighted ? weights->tensor : none,
+                                        .old = old->tensor,
+                                        .reference = reference->tensor,
+                                        .counts = counted ? counts->tensor : none,
+                                        .advantages = advantages->tensor,
+                                        .slopes = in_place ? slopes->tensor : none};
+        CASE_RUN(c,
+                 op_objective_rows(c->device, terms, grad->tensor, loss->tensor, block, loss_weight, grad_weight));
+        double scale = 1;
         for (size_t r = 0; r < n; r++) {
-            double l = log_prob->values[r], weight = weighted ? weights->values[r] : 1;
-            double p = objective == ROW_DFT ? exp(l) : 1;
-            bool none = targets->values[r] < 0;
-            loss->values[0] -= none ? 0 : loss_weight * weight * p * l;
-            terms += none ? 0 : fabs(loss_weight * weight * p * l);
-            grad->values[r] = none ? 0 : -grad_weight * weight * p;
+            size_t b = (first + r) % sequences;
+            double row[] = {log_prob->values[r], old->values[r], reference->values[r], advantages->values[b]},
+                   slope;
+            double count = counts->values[b], share = count > 0 ? 1 / count : 0;
+            double weight = weighted ? weights->values[r] : counted ? share : 1;
+            double value = weight * cost_of(kind, row, b % 2 == 0, &slope);
+            bool none_there = targets->values[r] < 0;
+            loss->values[0] += none_there ? 0 : loss_weight * value;
+            scale += none_there ? 0 : fabs(loss_weight * value);
+            double sum = grad_weight * (weight * slope + (in_place ? slopes->values[b] : 0));
+            grad->values[r] = none_there ? 0 : sum;
         }
-        case_check(c, grad, 0, 64, "grad, objective %d", objective);
-        case_check(c, loss, 0, 64 * terms / fmax(1, fabs(loss->values[0])), "loss, objective %d", objective);
+        case_check(c, grad, 0, 256, "grad, objective %d", kind);
+        case_check(c, loss, 0, 64 * scale / fmax(1, fabs(loss->values[0])), "loss, objective %d", kind);
+        case_end(c);
+    }
+}
+
+// With a base and without; sums that there are already; more sequences than a block of threads.
+void sequence_sums_cases(struct cases *c)
+{
+    static const size_t shapes_of[][3] = {{1, 1, 0}, {7, 2, 1}, {600, 4, 3}, {1000, 50, 17}, {20, 70, 5}};
+    for (size_t s = 0; s < 2 * sizeof shapes_of / sizeof *shapes_of; s++) {
+        size_t n = shapes_of[s / 2][0], sequences = shapes_of[s / 2][1], first = shapes_of[s / 2][2];
+        struct operand *targets = case_integers(c, n, -1, 7);
+        struct operand *log_prob = case_random_in(c, case_sums(c), n, 1, 3, "log_prob");
+        struct operand *base = case_random_in(c, case_sums(c), n, 1, 3, "base");
+        struct operand *sums = case_random_in(c, DTYPE_F64, sequences, 1, 1, "sums");
+        struct objective_block block = {
+            .first = first, .sequences = sequences, .targets = targets->tensor, .log_prob = log_prob->tensor};
+        CASE_RUN(c, op_sequence_sums(c->device, sums->tensor, block, s % 2 ? base->tensor : tensor_none()));
+        for (size_t r = 0; r < n; r++) {
+            double difference = log_prob->values[r] - (s % 2 ? base->values[r] : 0);
+            sums->values[(first + r) % sequences] += targets->values[r] < 0 ? 0 : difference;
+        }
+        case_check(c, sums, 0, 4, "sums"); // rows in order: the same bits
+        case_end(c);
+    }
+}
+
+// Every kind of pair, with S as a sum and as a mean, and ratios, weighed and not; sums from small to huge.
+void sequence_costs_cases(struct cases *c)
+{
+    static const size_t counts_of[] = {2, 6, 1100};
+    const double loss_weight = 0.5, beta = 0.4, e = 0.1;
+    for (size_t variant = 0; variant < 7 * 2 * sizeof counts_of / sizeof *counts_of; variant++) {
+        size_t n = counts_of[variant / 14];
+        bool flag = variant / 7 % 2, pairs = variant % 7 < 5;
+        struct sequence_terms terms = {.kind = pairs ? SEQUENCE_PAIRS : SEQUENCE_RATIO,
+                                       .pair = (enum pair_kind)(variant % 7 % 5),
+                                       .mean = flag || !pairs,
+                                       .beta = beta,
+                                       .smoothing = e,
+                                       .gamma = 0.3,
+                                       .clip = {0.2, 0.3, variant % 7 == 5 ? 1.5 : 0},
+                                       .weighed = flag};
+        struct operand *sums = case_random_in(c, DTYPE_F64, n, 1, 3, "sums");
+        struct operand *counts = case_integers(c, n, 0, 5);
+        struct operand *advantages = case_random_in(c, case_sums(c), n, 1, 1, "advantages");
+        struct operand *loss = case_output_in(c, DTYPE_F64, 1, 1);
+        loss->values[0] = -1;
+        if (pairs && n > 2) {
+            sums->values[0] = 5e4; // log sigma far from 0: exp of it would be infinite
+            sums->values[3] = 5e4;
+        }
+        CASE_RUN(c, op_sequence_costs(c->device, terms, sums->tensor, loss->tensor, counts->tensor,
+                                      advantages->tensor, loss_weight));
+        double scale = 1;
+        for (size_t b = 0; b < n; b += pairs ? 2 : 1) {
+            double w[2], value, slope;
+            for (size_t i = 0; i < (pairs ? 2 : 1); i++) {
+                double count = counts->values[b + i];
+                w[i] = !terms.mean ? 1 : count > 0 ? 1 / count : 0;
+            }
+            if (pairs) {
+                double d = w[0] * sums->values[b] - w[1] * sums->values[b + 1], x = beta * d;
+                x -= terms.pair == PAIR_SIMPO ? 0.3 : 0;
+                double good = x > 100 ? exp(-x) : x < -100 ? -x : log1p(exp(-x)), bad = good + x;
+                double up = 1 / (1 + exp(x)), down = 1 - up;
+                bool robust = terms.pair == PAIR_ROBUST;
+                value = terms.pair == PAIR_IPO     ? (d - 1.25) * (d - 1.25)
+                        : terms.pair == PAIR_HINGE ? fmax(0, 1 - x)
+                        : robust                   ? ((1 - e) * good - e * bad) / 0.8
+                                                   : (1 - e) * good + e * bad;
+                slope = terms.pair == PAIR_IPO     ? 2 * (d - 1.25)
+                        : terms.pair == PAIR_HINGE ? (x < 1 ? -beta : 0)
+                        : robust                   ? -beta * ((1 - e) * up + e * down) / 0.8
+                                                   : -beta * ((1 - e) * up - e * down);
+                sums->values[b] = w[0] * slope;
+                sums->values[b + 1] = -w[1] * slope;
+            } else {
+                double a = advantages->values[b], r = exp(w[0] * sums->values[b]), h = flag ? w[0] : 1;
+                double most = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, least = a < 0 ? 0.8 : 0;
+                value = -h * counts->values[b] * a * fmin(fmax(r, least), most);
+                sums->values[b] = r > most || r < least ? 0 : -h * a * r;
+            }
+            loss->values[0] += loss_weight * value;
+            scale += fabs(loss_weight * value);
+        }
+        case_check(c, sums, 0, 4096, "slopes, variant %zu", variant % 14);
+        case_check(c, loss, 0, 4096 * scale / fmax(1, fabs(loss->values[0])), "loss, variant %zu", variant % 14);
         case_end(c);
     }
 }

@@ -63,18 +63,17 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     size_t tokens = f->context * f->batch_size;
     int32_t *ids = malloc(tokens * sizeof *ids);
     struct step_report report = {0};
-    struct fixture weighted = *f;
-    weighted.weights = malloc(tokens * sizeof *weighted.weights);
-    CHECK(ids && weighted.weights);
+    struct fixture opened = *f;
+    fixture_open_objective(&opened);
+    CHECK(ids);
     struct random random = random_named(f->seed, "ids");
     for (size_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
-        weighted.weights[i] = random_uniform(&random, i);
     }
     model_open(&model, &f->config, &model_options, d);
     model_randomize(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->batch_size);
-    fixture_set_objective(&weighted, d, &batch, 0);
+    fixture_set_objective(&opened, d, &batch, 0);
     d->counters = (struct counters){0};
     model_zero_gradients(&model);
     method_step(method, &model, &batch, options, &report);
@@ -98,7 +97,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     model_close(&model);
     device_close(d);
     step_report_free(&report);
-    free(weighted.weights);
+    fixture_close_objective(&opened);
     free(ids);
     return run;
 }

@@ -1,7 +1,8 @@
 // Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
 // log-probs.
 //   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), the rows in order, in f64;
-//   grad = grad_weight * w f'(l);  logits = grad * (onehot(target) - softmax). All 0 for rows without a target.
+//   grad = grad_weight * (w f'(l) + slope);  logits = grad * (onehot(target) - softmax). All 0 for rows without a
+//   target.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -41,20 +42,60 @@ void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor
     }
 }
 
-void NAME(objective_rows)(struct device *device, enum row_objective objective, struct tensor grad,
-                          struct tensor loss, struct tensor log_prob, struct tensor weights, struct tensor targets,
-                          double loss_weight, double grad_weight)
+void NAME(objective_rows)(struct device *device, struct row_terms terms, struct tensor grad, struct tensor loss,
+                          struct objective_block block, double loss_weight, double grad_weight)
 {
     (void)device;
-    const int32_t *target = targets.data;
-    const real *l = log_prob.data, *weight = weights.data;
+    const int32_t *target = block.targets.data, *count = block.counts.data;
+    const real *l = block.log_prob.data, *weight = block.weights.data, *old = block.old.data;
+    const real *reference = block.reference.data, *advantage = block.advantages.data;
+    const double *slope = block.slopes.data;
     real *g = grad.data;
     double total = 0;
     for (size_t r = 0; r < grad.rows; r++) {
-        double w = target[r] < 0 ? 0 : weight ? (double)weight[r] : 1;
-        struct row_cost cost = row_cost(objective, (double)l[r]);
-        total += w * cost.value;
-        g[r] = (real)(grad_weight * w * cost.slope);
+        size_t b = (block.first + r) % block.sequences;
+        struct row_values row = {.log_prob = (double)l[r],
+                          .old = (double)(old ? old[r] : l[r]),
+                          .reference = reference ? (double)reference[r] : 0,
+                          .advantage = advantage ? (double)advantage[b] : 1,
+                          .chosen = b % 2 == 0};
+        if (target[r] < 0) {
+            g[r] = 0;
+            continue;
+        }
+        real w = weight ? weight[r] : count ? (real)objective_share(count[b]) : 1;
+        struct row_cost cost = row_cost(terms, row);
+        total += (double)w * cost.value;
+        g[r] = (real)(grad_weight * (double)w * cost.slope + (slope ? grad_weight * slope[b] : 0));
+    }
+    *(double *)loss.data += loss_weight * total;
+}
+
+void NAME(sequence_sums)(struct device *device, struct tensor sums, struct objective_block block,
+                         struct tensor base)
+{
+    (void)device;
+    const int32_t *target = block.targets.data;
+    const real *l = block.log_prob.data, *q = base.data;
+    double *sum = sums.data;
+    for (size_t r = 0; r < block.targets.rows; r++) {
+        if (target[r] >= 0) {
+            sum[(block.first + r) % block.sequences] += (double)l[r] - (q ? (double)q[r] : 0);
+        }
+    }
+}
+
+void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, struct tensor sums,
+                          struct tensor loss, struct tensor counts, struct tensor advantages, double loss_weight)
+{
+    (void)device;
+    const int32_t *count = counts.data;
+    const real *advantage = advantages.data;
+    double *sum = sums.data, total = 0;
+    bool pairs = terms.kind == SEQUENCE_PAIRS;
+    for (size_t b = 0; b < sums.rows; b += pairs ? 2 : 1) {
+        total += pairs ? pair_settle(terms, sum + b, count ? count + b : NULL)
+                       : ratio_settle(terms, sum + b, count[b], (double)advantage[b]);
     }
     *(double *)loss.data += loss_weight * total;
 }

@@ -1,7 +1,8 @@
 // Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
 // log-probs.
 //   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), in f64;
-//   grad = grad_weight * w f'(l);  logits = grad * (onehot(target) - softmax). All 0 for rows without a target.
+//   grad = grad_weight * (w f'(l) + slope);  logits = grad * (onehot(target) - softmax). All 0 for rows without a
+//   target.
 #include "kernels/cuda/plugin/launch.cuh"
 #include "kernels/cuda/plugin/softmax.cuh"
 
@@ -33,19 +34,64 @@ __global__ void __launch_bounds__(THREADS) log_probs(wide_t<T> *log_prob, wide_t
     }
 }
 
-// One block: its threads' sums are added in one order. weights NULL: all 1.
+// One block: its threads' sums are added in one order.
 template <class A>
 __global__ void __launch_bounds__(THREADS)
-    objective_rows(A *grad, double *loss, const A *log_prob, const A *weights, const int32_t *targets,
-                   enum row_objective objective, double loss_weight, double grad_weight, size_t rows)
+    objective_rows(A *grad, double *loss, const A *log_prob, struct objective_block block, struct row_terms terms,
+                   double loss_weight, double grad_weight, size_t rows)
 {
+    const int32_t *targets = (const int32_t *)block.targets.data, *counts = (const int32_t *)block.counts.data;
+    const A *weights = (const A *)block.weights.data, *old = (const A *)block.old.data;
+    const A *reference = (const A *)block.reference.data, *advantages = (const A *)block.advantages.data;
+    const double *slopes = (const double *)block.slopes.data;
     double sum = 0;
     for (size_t r = threadIdx.x; r < rows; r += THREADS) {
-        double w = targets[r] < 0 ? 0 : weights ? (double)weights[r] : 1;
-        struct row_cost cost = row_cost(objective, (double)log_prob[r]);
-        sum += w * cost.value;
-        grad[r] = (A)(grad_weight * w * cost.slope);
+        if (targets[r] < 0) {
+            grad[r] = 0;
+            continue;
+        }
+        size_t b = (block.first + r) % block.sequences;
+        double l = log_prob[r];
+        struct row_values row = {l, old ? (double)old[r] : l, reference ? (double)reference[r] : 0,
+                          advantages ? (double)advantages[b] : 1, b % 2 == 0};
+        A w = weights ? weights[r] : counts ? A(objective_share(counts[b])) : A(1);
+        struct row_cost cost = row_cost(terms, row);
+        sum += (double)w * cost.value;
+        grad[r] = A(grad_weight * (double)w * cost.slope + (slopes ? grad_weight * slopes[b] : 0));
     }
+    sum = warps_sum<WARPS>(sum);
+    if (threadIdx.x == 0)
+        *loss += loss_weight * sum;
+}
+
+// A thread per sequence: its rows are added in their order, however they are cut into blocks.
+template <class A>
+__global__ void __launch_bounds__(32)
+    sequence_sums(double *sums, const A *log_prob, const A *base, const int32_t *targets, size_t rows, size_t first,
+                  size_t sequences)
+{
+    size_t b = (size_t)blockIdx.x * 32 + threadIdx.x;
+    if (b >= sequences)
+        return;
+    double sum = sums[b];
+    for (size_t r = (b + sequences - first % sequences) % sequences; r < rows; r += sequences)
+        if (targets[r] >= 0)
+            sum += (double)log_prob[r] - (base ? (double)base[r] : 0);
+    sums[b] = sum;
+}
+
+// One block: its threads' costs are added in one order.
+template <class A>
+__global__ void __launch_bounds__(THREADS)
+    sequence_costs(double *sums, double *loss, const int32_t *counts, const A *advantages,
+                   struct sequence_terms terms, double loss_weight, size_t sequences)
+{
+    bool pairs = terms.kind == SEQUENCE_PAIRS;
+    size_t step = pairs ? 2 : 1;
+    double sum = 0;
+    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step)
+        sum += pairs ? pair_settle(terms, sums + b, counts ? counts + b : nullptr)
+                     : ratio_settle(terms, sums + b, counts[b], (double)advantages[b]);
     sum = warps_sum<WARPS>(sum);
     if (threadIdx.x == 0)
         *loss += loss_weight * sum;
@@ -91,15 +137,33 @@ void cuda_log_prob(struct device *device, struct tensor log_prob, struct tensor 
     });
 }
 
-void cuda_objective_rows(struct device *device, enum row_objective objective, struct tensor grad,
-                         struct tensor loss, struct tensor log_prob, struct tensor weights, struct tensor targets,
-                         double loss_weight, double grad_weight)
+void cuda_objective_rows(struct device *device, struct row_terms terms, struct tensor grad, struct tensor loss,
+                         struct objective_block block, double loss_weight, double grad_weight)
 {
     with_type(grad.dtype, [&](auto type) {
         using A = wide_t<typename decltype(type)::type>;
         launch(objective_rows<A>, dim3(grad.rows > 0), THREADS, 0, device, (A *)grad.data, (double *)loss.data,
-               (const A *)log_prob.data, (const A *)weights.data, (const int32_t *)targets.data, objective,
-               loss_weight, grad_weight, grad.rows);
+               (const A *)block.log_prob.data, block, terms, loss_weight, grad_weight, grad.rows);
+    });
+}
+
+void cuda_sequence_sums(struct device *device, struct tensor sums, struct objective_block block, struct tensor base)
+{
+    with_type(block.log_prob.dtype, [&](auto type) {
+        using A = wide_t<typename decltype(type)::type>;
+        launch(sequence_sums<A>, dim3((block.sequences + 31) / 32), 32, 0, device, (double *)sums.data,
+               (const A *)block.log_prob.data, (const A *)base.data, (const int32_t *)block.targets.data,
+               block.targets.rows, block.first, block.sequences);
+    });
+}
+
+void cuda_sequence_costs(struct device *device, struct sequence_terms terms, struct tensor sums, struct tensor loss,
+                         struct tensor counts, struct tensor advantages, double loss_weight)
+{
+    with_type(dtype_statistic(device->ops->dtype), [&](auto type) {
+        using A = wide_t<typename decltype(type)::type>;
+        launch(sequence_costs<A>, dim3(1), THREADS, 0, device, (double *)sums.data, (double *)loss.data,
+               (const int32_t *)counts.data, (const A *)advantages.data, terms, loss_weight, sums.rows);
     });
 }
 

@@ -1,0 +1,93 @@
+// Sequence objective: what a pair of sequences, or one, costs as a function of the sums of its rows, and the
+// derivative; the same source on every device.
+#pragma once
+#include "kernels/base/row_objective.h"
+
+enum sequence_objective {
+    SEQUENCE_NONE,
+    SEQUENCE_PAIRS, // of sequences 2i and 2i + 1, the first chosen: by D, the difference of S = sum of (l - q)
+    SEQUENCE_RATIO  // of each row of a sequence: clipped, by s = exp(mean of (l - o)). Zheng et al. 2025, arXiv
+                    // 2507.18071
+};
+
+// With x = beta D:
+enum pair_kind {
+    PAIR_SIGMOID, // -(1 - e) log sigma(x) - e log sigma(-x). Rafailov et al. 2023, arXiv 2305.18290, equation 7; e
+                  // > 0: Mitchell 2023, "A note on DPO with noisy preferences"
+    PAIR_ROBUST, // (-(1 - e) log sigma(x) + e log sigma(-x)) / (1 - 2 e). Chowdhury et al. 2024, arXiv 2403.00409
+    PAIR_IPO,    // (D - 1 / (2 beta))^2, S a mean. Azar et al. 2023, arXiv 2310.12036, equation 17
+    PAIR_HINGE,  // max(0, 1 - x). Zhao et al. 2023, arXiv 2305.10425
+    PAIR_SIMPO   // as sigmoid of x - gamma, S the mean of l. Meng et al. 2024, arXiv 2405.14734, equation 6
+};
+
+struct sequence_terms {
+    enum sequence_objective kind;
+    enum pair_kind pair;
+    bool mean;                     // S is the mean over the rows with a target
+    double beta, smoothing, gamma; // of pairs; smoothing is e
+    struct clip clip;              // of ratios
+    bool weighed;                  // rows of a ratio count 1 / their number
+};
+
+// -log sigma(x)
+HOST_DEVICE static inline double objective_softplus_minus(double x)
+{
+    return (x < 0 ? -x : 0) + log1p(exp(-fabs(x)));
+}
+
+// By D.
+HOST_DEVICE static inline struct row_cost pair_cost(struct sequence_terms terms, double difference)
+{
+    double e = terms.smoothing, x = terms.beta * difference, sign = 1, scale = 1, gap;
+    struct row_cost cost = {0, 0};
+    switch (terms.pair) {
+    case PAIR_IPO:
+        gap = difference - 1 / (2 * terms.beta);
+        cost.value = gap * gap;
+        cost.slope = 2 * gap;
+        return cost;
+    case PAIR_HINGE:
+        cost.value = x < 1 ? 1 - x : 0;
+        cost.slope = x < 1 ? -terms.beta : 0;
+        return cost;
+    case PAIR_SIMPO:
+        x -= terms.gamma;
+        break;
+    case PAIR_ROBUST:
+        sign = -1;
+        scale = 1 / (1 - 2 * e);
+        break;
+    case PAIR_SIGMOID:
+        break;
+    }
+    cost.value = scale * ((1 - e) * objective_softplus_minus(x) + sign * e * objective_softplus_minus(-x));
+    cost.slope = -terms.beta * scale * ((1 - e) * objective_sigmoid(-x) - sign * e * objective_sigmoid(x));
+    return cost;
+}
+
+// 1 / count, 0 where nothing counts.
+HOST_DEVICE static inline double objective_share(int count)
+{
+    return count > 0 ? 1 / (double)count : 0;
+}
+
+// The sums of sequences 2i and 2i + 1 become the derivatives of the pair's cost by their rows' l. counts: of their
+// rows with a target, read where S is a mean. What the pair costs.
+HOST_DEVICE static inline double pair_settle(struct sequence_terms terms, double sums[2], const int *counts)
+{
+    double chosen = terms.mean ? objective_share(counts[0]) : 1,
+           rejected = terms.mean ? objective_share(counts[1]) : 1;
+    struct row_cost cost = pair_cost(terms, chosen * sums[0] - rejected * sums[1]);
+    sums[0] = chosen * cost.slope;
+    sums[1] = -rejected * cost.slope;
+    return cost.value;
+}
+
+// The same of one sequence's rows, which have a ratio in common.
+HOST_DEVICE static inline double ratio_settle(struct sequence_terms terms, double *sum, int count, double advantage)
+{
+    double share = objective_share(count), weight = terms.weighed ? share : 1;
+    struct row_cost cost = clip_cost(terms.clip, exp(share * *sum), advantage);
+    *sum = weight * cost.slope;
+    return weight * count * cost.value;
+}

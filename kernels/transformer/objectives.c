@@ -1,0 +1,262 @@
+// The objectives that there are, and what each can be asked.
+#include "kernels/transformer/objective.h"
+#include <stddef.h>
+
+static const struct objective token_mean = {
+    .name = "token-mean",
+    .summary = "cross-entropy, the mean over all tokens with a target",
+    .source = "what libraries train with by default",
+    .terms = {.rows.kind = ROW_LIKELIHOOD, .divisor = PER_ROW},
+};
+static const struct objective sequence_mean = {
+    .name = "sequence-mean",
+    .summary = "cross-entropy, the mean over sequences of each one's mean",
+    .source = "Shao et al. 2024, arXiv 2402.03300, as GRPO weighs tokens",
+    .terms = {.rows.kind = ROW_LIKELIHOOD, .weights = ROWS_BY_SEQUENCE, .divisor = PER_SEQUENCE},
+};
+static const struct objective weighted_mean = {
+    .name = "weighted-mean",
+    .summary = "cross-entropy, the mean over tokens by weights that are given",
+    .source = "longbp",
+    .terms = {.rows.kind = ROW_LIKELIHOOD,
+              .weights = ROWS_BY_WEIGHT,
+              .divisor = PER_WEIGHT,
+              .required = BATCH_WEIGHTS},
+};
+static const struct objective dft = {
+    .name = "dft",
+    .summary = "cross-entropy times the token's own probability, which is held fixed",
+    .source = "Wu et al. 2025, arXiv 2508.05629",
+    .terms = {.rows.kind = ROW_DFT, .divisor = PER_ROW},
+};
+
+// Defaults are those of Hugging Face's TRL.
+struct dpo_settings {
+    int kind; // enum pair_kind
+    double beta, smoothing, gamma, sft;
+};
+
+static const struct option dpo_options[] = {
+    {.name = "kind",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct dpo_settings, kind),
+     .initial = PAIR_SIGMOID,
+     .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo"),
+     .help = "what a pair costs by the difference of its log-probs; ipo and simpo take each sequence's mean, simpo "
+             "has no reference"},
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, beta),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 0.1,
+     .help = "factor of the difference; of ipo tau"},
+    {.name = "smoothing",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, smoothing),
+     .maximum = 0.5,
+     .help = "probability that a pair is the wrong way round, of sigmoid, robust and simpo"},
+    {.name = "gamma",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, gamma),
+     .maximum = 1e6,
+     .initial = 0.5,
+     .help = "margin that simpo takes off beta times the difference"},
+    {.name = "sft",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, sft),
+     .maximum = 1e6,
+     .help = "weight of the chosen sequences' cross-entropy, a mean over their tokens, beside the pairs' cost"},
+    {0}};
+
+static void dpo_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct dpo_settings *settings = of_objective;
+    bool simpo = settings->kind == PAIR_SIMPO;
+    terms->rows.kind = settings->sft > 0 ? ROW_CHOSEN : ROW_NONE;
+    terms->rows.scale = settings->sft;
+    terms->sequences = (struct sequence_terms){.kind = SEQUENCE_PAIRS,
+                                               .pair = (enum pair_kind)settings->kind,
+                                               .mean = simpo || settings->kind == PAIR_IPO,
+                                               .beta = settings->beta,
+                                               .smoothing = settings->smoothing,
+                                               .gamma = settings->gamma};
+    terms->required = simpo ? 0 : BATCH_REFERENCE;
+}
+
+static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    const struct dpo_settings *settings = of_objective;
+    (void)micro_batches;
+    if (sequences % 2) {
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected ones; the batch has %zu; "
+            "use an even number",
+            sequences);
+    }
+    if (settings->kind == PAIR_ROBUST && settings->smoothing >= 0.5) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"robust\" divides by 1 - 2 smoothing; use a smoothing below 0.5");
+    }
+    return true;
+}
+
+static const struct objective dpo = {
+    .name = "dpo",
+    .summary = "preference of the first over the second sequence of each pair",
+    .source = "Rafailov et al. 2023, arXiv 2305.18290",
+    .options = {dpo_options, sizeof(struct dpo_settings)},
+    .terms = {.divisor = PER_PAIR},
+    .set = dpo_set,
+    .check = dpo_check,
+};
+
+enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFORCE };
+enum normalisation { BY_DAPO, BY_GRPO, BY_BNPO, BY_DR_GRPO, BY_LUSPO };
+
+struct grpo_settings {
+    int normaliser, policy, importance;
+    struct clip clip;
+    double ratio_max, temperature, temperature_negative, beta;
+    size_t length;
+};
+
+#define GRPO_AT(member) offsetof(struct grpo_settings, member)
+static const struct option grpo_options[] = {
+    {.name = "normaliser",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(normaliser),
+     .initial = BY_DAPO,
+     .choices = OPTION_CHOICES("dapo", "grpo", "bnpo", "dr_grpo", "luspo"),
+     .help = "what the tokens' costs are divided by: their number in the step; their number in the sequence, and "
+             "that of "
+             "sequences; their number in the one micro-batch; sequences times length; sequences"},
+    {.name = "policy",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(policy),
+     .initial = POLICY_CLIP,
+     .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce"),
+     .help = "what a token costs by its ratio to the policy that sampled it; gspo takes the sequence's"},
+    {.name = "clip_low",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(clip.low),
+     .maximum = 1,
+     .initial = 0.2,
+     .help = "with a negative advantage ratios below 1 - clip_low have no gradient, under clip and gspo"},
+    {.name = "clip_high",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(clip.high),
+     .maximum = 1e6,
+     .initial = 0.2,
+     .help = "with a positive advantage ratios above 1 + clip_high have no gradient, under clip and gspo"},
+    {.name = "dual",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(clip.dual),
+     .maximum = 1e6,
+     .help = "with a negative advantage ratios above it have no gradient, under clip and gspo; 0: all have"},
+    {.name = "ratio_max",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(ratio_max),
+     .maximum = 1e6,
+     .initial = 5,
+     .help = "largest factor under cispo"},
+    {.name = "temperature",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(temperature),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 1,
+     .help = "of sapo's sigmoid, with a positive advantage"},
+    {.name = "temperature_negative",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(temperature_negative),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 1.05,
+     .help = "of sapo's sigmoid, with any other"},
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(beta),
+     .maximum = 1e6,
+     .help = "factor of the divergence from the reference, as k3 estimates it; 0: no reference is read"},
+    {.name = "importance",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(importance),
+     .choices = OPTION_CHOICES("off", "on"),
+     .help = "whether k3 is weighted by the token's ratio"},
+    {.name = "length",
+     .type = OPTION_COUNT,
+     .offset = GRPO_AT(length),
+     .maximum = OPTION_COUNT_MAX,
+     .help = "tokens of a completion that normaliser dr_grpo divides by, a constant of the run"},
+    {0}};
+
+static void grpo_set(struct objective_terms *terms, const void *of_objective)
+{
+    static const enum row_objective kinds[] = {[POLICY_CLIP] = ROW_CLIP,
+                                               [POLICY_CISPO] = ROW_CISPO,
+                                               [POLICY_SAPO] = ROW_SAPO,
+                                               [POLICY_GSPO] = ROW_NONE,
+                                               [POLICY_REINFORCE] = ROW_REINFORCE};
+    const struct grpo_settings *settings = of_objective;
+    bool by_row = settings->normaliser == BY_DAPO || settings->normaliser == BY_BNPO;
+    terms->rows = (struct row_terms){.kind = kinds[settings->policy],
+                                     .clip = settings->clip,
+                                     .ratio_max = settings->ratio_max,
+                                     .temperature = settings->temperature,
+                                     .temperature_negative = settings->temperature_negative,
+                                     .beta = settings->beta,
+                                     .importance = settings->importance};
+    terms->weights = settings->normaliser == BY_GRPO ? ROWS_BY_SEQUENCE : ROWS_ALIKE;
+    terms->divisor = by_row ? PER_ROW : PER_SEQUENCE;
+    terms->length = settings->normaliser == BY_DR_GRPO ? (double)settings->length : 0;
+    if (settings->policy == POLICY_GSPO) {
+        terms->sequences = (struct sequence_terms){.kind = SEQUENCE_RATIO,
+                                                   .mean = true,
+                                                   .clip = settings->clip,
+                                                   .weighed = terms->weights == ROWS_BY_SEQUENCE};
+    }
+    terms->required = BATCH_ADVANTAGES | (settings->beta > 0 ? BATCH_REFERENCE : 0);
+    bool ratio = settings->policy != POLICY_REINFORCE || (settings->beta > 0 && settings->importance);
+    terms->optional = ratio ? BATCH_OLD : 0;
+}
+
+static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    const struct grpo_settings *settings = of_objective;
+    (void)sequences;
+    if (settings->normaliser == BY_DR_GRPO && settings->length == 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's normaliser \"dr_grpo\" divides by a length that does not depend on the batch; "
+                          "give length, the most tokens that a completion may have");
+    }
+    if (settings->normaliser == BY_BNPO && micro_batches > 1) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's normaliser \"bnpo\" would divide each of %zu micro-batches by its own number of "
+                          "tokens; use one, or normaliser \"dapo\"",
+                          micro_batches);
+    }
+    if (settings->clip.dual > 0 && settings->clip.dual < 1 + settings->clip.high) {
+        return status_set(status, STATUS_BAD_INPUT, "grpo's dual %g is less than 1 + clip_high, %g; use more, or 0",
+                          settings->clip.dual, 1 + settings->clip.high);
+    }
+    if (settings->policy == POLICY_GSPO && settings->beta > 0 && settings->importance) {
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "grpo's importance weighs k3 by a token's ratio, of which policy \"gspo\" has none; leave it "
+            "off, or use policy \"clip\"");
+    }
+    return true;
+}
+
+static const struct objective grpo = {
+    .name = "grpo",
+    .summary = "policy gradient by advantages of sampled sequences, with bounds on the ratio",
+    .source = "Shao et al. 2024, arXiv 2402.03300",
+    .options = {grpo_options, sizeof(struct grpo_settings)},
+    .set = grpo_set,
+    .check = grpo_check,
+};
+
+const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft, &dpo, &grpo, NULL};
