@@ -21,13 +21,30 @@ static void release(struct model *model)
     unit_release(model, unit_of_head(model));
 }
 
-// The head's loss over x, and its gradient in x's place when backward.
+// What is made of the logits: the objective's loss, and with backward its gradient in x's place; or, where it is a
+// tensor, the log-probs of the targets alone.
+struct use {
+    struct loss_weights weights;
+    struct tensor loss;
+    bool backward;
+    struct tensor log_prob; // [n, 1]
+};
+
+static void write_log_probs(struct device *device, struct tensor logits, struct tensor targets,
+                            struct tensor log_prob)
+{
+    struct tensor logsumexp = tensor_new(device, logits.rows, 1, log_prob.dtype, CATEGORY_LOGITS);
+    op_log_prob(device, log_prob, logsumexp, logits, targets);
+    tensor_free(device, &logsumexp);
+}
+
 static void head(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
-                 struct loss_weights weights, struct tensor loss, bool backward)
+                 struct use use)
 {
     struct device *device = model->device;
     const struct config *c = &model->config;
     enum dtype dtype = x.dtype;
+    bool backward = use.backward;
     size_t n = x.rows, most = head_chunk * batch->batch;
     if (most == 0 || most > n) {
         most = n;
@@ -52,7 +69,13 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
         op_rmsnorm_forward(device, h_block, rstd_block, x_block, model->final_norm->value, c->norm_epsilon);
         projection_forward(model, &projection, logits_block, h_block, false);
-        objective_apply(device, batch, logits_block, start * batch->batch + row, weights, backward, loss);
+        size_t first_row = start * batch->batch + row;
+        if (use.log_prob.data) {
+            write_log_probs(device, logits_block, tensor_rows(batch->targets, first_row, rows),
+                            tensor_rows(use.log_prob, row, rows));
+        } else {
+            objective_apply(device, batch, logits_block, first_row, use.weights, backward, use.loss);
+        }
         if (backward) {
             projection_backward_weights(model, &projection, logits_block, h_block);
             projection_backward_input(model, &projection, h_block, logits_block, false); // h is spent
@@ -70,13 +93,19 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
 void head_backward(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                    struct loss_weights weights, struct tensor loss)
 {
-    head(model, batch, x, start, head_chunk, weights, loss, true);
+    head(model, batch, x, start, head_chunk, (struct use){.weights = weights, .loss = loss, .backward = true});
 }
 
 void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                struct tensor loss)
 {
-    head(model, batch, x, start, head_chunk, (struct loss_weights){.loss = 1}, loss, false);
+    head(model, batch, x, start, head_chunk, (struct use){.weights = {.loss = 1}, .loss = loss});
+}
+
+void head_log_probs(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,
+                    struct tensor log_prob)
+{
+    head(model, batch, x, 0, head_chunk, (struct use){.log_prob = log_prob});
 }
 
 void head_first_pass(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,

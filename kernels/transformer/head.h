@@ -14,6 +14,9 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
 // The loss alone, or what the objective gathers of these tokens. x is not changed.
 void head_loss(struct model *model, const struct batch *batch, struct tensor x, size_t start, size_t head_chunk,
                struct tensor loss);
+// log_prob: [T B, 1] = the log-probs of all targets. x: that of all tokens, not changed.
+void head_log_probs(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,
+                    struct tensor log_prob);
 // x: [n, d] = the embeddings of the tokens from `start` on, or of the batch's rows from `row` on, for which the
 // embedding must be acquired; and the gradient of the table, if it trains.
 void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row);

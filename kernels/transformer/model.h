@@ -50,6 +50,7 @@ struct update {
 struct model {
     struct config config;
     struct lora lora;
+    bool without_adapter; // forwards leave LoRA's products out
     struct device *device;
     struct ranks ranks;
     enum dtype kv_gradient_dtype, gradient_dtype;

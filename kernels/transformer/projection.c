@@ -31,7 +31,7 @@ void projection_forward(struct model *model, const struct projection *p, struct 
     if (p->bias) {
         op_bias_forward(device, y, p->bias->value);
     }
-    if (p->lora_a) {
+    if (p->lora_a && !model->without_adapter) {
         struct tensor u = lora_down(model, p, x);
         op_gemm(device, y, u, NO_TRANSPOSE, p->lora_b->value, TRANSPOSE, lora_scale(model), 1);
         tensor_free(device, &u);

@@ -4,7 +4,8 @@
 #pragma once
 #include "kernels/transformer/model.h"
 
-// y = projection(x), or y += the product when accumulate.  x: [n, in], y: [n, out]
+// y = projection(x), or y += the product when accumulate; a model without_adapter: less the factors'.  x: [n, in],
+// y: [n, out]
 void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
                         bool accumulate);
 // grad_x = grad_y dy/dx, or +=.
