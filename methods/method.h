@@ -40,6 +40,9 @@ struct method {
     // What the options cannot say alone (a budget above the number of columns, more stages than layers); NULL:
     // nothing. False sets status.
     bool (*check)(const void *options, const struct config *config, size_t context, struct status *status);
+    // Whether with these options every row's log-prob may be asked for first, as objectives with sums do, of which
+    // the gradient would be biased otherwise; NULL: always. False sets status.
+    bool (*check_sums)(const void *options, struct status *status);
     // Adds the gradient of the batch's mean loss to the parameters' gradients, and tells of each unit when it is
     // done.
     void (*walk)(struct step *step);
@@ -69,6 +72,10 @@ extern const struct method *const methods[];
 // What can be asked for in place of one: it has no walk, and the harness chooses.
 extern const struct method method_auto;
 const struct method *method_find(const char *name);
+// Whether the method with its options has the objective's gradient, or an unbiased estimate where it estimates.
+// False sets status.
+bool method_check_objective(const struct method *method, const void *options, const struct objective *objective,
+                            const void *settings, struct status *status);
 // The options of all methods, one of each name, in the order in which the methods have them; NULL from the last on.
 // Options of the same name are of the same type, and mean the same.
 const struct option *methods_option(size_t index);

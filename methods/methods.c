@@ -27,6 +27,12 @@ const struct method *method_find(const char *name)
     return NULL;
 }
 
+bool method_check_objective(const struct method *method, const void *options, const struct objective *objective,
+                            const void *settings, struct status *status)
+{
+    return !method->check_sums || !objective_has_sums(objective, settings) || method->check_sums(options, status);
+}
+
 // Whether a method before number i has an option of the row's name.
 static bool is_named_before(size_t i, const struct option *row)
 {

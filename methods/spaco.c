@@ -131,6 +131,16 @@ static bool check(const void *given, const struct config *config, size_t context
     return stages_check(&options->column.stages, config->layers, status);
 }
 
+static bool check_sums(const void *given, struct status *status)
+{
+    const struct spaco_options *options = given;
+    return options->loss == LOSS_ALL ||
+           status_set(
+               status, STATUS_BAD_INPUT,
+               "the objective's slopes are of sums over all tokens, and of sums over the sampled columns alone "
+               "they would be biased; use loss \"all\"");
+}
+
 static bool redraw(void *given, size_t index)
 {
     struct spaco_options *options = given;
@@ -182,6 +192,7 @@ const struct method method_spaco = {
     .options = {option_rows, sizeof(struct spaco_options)},
     .estimates = "seco",
     .check = check,
+    .check_sums = check_sums,
     .pipeline = true,
     .walk = walk,
     .draw = redraw,

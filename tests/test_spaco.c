@@ -113,6 +113,60 @@ static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope
     estimate_close(&e);
 }
 
+// Under every objective the mean is the exact gradient: slopes of rows do not depend on the draw, nor do those of
+// sums that all columns have gone into.
+static void test_objectives_unbiased(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
+        struct estimate e = {.fixture = f};
+        e.fixture.context = COLUMNS * CHUNK - 1;
+        e.fixture.config.layers = 2;
+        bool several = strchr(f.settings, ' ');
+        fixture_open_objective(&e.fixture);
+        bool sums = objective_has_sums(f.objective, e.fixture.objective_settings);
+        fixture_close_objective(&e.fixture);
+        if (*f.settings && !(several && sums)) { // as each is by default, and some sums
+            continue;
+        }
+        fixture_open(&e.fixture);
+        e.exact = fixture_step(&e.fixture, "full", NULL, &e.report);
+        e.exact_loss = e.report.loss;
+        struct spaco_options options = spaco_options(SAMPLER_BERNOULLI, 2, COMPENSATION_PAPER);
+        options.loss = sums ? LOSS_ALL : LOSS_SAMPLED;
+        double mean_loss, *mean = expectation(&e, &options, &mean_loss);
+        double bias = relative_l2(mean, e.exact, e.fixture.gradient_count);
+        if (!(bias <= 1e-12) || !(fabs(mean_loss - e.exact_loss) <= 1e-12 * fmax(1, fabs(e.exact_loss)))) {
+            fail_msg("%s %s: the mean is off by %.2e, the loss %.17g of %.17g", f.objective->name, f.settings, bias,
+                     mean_loss, e.exact_loss);
+        }
+        free(mean);
+        estimate_close(&e);
+    }
+}
+
+// An objective of sums is refused unless all columns go into them.
+static void test_sums_of_sampled_columns(void **state)
+{
+    (void)state;
+    const struct method *spaco = method_find("spaco");
+    struct fixture f = fixture_default();
+    for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
+        fixture_open_objective(&f);
+        for (int all = 0; all < 2; all++) {
+            struct status status = {0};
+            void *options = fixture_options(spaco, "budget=2 loss=%s", all ? "all" : "sampled");
+            bool sums = objective_has_sums(f.objective, f.objective_settings);
+            bool passes = method_check_objective(spaco, options, f.objective, f.objective_settings, &status);
+            assert_int_equal(passes, all || !sums);
+            assert_true(passes || strstr(status.message, "use loss \"all\""));
+            options_free(&spaco->options, options);
+        }
+        fixture_close_objective(&f);
+    }
+}
+
 static void test_bernoulli_unbiased(void **state)
 {
     (void)state;
@@ -381,6 +435,8 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_objectives_unbiased),
+        cmocka_unit_test(test_sums_of_sampled_columns),
         cmocka_unit_test(test_bernoulli_unbiased),
         cmocka_unit_test(test_sequential_unbiased),
         cmocka_unit_test(test_uniform_bias_is_chain_survival),

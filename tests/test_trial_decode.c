@@ -212,6 +212,9 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': {'when': 'walk'}}",
          "method 'seco' completes no gradient before its last column"},
         {WITH("'optimizer': 7"), "expected an optimizer: {'name': 'adamw', 'rate': 1e-4}, or its name, found 7"},
+        {"{'model': 'tiny', 'context': 64, 'batch': 2, 'objective': 'dpo', 'method': {'name': 'spaco', 'budget': "
+         "1}}",
+         "key 'method': method 'spaco' under objective 'dpo': "},
         {WITH("'objective': {'name': 'dft', 'beta': 1}"),
          "key 'beta': objective 'dft' has no such option; objectives that have it: dpo, grpo"},
         {WITH("'optimizer': {'rate': -1}"), "key 'rate': expected a number from 0 to 1000000, found -1"},

@@ -65,6 +65,10 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
                                "method \"%s\" completes no gradient before its last column, so all of them live at "
                                "once and \"walk\" saves nothing; leave it out, or take a method that walks rows",
                                trial->method->name);
+    struct status biased = {0};
+    if (!method_check_objective(trial->method, trial->options, trial->objective, trial->objective_options, &biased))
+        return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",
+                               trial->method->name, trial->objective->name, biased.message);
     size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
         return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",
