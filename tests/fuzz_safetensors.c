@@ -1,14 +1,31 @@
-// Fuzz target: any bytes as a safetensors file are read or refused, and all of an accepted file can be read.
-//
-//     make && clang -std=gnu11 -g -fsanitize=fuzzer,address,undefined -I. -o build/fuzz_safetensors
-//         tests/fuzz_safetensors.c harness/files/safetensors.c build/kernels/base/{status,dtype}.o -ljansson
+// Fuzz target: any bytes as a safetensors file are read or refused, and all of an accepted file can be read, as a
+// batch file too. `make fuzz`.
 #define _GNU_SOURCE // memfd_create
+#include "harness/files/batch_file.h"
 #include "harness/files/safetensors.h"
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+#define VOCAB 7
+
+// What is accepted can be used: ids and labels are classes, and padding has no label.
+static void read_batch(const char *path)
+{
+    size_t context, batch;
+    struct batch_data data = {0};
+    struct status status = {0};
+    bool ok = batch_file_shape(path, &context, &batch, &status) &&
+              batch_file_read(&data, path, context, batch, VOCAB, &status);
+    CHECK(ok == (status.code == STATUS_OK) && ok == (status.message[0] == '\0'));
+    for (size_t i = 0; ok && i < context * batch; i++) {
+        CHECK(data.ids[i] >= 0 && data.ids[i] < VOCAB && data.labels[i] < VOCAB);
+        CHECK(!data.lengths || data.lengths[i / context] > (int32_t)(i % context) || data.labels[i] < 0);
+    }
+    batch_data_free(&data);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
@@ -32,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     }
     CHECK(!ok || total <= count - 8);
     safetensors_close(&file);
+    read_batch(path);
     close(memory);
     return 0;
 }
