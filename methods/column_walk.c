@@ -8,6 +8,7 @@ struct state {
     const struct column_walk *walk;
     struct stages stages;
     bool gathers;   // the objective wants every column's log-probs first
+    bool deferred;  // or on the way, where they only multiply the gradient by a number
     bool all;       // the first pass goes to the end
     size_t needed;  // columns of the first pass
     size_t reached; // columns up to the last that is drawn
@@ -55,12 +56,22 @@ static struct tensor hidden(struct state *state, size_t tokens, enum category ca
                       model->device->ops->dtype, category);
 }
 
+// Every column comes to the head, and nobody takes a gradient before the walk has ended.
+static bool can_defer(const struct step *step, const struct column_walk *walk)
+{
+    const struct model *model = step->model;
+    bool kept = model->gradients_place == PLACE_DEVICE && !model->updates_in_walk && !model->listener;
+    bool alone = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
+    return objective_defers(step->batch) && (walk->whole || walk->all_losses) && kept && alone;
+}
+
 static void state_open(struct state *state, struct step *step, const struct column_walk *walk)
 {
     size_t count = walk->drawn.count;
     const struct column_options *options = step->options;
-    bool gathers = objective_gathers(step->batch);
-    *state = (struct state){.step = step, .walk = walk, .gathers = gathers, .all = walk->all_losses || gathers};
+    bool deferred = can_defer(step, walk), gathers = objective_gathers(step->batch) && !deferred;
+    *state = (struct state){
+        .step = step, .walk = walk, .gathers = gathers, .deferred = deferred, .all = walk->all_losses || gathers};
     state->reached = count ? walk->drawn.items[count - 1] + 1 : 0;
     state->needed = state->all ? walk->columns.count : state->reached;
     for (size_t j = 0; j < count; j++) {
@@ -242,7 +253,7 @@ static void walk_back(struct state *state, size_t s)
                                 .last = j == 0,
                                 .segments = state->segments,
                                 .segment_count = segment_count,
-                                .weights = {.loss = state->all ? 1 : factor, .grad = factor},
+                                .weights = {state->all ? 1 : factor, factor, state->deferred},
                                 .x = column_rows(state->x[s], chunk, B),
                                 .grad = column_rows(state->x[state->stages.count - 1], chunk, B)};
         walk_column(state, &column, j);
@@ -253,16 +264,28 @@ static void walk_back(struct state *state, size_t s)
     }
 }
 
+static void multiply_slope_in(struct step *step)
+{
+    struct model *model = step->model;
+    double slope = objective_settle_deferred(model->device, step->batch, step->loss);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        if (model->parameters[i].grad.data) {
+            op_scale(model->device, model->parameters[i].grad, slope);
+        }
+    }
+}
+
 void column_walk(struct step *step, const struct column_walk *walk)
 {
     struct state state;
     state_open(&state, step, walk);
+    objective_begin(step->model->device, step->batch);
     size_t highest = state.stages.count - 1;
     for (size_t s = 0; s < highest; s++) {
         pass_through(&state, s);
     }
     fill_cache(&state, highest);
-    if (ranks_highest(&step->model->ranks)) {
+    if (state.gathers && ranks_highest(&step->model->ranks)) {
         objective_settle(step->model->device, step->batch, step->loss);
     }
     if (walk->drawn.count == 0) {
@@ -274,6 +297,9 @@ void column_walk(struct step *step, const struct column_walk *walk)
         walk_back(&state, s);
     }
     pipeline_sum_tied(step->model);
+    if (state.deferred) {
+        multiply_slope_in(step);
+    }
     tensor_free(step->model->device, &state.x[highest]);
     state_close(&state);
 }

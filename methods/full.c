@@ -38,7 +38,8 @@ static void walk(struct step *step)
 
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
     head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
-    head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
+                  step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > 0;) {
         unit_acquire(model, unit_of_layer(l));

@@ -146,7 +146,8 @@ void row_walk(struct step *step, const struct row_walk *walk)
     struct tensor grad = x;
     head_first_pass(model, step->batch, grad, walk->head_chunk, step->loss);
     want(&state, layers - 1);
-    head_backward(model, step->batch, grad, 0, walk->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    head_backward(model, step->batch, grad, 0, walk->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
+                  step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t s = state.stages.count; s-- > 0;) {
         if (s + 1 < state.stages.count) {

@@ -171,7 +171,8 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
               highest ? (struct stage){stage.first + 1, stage.end} : (struct stage){stage.end, stage.end + 1});
     }
     head_first_pass(model, step->batch, state.x, walk->head_chunk, step->loss);
-    head_backward(model, step->batch, state.x, 0, walk->head_chunk, (struct loss_weights){1, 1}, step->loss);
+    head_backward(model, step->batch, state.x, 0, walk->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
+                  step->loss);
     unit_done(model, unit_of_head(model));
     if (gradient) {
         send_gradient(&state);

@@ -90,7 +90,7 @@ static void pass(struct logits *l, size_t block, bool backward)
     tensor_write(l->device, l->logits, l->start);
     for (size_t row = 0; row < ROWS; row += block) {
         size_t rows = ROWS - row < block ? ROWS - row : block;
-        objective_apply(l->device, &l->batch, tensor_rows(l->logits, row, rows), row, (struct loss_weights){1, 1},
+        objective_apply(l->device, &l->batch, tensor_rows(l->logits, row, rows), row, (struct loss_weights){.loss = 1, .grad = 1},
                         backward, l->loss);
     }
 }
@@ -101,6 +101,7 @@ static double apply(struct logits *l, size_t block, double *grad)
     double loss;
     op_zero(l->device, l->loss);
     if (objective_gathers(&l->batch)) {
+        objective_begin(l->device, &l->batch);
         pass(l, block, false);
         objective_settle(l->device, &l->batch, l->loss);
     }

@@ -105,6 +105,81 @@ static void test_methods_agree(void **state)
     }
 }
 
+// One pair's slope multiplied in afterwards is the same gradient with less work; where it cannot be, the first pass
+// is walked.
+static void test_deferred(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"", "kind=robust smoothing=0.1", "kind=ipo", "kind=hinge", "kind=simpo"};
+    static const char *const texts[] = {"chunk=1 budget=23 loss=all", "chunk=5 budget=2 loss=all head_chunk=2",
+                                        "chunk=5 stages=2 loss=all budget=5", "chunk=64 budget=1 loss=all"};
+    static const char *const methods_of_columns[] = {"seco", "spaco"};
+    for (size_t i = 0; i < 5 * 4 * 2; i++) {
+        const struct method *method = method_find(methods_of_columns[i % 2]);
+        void *options = fixture_options(method, "%s", texts[i / 2 % 4]);
+        double *gradients[2], losses[2], flops[2];
+        for (int off = 0; off < 2; off++) {
+            struct fixture f = fixture_default();
+            struct step_report report = {0};
+            f.objective = objective_find("dpo");
+            f.lora =
+                i % 4 < 2 ? (struct lora){0} : (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_UP};
+            snprintf(f.settings, sizeof f.settings, "%s%s%s", kinds[i / 8], i < 8 ? "" : " ",
+                     off ? "defer=off" : "");
+            fixture_open(&f);
+            f.device->counters.flops = 0;
+            gradients[off] = fixture_step(&f, method->name, options, &report);
+            flops[off] = f.device->counters.flops;
+            losses[off] = report.loss;
+            if (off && !(relative_l2(gradients[0], gradients[1], f.gradient_count) <= 1e-13)) {
+                fail_msg("%s, %s %s: relative L2 %.2e", method->name, texts[i / 2 % 4], f.settings,
+                         relative_l2(gradients[0], gradients[1], f.gradient_count));
+            }
+            step_report_free(&report);
+            fixture_close(&f);
+        }
+        assert_true(fabs(losses[0] - losses[1]) <= 1e-13 * fmax(1, losses[1]));
+        assert_true(flops[0] < flops[1]);
+        free(gradients[0]);
+        free(gradients[1]);
+        options_free(&method->options, options);
+    }
+}
+
+static void ignore(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    (void)listener, (void)model, (void)unit;
+}
+
+// Whoever takes a unit's gradient before the walk ends, the host or a listener, takes the right one.
+static void test_not_deferred(void **state)
+{
+    (void)state;
+    struct unit_listener listener = {.done = ignore};
+    double *expected = NULL;
+    for (int i = 0; i < 3; i++) {
+        struct fixture f = fixture_default();
+        struct step_report report = {0};
+        f.objective = objective_find("dpo");
+        f.gradients_place = i == 1 ? PLACE_HOST : PLACE_DEVICE;
+        snprintf(f.settings, sizeof f.settings, "defer=%s", i ? "auto" : "off");
+        fixture_open(&f);
+        f.model.listener = i == 2 ? &listener : NULL;
+        void *options = fixture_options(method_find("seco"), "chunk=5");
+        double *found = fixture_step(&f, "seco", options, &report);
+        expected = i ? expected : found;
+        assert_memory_equal(found, expected, f.gradient_count * sizeof *found);
+        options_free(&method_find("seco")->options, options);
+        step_report_free(&report);
+        f.model.listener = NULL;
+        fixture_close(&f);
+        if (i) {
+            free(found);
+        }
+    }
+    free(expected);
+}
+
 // Each has a gradient of its own: none is another by a slip.
 static void test_objectives_differ(void **state)
 {
@@ -180,6 +255,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_token_mean_three_ways),
         cmocka_unit_test(test_methods_agree),
+        cmocka_unit_test(test_deferred),
+        cmocka_unit_test(test_not_deferred),
         cmocka_unit_test(test_objectives_differ),
         cmocka_unit_test(test_narrow_dtypes),
     };

@@ -90,6 +90,7 @@ struct tensor batch_starts(const struct batch *batch, struct span tokens)
 
 static void release(struct batch *batch, struct device *device)
 {
+    tensor_free(device, &batch->units);
     tensor_free(device, &batch->sums);
     tensor_free(device, &batch->counts);
     tensor_free(device, &batch->advantages);
@@ -118,8 +119,9 @@ static struct tensor place(const struct batch *batch, struct device *device, siz
     return placed;
 }
 
-// What the targets say of the sequences; and the sum of the weights of rows that have one.
-static void count(struct batch *batch, struct device *device, const double *weights)
+// What the targets say of the sequences, of which a pair's S may be means; and the sum of the weights of rows that
+// have one.
+static void count(struct batch *batch, struct device *device, const double *weights, bool mean)
 {
     size_t B = batch->batch, rows = batch->context * B;
     int32_t *targets = malloc(rows * sizeof *targets), *counts = calloc(B, sizeof *counts);
@@ -134,6 +136,13 @@ static void count(struct batch *batch, struct device *device, const double *weig
     }
     if (batch->counts.data) {
         op_upload(device, batch->counts, counts);
+    }
+    if (batch->units.data) {
+        double units[2];
+        for (size_t b = 0; b < 2; b++) {
+            units[b] = (b ? -1 : 1) * (mean ? objective_share(counts[b]) : 1);
+        }
+        op_upload(device, batch->units, units);
     }
     free(counts);
     free(targets);
@@ -172,8 +181,11 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     if (terms.sequences.kind != SEQUENCE_NONE) {
         batch->sums = tensor_new(device, batch->batch, 1, DTYPE_F64, CATEGORY_DATA);
     }
+    if (terms.deferred && batch->batch == 2) {
+        batch->units = tensor_new(device, 2, 1, DTYPE_F64, CATEGORY_DATA);
+    }
     if (device->status.code == STATUS_OK && !dataless) {
-        count(batch, device, batch->weights.data ? given->weights : NULL);
+        count(batch, device, batch->weights.data ? given->weights : NULL, terms.sequences.mean);
     }
 }
 

@@ -40,6 +40,7 @@ struct batch {
     struct tensor advantages;              // [batch, 1]
     struct tensor counts;                  // [batch, 1] i32, the sequence's rows with a target
     struct tensor sums;                    // [batch, 1] f64, of a first pass, and then what settles them
+    struct tensor units;                   // [batch, 1] f64, where slopes may be deferred: those of a pair's S
     // By row the first token of its document, on the host and on the device; NULL and no tensor: each sequence is
     // one.
     int32_t *starts;

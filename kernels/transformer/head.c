@@ -112,6 +112,7 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
                      struct tensor loss)
 {
     if (objective_gathers(batch)) {
+        objective_begin(model->device, batch);
         head_loss(model, batch, x, 0, head_chunk, loss);
         objective_settle(model->device, batch, loss);
     }

@@ -79,6 +79,13 @@ bool objective_gathers(const struct batch *batch)
     return objective_has_sums(batch->objective, batch->settings);
 }
 
+void objective_begin(struct device *device, const struct batch *batch)
+{
+    if (objective_gathers(batch)) {
+        op_zero(device, batch->sums);
+    }
+}
+
 void objective_settle(struct device *device, const struct batch *batch, struct tensor loss)
 {
     struct objective_terms terms = terms_of(batch);
@@ -88,14 +95,28 @@ void objective_settle(struct device *device, const struct batch *batch, struct t
     }
 }
 
+bool objective_defers(const struct batch *batch)
+{
+    return batch->units.data && batch->batch == 2 && batch->normaliser.pairs == 1;
+}
+
+double objective_settle_deferred(struct device *device, const struct batch *batch, struct tensor loss)
+{
+    struct objective_terms terms = terms_of(batch);
+    double slopes[2] = {0}, units[2] = {0};
+    objective_settle(device, batch, loss);
+    op_download(device, slopes, batch->sums);
+    op_download(device, units, batch->units);
+    size_t longer = units[0] == 0; // one without rows says nothing
+    double slope = units[longer] == 0 ? 0 : slopes[longer] / units[longer];
+    return slope * scale_of(&terms, &batch->normaliser);
+}
+
 static void gather(struct device *device, const struct batch *batch, const struct objective_terms *terms,
-                   struct objective_block block, size_t first_row)
+                   struct objective_block block)
 {
     bool ratio = terms->sequences.kind == SEQUENCE_RATIO;
     struct tensor old = block.old.data ? block.old : block.log_prob;
-    if (first_row == 0) {
-        op_zero(device, batch->sums);
-    }
     op_sequence_sums(device, batch->sums, block, ratio ? old : block.reference);
 }
 
@@ -103,7 +124,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
                      struct loss_weights weights, bool backward, struct tensor loss)
 {
     struct objective_terms terms = terms_of(batch);
-    double scale = scale_of(&terms, &batch->normaliser);
+    double scale = weights.deferred ? 1 : scale_of(&terms, &batch->normaliser);
     struct tensor targets = tensor_rows(batch->targets, first_row, logits.rows);
     bool gathers = terms.sequences.kind != SEQUENCE_NONE;
     if (terms.rows.kind == ROW_LIKELIHOOD && terms.weights == ROWS_ALIKE && !gathers) {
@@ -125,11 +146,13 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
         .reference = tensor_rows(batch->reference, first_row, logits.rows),
         .counts = terms.weights == ROWS_BY_SEQUENCE ? batch->counts : tensor_none(),
         .advantages = batch->advantages,
-        .slopes = batch->sums,
+        .slopes = weights.deferred ? batch->units : batch->sums,
     };
     op_log_prob(device, log_prob, logsumexp, logits, targets);
-    if (gathers && !backward) {
-        gather(device, batch, &terms, block, first_row);
+    if (gathers && (!backward || weights.deferred)) {
+        gather(device, batch, &terms, block);
+    }
+    if (!backward) {
         block.slopes = tensor_none(); // not yet
     }
     if (backward || !gathers || terms.rows.kind != ROW_NONE || terms.rows.beta != 0) {

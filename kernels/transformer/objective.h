@@ -33,6 +33,7 @@ struct objective_terms {
     enum row_weights weights;
     enum divisor divisor;
     double length;               // divides too; 0: nothing does
+    bool deferred;               // where it can, a walk multiplies the slope of a pair's sums in afterwards
     unsigned required, optional; // sums of enum batch_value
 };
 
@@ -61,18 +62,28 @@ bool objective_counts(const struct objective_terms *terms);
 bool objective_check(const struct objective *objective, const void *settings, size_t sequences,
                      size_t micro_batches, struct status *status);
 
-// The factors of a column's rows in the loss that is reported and in the gradient: SpaCO's differ.
+// The factors of a column's rows in the loss that is reported and in the gradient: SpaCO's differ. Deferred: the
+// slope of the pair's sums is taken for 1, and the sums are gathered on the way.
 struct loss_weights {
     double loss, grad;
+    bool deferred;
 };
 
-// Whether the batch's objective has sums: then head_loss over all columns from the left comes first, and
-// objective_settle, which does nothing for others.
+// Whether the batch's objective has sums: then comes first objective_begin, head_loss over all columns from the
+// left, and objective_settle. For others these do nothing.
 bool objective_gathers(const struct batch *batch);
+void objective_begin(struct device *device, const struct batch *batch);
 void objective_settle(struct device *device, const struct batch *batch, struct tensor loss);
+
+// Whether the gradient is a multiple of that with slopes of 1: the step is one pair, and has nothing but its sums.
+// Then a walk may do with one pass: objective_begin, every row once, some without backward and some with it,
+// deferred, and objective_settle_deferred, which says what its gradient has to be multiplied by, and waits for the
+// device.
+bool objective_defers(const struct batch *batch);
+double objective_settle_deferred(struct device *device, const struct batch *batch, struct tensor loss);
 
 // logits: [n, V], of the batch's rows from first_row on, become the gradient of themselves; without backward they
 // are spent. loss += these rows' share. With sums the pass without backward gathers them, and has these rows' share
-// of the loss; blocks come in order, and that of row 0 begins another pass.
+// of the loss.
 void objective_apply(struct device *device, const struct batch *batch, struct tensor logits, size_t first_row,
                      struct loss_weights weights, bool backward, struct tensor loss);

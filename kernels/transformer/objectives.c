@@ -32,7 +32,7 @@ static const struct objective dft = {
 
 // Defaults are those of Hugging Face's TRL.
 struct dpo_settings {
-    int kind; // enum pair_kind
+    int kind, defer; // kind: enum pair_kind
     double beta, smoothing, gamma, sft;
 };
 
@@ -67,6 +67,13 @@ static const struct option dpo_options[] = {
      .offset = offsetof(struct dpo_settings, sft),
      .maximum = 1e6,
      .help = "weight of the chosen sequences' cross-entropy, a mean over their tokens, beside the pairs' cost"},
+    {.name = "defer",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct dpo_settings, defer),
+     .choices = OPTION_CHOICES("auto", "off"),
+     .help =
+         "columns of a step of one pair are walked as if its slope were 1, which multiplies their gradient in the "
+         "end: spares the first pass its head"},
     {0}};
 
 static void dpo_set(struct objective_terms *terms, const void *of_objective)
@@ -81,6 +88,7 @@ static void dpo_set(struct objective_terms *terms, const void *of_objective)
                                                .beta = settings->beta,
                                                .smoothing = settings->smoothing,
                                                .gamma = settings->gamma};
+    terms->deferred = settings->defer == 0 && settings->sft == 0;
     terms->required = simpo ? 0 : BATCH_REFERENCE;
 }
 
