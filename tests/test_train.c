@@ -1,6 +1,7 @@
 // Training runs in this process: exact methods' losses agree, micro-batches make one step, windows come in their
 // order, rates and clipping are as said, evaluation is the loss of a step that is not taken.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
+#include "harness/run/checkpoint.h"
 #include "harness/run/train.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
@@ -297,6 +298,70 @@ static void trials_record_the_curve(void **state)
     }
 }
 
+// A run that stops and one that goes on from its checkpoint are one run, whatever the optimizer keeps; also where
+// it updates within the walk, or rounds at random.
+static void check_stop(const struct scratch *scratch, const char *optimizer, const char *dtype, size_t *checked)
+{
+    enum { ALL = 6, HALF = 3 };
+    char *json, *text;
+    double losses[ALL];
+    struct status status = {0};
+    struct trial trial;
+    struct step_report report = {0};
+    assert_true(asprintf(&json,
+                         "{" MODEL ", " DATA ", 'context': %d, 'dtype': '%s', 'optimizer': {%s, 'rate': 0.01}, "
+                         "'train': {'steps': %d}, 'method': {'name': 'streambp', 'chunk': 7}}",
+                         "", CONTEXT, dtype, optimizer, ALL) > 0);
+    text = quoted(json);
+    bool possible = trial_decode(&trial, text, "trial", &status); // not every dtype goes with every option
+    for (int run = 0; possible && run < 2; run++) {
+        struct setup setup;
+        struct train train;
+        struct setup_options options = setup_options_of(&trial);
+        assert_true(setup_open(&setup, &trial, &options, &status));
+        assert_true(train_open(&train, &trial, &setup, &status));
+        if (run == 1) {
+            train.step = HALF;
+            assert_true(checkpoint_read(scratch->folder, HALF, &setup.model, &status));
+        }
+        while (train.step < ALL) {
+            assert_true(train_step(&train, &report, &status));
+            if (run == 0)
+                losses[train.step - 1] = report.loss;
+            else if (report.loss != losses[train.step - 1])
+                fail_msg("%s: step %zu: %.17g, without a stop %.17g", json, train.step, report.loss,
+                         losses[train.step - 1]);
+            if (run == 0 && train.step == HALF)
+                assert_true(checkpoint_write(scratch->folder, HALF, &setup.model, NULL, &status));
+        }
+        assert_int_equal(checkpoint_last(scratch->folder), HALF);
+        train_close(&train);
+        setup_close(&setup);
+        ++*checked;
+    }
+    checkpoint_prune(scratch->folder, 0);
+    step_report_free(&report);
+    trial_free(&trial);
+    free(text);
+    free(json);
+}
+
+static void state_survives_a_stop(void **state)
+{
+    static const char *const more[] = {"", ", 'when': 'walk'", ", 'state': 'bf16', 'round': 'stochastic'",
+                                       ", 'master': 'f32'", ", 'momentum': 0.9"};
+    static const char *const dtypes[] = {"f64", "bf16"};
+    size_t checked = 0;
+    for (const struct optimizer *const *o = optimizers; *o; o++) {
+        for (size_t i = 0; i < COUNT(more) * COUNT(dtypes); i++) {
+            char optimizer[200];
+            snprintf(optimizer, sizeof optimizer, "'name': '%s'%s", (*o)->name, more[i / 2]);
+            check_stop(*state, optimizer, dtypes[i % 2], &checked);
+        }
+    }
+    assert_true(checked >= 24);
+}
+
 static void windows_come_in_order(void **state)
 {
     struct scratch *scratch = *state;
@@ -357,6 +422,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rates_follow_the_schedule),
         cmocka_unit_test(gradients_are_clipped),
         cmocka_unit_test(trials_record_the_curve),
+        cmocka_unit_test_setup_teardown(state_survives_a_stop, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(windows_come_in_order, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

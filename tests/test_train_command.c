@@ -178,6 +178,8 @@ static void wrong_use_is_said(void **state)
         {"--out new --steps 0", "key \"steps\": expected a whole number of steps >= 1"},
         {"--out new --floor 2", "key \"floor\""},
         {"--out new --schedule coseno", "unknown schedule \"coseno\"; did you mean \"cosine\""},
+        {"--out new --optimizer adamw,when=walk", "key \"clip\": needs all gradients at once"},
+        {"--out new --optimizer sgd,when=walk --clip 0", "key \"accumulate\": needs all gradients at once"},
         {"--out new --place-gradients host", "key \"clip\": all gradients are scaled at once"},
         {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than windows of tokens"},
         {"--out new --batch text", "--batch is a number of windows"},

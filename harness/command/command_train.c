@@ -190,10 +190,12 @@ static bool put_step(struct running *run, struct status *status)
     const struct train *train = &run->train;
     const struct trial *trial = run->trial;
     double tokens = (double)(trial->context * trial->batch * trial->train.accumulate);
+    json_t *norm = json_real(train->gradient_norm); // NULL when it is not known
     json_t *line =
-        json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss", run->report.loss,
-                  "gradient_norm", train->gradient_norm, "rate", train->rate, "ms", run->report.ms, "tokens_per_s",
-                  1e3 * tokens / run->report.ms, "peak_bytes", (json_int_t)run->setup.device->arena.peak_bytes);
+        json_pack("{s:I, s:f, s:o, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss", run->report.loss,
+                  "gradient_norm", norm ? norm : json_null(), "rate", train->rate, "ms",
+                  round(1e3 * run->report.ms) / 1e3, "tokens_per_s", round(1e6 * tokens / run->report.ms) / 1e3,
+                  "peak_bytes", (json_int_t)run->setup.device->arena.peak_bytes);
     char words[128];
     CHECK(line);
     snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, run->report.loss);

@@ -44,7 +44,7 @@ int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t inde
 // Writes "[2, 3]" into text.
 void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t text_bytes);
 
-// One tensor of a file to be written. dtype: F64, F32 or BF16.
+// One tensor of a file to be written. dtype: F64, F32, BF16 or I32.
 struct safetensors_item {
     const char *name;
     enum dtype dtype;
@@ -66,6 +66,9 @@ bool safetensors_create(struct safetensors_writer *writer, const char *path, con
 // The next `count` elements, in the order of the items; a call may end inside a tensor. Rounds to the item's dtype.
 bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
                         struct status *status);
+// The same as they are in memory, within one tensor; the only way of I32.
+bool safetensors_append_bytes(struct safetensors_writer *writer, const void *bytes, size_t count,
+                              struct status *status);
 // Completes the file; every element must have been written. After a failure nothing is left behind.
 bool safetensors_commit(struct safetensors_writer *writer, struct status *status);
 // Removes an unfinished file. Nothing happens after a commit.

@@ -12,6 +12,8 @@ static const char *format_name(enum dtype dtype)
         return "F32";
     case DTYPE_BF16:
         return "BF16";
+    case DTYPE_I32:
+        return "I32";
     default:
         return NULL;
     }
@@ -89,6 +91,28 @@ bool safetensors_create(struct safetensors_writer *writer, const char *path, con
     return ok;
 }
 
+// Goes on to the tensor that the next element is of; the number of its elements that are not yet written.
+static size_t next_tensor(struct safetensors_writer *writer)
+{
+    while (writer->current < writer->count && writer->written == writer->tensors[writer->current].count) {
+        writer->current++;
+        writer->written = 0;
+    }
+    CHECK(writer->current < writer->count);
+    return writer->tensors[writer->current].count - writer->written;
+}
+
+bool safetensors_append_bytes(struct safetensors_writer *writer, const void *bytes, size_t count,
+                              struct status *status)
+{
+    if (!writer->file.stream) {
+        return false; // it has failed before
+    }
+    CHECK(count <= next_tensor(writer));
+    writer->written += count;
+    return append(writer, bytes, count * dtype_bytes(writer->tensors[writer->current].dtype), status);
+}
+
 bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
                         struct status *status)
 {
@@ -101,13 +125,9 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
         return false; // it has failed before
     }
     while (count) {
-        while (writer->current < writer->count && writer->written == writer->tensors[writer->current].count) {
-            writer->current++;
-            writer->written = 0;
-        }
-        CHECK(writer->current < writer->count);
+        size_t n = next_tensor(writer);
         enum dtype dtype = writer->tensors[writer->current].dtype;
-        size_t n = writer->tensors[writer->current].count - writer->written;
+        CHECK(dtype != DTYPE_I32);
         n = n < count ? n : count;
         n = n < BLOCK ? n : BLOCK;
         const void *source = values;

@@ -113,15 +113,16 @@ FIELDS bias_fields[] = {
     {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of columns, each walked once"},
     {0}};
 
-FIELDS curve_fields[] = {{FIELD(record_curve, loss), .type = FIELD_NUMBER, .list = true, .unit = "nats",
-                          .meaning = "of each step, before its update"},
-                         {FIELD(record_curve, gradient_norm), .type = FIELD_SIZE, .list = true,
-                          .meaning = "of each step, before it is clipped"},
-                         {FIELD(record_curve, evaluation_step), .type = FIELD_COUNT, .list = true,
-                          .none = NONE_EMPTY, .meaning = "after how many steps held-out tokens were evaluated"},
-                         {FIELD(record_curve, evaluation_loss), .type = FIELD_NUMBER, .list = true,
-                          .none = NONE_EMPTY, .unit = "nats", .meaning = "of them"},
-                         {0}};
+FIELDS curve_fields[] = {
+    {FIELD(record_curve, loss), .type = FIELD_NUMBER, .list = true, .unit = "nats",
+     .meaning = "of each step, before its update"},
+    {FIELD(record_curve, gradient_norm), .type = FIELD_SIZE, .list = true,
+     .meaning = "of each step, before it is clipped; null: each gradient is freed in the walk"},
+    {FIELD(record_curve, evaluation_step), .type = FIELD_COUNT, .list = true, .none = NONE_EMPTY,
+     .meaning = "after how many steps held-out tokens were evaluated"},
+    {FIELD(record_curve, evaluation_loss), .type = FIELD_NUMBER, .list = true, .none = NONE_EMPTY, .unit = "nats",
+     .meaning = "of them"},
+    {0}};
 
 FIELDS ranks_fields[] = {
     {FIELD(record_ranks, count), .type = FIELD_COUNT},

@@ -119,7 +119,7 @@ static bool each_state(const struct model *model, visit_state *visit, void *cont
 
 struct listing {
     struct safetensors_item *items;
-    size_t count, largest, bytes;
+    size_t count, largest_bytes, bytes;
 };
 
 static bool list_state(void *context, const char *name, struct tensor t, struct status *status)
@@ -132,7 +132,7 @@ static bool list_state(void *context, const char *name, struct tensor t, struct 
     listing->items[listing->count++] =
         (struct safetensors_item){.name = copy, .dtype = t.dtype, .rank = 2, .shape = {t.rows, t.cols}};
     listing->bytes += tensor_bytes(t);
-    listing->largest = tensor_count(t) > listing->largest ? tensor_count(t) : listing->largest;
+    listing->largest_bytes = tensor_bytes(t) > listing->largest_bytes ? tensor_bytes(t) : listing->largest_bytes;
     return true;
 }
 
@@ -154,47 +154,45 @@ struct transfer {
     struct device *device;
     struct safetensors_writer *writer;
     const struct safetensors *file;
-    double *values; // of the largest
+    void *bytes; // of the largest
 };
 
 static bool write_state(void *context, const char *name, struct tensor t, struct status *status)
 {
     struct transfer *transfer = context;
     (void)name;
-    tensor_read(transfer->device, t, transfer->values);
-    return safetensors_append(transfer->writer, transfer->values, tensor_count(t), status);
+    op_download(transfer->device, transfer->bytes, t);
+    return safetensors_append_bytes(transfer->writer, transfer->bytes, tensor_count(t), status);
 }
 
 static bool read_state(void *context, const char *name, struct tensor t, struct status *status)
 {
     struct transfer *transfer = context;
-    const struct safetensors_tensor *tensor = safetensors_get(transfer->file, name, status);
-    if (tensor && tensor->count != tensor_count(t))
-        return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %zu values, found %zu",
-                          transfer->file->path, name, tensor_count(t), tensor->count);
-    if (!tensor)
-        return false;
-    safetensors_values(tensor, 0, tensor->count, transfer->values);
-    tensor_write(transfer->device, t, transfer->values);
+    const struct safetensors_tensor *tensor = safetensors_find(transfer->file, name);
+    if (!tensor || tensor->bytes != tensor_bytes(t))
+        return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %zu bytes, found %zu",
+                          transfer->file->path, name, tensor_bytes(t), tensor ? tensor->bytes : 0);
+    memcpy(transfer->bytes, tensor->data, tensor->bytes); // which is aligned
+    op_upload(transfer->device, t, transfer->bytes);
     return true;
 }
 
-static double *values_of(const struct listing *listing)
+static void *bytes_of(const struct listing *listing)
 {
-    double *values = malloc((listing->largest + 1) * sizeof *values);
-    CHECK(values);
-    return values;
+    void *bytes = malloc(listing->largest_bytes + 1);
+    CHECK(bytes);
+    return bytes;
 }
 
 static bool write_states(const char *path, const struct model *model, struct status *status)
 {
     struct listing listing = list_states(model);
     struct safetensors_writer writer;
-    struct transfer transfer = {.device = model->device, .writer = &writer, .values = values_of(&listing)};
+    struct transfer transfer = {.device = model->device, .writer = &writer, .bytes = bytes_of(&listing)};
     bool ok = safetensors_create(&writer, path, listing.items, listing.count, status) &&
               each_state(model, write_state, &transfer, status) && safetensors_commit(&writer, status);
     safetensors_discard(&writer);
-    free(transfer.values);
+    free(transfer.bytes);
     listing_free(&listing);
     return ok;
 }
@@ -203,10 +201,10 @@ static bool read_states(const char *path, const struct model *model, struct stat
 {
     struct listing listing = list_states(model);
     struct safetensors file;
-    struct transfer transfer = {.device = model->device, .file = &file, .values = values_of(&listing)};
+    struct transfer transfer = {.device = model->device, .file = &file, .bytes = bytes_of(&listing)};
     bool ok = safetensors_open(&file, path, status) && each_state(model, read_state, &transfer, status);
     safetensors_close(&file);
-    free(transfer.values);
+    free(transfer.bytes);
     listing_free(&listing);
     return ok;
 }

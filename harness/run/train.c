@@ -115,12 +115,13 @@ static double squares(struct device *device, struct tensor t)
     return sum;
 }
 
-// Gradients that are kept on the host are on the device only while they are used, and are not scaled there.
+// Gradients that are kept on the host are on the device only while they are used, and are not scaled there; those
+// that are freed in the walk are gone.
 static void clip(struct train *train)
 {
     struct model *model = &train->setup->model;
     double most = train->trial->train.clip, sum = 0;
-    bool data = !model->device->ops->dataless;
+    bool data = !model->device->ops->dataless && !model->updates_in_walk;
     for (size_t i = 0; data && i < model->parameter_count; i++)
         if (model->parameters[i].grad.data)
             sum += squares(model->device, model->parameters[i].grad);

@@ -12,7 +12,8 @@ struct train {
     size_t step;               // done
     size_t evaluation_windows; // 0: nothing is evaluated
     int32_t *ids;              // [batch, context]
-    // Of the last step. The norm is that of all gradients before they are clipped; NaN on a device without data.
+    // Of the last step. The norm is that of all gradients before they are clipped; NaN on a device without data,
+    // and where each is freed within the walk.
     double rate, gradient_norm;
 };
 

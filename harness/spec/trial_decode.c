@@ -36,6 +36,11 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(field, status, "takes each window of tokens as one document; leave \"documents\" out");
     if (trial_ranks(trial) > 1)
         return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
+    bool in_walk = optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
+    if (in_walk && (train->clip > 0 || train->accumulate > 1))
+        return json_field_fail(json_field_get(field, train->clip > 0 ? "clip" : "accumulate"), status,
+                               "needs all gradients at once, and the optimizer's \"when\": \"walk\" frees each "
+                               "within the walk; leave one of the two out");
     if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
         return json_field_fail(json_field_get(field, "clip"), status,
                                "all gradients are scaled at once, which needs them on the device; leave it out, or "
