@@ -226,13 +226,78 @@ static void test_categories_table(void **state)
     assert_null(table_of("categories", none));
 }
 
+// A training run's curve; the trial's keys that it adds stand beside those of the sketch.
+static char *run_of(int id, const char *method, const char *keys, const char *curve)
+{
+    char *line = record(id, "e", "ok", "f32", 64, method, curve), *at = strstr(line, "\"lora\": null"), *text;
+    char *added = quoted(keys);
+    assert_non_null(at);
+    assert_true(asprintf(&text, "%.*s%s, %s", (int)(at - line), line, added, at) > 0);
+    free(added);
+    free(line);
+    return text;
+}
+
+// A row per evaluation, with the steps' losses since the one before; of two runs of a method what differs is said,
+// but for what goes with the number of steps.
+static void test_training_table(void **state)
+{
+    (void)state;
+    static const char once[] =
+        "'optimizer': {'name': 'adamw', 'rate': 0.5}, 'train': {'steps': 4, 'accumulate': 1}";
+    static const char twice[] = "'optimizer': {'name': 'sgd', 'rate': 0.5}, 'train': {'steps': 2, 'accumulate': 2}";
+    char *lines[] = {
+        run_of(1, full, once,
+               ", 'samples_ms': [1000, 2000, 3000, 4000], 'curve': {'loss': [8, 6, 5, 3], 'gradient_norm': [1, 1, "
+               "1, 1], "
+               "'evaluation_step': [0, 2, 4], 'evaluation_loss': [9, 7, 4]}"),
+        run_of(2, full, twice,
+               ", 'samples_ms': [500, 500], 'curve': {'loss': [8, 2], 'gradient_norm': [null, null], "
+               "'evaluation_step': [], 'evaluation_loss': []}"),
+        record(3, "e", "ok", "f32", 64, seco_64, ", 'samples_ms': [1]"), // no training run
+        NULL,
+    };
+    expect_table("training", lines,
+                 "series\tmethod\tlabel\trank\tstep\ttokens\tseconds\tloss\tevaluation_loss\n"
+                 "1\tfull\tfull, accumulate 1, adamw\t0\t0\t0\t0\tNaN\t9\n"
+                 "1\tfull\tfull, accumulate 1, adamw\t0\t2\t128\t3\t7\t7\n"
+                 "1\tfull\tfull, accumulate 1, adamw\t0\t4\t256\t10\t4\t4\n"
+                 "2\tfull\tfull, accumulate 2, sgd\t1\t1\t128\t0.5\t8\tNaN\n"
+                 "2\tfull\tfull, accumulate 2, sgd\t1\t2\t256\t1\t2\tNaN\n");
+    char *none[] = {record(1, "e", "ok", "f32", 64, full, ", 'samples_ms': [1]"), NULL};
+    assert_null(table_of("training", none));
+}
+
+// The loss of the last quarter and of the last evaluation, by the rate.
+static void test_rates_table(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"0.1", "0.001", "0.01"};
+    char *lines[4] = {NULL}, *few[3] = {NULL}, keys[120];
+    for (int i = 0; i < 5; i++) {
+        snprintf(keys, sizeof keys, "'optimizer': {'name': 'adamw', 'rate': %s}, 'train': {'accumulate': 1}",
+                 rates[i % 3]);
+        *(i < 3 ? &lines[i] : &few[i - 3]) = run_of(
+            i, seco_64, keys,
+            ", 'samples_ms': [1, 1, 1, 1, 1, 1, 1, 1], 'curve': {'loss': [9, 8, 7, 6, 5, 4, 3, 2], "
+            "'gradient_norm': [1, 1, 1, 1, 1, 1, 1, 1], 'evaluation_step': [0, 8], 'evaluation_loss': [9, 2.25]}");
+    }
+    expect_table("rates", lines,
+                 "series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\n"
+                 "1\tseco\tseco, chunk 64\t0\t0.001\t2.5\t2.25\n"
+                 "1\tseco\tseco, chunk 64\t0\t0.01\t2.5\t2.25\n"
+                 "1\tseco\tseco, chunk 64\t0\t0.1\t2.5\t2.25\n");
+    assert_null(table_of("rates", few));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_table),         cmocka_unit_test(test_time_table),
         cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
-        cmocka_unit_test(test_categories_table),
+        cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_training_table),
+        cmocka_unit_test(test_rates_table),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

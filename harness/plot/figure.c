@@ -458,4 +458,6 @@ const struct figure *const figures[] = {&memory,
                                         &figure_prediction,
                                         &figure_published_memory,
                                         &figure_published_time,
+                                        &figure_training,
+                                        &figure_rates,
                                         NULL};

@@ -23,7 +23,7 @@ struct figure {
 };
 
 extern const struct figure figure_accumulators, figure_categories, figure_prediction, figure_published_memory,
-    figure_published_time;
+    figure_published_time, figure_training, figure_rates;
 
 // All figures, ending in NULL.
 extern const struct figure *const figures[];

@@ -1,0 +1,199 @@
+// Training runs: the loss as it falls, a series per run and a row per evaluation, or per fortieth of the steps
+// where nothing was evaluated; and the loss that is left at the end against the rate.
+#include "harness/files/text.h"
+#include "harness/plot/figure.h"
+#include "harness/results/series.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+#define RUNS_MAX 14 // that one picture can show
+#define PARTS    40
+
+static bool has_curve(const struct record *record)
+{
+    return record->status == RECORD_OK && record->curve.given && record->curve.loss.count > 0 &&
+           record->samples_ms.count == record->curve.loss.count;
+}
+
+// The records that have one, as series. Release with series_free.
+static size_t curves_of(const struct record *const *records, size_t count, struct series_table *all)
+{
+    static const char *const nothing[] = {NULL};
+    const struct record **kept = calloc(count + 1, sizeof *kept);
+    CHECK(kept);
+    size_t kept_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (has_curve(records[i])) {
+            kept[kept_count++] = records[i];
+        }
+    }
+    series_make(all, kept, kept_count, nothing, true);
+    free(kept);
+    return kept_count;
+}
+
+static void put(FILE *table, double value)
+{
+    if (isfinite(value)) {
+        fprintf(table, "\t%.9g", value);
+    } else {
+        fputs("\tNaN", table);
+    }
+}
+
+static double sum(const struct number_list *list, size_t first, size_t end)
+{
+    double total = 0;
+    for (size_t i = first; i < end; i++) {
+        total += list->items[i];
+    }
+    return total;
+}
+
+// --- curves
+
+static double tokens_of_step(const struct record *record)
+{
+    double accumulate = json_number_value(json_object_get(record->trial.train, "accumulate"));
+    return accumulate * record->trial.batch * record->trial.context;
+}
+
+// What of a run's settings another run has otherwise, but for what goes with the number of its steps.
+static void append_differences(char *label, size_t bytes, const struct record *record,
+                               const struct record *const *records, size_t count)
+{
+    static const char *const of_steps[] = {"steps", "warmup", "evaluate_every", "evaluate_windows"};
+    const char *key;
+    json_t *value;
+    for (int object = 0; object < 2; object++) {
+        json_object_foreach((json_t *)(object ? record->trial.optimizer : record->trial.train), key, value)
+        {
+            bool said = true;
+            for (size_t i = 0; i < sizeof of_steps / sizeof *of_steps; i++) {
+                said = said && strcmp(key, of_steps[i]) != 0;
+            }
+            for (size_t i = 0; said && i < count; i++) {
+                const json_t *other = object ? records[i]->trial.optimizer : records[i]->trial.train;
+                if (has_curve(records[i]) && !json_equal(value, json_object_get(other, key))) {
+                    if (json_is_string(value)) {
+                        text_append(label, bytes, ", %s", json_string_value(value));
+                    } else {
+                        text_append(label, bytes, ", %s %g", key, json_number_value(value));
+                    }
+                    said = false;
+                }
+            }
+        }
+    }
+}
+
+static void put_run(FILE *table, const char *start, const struct record *record)
+{
+    const struct record_curve *curve = &record->curve;
+    size_t steps = curve->loss.count, evaluations = curve->evaluation_loss.count;
+    size_t parts = evaluations ? evaluations : steps < PARTS ? steps : PARTS;
+    double before = 0, seconds = 0;
+    for (size_t i = 0; i < parts; i++) {
+        double step =
+            evaluations ? curve->evaluation_step.items[i] : floor((double)((i + 1) * steps) / (double)parts);
+        if (step > (double)steps || step < before) {
+            return; // a record that was tampered with
+        }
+        size_t first = (size_t)before, end = (size_t)step;
+        seconds += sum(&record->samples_ms, first, end) / 1e3;
+        fputs(start, table);
+        put(table, step);
+        put(table, step * tokens_of_step(record));
+        put(table, seconds);
+        put(table, end > first ? sum(&curve->loss, first, end) / (double)(end - first) : NAN);
+        put(table, evaluations ? curve->evaluation_loss.items[i] : NAN);
+        fputc('\n', table);
+        before = step;
+    }
+}
+
+static bool tabulate_training(const struct record *const *records, size_t count, FILE *table)
+{
+    struct series_table all;
+    size_t runs = curves_of(records, count, &all), written = 0, rank = 0;
+    fputs("series\tmethod\tlabel\trank\tstep\ttokens\tseconds\tloss\tevaluation_loss\n", table);
+    for (size_t s = 0; s < all.count; s++) {
+        const struct series *series = &all.series[s];
+        rank = s && strcmp(series->method, all.series[s - 1].method) == 0 ? rank : 0;
+        for (size_t i = 0; i < series->record_count; i++, rank++) {
+            char label[240], start[360];
+            snprintf(label, sizeof label, "%s", series->label);
+            append_differences(label, sizeof label, series->records[i], records, count);
+            snprintf(start, sizeof start, "%zu\t%s\t%s\t%zu", ++written, series->method, label, rank);
+            put_run(table, start, series->records[i]);
+        }
+    }
+    series_free(&all);
+    return runs >= 1 && runs <= RUNS_MAX;
+}
+
+static const char *const along_runs[] = {"train", "optimizer", NULL};
+
+const struct figure figure_training = {
+    .name = "training",
+    .needs = "training runs (\"train\") at one context, at most 14",
+    .one_context = true,
+    .within = along_runs,
+    .tabulate = tabulate_training,
+};
+
+// --- rates
+
+static double rate_of(const struct record *record)
+{
+    const json_t *rate = json_object_get(record->trial.optimizer, "rate");
+    return json_is_number(rate) ? json_number_value(rate) : NAN;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    double x = rate_of(*(const struct record *const *)a), y = rate_of(*(const struct record *const *)b);
+    return (x > y) - (x < y);
+}
+
+static bool tabulate_rates(const struct record *const *records, size_t count, FILE *table)
+{
+    struct series_table all;
+    size_t most = 0;
+    curves_of(records, count, &all);
+    fputs("series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\n", table);
+    for (size_t s = 0; s < all.count; s++) {
+        struct series *series = &all.series[s];
+        size_t rates = 0;
+        qsort(series->records, series->record_count, sizeof *series->records, by_rate);
+        for (size_t i = 0; i < series->record_count; i++) {
+            const struct record_curve *curve = &series->records[i]->curve;
+            size_t steps = curve->loss.count, last = steps - steps / 4 - (steps < 4);
+            double rate = rate_of(series->records[i]);
+            if (!(rate > 0)) {
+                continue;
+            }
+            rates += i == 0 || rate != rate_of(series->records[i - 1]);
+            fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
+            put(table, rate);
+            put(table, sum(&curve->loss, last, steps) / (double)(steps - last));
+            put(table, curve->evaluation_loss.count ? curve->evaluation_loss.items[curve->evaluation_loss.count - 1]
+                                                    : NAN);
+            fputc('\n', table);
+        }
+        most = rates > most ? rates : most;
+    }
+    series_free(&all);
+    return most >= 3;
+}
+
+static const char *const along_rates[] = {"optimizer", NULL};
+
+const struct figure figure_rates = {
+    .name = "rates",
+    .needs = "training runs (\"train\") at one context, at three rates or more of one method at least",
+    .one_context = true,
+    .within = along_rates,
+    .tabulate = tabulate_rates,
+};

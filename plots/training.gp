@@ -1,0 +1,47 @@
+# The loss of training runs: of held-out tokens where these were evaluated, else the mean of the steps' own. On the left
+# against steps, or against tokens where runs take different ones in a step; on the right against the steps' time.
+load scripts.'/style.gp'
+
+known = 0
+stats data using (count(column('evaluation_loss'))) nooutput
+shown = known ? 'evaluation_loss' : 'loss'
+# Whether a step takes as many tokens in every run.
+least = 1e300
+most = 0
+per_step(t, s) = s > 0 ? (least = t / s < least ? t / s : least, most = t / s > most ? t / s : most, 1) : 0
+stats data using (per_step(column('tokens'), column('step'))) nooutput
+along = least == most ? 'step' : 'tokens'
+
+# Runs of a method that draws its columns get colours that no method has (Tol's muted set).
+tints = '#CC79A7 #332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #999933 #661100'
+tint(i) = method[i] eq 'spaco' ? word(tints, 1 + rank[i] % 9) : colour(method[i])
+
+stats data using shown nooutput
+low = STATS_min
+high = STATS_max
+# What was learnt in the first tenth is left out of the picture's height.
+stats data using along nooutput
+furthest = STATS_max
+early = 0
+note_early(x, y) = x >= furthest * 0.1 && y > early ? (early = y, 1) : 0
+stats data using (note_early(column(along), column(shown))) nooutput
+set yrange [low - 0.03 * (high - low) : (early > low ? early + 0.1 * (early - low) : high)]
+
+width = 900
+bottom = 400
+legend_rows = rows_for(3)
+height = bottom + 105 + 20 * legend_rows
+heading = shown eq 'loss' ? 'Loss of training runs' : 'Loss of held-out tokens during training'
+load scripts.'/page.gp'
+
+set multiplot
+scale = along eq 'tokens' ? 1000.0 : 1
+call scripts.'/panel.gp' 70 435 (shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)') (along eq 'tokens' ? 'thousands of tokens' : 'step')
+plot for [i=1:series_count] data using (of(i, along) / scale):(column(shown)) \
+         with linespoints lw 1.6 dt dash(rank[i]) pt mark_of(i) ps 0.5*dot lc rgb tint(i)
+unset for [l=101:104] label l
+call scripts.'/legend.gp' 25 (bottom + 68)
+call scripts.'/panel.gp' 520 885 'the same, against time' 'time of the steps (s)'
+plot for [i=1:series_count] data using (of(i, 'seconds')):(column(shown)) \
+         with linespoints lw 1.6 dt dash(rank[i]) pt mark_of(i) ps 0.5*dot lc rgb tint(i)
+unset multiplot
