@@ -140,9 +140,10 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 
 # From another folder than this one, as users do.
 PYTHON   ?= python3
-test-pytorch: all ## gradients in f64 against PyTorch, transformers and peft, as far as PYTHON=python3 has them
+test-pytorch: all ## gradients and training runs in f64 against PyTorch, transformers and peft, as far as PYTHON=python3 has them
 	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then \
-	  cd / && $(PYTHON) $(CURDIR)/tools/check_against_pytorch.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp); \
+	  cd / && for check in check_against_pytorch check_training_against_pytorch; do \
+	    $(PYTHON) $(CURDIR)/tools/$$check.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp) || exit 1; done; \
 	else echo "PyTorch: left out, $(PYTHON) has no torch, numpy and safetensors"; fi
 
 # clang's fuzzer over the readers of files; the kernels as gcc builds them, for they need its OpenMP.
