@@ -48,7 +48,7 @@ static void climb(struct state *state, size_t first, size_t end, struct stage ke
             cell_forward(model, state->step->batch, l, chunk, x, kv, x, NULL, KEEP_LEAN);
             state->in[c] = state->out[c] = (struct event){0};
             if (kept) {
-                state->out[c] = stream_out(device, rows_of(state, state->far[l + 1], c), x);
+                state->out[c] = copy_out_written(device, rows_of(state, state->far[l + 1], c), x);
             }
         }
         unit_release(model, unit_of_layer(l));
@@ -125,7 +125,7 @@ static void send_gradient(struct state *state)
     struct device *device = state->step->model->device;
     state->grad = hidden(state, PLACE_HOST);
     for (size_t c = 0; c < state->columns.count; c++) {
-        state->grad_out = stream_out(device, rows_of(state, state->grad, c), rows_of(state, state->x, c));
+        state->grad_out = copy_out_written(device, rows_of(state, state->grad, c), rows_of(state, state->x, c));
     }
     event_wait(device, QUEUE_COMPUTE, state->grad_out);
     tensor_free(device, &state->x);

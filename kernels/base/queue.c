@@ -50,3 +50,10 @@ void event_wait(struct device *device, enum queue queue, struct event event)
         device->ops->wait(device, queue, event);
     }
 }
+
+struct event copy_out_written(struct device *device, struct tensor host, struct tensor t)
+{
+    event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+    copy_out(device, host, t);
+    return event_record(device, QUEUE_OUT);
+}

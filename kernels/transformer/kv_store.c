@@ -1,10 +1,5 @@
-// Every wait here is needed, and no other is: a copy in waits for the operations that read its slot before, and for
-// the last rows that went back, which had its slot, or may be what it reads; what reads or writes a slot waits for
-// its copy in; a copy out waits for what writes the rows; the slots are released when the operations have waited
-// for the last.
 #include "kernels/transformer/kv_store.h"
 #include "kernels/base/ops.h"
-#include "kernels/transformer/stream.h"
 
 static struct kv kv_new_in(struct model *model, enum place place, size_t rows, enum dtype dtype,
                            enum category category)
@@ -19,6 +14,7 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
 {
     enum dtype dtype = model->device->ops->dtype;
     *store = (struct kv_store){.model = model, .first = first, .end = end, .place = place};
+    store->slots = (struct slots){.device = model->device, .far = place == PLACE_HOST};
     store->kv = calloc(end, sizeof *store->kv);
     store->grad = calloc(end, sizeof *store->grad);
     CHECK(store->kv && store->grad);
@@ -26,7 +22,7 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
         store->kv[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_CACHE);
     }
     for (size_t i = 0; place == PLACE_HOST && i < 2; i++) {
-        store->slots[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        store->near[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
     }
 }
 
@@ -35,6 +31,7 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
     struct model *model = store->model;
     enum dtype dtype = model->kv_gradient_dtype;
     store->grad_place = place;
+    store->slots.far |= place == PLACE_HOST;
     for (size_t l = store->first; l < store->end; l++) {
         store->grad[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_GRADIENTS);
         if (place == PLACE_DEVICE) {
@@ -43,7 +40,7 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
         }
     }
     for (size_t i = 0; place == PLACE_HOST && i < 2; i++) {
-        store->grad_slots[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
+        store->near_grad[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
     }
 }
 
@@ -55,43 +52,31 @@ static void bring(struct device *device, struct kv near, struct kv far, size_t r
     }
 }
 
-static bool is_far(const struct kv_store *store)
-{
-    return store->place == PLACE_HOST || store->grad_place == PLACE_HOST;
-}
-
 void kv_store_want(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted)
 {
     struct device *device = store->model->device;
-    size_t i = store->wanted++ % 2;
-    CHECK(store->wanted - store->got <= 2);
-    if (!is_far(store)) {
-        return;
-    }
-    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
-    event_wait(device, QUEUE_IN, store->out);
+    size_t i = slots_want(&store->slots);
     if (store->place == PLACE_HOST) {
-        bring(device, store->slots[i], store->kv[layer], wanted.kv);
+        bring(device, store->near[i], store->kv[layer], wanted.kv);
     }
     if (store->grad_place == PLACE_HOST && !wanted.fresh) {
-        bring(device, store->grad_slots[i], store->grad[layer], wanted.grad);
+        bring(device, store->near_grad[i], store->grad[layer], wanted.grad);
     }
-    store->in[i] = event_record(device, QUEUE_IN);
+    slots_asked(&store->slots);
 }
 
 // The layer got last, where operations find it.
 static struct kv_layer near(const struct kv_store *store, size_t layer)
 {
-    size_t i = (store->got + 1) % 2;
-    return (struct kv_layer){.kv = store->place == PLACE_HOST ? store->slots[i] : store->kv[layer],
-                             .grad = store->grad_place == PLACE_HOST ? store->grad_slots[i] : store->grad[layer]};
+    size_t i = slots_current(&store->slots);
+    return (struct kv_layer){.kv = store->place == PLACE_HOST ? store->near[i] : store->kv[layer],
+                             .grad = store->grad_place == PLACE_HOST ? store->near_grad[i] : store->grad[layer]};
 }
 
 struct kv_layer kv_store_get(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted)
 {
     struct device *device = store->model->device;
-    event_wait(device, QUEUE_COMPUTE, store->in[store->got++ % 2]);
-    CHECK(store->got <= store->wanted);
+    slots_get(&store->slots);
     struct kv_layer got = near(store, layer);
     if (store->grad_place == PLACE_HOST && wanted.fresh && wanted.grad) {
         op_zero(device, tensor_rows(got.grad.k, 0, wanted.grad));
@@ -102,12 +87,9 @@ struct kv_layer kv_store_get(struct kv_store *store, size_t layer, struct kv_row
 
 static void take_back(struct kv_store *store, struct kv far, struct kv near, size_t row, size_t rows)
 {
-    struct device *device = store->model->device;
     if (rows > 0) {
-        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
-        copy_out(device, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
-        copy_out(device, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
-        store->out = event_record(device, QUEUE_OUT);
+        slots_put(&store->slots, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
+        slots_put(&store->slots, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
     }
 }
 
@@ -128,14 +110,14 @@ void kv_store_put_gradients(struct kv_store *store, size_t layer, size_t rows)
 void kv_store_close(struct kv_store *store)
 {
     struct model *model = store->model;
-    event_wait(model->device, QUEUE_COMPUTE, store->out);
+    slots_close(&store->slots);
     for (size_t l = store->first; l < store->end; l++) {
         kv_free(model, &store->grad[l]);
         kv_free(model, &store->kv[l]);
     }
     for (size_t i = 0; i < 2; i++) {
-        kv_free(model, &store->grad_slots[i]);
-        kv_free(model, &store->slots[i]);
+        kv_free(model, &store->near_grad[i]);
+        kv_free(model, &store->near[i]);
     }
     free(store->grad);
     free(store->kv);

@@ -2,17 +2,16 @@
 // that reads them. On the device they lie as they are; what lies on the host comes into one of two slots before its
 // layer is used, the next layer's while one is.
 #pragma once
-#include "kernels/base/queue.h"
 #include "kernels/transformer/cell.h"
+#include "kernels/transformer/slots.h"
 
 struct kv_store {
     struct model *model;
     size_t first, end;            // layers
     enum place place, grad_place; // of keys and values; of their gradients
     struct kv *kv, *grad;         // [layers], where they lie: [rows, G D] each
-    struct kv slots[2], grad_slots[2];
-    struct event in[2], out; // of the slots; of the last rows that went back
-    size_t wanted, got;
+    struct slots slots;
+    struct kv near[2], near_grad[2]; // [slots]
 };
 
 // What of a layer comes: its first rows. fresh: the gradients have not been written yet, and are 0.

@@ -23,9 +23,7 @@ void spill_put(struct spill *spill, size_t i, struct tensor t)
     *item = (struct spilled){.near = t};
     if (spill->place == PLACE_HOST) {
         item->far = tensor_new_in(device, PLACE_HOST, t.rows, t.cols, t.dtype, t.category);
-        event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
-        copy_out(device, item->far, t);
-        item->out = event_record(device, QUEUE_OUT);
+        item->out = copy_out_written(device, item->far, t);
     }
 }
 

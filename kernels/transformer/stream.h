@@ -1,7 +1,7 @@
 // Stream: a tensor that a walk reads part by part, and may write back. On the device a part is a view. What lies on
 // the host comes through two slots, the next part while one is used; what is made again is made in one.
 #pragma once
-#include "kernels/base/queue.h"
+#include "kernels/transformer/slots.h"
 
 struct stream {
     struct device *device;
@@ -10,13 +10,14 @@ struct stream {
     // NULL: it is not made again. Writes the rows from `row` on.
     void (*make)(void *maker, struct tensor part, size_t row);
     void *maker;
+    // Of the last part that was put back, by this stream or by one before it of the same tensor.
+    struct event out;
     // Between open and close:
-    struct tensor slots[2];
+    struct slots slots;
+    struct tensor parts[2]; // [slots]
     struct {
         size_t row, rows;
-    } parts[2];
-    struct event in[2], out; // of the slots; of the last part that was put back
-    size_t wanted, got;
+    } spans[2];
 };
 
 // In parts of at most so many rows.
@@ -29,6 +30,3 @@ struct tensor stream_get(struct stream *stream);
 // The part got last goes back.
 void stream_put(struct stream *stream);
 void stream_close(struct stream *stream);
-// t, on the device and written, to as many rows on the host, beside what follows. Whoever overwrites or releases t
-// must wait for the event.
-struct event stream_out(struct device *device, struct tensor host, struct tensor t);
