@@ -1,8 +1,8 @@
 // Queue: copies between the device and the host beside its operations, and the events that order them. Memory is
-// given on in the order of QUEUE_COMPUTE. So whoever copies needs these waits, and no others: a copy out waits for the
-// operations that write what it reads; who overwrites or releases that waits for the copy out; a copy in waits for the
-// operations that used its memory before, and for a copy out that still reads that memory, or writes what it reads;
-// what reads or overwrites its memory, and who releases it, waits for the copy in.
+// given on in the order of QUEUE_COMPUTE. So whoever copies needs these waits, and no others: a copy out waits for
+// the operations that write what it reads; who overwrites or releases that waits for the copy out; a copy in waits
+// for the operations that used its memory before, and for a copy out that still reads that memory, or writes what
+// it reads; what reads or overwrites its memory, and who releases it, waits for the copy in.
 #pragma once
 #include "kernels/base/device.h"
 

@@ -1,7 +1,3 @@
-// Every wait here is needed, and no other is: a copy in waits for the operations that read its slot before, and for
-// what went back last, which had its slot, or may be what it reads; what reads or writes a slot waits for its copy
-// in; a copy out waits for what writes the slot; the slots are released when the operations have waited for the
-// last.
 #include "kernels/transformer/slots.h"
 #include "kernels/base/ops.h"
 

@@ -1,6 +1,3 @@
-// Every wait here is needed, and no other is: a copy out waits for what writes the tensor; the memory that it
-// leaves behind is released when the operations have waited for the copy out; a copy in waits for the operations
-// that had its memory before, and so for the copy out as well; what reads the tensor waits for the copy in.
 #include "kernels/transformer/spill.h"
 #include "kernels/base/ops.h"
 

@@ -1,6 +1,3 @@
-// Every wait here is needed: a copy in waits for the operations that had its memory before; what reads or adds to
-// it waits for the copy in; a copy out waits for what wrote; and the memory that it leaves is released when
-// operations have waited for the copy out, and so has whatever comes in later.
 #include "kernels/transformer/training.h"
 #include "kernels/base/queue.h"
 #include "kernels/transformer/optimizer.h"

@@ -1,5 +1,3 @@
-// Every wait here is needed: a copy in waits for the operations that had its memory before; what reads the weights
-// waits for the copy in.
 #include "kernels/transformer/weights.h"
 #include "kernels/base/queue.h"
 #include "kernels/transformer/unit.h"
