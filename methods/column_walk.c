@@ -304,6 +304,16 @@ void column_walk(struct step *step, const struct column_walk *walk)
     state_close(&state);
 }
 
+// Layers whose keys and values come to the device: two, where a stage has so many.
+static double slots_of(const struct stages *stages)
+{
+    double slots = 1;
+    for (size_t s = 0; s < stages->count; s++) {
+        slots = stages->items[s].end - stages->items[s].first > 1 ? 2 : slots;
+    }
+    return slots;
+}
+
 double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole)
 {
     struct stage_cost cost = cost_of(model, share);
@@ -311,7 +321,7 @@ double column_walk_kept(const struct model *model, const struct column_options *
     double slots = cost_input(model) * share;
     if (options->offload == COLUMN_OFFLOAD_KV) {
         cost.row = whole ? 0 : cost_kv_gradients(model) * share;
-        slots += 2 * cost_kv(model) + (whole ? 2 * cost_kv_gradients(model) : 0);
+        slots += slots_of(&stages) * (cost_kv(model) + (whole ? cost_kv_gradients(model) : 0));
     }
     double kept = stages_kept(&stages, cost) + slots;
     stages_free(&stages);

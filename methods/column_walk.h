@@ -26,5 +26,6 @@ struct column_walk {
 
 void column_walk(struct step *step, const struct column_walk *walk);
 // Bytes per token that it keeps on the device: of stages' inputs, keys and values, and their gradients of this
-// share of the tokens; with offload, of two layers in place of all, but of gradients that are not `whole` all.
+// share of the tokens; with offload, of two layers (of one, if stages have no more) in place of all, but of
+// gradients that are not `whole` all.
 double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole);

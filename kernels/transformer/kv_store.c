@@ -14,14 +14,15 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
 {
     enum dtype dtype = model->device->ops->dtype;
     *store = (struct kv_store){.model = model, .first = first, .end = end, .place = place};
-    store->slots = (struct slots){.device = model->device, .far = place == PLACE_HOST};
+    store->slots =
+        (struct slots){.device = model->device, .far = place == PLACE_HOST, .count = end - first > 1 ? 2 : 1};
     store->kv = calloc(end, sizeof *store->kv);
     store->grad = calloc(end, sizeof *store->grad);
     CHECK(store->kv && store->grad);
     for (size_t l = first; l < end; l++) {
         store->kv[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_CACHE);
     }
-    for (size_t i = 0; place == PLACE_HOST && i < 2; i++) {
+    for (size_t i = 0; place == PLACE_HOST && i < store->slots.count; i++) {
         store->near[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
     }
 }
@@ -39,7 +40,7 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
             op_zero(model->device, store->grad[l].v);
         }
     }
-    for (size_t i = 0; place == PLACE_HOST && i < 2; i++) {
+    for (size_t i = 0; place == PLACE_HOST && i < store->slots.count; i++) {
         store->near_grad[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
     }
 }

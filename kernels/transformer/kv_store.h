@@ -1,6 +1,6 @@
 // KV store: keys and values of some layers, and their gradients, from the first column that writes them to the last
 // that reads them. On the device they lie as they are; what lies on the host comes into one of two slots before its
-// layer is used, the next layer's while one is.
+// layer is used, the next layer's while one is; of one layer alone into one.
 #pragma once
 #include "kernels/transformer/cell.h"
 #include "kernels/transformer/slots.h"

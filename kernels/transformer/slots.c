@@ -4,31 +4,31 @@
 size_t slots_want(struct slots *slots)
 {
     struct device *device = slots->device;
-    CHECK(slots->wanted - slots->got < 2);
+    CHECK(slots->wanted - slots->got < slots->count);
     if (slots->far) {
         event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
         event_wait(device, QUEUE_IN, slots->out);
     }
-    return slots->wanted++ % 2;
+    return slots->wanted++ % slots->count;
 }
 
 void slots_asked(struct slots *slots)
 {
     if (slots->far) {
-        slots->in[(slots->wanted - 1) % 2] = event_record(slots->device, QUEUE_IN);
+        slots->in[(slots->wanted - 1) % slots->count] = event_record(slots->device, QUEUE_IN);
     }
 }
 
 size_t slots_get(struct slots *slots)
 {
     CHECK(slots->got < slots->wanted);
-    event_wait(slots->device, QUEUE_COMPUTE, slots->in[slots->got++ % 2]);
+    event_wait(slots->device, QUEUE_COMPUTE, slots->in[slots->got++ % slots->count]);
     return slots_current(slots);
 }
 
 size_t slots_current(const struct slots *slots)
 {
-    return (slots->got + 1) % 2;
+    return (slots->got + slots->count - 1) % slots->count;
 }
 
 void slots_put(struct slots *slots, struct tensor host, struct tensor t)

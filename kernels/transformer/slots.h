@@ -1,13 +1,14 @@
 // Slots: two places on the device for what comes from the host part by part. The next part is copied into one while
 // operations use the other, and what they change goes back. Here are the waits of all who do so, and their order:
-// slots_want and slots_asked, slots_get, and as often as something goes back slots_put. A zeroed struct but for its
-// device and `far` is ready.
+// slots_want and slots_asked, slots_get, and as often as something goes back slots_put. Zeroed but for the first
+// three, they are ready.
 #pragma once
 #include "kernels/base/queue.h"
 
 struct slots {
     struct device *device;
     bool far;                // else nothing is copied, and slots are counted alone
+    size_t count;            // 2; or 1, where nothing is wanted while something is used
     struct event in[2], out; // of the slots; of what went back last
     size_t wanted, got;
 };

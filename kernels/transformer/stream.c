@@ -8,7 +8,7 @@ void stream_open(struct stream *stream, size_t rows)
     size_t count = far ? 2 : stream->make ? 1 : 0;
     CHECK(rows > 0);
     rows = rows < whole.rows ? rows : whole.rows;
-    stream->slots = (struct slots){.device = stream->device, .far = far, .out = stream->out};
+    stream->slots = (struct slots){.device = stream->device, .far = far, .count = 2, .out = stream->out};
     for (size_t i = 0; i < count; i++) {
         stream->parts[i] = tensor_new(stream->device, rows, whole.cols, whole.dtype, whole.category);
     }
