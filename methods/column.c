@@ -14,7 +14,7 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
 
 // Layer l's keys and values on the way up, of which the first `rows` are read; of the highest layer's the first
 // `highest`. The next layer's come meanwhile.
-static struct kv climb(struct kv_store *kv, size_t l, struct stage stage, size_t rows, size_t highest)
+static struct kv kv_upward(struct kv_store *kv, size_t l, struct stage stage, size_t rows, size_t highest)
 {
     if (l == stage.first) {
         kv_store_want(kv, l, (struct kv_rows_wanted){.kv = l + 1 < stage.end ? rows : highest});
@@ -25,17 +25,22 @@ static struct kv climb(struct kv_store *kv, size_t l, struct stage stage, size_t
     return kv_store_get(kv, l, (struct kv_rows_wanted){0}).kv;
 }
 
-// The same on the way down, and their gradients, in the column's segments.
-static struct kv descend(const struct column *column, size_t l, size_t batch)
+// What of a layer is read on the way down: keys and values to the column's last, and their gradients.
+static struct kv_rows_wanted wanted_downward(const struct column *column, size_t batch)
 {
-    size_t end = column->chunk.start + column->chunk.count, row = 0;
-    struct kv_rows_wanted wanted = {.kv = end * batch, .fresh = column->first};
+    struct kv_rows_wanted wanted = {.kv = (column->chunk.start + column->chunk.count) * batch,
+                                    .fresh = column->first};
     for (size_t i = 0; i < column->segment_count; i++) {
         wanted.grad += column->segments[i].count * batch;
     }
-    if (l + 1 == column->stage.end) {
-        kv_store_want(column->kv, l, wanted);
-    }
+    return wanted;
+}
+
+// Layer l's, which were wanted, and their gradients, in the column's segments. The next layer's come meanwhile.
+static struct kv kv_downward(const struct column *column, size_t l, size_t batch)
+{
+    size_t row = 0;
+    struct kv_rows_wanted wanted = wanted_downward(column, batch);
     if (l > column->stage.first) {
         kv_store_want(column->kv, l - 1, wanted);
     }
@@ -64,7 +69,7 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
     size_t start = chunk.start * step->batch->batch;
     for (size_t l = stage.first; l < stage.end; l++) {
         bool highest = l + 1 == stage.end;
-        struct kv own = climb(kv, l, stage, start, output == COLUMN_KV ? 0 : start);
+        struct kv own = kv_upward(kv, l, stage, start, output == COLUMN_KV ? 0 : start);
         unit_acquire(model, unit_of_layer(l));
         kv_project(model, step->batch, l, chunk, x, own, NULL);
         kv_store_put(kv, l, start, rows);
@@ -113,7 +118,7 @@ void column_rebuild(struct step *step, struct column *column)
     }
     for (size_t l = first; l < end; l++) {
         struct activations *keep = inner ? NULL : &column->kept[l];
-        struct kv kv = climb(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
+        struct kv kv = kv_upward(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
         unit_acquire(model, unit_of_layer(l));
         if (!column->cached) {
             kv_project(model, step->batch, l, chunk, x[l], kv, keep);
@@ -136,13 +141,14 @@ void column_descend(struct step *step, struct column *column)
     struct tensor *x = column->inputs, grad = column->grad;
     size_t first = column->stage.first, end = column->stage.end, B = step->batch->batch;
     bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, column);
+    kv_store_want(column->kv, end - 1, wanted_downward(column, B)); // beside the head
     if (top) {
         grad = x[end];
         head_backward(model, step->batch, grad, chunk.start, options->head_chunk, column->weights, step->loss);
         done(step, column, unit_of_head(model));
     }
     for (size_t l = end; l-- > first;) {
-        struct kv kv = descend(column, l, B);
+        struct kv kv = kv_downward(column, l, B);
         unit_acquire(model, unit_of_layer(l));
         if (inner) {
             cell_forward(model, step->batch, l, chunk, x[l], kv, tensor_none(), &column->kept[l], options->keep);
