@@ -4,8 +4,8 @@
 #include "kernels/base/device.h"
 #include <cuda_runtime_api.h>
 
-// Events of a queue that are told apart. Waiting for one that is longer ago waits for a later one of its queue, which
-// was asked for before the wait: never too little, and nothing that waits for it in turn.
+// Events of a queue that are told apart. Waiting for one that is longer ago waits for a later one of its queue,
+// which was asked for before the wait: never too little, and nothing that waits for it in turn.
 #define QUEUE_EVENTS 512
 
 struct queues {
