@@ -34,7 +34,8 @@ static void attention_forward(struct device *device, struct attention_shape shap
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     look(q), look(o), look(logsumexp);
-    look(tensor_rows(k, 0, (shape.start + shape.queries) * shape.batch));
+    look(tensor_rows(k, 0, attention_keys(shape) * shape.batch));
+    assert_true(attention_keys(shape) == shape.start + shape.queries || attention_keys(shape) <= shape.start);
     calls++;
     inner->attention_forward(device, shape, o, logsumexp, q, k, v);
 }
@@ -45,9 +46,10 @@ static void attention_backward(struct device *device, struct attention_shape sha
                                struct tensor k, struct tensor v, struct tensor workspace)
 {
     look(q), look(o), look(grad_o), look(grad_q), look(logsumexp);
+    look(tensor_rows(k, 0, attention_keys(shape) * shape.batch));
     for (size_t i = 0; i < segment_count; i++) {
         look(segments[i].grad_k);
-        assert_true(segments[i].start + segments[i].count <= shape.start + shape.queries);
+        assert_true(segments[i].start + segments[i].count <= attention_keys(shape));
     }
     calls++;
     inner->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o, logsumexp, q,
@@ -137,11 +139,18 @@ static void test_gemm(void **state)
 static void test_attention(void **state)
 {
     (void)state;
-    const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32};
-    for (size_t d = 0; d < 2; d++) {
-        struct device *device = opened("cpu", dtypes[d]);
+    // Of keys 1,680 elements: they fit, 35 queries of 50 do; keys in blocks, too; and what a window leaves of
+    // those.
+    static const struct {
+        enum dtype dtype;
+        size_t most, window, calls;
+    } cases[] = {{DTYPE_F64, 1680, 0, 4}, {DTYPE_F32, 1680, 0, 4}, {DTYPE_F64, 480, 0, 0}, {DTYPE_F32, 480, 0, 0},
+                 {DTYPE_F64, 1200, 0, 0}, {DTYPE_F64, 480, 7, 0},  {DTYPE_F64, 480, 33, 0}};
+    for (size_t d = 0; d < sizeof cases / sizeof *cases; d++) {
+        struct device *device = opened("cpu", cases[d].dtype);
         struct attention_shape shape = {.queries = 50, .start = 20, .batch = 2, .heads = 4, .kv_heads = 2};
         shape.head_dim = 6;
+        shape.mask.window = cases[d].window;
         size_t rows = 100, keys = 140, q_cols = 24, k_cols = 12;
         const struct {
             size_t start, count;
@@ -160,8 +169,7 @@ static void test_attention(void **state)
                 segments[i] = (struct key_segment){spans[i].start, spans[i].count, grads[parts][2 * i],
                                                    grads[parts][2 * i + 1]};
             }
-            size_t most = keys * k_cols; // 1680: the keys fit, 35 queries of 50 do
-            watch(device, parts ? most : 0);
+            watch(device, parts ? cases[d].most : 0);
             device->counters = (struct counters){0};
             op_attention_forward(device, shape, o[parts], statistics[parts], q, k, v);
             op_attention_backward(device, shape, grad[parts], false, segments, 3, grad[parts], o[parts],
@@ -169,8 +177,11 @@ static void test_attention(void **state)
             flops[parts] = device->counters.flops;
             device->ops = inner;
             assert_int_equal(device->status.code, STATUS_OK);
-            assert_int_equal(calls, parts ? 4 : 2);
-            assert_true(!parts || longest <= most);
+            assert_true(!parts || longest <= cases[d].most);
+            if (!parts || cases[d].calls)
+                assert_int_equal(calls, parts ? cases[d].calls : 2);
+            else
+                assert_true(calls > 4);
         }
         assert_true(flops[0] == flops[1]);
         assert_same(device, o[1], o[0]);
@@ -210,16 +221,28 @@ static void test_refused(void **state)
     assert_non_null(
         strstr(device->status.message, "gemm on device plan-cuda takes matrices of at most 2147483647"));
     device->status = (struct status){0};
+    // Documents keep their keys together.
     struct attention_shape shape = {.queries = 2, .start = (size_t)1 << 21, .batch = 1, .heads = 32, .kv_heads = 8};
     shape.head_dim = 128;
+    static const int32_t starts[] = {1, 1};
+    shape.mask.starts = starts;
+    shape.mask.device_starts = tensor_new(device, 2, 1, DTYPE_I32, CATEGORY_DATA);
     struct tensor q = tensor_new(device, 2, 4096, DTYPE_BF16, CATEGORY_ACTIVATIONS);
     struct tensor statistics = tensor_new(device, 2, 32, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct tensor keys = tensor_new(device, shape.start + 2, 1024, DTYPE_BF16, CATEGORY_KV_CACHE);
     op_attention_forward(device, shape, q, statistics, q, keys, keys);
     assert_int_equal(device->status.code, STATUS_UNSUPPORTED);
     assert_non_null(strstr(device->status.message, "attention on device plan-cuda"));
-    struct tensor *all[] = {&x, &wide, &y, &q, &statistics, &keys};
-    for (size_t i = 0; i < 6; i++) {
+    // Without them they are taken in blocks, of which all but the first take room of their own.
+    device->status = (struct status){0};
+    device->counters = (struct counters){0};
+    struct attention_shape plain = shape;
+    plain.mask = (struct attention_mask){0};
+    op_attention_forward(device, plain, q, statistics, q, keys, keys);
+    assert_int_equal(device->status.code, STATUS_OK);
+    assert_int_equal(device->counters.launches, 3);
+    struct tensor *all[] = {&x, &wide, &y, &q, &statistics, &keys, &shape.mask.device_starts};
+    for (size_t i = 0; i < 7; i++) {
         tensor_free(device, all[i]);
     }
     device_close(device);

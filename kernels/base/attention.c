@@ -1,5 +1,6 @@
 // The fronts of attention: the pairs that the masks leave are its FLOPs; queries are taken in parts, and those that
-// see all keys apart from those before them; the backward's workspace is taken here.
+// see all keys apart from those before them; keys in blocks, which attention_merge puts together; the backward's
+// workspace is taken here.
 #include "kernels/base/front.h"
 
 // Keys of [first, first + keys) seen by the queries at positions below `end`, together.
@@ -116,12 +117,6 @@ static void attention_backward(struct device *device, struct attention_shape sha
     tensor_free(device, &workspace);
 }
 
-// The keys and values that the queries see cannot be taken in parts.
-static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
-{
-    return holds(device, tensor_rows(k, 0, attention_keys(shape) * shape.batch), "attention");
-}
-
 // The part's rows of a mask. Nothing is left of a window that is longer than what the last query could see, nor of
 // documents that begin no later than the keys.
 static struct attention_mask mask_of(const struct attention_shape *shape, size_t first, size_t queries)
@@ -157,6 +152,61 @@ static struct attention_shape part_from(const struct device *device, struct atte
     return part;
 }
 
+// Keys that are taken together with a part's queries: as many as the device takes, before key `end`. The last block
+// has those of all queries of the part, which are never more than a block; the others are seen by all of them.
+struct key_block {
+    struct attention_shape shape; // positions counted from the block's first key
+    size_t first, end;
+};
+static struct key_block block_before(const struct device *device, struct attention_shape part, size_t end)
+{
+    size_t most = larger(part_rows(device, end, part.batch * part.kv_heads * part.head_dim), 1);
+    size_t first = smaller(end > most ? end - most : 0, part.start);
+    struct key_block block = {part, first, end};
+    block.shape.start -= first;
+    block.shape.keys = end - first;
+    if (block.shape.mask.window >= block.shape.start + part.queries) {
+        block.shape.mask.window = 0;
+    }
+    return block;
+}
+
+// Documents are told by the positions of the keys, and one head's keys of all sequences at one position are not
+// cut.
+static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
+{
+    size_t keys = shape.mask.starts ? attention_keys(shape) : 1;
+    return holds(device, tensor_rows(k, 0, keys * shape.batch), "attention");
+}
+
+// The rows from the block's first on.
+static struct tensor block_rows(struct tensor t, const struct key_block *block)
+{
+    size_t row = block->first * block->shape.batch;
+    return tensor_rows(t, row, t.rows - row);
+}
+
+// One part of the queries over all keys that it sees, block by block.
+static void forward_blocks(struct device *device, struct attention_shape part, struct tensor o,
+                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    struct key_block block = block_before(device, part, part.keys);
+    struct tensor other_o = tensor_none(), other_logsumexp = tensor_none();
+    attention_forward(device, block.shape, o, logsumexp, q, block_rows(k, &block), block_rows(v, &block));
+    if (block.first > first_key(&part)) {
+        other_o = tensor_new(device, o.rows, o.cols, o.dtype, CATEGORY_WORKSPACE);
+        other_logsumexp = tensor_new(device, logsumexp.rows, logsumexp.cols, logsumexp.dtype, CATEGORY_WORKSPACE);
+    }
+    while (block.first > first_key(&part) && !failed(device)) {
+        block = block_before(device, part, block.first);
+        attention_forward(device, block.shape, other_o, other_logsumexp, q, block_rows(k, &block),
+                          block_rows(v, &block));
+        op_attention_merge(device, o, logsumexp, other_o, other_logsumexp);
+    }
+    tensor_free(device, &other_logsumexp);
+    tensor_free(device, &other_o);
+}
+
 void op_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
@@ -173,27 +223,62 @@ void op_attention_forward(struct device *device, struct attention_shape shape, s
     for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
         part = part_from(device, shape, first);
         size_t row = first * shape.batch, rows = part.queries * shape.batch;
-        attention_forward(device, part, tensor_rows(o, row, rows), tensor_rows(statistics, row, rows),
-                          tensor_rows(q, row, rows), k, v);
+        forward_blocks(device, part, tensor_rows(o, row, rows), tensor_rows(statistics, row, rows),
+                       tensor_rows(q, row, rows), k, v);
     }
 }
 
-// The segments as far as the keys that the queries see go, into `to`; how many those are.
+// The segments as far as the block's keys that the queries see go, into `to`, counted from its first; how many
+// those are.
 static size_t segments_seen(struct key_segment *to, const struct key_segment *from, size_t segment_count,
-                            struct attention_shape shape)
+                            struct attention_shape part, const struct key_block *block)
 {
-    size_t kept = 0, begin = first_key(&shape), end = attention_keys(shape);
+    size_t kept = 0, begin = larger(first_key(&part), block->first), end = block->end;
     for (size_t i = 0; i < segment_count && from[i].start < end; i++) {
         struct key_segment segment = from[i];
         size_t first = larger(segment.start, begin), last = smaller(segment.start + segment.count, end);
         if (last <= first && begin > segment.start) {
             continue;
         }
-        size_t row = (first - segment.start) * shape.batch, rows = (last - first) * shape.batch;
-        to[kept++] = (struct key_segment){first, last - first, tensor_rows(segment.grad_k, row, rows),
-                                          tensor_rows(segment.grad_v, row, rows)};
+        size_t row = (first - segment.start) * part.batch, rows = (last - first) * part.batch;
+        to[kept++] =
+            (struct key_segment){first - block->first, last - first, tensor_rows(segment.grad_k, row, rows),
+                                 tensor_rows(segment.grad_v, row, rows)};
     }
     return kept;
+}
+
+// What a part's rows of the operands and results of the backward are.
+struct backward_part {
+    struct attention_shape shape;
+    struct tensor grad_q, grad_o, o, logsumexp, q;
+};
+
+static void backward_blocks(struct device *device, struct backward_part part, bool accumulate,
+                            const struct key_segment *segments, size_t segment_count, struct tensor k,
+                            struct tensor v)
+{
+    struct key_segment *seen = calloc(segment_count + 1, sizeof *seen);
+    struct key_block block = block_before(device, part.shape, part.shape.keys);
+    struct tensor kept = tensor_none(); // what the first block would overwrite, and others read
+    CHECK(seen);
+    if (block.first > first_key(&part.shape) && part.grad_q.data == part.grad_o.data) {
+        kept = tensor_new(device, part.grad_o.rows, part.grad_o.cols, part.grad_o.dtype, CATEGORY_WORKSPACE);
+        op_copy(device, kept, part.grad_o);
+        part.grad_o = kept;
+    }
+    for (;;) {
+        size_t count = segments_seen(seen, segments, segment_count, part.shape, &block);
+        attention_backward(device, block.shape, part.grad_q, accumulate, seen, count, part.grad_o, part.o,
+                           part.logsumexp, part.q, block_rows(k, &block), block_rows(v, &block));
+        if (block.first <= first_key(&part.shape) || failed(device)) {
+            break;
+        }
+        accumulate = true;
+        block = block_before(device, part.shape, block.first);
+    }
+    tensor_free(device, &kept);
+    free(seen);
 }
 
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
@@ -217,19 +302,19 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
     if (!holds_keys(device, shape, k)) {
         return;
     }
-    struct key_segment *seen = calloc(segment_count + 1, sizeof *seen);
-    CHECK(seen);
     struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
     struct attention_shape part;
     for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
         part = part_from(device, shape, first);
         size_t row = first * shape.batch, rows = part.queries * shape.batch;
-        size_t seen_count = segments_seen(seen, segments, segment_count, part);
-        attention_backward(device, part, tensor_rows(grad_q, row, rows), accumulate, seen, seen_count,
-                           tensor_rows(grad_o, row, rows), tensor_rows(o, row, rows),
-                           tensor_rows(statistics, row, rows), tensor_rows(q, row, rows), k, v);
+        struct backward_part of_part = {part,
+                                        tensor_rows(grad_q, row, rows),
+                                        tensor_rows(grad_o, row, rows),
+                                        tensor_rows(o, row, rows),
+                                        tensor_rows(statistics, row, rows),
+                                        tensor_rows(q, row, rows)};
+        backward_blocks(device, of_part, accumulate, segments, segment_count, k, v);
     }
-    free(seen);
 }
 
 void op_attention_merge(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
