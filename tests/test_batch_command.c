@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/written_batch.h"
+#include <stdbool.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define GRAD         "$L grad --model tiny --dtype f64 --method seco --chunk 2 --head-chunk 2"
@@ -111,6 +112,12 @@ static void what_a_step_cannot_use_is_said(void **state)
         {"--batch weightless --objective weighted-mean",
          "weightless: has no tensor \"weights\"; objective weighted-mean needs it"},
         {"--batch zero --objective weighted-mean", "zero: weights are 0 wherever there is a label"},
+        {"--batch batch --objective dpo", "batch: has no tensor \"reference_logprobs\"; objective dpo needs it"},
+        {"--batch batch --objective grpo", "batch: has no tensor \"advantages\"; objective grpo needs it"},
+        {"--batch 3 --context 8 --objective dpo",
+         "dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected"},
+        {"--batch 2 --context 8 --objective dpo,betta=1",
+         "key \"betta\": unknown key of objective \"dpo\"; did you"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char command[400];
@@ -119,12 +126,76 @@ static void what_a_step_cannot_use_is_said(void **state)
     }
 }
 
+// The loss that a command prints; NaN if it fails.
+static double loss_of(const struct scratch *scratch, const char *flags)
+{
+    char command[600];
+    snprintf(command, sizeof command, GRAD " --out g %s", flags);
+    int code = run(scratch, command);
+    char *out = text_of(scratch, "out"), *loss = strstr(out, "\"loss\": ");
+    double value = code == 0 && loss ? strtod(loss + 8, NULL) : NAN;
+    free(out);
+    return value;
+}
+
+// A reference that is the model itself makes every difference 0: the loss of a pair is ln 2.
+static void a_reference_is_another_model_or_this_one_without_its_adapter(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch, "$L init --model tiny --seed 1 --dtype f64 --out same && "
+                                  "$L init --model tiny --seed 2 --dtype f64 --out other"),
+                     0);
+    static const struct {
+        const char *flags;
+        bool same;
+    } cases[] = {{"--model same --reference same", true},   {"--model same --reference other", false},
+                 {"--model other --reference same", false}, {"--lora r=2 --reference adapter-off", false},
+                 {"--lora r=2 --reference same", false},    {"--reference random", false}};
+    double losses[COUNT(cases)];
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char flags[300];
+        snprintf(flags, sizeof flags, "--context 12 --batch 4 --objective dpo %s", cases[i].flags);
+        losses[i] = loss_of(scratch, flags);
+        bool is_same = fabs(losses[i] - 0.69314718055994531) < 1e-12;
+        if (!isfinite(losses[i]) || is_same != cases[i].same)
+            fail_msg("%s: %.17g", flags, losses[i]);
+    }
+    // Without its adapter the model is the one that `init` wrote.
+    assert_true(fabs(losses[3] - losses[4]) < 1e-12);
+}
+
+// Every objective by every way to its data, checked against the reference and planned.
+static void every_objective_is_measured_and_planned(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] =
+        "{\"experiment\": \"t\", \"model\": {\"layers\": 2, \"width\": 16, \"heads\": 2, \"ffn\": 24, \"vocab\": "
+        "40}, "
+        "\"dtype\": \"f64\", \"batch\": 4, \"context\": 12, \"axes\": {\"objective\": [\"token-mean\", "
+        "\"weighted-mean\", \"dpo\", {\"name\": \"dpo\", \"kind\": \"simpo\"}, \"grpo\", {\"name\": \"grpo\", "
+        "\"policy\": \"gspo\", \"beta\": 0.1}], \"method\": [\"full\", {\"name\": \"seco\", \"chunk\": 5}]}, "
+        "\"measure\": {\"samples\": 1, \"warmup\": 0}}";
+    scratch_file(scratch, "spec.json", spec, sizeof spec - 1);
+    static const char *const devices[] = {"cpu", "plan"};
+    for (size_t i = 0; i < COUNT(devices); i++) {
+        char command[300];
+        snprintf(command, sizeof command,
+                 "$L run spec.json --axis device=%s --out %s && test $(grep -c '\"status\": *\"ok\"' %s) = 12",
+                 devices[i], devices[i], devices[i]);
+        assert_int_equal(run(scratch, command), 0);
+    }
+    assert_int_equal(run(scratch, "$L run spec.json --list && grep -c 'objective dpo kind=simpo' out"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_batch_file_is_its_tokens_and_labels, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(documents_are_packed, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_a_step_cannot_use_is_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_reference_is_another_model_or_this_one_without_its_adapter, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(every_objective_is_measured_and_planned, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("batch command", tests, NULL, NULL);
 }

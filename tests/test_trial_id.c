@@ -43,16 +43,16 @@ static void ids_stay_what_they_were(void **state)
         trial_free(&trial);
     }
     struct trial trial = trial_of(MINIMAL);
-    char *canonical =
-        quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','documents':null,'"
-               "dtype':'f32',"
-               "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
-               "'limits':{'host_memory':null,'memory':null},'lora':null,"
-               "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
-               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-               "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'stage':1},"
-               "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,"
-               "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
+    char *canonical = quoted(
+        "{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','documents':null,'"
+        "dtype':'f32',"
+        "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
+        "'limits':{'host_memory':null,'memory':null},'lora':null,"
+        "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
+        "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
+        "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'stage':1},"
+        "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'reference':null,"
+        "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);
@@ -74,6 +74,16 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'deterministic': false"));
     expect_same(MINIMAL, WITH("'tf32': false"));
     expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
+    expect_same(MINIMAL, WITH("'reference': 'random'")); // which nothing reads
+    expect_same(WITH("'objective': 'grpo'"),
+                WITH("'objective': {'name': 'grpo', 'beta': 0}, 'reference': 'adapter-off'"));
+    expect_same(WITH("'batch': 2, 'objective': 'dpo'"),
+                WITH("'batch': 2, 'objective': {'smoothing': 0, 'name': 'dpo'}, 'reference': 'random'"));
+    expect_same(WITH("'batch': 2, 'objective': 'dpo', 'data': {'batch': 'a'}"),
+                WITH("'batch': 2, 'objective': 'dpo', 'data': {'batch': 'a'}, 'reference': 'file'"));
+    expect_same(
+        WITH("'batch': 2, 'objective': 'dpo', 'data': {'text': 'a'}, 'lora': {}"),
+        WITH("'batch': 2, 'objective': 'dpo', 'data': {'text': 'a'}, 'lora': {}, 'reference': 'adapter-off'"));
     expect_same(MINIMAL, WITH("'weights': null, 'place': {'optimizer': 'device'}"));
     expect_same(MINIMAL, WITH("'parallel': {'stage': 1}"));
     expect_same(MINIMAL, WITH("'whole_attention': false"));
@@ -131,6 +141,13 @@ static void another_meaning_is_another_id(void **state)
         WITH("'objective': 'sequence-mean'"),
         WITH("'objective': 'dft'"),
         WITH("'objective': 'weighted-mean'"),
+        WITH("'batch': 2, 'objective': 'dpo'"),
+        WITH("'batch': 2, 'objective': {'name': 'dpo', 'beta': 0.2}"),
+        WITH("'batch': 2, 'objective': {'name': 'dpo', 'kind': 'simpo'}"),
+        WITH("'batch': 2, 'objective': 'dpo', 'lora': {}"),
+        WITH("'batch': 2, 'objective': 'dpo', 'lora': {}, 'reference': 'adapter-off'"),
+        WITH("'objective': 'grpo'"),
+        WITH("'objective': {'name': 'grpo', 'beta': 0.04}"),
         WITH("'batch': 1, 'data': {'batch': 'a'}"),
         WITH("'batch': 1, 'data': {'batch': 'b'}"),
         WITH("'lora': {}"),

@@ -12,13 +12,13 @@ enum kind { INTEGERS, NUMBERS };
 enum extent { PER_TOKEN, PER_SEQUENCE }; // [batch, context], [batch]
 
 // What a file may hold.
-static const struct row {
+static const struct batch_tensor {
     const char *name;
     size_t offset; // of its pointer in struct batch_data
     enum kind kind;
     enum extent extent;
     const char *needed; // what it is, where it must be there; else NULL
-} rows[] = {
+} batch_tensors[] = {
     {"ids", AT(ids), INTEGERS, PER_TOKEN, "token ids [batch, context], I32 or I64"},
     {"labels", AT(labels), INTEGERS, PER_TOKEN,
      "[batch, context], I32 or I64: the id that each position is to predict, which is the next one, or -100: none"},
@@ -29,15 +29,15 @@ static const struct row {
     {"reference_logprobs", AT(reference_logprobs), NUMBERS, PER_TOKEN, NULL},
     {"advantages", AT(advantages), NUMBERS, PER_SEQUENCE, NULL},
 };
-#define ROWS (sizeof rows / sizeof *rows)
+#define BATCH_TENSORS (sizeof batch_tensors / sizeof *batch_tensors)
 
-static void *member_of(struct batch_data *file, const struct row *row)
+static void *member_of(struct batch_data *file, const struct batch_tensor *row)
 {
     return (char *)file + row->offset;
 }
 
 // "labels[1, 7]", "advantages[3]"
-static const char *element(const struct row *row, size_t context, size_t index, char text[80])
+static const char *element(const struct batch_tensor *row, size_t context, size_t index, char text[80])
 {
     if (row->extent == PER_SEQUENCE)
         snprintf(text, 80, "%s[%zu]", row->name, index);
@@ -47,8 +47,8 @@ static const char *element(const struct row *row, size_t context, size_t index, 
 }
 
 // The tensor of this row, of a type that it can be read from; *there: whether the file has it.
-static bool find(const struct safetensors *file, const struct row *row, const struct safetensors_tensor **tensor,
-                 struct status *status)
+static bool find(const struct safetensors *file, const struct batch_tensor *row,
+                 const struct safetensors_tensor **tensor, struct status *status)
 {
     *tensor = safetensors_find(file, row->name);
     if (!*tensor)
@@ -64,7 +64,7 @@ static bool take_shape(const struct safetensors *file, size_t *context, size_t *
 {
     const struct safetensors_tensor *ids;
     char shape[200];
-    if (!find(file, &rows[0], &ids, status))
+    if (!find(file, &batch_tensors[0], &ids, status))
         return false;
     safetensors_shape_text(ids->rank, ids->shape, shape, sizeof shape);
     if (ids->rank != 2 || ids->count == 0)
@@ -104,8 +104,8 @@ bool batch_file_expect(const char *path, size_t context, size_t batch, struct st
 static bool check_names(const struct safetensors *file, struct status *status)
 {
     struct names known = {0};
-    for (size_t i = 0; i < ROWS; i++)
-        names_add(&known, rows[i].name);
+    for (size_t i = 0; i < BATCH_TENSORS; i++)
+        names_add(&known, batch_tensors[i].name);
     for (size_t i = 0; i < file->count; i++) {
         char hint[400];
         if (names_find(&known, file->tensors[i].name) < known.count)
@@ -117,7 +117,7 @@ static bool check_names(const struct safetensors *file, struct status *status)
     return true;
 }
 
-static bool check_shape(const struct safetensors *file, const struct row *row,
+static bool check_shape(const struct safetensors *file, const struct batch_tensor *row,
                         const struct safetensors_tensor *tensor, const struct batch_data *into,
                         struct status *status)
 {
@@ -140,7 +140,7 @@ struct range {
     char words[100];
 };
 
-static struct range range_of(const struct row *row, const struct batch_data *into, size_t vocab)
+static struct range range_of(const struct batch_tensor *row, const struct batch_data *into, size_t vocab)
 {
     struct range range = {.maximum = INT32_MAX};
     if (row->offset == AT(lengths)) {
@@ -158,8 +158,8 @@ static struct range range_of(const struct row *row, const struct batch_data *int
     return range;
 }
 
-static bool read_integers(const struct row *row, const struct safetensors_tensor *tensor, struct batch_data *into,
-                          const char *path, size_t vocab, struct status *status)
+static bool read_integers(const struct batch_tensor *row, const struct safetensors_tensor *tensor,
+                          struct batch_data *into, const char *path, size_t vocab, struct status *status)
 {
     struct range range = range_of(row, into, vocab);
     char text[80];
@@ -177,8 +177,8 @@ static bool read_integers(const struct row *row, const struct safetensors_tensor
     return true;
 }
 
-static bool read_numbers(const struct row *row, const struct safetensors_tensor *tensor, struct batch_data *into,
-                         const char *path, struct status *status)
+static bool read_numbers(const struct batch_tensor *row, const struct safetensors_tensor *tensor,
+                         struct batch_data *into, const char *path, struct status *status)
 {
     char text[80];
     bool weights = row->offset == AT(weights);
@@ -201,13 +201,14 @@ static bool read_numbers(const struct row *row, const struct safetensors_tensor 
 
 static bool read_all(struct batch_data *into, const struct safetensors *file, size_t vocab, struct status *status)
 {
-    for (size_t i = 0; i < ROWS; i++) {
+    for (size_t i = 0; i < BATCH_TENSORS; i++) {
         const struct safetensors_tensor *tensor;
-        if (!find(file, &rows[i], &tensor, status))
+        if (!find(file, &batch_tensors[i], &tensor, status))
             return false;
-        if (tensor && (!check_shape(file, &rows[i], tensor, into, status) ||
-                       !(rows[i].kind == INTEGERS ? read_integers(&rows[i], tensor, into, file->path, vocab, status)
-                                                  : read_numbers(&rows[i], tensor, into, file->path, status))))
+        if (tensor && (!check_shape(file, &batch_tensors[i], tensor, into, status) ||
+                       !(batch_tensors[i].kind == INTEGERS
+                             ? read_integers(&batch_tensors[i], tensor, into, file->path, vocab, status)
+                             : read_numbers(&batch_tensors[i], tensor, into, file->path, status))))
             return false;
     }
     return true;

@@ -62,7 +62,7 @@ struct record_trial {
     bool given;
     const json_t *json; // the whole of it
     const json_t *model, *data, *lora, *objective, *optimizer, *method, *train;
-    const char *dtype, *device, *profile, *labels, *weights, *kv_gradient_dtype, *gradient_dtype;
+    const char *dtype, *device, *profile, *labels, *reference, *weights, *kv_gradient_dtype, *gradient_dtype;
     double batch, context, seed;
     int deterministic, tf32, whole_attention;
     struct record_measure measure;

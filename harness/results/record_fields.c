@@ -49,6 +49,8 @@ FIELDS trial_fields[] = {
      .meaning = "random, {text: PATH}, {tokens: PATH, dtype: u16 or u32} or {batch: PATH}"},
     {FIELD(record_trial, labels), .type = FIELD_STRING, .meaning = "file", .null = "the next token"},
     {FIELD(record_trial, objective), .type = FIELD_ANY, .meaning = "what is minimised: name, or name and options"},
+    {FIELD(record_trial, reference), .type = FIELD_STRING, .meaning = "file, random, adapter-off, or a folder",
+     .null = "the objective reads none"},
     {FIELD(record_trial, lora), .type = FIELD_OBJECT, .meaning = "rank, alpha, targets",
      .null = "every weight trains"},
     {FIELD(record_trial, weights), .type = FIELD_STRING, .meaning = "nf4 or int8: of the layers' projections",

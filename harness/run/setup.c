@@ -1,7 +1,9 @@
-// Setup: opened in the order device, model, weights, tokens; closed in the opposite one.
+// Setup: opened in the order data, device, model, weights, batch; closed in the opposite one. A second model, the
+// reference, comes and goes before the device.
 #include "harness/run/setup.h"
 #include "harness/files/folder.h"
 #include "harness/run/step_data.h"
+#include "harness/run/step_logprobs.h"
 
 struct setup_options setup_options_of(const struct trial *trial)
 {
@@ -35,16 +37,35 @@ struct setup_options setup_options_reference(void)
     };
 }
 
-static void set_documents(struct setup *setup, const struct batch_data *data)
+// The batch, and what its objective reads besides; the model has its weights. On a device without data there is
+// nothing but the documents.
+static void open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
 {
+    bool dataless = setup->device->ops->dataless;
+    batch_open(&setup->batch, setup->device, dataless ? NULL : data->ids, dataless ? NULL : data->labels,
+               trial->context, trial->batch);
     if (data->documents)
         batch_set_documents(&setup->batch, setup->device, data->documents);
+    if (!dataless)
+        step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
+    batch_set_objective(&setup->batch, setup->device, trial->objective, trial->objective_options,
+                        &(struct batch_values){.weights = data->weights,
+                                               .old_logprobs = data->old_logprobs,
+                                               .reference_logprobs = data->reference_logprobs,
+                                               .advantages = data->advantages});
 }
 
-bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
-                struct status *status)
+static bool read_weights(struct setup *setup, const struct trial *trial, struct status *status)
 {
-    *setup = (struct setup){0};
+    if (trial->model_folder)
+        return folder_read_weights(trial->model_folder, &setup->model, trial->seed, trial->dtype, status);
+    model_randomize(&setup->model, trial->seed, trial->dtype);
+    return true;
+}
+
+static bool open_with(struct setup *setup, const struct trial *trial, const struct setup_options *options,
+                      struct batch_data *data, struct status *status)
+{
     setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
     if (!setup->device)
         return false;
@@ -76,42 +97,27 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
         model_options.ranks = &ranks;
     }
     model_open(&setup->model, &trial->config, &model_options, setup->device);
-    struct batch_data data = {0};
-    if (setup->device->status.code != STATUS_OK)
-        goto cleanup;
-    if (setup->device->ops->dataless) { // weights and tokens would go nowhere
-        if (!step_data_read_documents(&data, trial, status))
-            goto cleanup;
-        batch_open(&setup->batch, setup->device, NULL, NULL, trial->context, trial->batch);
-        set_documents(setup, &data);
-        batch_set_objective(&setup->batch, setup->device, trial->objective, trial->objective_options, NULL);
-        goto cleanup;
-    }
-    if (!trial->model_folder)
-        model_randomize(&setup->model, trial->seed, trial->dtype);
-    else if (!folder_read_weights(trial->model_folder, &setup->model, trial->seed, trial->dtype, status))
-        goto cleanup;
-    if (!step_data_read(&data, trial, status))
-        goto cleanup;
-    batch_open(&setup->batch, setup->device, data.ids, data.labels, trial->context, trial->batch);
-    set_documents(setup, &data);
-    unsigned required = objective_terms(trial->objective, trial->objective_options).required;
-    if ((required & BATCH_ADVANTAGES && !data.advantages) ||
-        (required & BATCH_REFERENCE && !data.reference_logprobs)) {
-        status_set(status, STATUS_UNSUPPORTED, "objective \"%s\" needs tensors that the batch does not have",
-                   trial->objective->name);
-        goto cleanup;
-    }
-    batch_set_objective(&setup->batch, setup->device, trial->objective, trial->objective_options,
-                        &(struct batch_values){.weights = data.weights,
-                                               .old_logprobs = data.old_logprobs,
-                                               .reference_logprobs = data.reference_logprobs,
-                                               .advantages = data.advantages});
-cleanup:
-    batch_data_free(&data);
+    // On a device without data weights would go nowhere.
+    if (setup->device->status.code == STATUS_OK &&
+        (setup->device->ops->dataless || read_weights(setup, trial, status)))
+        open_batch(setup, trial, data);
     if (setup->device->status.code != STATUS_OK)
         status_set(status, setup->device->status.code, "%s", setup->device->status.message);
     return status->code == STATUS_OK;
+}
+
+bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
+                struct status *status)
+{
+    struct batch_data data = {0};
+    bool dataless = trial_plans_on(options->device);
+    *setup = (struct setup){0};
+    bool open = (dataless ? step_data_read_documents(&data, trial, status)
+                          : step_data_read(&data, trial, status) &&
+                                step_logprobs_of_folder(&data, trial, options, status)) &&
+                open_with(setup, trial, options, &data, status);
+    batch_data_free(&data);
+    return open;
 }
 
 void setup_close(struct setup *setup)

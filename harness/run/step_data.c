@@ -1,17 +1,58 @@
 #include "harness/run/step_data.h"
 #include "kernels/base/random.h"
 
-// Of every row, uniform in [0, 1).
+// Element (sequence, token) of what is random does not depend on the shape.
+static uint64_t element(size_t sequence, size_t token)
+{
+    return (uint64_t)sequence << 32 | token;
+}
+
+// Normal, of every sequence's first `tokens` elements.
+static double *random_normal_values(const struct trial *trial, const char *name, size_t tokens, double deviation,
+                                    struct status *status)
+{
+    struct random random = random_named(trial->seed, name);
+    double *values = malloc(trial->batch * tokens * sizeof *values);
+    if (!values)
+        status_set(status, STATUS_OOM, "no room on the host for %s of %zu sequences", name, trial->batch);
+    for (size_t b = 0; values && b < trial->batch; b++)
+        random_normals(&random, element(b, 0), tokens, 0, deviation, values + b * tokens);
+    return values;
+}
+
 static double *random_weights(const struct trial *trial, struct status *status)
 {
-    size_t count = trial->batch * trial->context;
-    double *weights = malloc(count * sizeof *weights);
     struct random random = random_named(trial->seed, "row weights");
+    double *weights = malloc(trial->batch * trial->context * sizeof *weights);
     if (!weights)
-        status_set(status, STATUS_OOM, "no room on the host for the weights of %zu rows", count);
-    for (size_t i = 0; weights && i < count; i++)
-        weights[i] = random_uniform(&random, i);
+        status_set(status, STATUS_OOM, "no room on the host for the weights of %zu sequences", trial->batch);
+    for (size_t b = 0; weights && b < trial->batch; b++)
+        for (size_t t = 0; t < trial->context; t++)
+            weights[b * trial->context + t] = random_uniform(&random, element(b, t));
     return weights;
+}
+
+static struct objective_terms terms_of(const struct trial *trial)
+{
+    return objective_terms(trial->objective, trial->objective_options);
+}
+
+// The next token, but for prompts: from one token to half of a sequence, the same for both of a pair.
+static int32_t *completions(const struct trial *trial, const int32_t *ids, struct status *status)
+{
+    size_t context = trial->context;
+    struct random random = random_named(trial->seed, "prompt lengths");
+    int32_t *labels = malloc(trial->batch * context * sizeof *labels);
+    if (!labels)
+        status_set(status, STATUS_OOM, "no room on the host for the labels of %zu sequences", trial->batch);
+    for (size_t b = 0; labels && b < trial->batch; b++) {
+        size_t prompt = 1 + (context > 1 ? random_below(&random, b / 2, context / 2) : 0);
+        for (size_t t = 0; t < context; t++) {
+            size_t i = b * context + t;
+            labels[i] = t + 1 >= prompt && t + 1 < context ? ids[i + 1] : NO_TARGET;
+        }
+    }
+    return labels;
 }
 
 // Rows with a target that weigh nothing, all of them, have no mean.
@@ -24,18 +65,43 @@ static bool check_weights(const struct batch_data *data, const char *path, struc
                       "%s: weights are 0 wherever there is a label, so there is nothing to average", path);
 }
 
+// Both of a pair have something to be compared by.
+static bool check_pairs(const struct batch_data *data, const char *path, struct status *status)
+{
+    for (size_t b = 0; b < data->batch; b++) {
+        size_t t = 0;
+        while (t < data->context && data->labels[b * data->context + t] == NO_TARGET)
+            t++;
+        if (t == data->context)
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: labels[%zu] are -100 everywhere, but each of a pair needs a completion", path,
+                              b);
+    }
+    return true;
+}
+
+static bool check_there(const char *path, const void *values, const char *name, const struct trial *trial,
+                        const char *what, struct status *status)
+{
+    return values || status_set(status, STATUS_BAD_INPUT, "%s: has no tensor \"%s\"; objective %s needs it, %s",
+                                path, name, trial->objective->name, what);
+}
+
 static bool read_batch_file(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     const char *path = trial->data.path;
-    if (!batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status))
-        return false;
-    if (!(trial->objective->terms.required & BATCH_WEIGHTS))
-        return true;
-    if (!data->weights)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: has no tensor \"weights\"; objective %s needs it, a number >= 0 for every token",
-                          path, trial->objective->name);
-    return check_weights(data, path, status);
+    struct objective_terms terms = terms_of(trial);
+    bool weights = terms.required & BATCH_WEIGHTS;
+    return batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status) &&
+           (!weights || (check_there(path, data->weights, "weights", trial,
+                                     "[batch, context], a number >= 0 for every row", status) &&
+                         check_weights(data, path, status))) &&
+           (!(terms.required & BATCH_ADVANTAGES) ||
+            check_there(path, data->advantages, "advantages", trial, "[batch], one for every sequence", status)) &&
+           (trial->reference.kind != REFERENCE_FILE ||
+            check_there(path, data->reference_logprobs, "reference_logprobs", trial,
+                        "[batch, context]; or \"reference\" another than file", status)) &&
+           (terms.divisor != PER_PAIR || check_pairs(data, path, status));
 }
 
 // Of every token its document, as the trial packs them.
@@ -67,6 +133,34 @@ static void pack(struct batch_data *data, const struct trial *trial, struct stat
         data->documents = packed_documents(trial, status);
 }
 
+// The tokens and labels of other data, and at random what these do not have.
+static bool read_tokens(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    size_t vocab = trial->config.vocab;
+    bool random = trial->data.kind == DATA_RANDOM;
+    struct objective_terms terms = terms_of(trial);
+    unsigned compared = BATCH_OLD | BATCH_REFERENCE | BATCH_ADVANTAGES;
+    data->ids = tokens_read(&trial->data, trial->context, trial->batch, vocab, trial->seed, status);
+    if (!data->ids)
+        return false;
+    if (trial->labels)
+        data->labels = tokens_read_labels(trial->labels, trial->context, trial->batch, vocab, status);
+    else if (random && (terms.divisor == PER_PAIR || (terms.required | terms.optional) & compared))
+        data->labels = completions(trial, data->ids, status);
+    if (random && terms.required & BATCH_WEIGHTS)
+        data->weights = random_weights(trial, status);
+    if (random && terms.required & BATCH_ADVANTAGES)
+        data->advantages = random_normal_values(trial, "advantages", 1, 1, status);
+    pack(data, trial, status);
+    return status->code == STATUS_OK;
+}
+
+unsigned step_data_noise(const struct trial *trial)
+{
+    unsigned old = trial->data.kind == DATA_RANDOM ? terms_of(trial).optional & BATCH_OLD : 0;
+    return old | (trial->reference.kind == REFERENCE_RANDOM ? BATCH_REFERENCE : 0);
+}
+
 bool step_data_read_documents(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     *data = (struct batch_data){.context = trial->context, .batch = trial->batch};
@@ -76,16 +170,16 @@ bool step_data_read_documents(struct batch_data *data, const struct trial *trial
 
 bool step_data_read(struct batch_data *data, const struct trial *trial, struct status *status)
 {
-    size_t vocab = trial->config.vocab;
+    unsigned noise = step_data_noise(trial);
     *data = (struct batch_data){.context = trial->context, .batch = trial->batch};
-    if (trial->data.kind == DATA_BATCH)
-        return read_batch_file(data, trial, status);
-    data->ids = tokens_read(&trial->data, trial->context, trial->batch, vocab, trial->seed, status);
-    if (data->ids && trial->labels)
-        data->labels = tokens_read_labels(trial->labels, trial->context, trial->batch, vocab, status);
-    if (data->ids && trial->objective->terms.required & BATCH_WEIGHTS)
-        data->weights = random_weights(trial, status);
-    if (data->ids)
-        pack(data, trial, status);
+    if (!(trial->data.kind == DATA_BATCH ? read_batch_file : read_tokens)(data, trial, status))
+        return false;
+    if (noise & BATCH_OLD)
+        data->old_logprobs = random_normal_values(trial, "old log-probs", trial->context, STEP_DATA_NOISE, status);
+    if (noise & BATCH_REFERENCE) {
+        free(data->reference_logprobs);
+        data->reference_logprobs =
+            random_normal_values(trial, "reference log-probs", trial->context, STEP_DATA_NOISE, status);
+    }
     return status->code == STATUS_OK;
 }

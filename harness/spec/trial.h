@@ -46,6 +46,18 @@ struct training {
     size_t evaluate_windows;     // at most; 0: all
 };
 
+// Where the log-probs come from that an objective holds the model's against.
+struct reference_model {
+    enum {
+        REFERENCE_NONE,        // the objective reads none
+        REFERENCE_FILE,        // the batch file
+        REFERENCE_RANDOM,      // the model's own before the first step, and noise
+        REFERENCE_ADAPTER_OFF, // the model without its LoRA factors
+        REFERENCE_FOLDER       // a second model
+    } kind;
+    char *folder; // of REFERENCE_FOLDER; else NULL
+};
+
 #define TRIAL_ID_BYTES 33 // with its zero
 
 struct trial {
@@ -67,6 +79,7 @@ struct trial {
     struct packing packing;
     const struct objective *objective;
     void *objective_options; // the objective's own struct
+    struct reference_model reference;
     struct lora lora;
     enum quantisation quantisation; // of the layers' projections, which then must not train
     // Where they are kept while they are not used.

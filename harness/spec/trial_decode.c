@@ -33,7 +33,8 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
                                "\"%s\" needs more than windows of tokens, which are all that a training run reads",
                                trial->objective->name);
     if (trial->packing.count || trial->packing.mean)
-        return json_field_fail(field, status, "takes each window of tokens as one document; leave \"documents\" out");
+        return json_field_fail(field, status,
+                               "takes each window of tokens as one document; leave \"documents\" out");
     if (trial_ranks(trial) > 1)
         return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
     bool in_walk = optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
@@ -83,15 +84,19 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
         return json_field_fail(fields->keys[documents], status,
                                "%s says where its documents are, in a tensor \"documents\"; leave this out",
                                trial->data.path);
+    struct json_field objective = fields->keys[trial_key_find("objective")];
+    struct status why = {0};
+    if (!objective_check(trial->objective, trial->objective_options, trial->batch, 1, &why))
+        return json_field_fail(objective, status, "%s", why.message);
     // Where nothing is read a spec may name what it serves elsewhere.
-    bool weighted = trial->objective->terms.required & BATCH_WEIGHTS && !trial->planned;
-    if (weighted &&
-        (trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32))
+    bool tokens_alone =
+        trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32;
+    unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
+    if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES) && !trial->planned)
         return json_field_fail(
-            fields->keys[trial_key_find("objective")], status,
-            "\"%s\" needs a weight for every row: give \"data\" as {\"batch\": PATH}, a file with "
-            "weights",
-            trial->objective->name);
+            objective, status, "\"%s\" needs %s: give \"data\" as {\"batch\": PATH}, a file that has them",
+            trial->objective->name,
+            reads & BATCH_WEIGHTS ? "a weight for every row" : "an advantage for every sequence");
     return true;
 }
 
@@ -155,6 +160,7 @@ void trial_free(struct trial *trial)
     free(trial->labels);
     free(trial->train.evaluate.path);
     free(trial->packing.lengths);
+    free(trial->reference.folder);
     free(trial->host_folder);
     if (trial->options)
         options_free(&trial->method->options, trial->options);

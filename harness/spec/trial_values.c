@@ -1,5 +1,6 @@
 #include "harness/spec/trial_values.h"
 #include "harness/files/batch_file.h"
+#include "harness/files/folder.h"
 #include "harness/files/named_options.h"
 #include "harness/spec/config_decode.h"
 #include <string.h>
@@ -215,6 +216,75 @@ json_t *decode_objective(struct trial *trial, struct json_field field, struct st
     json_t *canonical = decode_named(&tables, field, &index, &trial->objective_options, status);
     trial->objective = objectives[index];
     return canonical;
+}
+
+static const char *const reference_names[] = {
+    [REFERENCE_FILE] = "file", [REFERENCE_RANDOM] = "random", [REFERENCE_ADAPTER_OFF] = "adapter-off"};
+
+// What is meant where nothing is said; NULL: it must be.
+static const char *usual_reference(const struct trial *trial)
+{
+    return trial->data.kind == DATA_BATCH                      ? reference_names[REFERENCE_FILE]
+           : trial->data.kind == DATA_RANDOM || trial->planned ? reference_names[REFERENCE_RANDOM]
+           : trial->lora.rank                                  ? reference_names[REFERENCE_ADAPTER_OFF]
+                                                               : NULL;
+}
+
+// Why this trial cannot have it; NULL: it can.
+static const char *reference_fault(const struct trial *trial, int kind)
+{
+    return kind == REFERENCE_FILE && trial->data.kind != DATA_BATCH && !trial->planned
+               ? "there is no batch file: give \"data\" as {\"batch\": PATH}"
+           : kind == REFERENCE_ADAPTER_OFF && !trial->lora.rank
+               ? "there is no adapter that could be off: give \"lora\", or the folder of another model"
+               : NULL;
+}
+
+static bool read_reference_folder(struct trial *trial, const char *path, struct json_field field,
+                                  struct status *status)
+{
+    struct config config;
+    struct status why = {0};
+    trial->reference.kind = REFERENCE_FOLDER;
+    trial->reference.folder = copy_text(path);
+    if (trial->planned)
+        return true;
+    if (!folder_read_config(path, &config, &why))
+        return json_field_fail(field, status, "%s; expected file, random, adapter-off or a model's folder",
+                               why.message);
+    return config.vocab == trial->config.vocab ||
+           json_field_fail(field, status, "%s has a vocabulary of %zu, the model %zu", path, config.vocab,
+                           trial->config.vocab);
+}
+
+json_t *decode_reference(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *text = NULL;
+    // Left out rather than refused where nothing reads it, so that one spec serves all objectives.
+    if (!(objective_terms(trial->objective, trial->objective_options).required & BATCH_REFERENCE))
+        return json_null();
+    if (json_field_given(field)) {
+        if (!json_field_text(field, "null, file, random, adapter-off or a model's folder", &text, status))
+            return NULL;
+    } else if (!(text = usual_reference(trial))) {
+        json_field_fail(field, status,
+                        "missing; objective \"%s\" needs a reference: the folder of a model, or with \"lora\" "
+                        "adapter-off, or a batch file with reference_logprobs",
+                        trial->objective->name);
+        return NULL;
+    }
+    for (int kind = REFERENCE_FILE; kind <= REFERENCE_ADAPTER_OFF; kind++) {
+        if (strcmp(text, reference_names[kind]) != 0)
+            continue;
+        const char *fault = reference_fault(trial, kind);
+        if (fault) {
+            json_field_fail(field, status, "%s", fault);
+            return NULL;
+        }
+        trial->reference.kind = kind;
+        return json_string(text);
+    }
+    return read_reference_folder(trial, text, field, status) ? json_string(text) : NULL;
 }
 
 static bool read_targets(struct json_field field, unsigned *targets, struct status *status)

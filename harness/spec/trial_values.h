@@ -10,6 +10,7 @@ json_t *decode_profile(struct trial *trial, struct json_field field, struct stat
 json_t *decode_data(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_documents(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status);
+json_t *decode_reference(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_lora(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_weights(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_optimizer(struct trial *trial, struct json_field field, struct status *status);

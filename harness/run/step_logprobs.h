@@ -1,0 +1,15 @@
+// Step log-probs: those of a step's labels under the models that its objective holds the trained one against, as
+// far as they are computed: a second model, the trained one without its LoRA factors, or the trained one as it is
+// before its first step, to which noise is added (step_data.h). They are the same in every step.
+#pragma once
+#include "harness/run/setup.h"
+#include "harness/run/step_data.h"
+
+// Where the trial's reference is a folder: that model is loaded onto a device of its own, opened like the trial's,
+// walked forward alone, without room for gradients, and closed again. False and a status.
+bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
+                             const struct setup_options *options, struct status *status);
+// Those that the model itself tells, of a batch whose ids and targets are there. What fails is in the device's
+// status.
+void step_logprobs_of_model(struct batch_data *data, const struct trial *trial, struct model *model,
+                            const struct batch *batch);
