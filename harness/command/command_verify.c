@@ -2,7 +2,9 @@
 // case that is off.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/command/flags.h"
 #include "harness/files/folder.h"
+#include "harness/files/json_source.h"
 #include "harness/run/verify.h"
 #include <jansson.h>
 #include <math.h>
@@ -11,7 +13,7 @@
 #define METHODS_MAX 64
 
 struct arguments {
-    const char *model, *shape, *dtype, *device, *kv_gradient_dtype, *gradient_dtype;
+    const char *model, *shape, *dtype, *device, *kv_gradient_dtype, *gradient_dtype, *objective, *batch;
     bool json;
 };
 
@@ -110,6 +112,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'g':
         arguments->gradient_dtype = text;
         return 0;
+    case 'o':
+        arguments->objective = text;
+        return 0;
+    case 'b':
+        arguments->batch = text;
+        return 0;
     case 'j':
         arguments->json = true;
         return 0;
@@ -133,6 +141,25 @@ static bool read_accumulator(const char *flag, const char *name, enum dtype mode
                       dtype_name(widest), model != widest ? " or bf16" : "", name);
 }
 
+// A trial of which each case has the objective, and the data if they are a batch file.
+static bool read_like(const struct arguments *arguments, struct trial *like, struct status *status)
+{
+    json_t *trial =
+        json_pack("{s:s, s:s}", "model", arguments->model ? arguments->model : "tiny", "method", "full");
+    CHECK(trial);
+    if (arguments->objective)
+        json_object_set_new(trial, "objective", flag_named(arguments->objective));
+    if (arguments->batch)
+        json_object_set_new(trial, "data", json_pack("{s:s}", "batch", arguments->batch));
+    else
+        json_object_update_new(trial, json_pack("{s:i, s:i}", "context", 2, "batch", 2));
+    char *json = json_dumps(trial, 0);
+    json_decref(trial);
+    bool decoded = json && trial_decode(like, json, JSON_COMMAND_LINE, status);
+    free(json);
+    return decoded;
+}
+
 static bool run(const struct arguments *arguments, struct table *table, struct status *status)
 {
     struct config config;
@@ -153,11 +180,13 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         request.config = &config;
         request.folder = arguments->model;
     }
-    if (!verify(&request, found, table, status))
-        return false;
-    if (!table->json)
+    struct trial like;
+    request.like = &like;
+    bool verified = read_like(arguments, &like, status) && verify(&request, found, table, status);
+    if (verified && !table->json)
         print_table(table, arguments->dtype, verify_bounds(request.dtype));
-    return true;
+    trial_free(&like);
+    return verified;
 }
 
 int command_verify(int argc, char **argv)
@@ -178,6 +207,14 @@ int command_verify(int argc, char **argv)
          .key = 'g',
          .arg = "DTYPE",
          .doc = "accumulator of the weights' gradients (f32; f64 for f64)"},
+        {.name = "objective",
+         .key = 'o',
+         .arg = "NAME,OPTION=VALUE",
+         .doc = "what is minimised, of `longbp list objectives` (token-mean)"},
+        {.name = "batch",
+         .key = 'b',
+         .arg = "FILE",
+         .doc = "a batch file, instead of random tokens of every shape"},
         {.name = "json", .key = 'j', .doc = "one JSON object per case"},
         {0}};
     static const struct argp argp = {

@@ -161,7 +161,9 @@ static bool verify_shape(const struct verify_request *request, const struct shap
 {
     char labels[64], *folder = (char *)request->folder;
     struct reference reference;
+    const struct trial *like = request->like;
     struct trial *trial = calloc(1, sizeof *trial);
+    struct status odd = {0};
     CHECK(trial);
     *trial = (struct trial){.config = request->config ? *request->config : config_of(shape),
                             .model_folder = folder,
@@ -171,8 +173,13 @@ static bool verify_shape(const struct verify_request *request, const struct shap
                             .context = shape->context,
                             .batch = shape->batch,
                             .seed = 1,
-                            .objective = objectives[0],
+                            .data = like->data,
+                            .objective = like->objective,
+                            .objective_options = like->objective_options,
+                            .reference = like->reference,
                             .lora = shape->lora};
+    if (!objective_check(like->objective, like->objective_options, trial->batch, 1, &odd))
+        trial->batch++; // of pairs
     snprintf(trial->device, sizeof trial->device, "%s", request->device);
     int labels_fd = shape->labels ? labels_file(shape, trial->config.vocab, labels, sizeof labels) : -1;
     trial->labels = labels_fd >= 0 ? labels : NULL;
@@ -187,7 +194,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
             if (!trial->options)
                 continue;
             snprintf(result.shape, sizeof result.shape, "%s: T=%zu C=%zu B=%zu", shape->name, shape->context,
-                     shape->chunk, shape->batch);
+                     shape->chunk, trial->batch);
             if (variants[j].option)
                 snprintf(result.options, sizeof result.options, "%s=%s", variants[j].option, variants[j].value);
             verify_one(&result, trial, &reference);
@@ -205,7 +212,16 @@ static bool verify_shape(const struct verify_request *request, const struct shap
 bool verify(const struct verify_request *request, void (*found)(const struct verify_case *result, void *context),
             void *context, struct status *status)
 {
-    bool any = false;
+    const struct trial *like = request->like;
+    bool any = like->data.kind == DATA_BATCH;
+    if (any) {
+        struct shape shape = {.name = "batch file",
+                              .context = like->context,
+                              .chunk = (like->context + 2) / 3,
+                              .batch = like->batch,
+                              .lora = like->lora};
+        return verify_shape(request, &shape, found, context, status);
+    }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if ((request->config && is_of_other_model(&shapes[i])) ||
             (request->shape && !strstr(shapes[i].name, request->shape)))
