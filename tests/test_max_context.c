@@ -147,27 +147,39 @@ static void a_choice_leaves_out_who_does_not_have_it(void **state)
     free(out);
 }
 
-// What fits, plan confirms; and one sequence more does not.
+// What fits, plan confirms; and one sequence more, or one pair, does not.
 static void max_batch_and_plan_agree(void **state)
 {
     (void)state;
-    static const char *const setting = "--model tiny --context 200 --memory-limit 40MiB";
-    json_t *table = longbp_json("max-batch %s --json", setting), *row;
-    size_t i;
-    assert_int_equal(json_array_size(json_object_get(table, "methods")), 4);
-    json_array_foreach(json_object_get(table, "methods"), i, row)
-    {
-        const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
-        size_t largest = (size_t)number(row, "max_batch");
-        assert_true(largest > 1);
-        for (size_t more = 0; more < 2; more++) {
-            json_t *plan = longbp_json("plan %s --method %s --batch %zu --json", setting, name, largest + more);
-            if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
-                fail_msg("%s: batch %zu", name, largest + more);
-            json_decref(plan);
+    static const struct {
+        const char *flags;
+        size_t unit;
+    } settings[] = {{"--model tiny --context 200 --memory-limit 40MiB", 1},
+                    {"--model tiny --context 200 --memory-limit 40MiB --objective dpo", 2}};
+    for (size_t s = 0; s < COUNT(settings); s++) {
+        json_t *table = longbp_json("max-batch %s --json", settings[s].flags), *row;
+        size_t i, unit = settings[s].unit;
+        assert_int_equal(json_array_size(json_object_get(table, "methods")), 4);
+        json_array_foreach(json_object_get(table, "methods"), i, row)
+        {
+            const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
+            size_t largest = (size_t)number(row, "max_batch");
+            assert_true(largest > 1 && largest % unit == 0);
+            for (size_t more = 0; more < 2 * unit; more += unit) {
+                json_t *plan =
+                    longbp_json("plan %s --method %s --batch %zu --json", settings[s].flags, name, largest + more);
+                if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
+                    fail_msg("%s, %s: batch %zu", settings[s].flags, name, largest + more);
+                json_decref(plan);
+            }
         }
+        json_decref(table);
     }
-    json_decref(table);
+    json_t *chosen = longbp_json("max-batch %s --methods auto --json", settings[1].flags);
+    json_t *row = json_array_get(json_object_get(chosen, "methods"), 0);
+    size_t largest = (size_t)number(row, "max_batch");
+    assert_true(largest > 1 && largest % 2 == 0);
+    json_decref(chosen);
 }
 
 // Auto goes at least as far as every method with whatever options; its choice there fits, and one token more does

@@ -16,7 +16,7 @@
 enum flag { FLAG_METHODS = 0x100, FLAG_EXACT, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train", "device",       "seed",          "labels",   "method",
+static const char *const without[] = {"train", "device",       "seed",          "labels",   "reference", "method",
                                       "tf32",  "memory_limit", "deterministic", "parallel", NULL};
 // What the command that runs the choice does not take.
 static const char *const not_to_run[] = {"profile", "optimizer", "kv_gradient_dtype", NULL};
@@ -270,7 +270,7 @@ static json_t *candidate_json(const struct advice *advice, const struct candidat
 static void print_json(const struct arguments *arguments, const struct advice *advice)
 {
     json_t *front = json_array(), *setting = json_loads(advice->asked.trials[0].canonical, 0, NULL);
-    static const char *const varying[] = {"method", "measure", "limits", "data", "labels", "seed"};
+    static const char *const varying[] = {"method", "measure", "limits", "data", "labels", "reference", "seed"};
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         json_object_del(setting, varying[i]);
     for (size_t i = 0; i < advice->front_count; i++)

@@ -14,9 +14,9 @@
 enum flag { FLAG_METHODS = 0x100, FLAG_DEVICE, FLAG_HOST, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train",         "device",   "context", "seed",         "labels",
-                                      "profile",       "method",   "tf32",    "memory_limit", "host_memory",
-                                      "deterministic", "parallel", NULL};
+static const char *const without[] = {"train",       "device",        "context",  "seed", "labels",
+                                      "reference",   "profile",       "method",   "tf32", "memory_limit",
+                                      "host_memory", "deterministic", "parallel", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "methods", .key = FLAG_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},
@@ -178,7 +178,8 @@ static void print_table(const struct frontier *frontier)
 static void print_json(const struct frontier *frontier)
 {
     json_t *rows = json_array(), *setting = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
-    static const char *const varying[] = {"method", "context", "measure", "limits", "data", "labels", "seed"};
+    static const char *const varying[] = {"method", "context", "measure",   "limits",
+                                          "data",   "labels",  "reference", "seed"};
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         json_object_del(setting, varying[i]);
     for (size_t m = 0; m <= frontier->method_count; m++)

@@ -13,10 +13,12 @@
 enum flag { FLAG_METHODS = 0x100, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without_context[] = {"train",  "device",        "context", "seed",         "labels",
-                                              "method", "deterministic", "tf32",    "memory_limit", NULL},
-                         *const without_batch[] = {"train",  "device",        "batch", "seed",         "labels",
-                                                   "method", "deterministic", "tf32",  "memory_limit", NULL};
+static const char *const without_context[] = {"train",  "device",       "context", "seed",
+                                              "labels", "reference",    "method",  "deterministic",
+                                              "tf32",   "memory_limit", NULL},
+                         *const without_batch[] = {"train",  "device",       "batch",  "seed",
+                                                   "labels", "reference",    "method", "deterministic",
+                                                   "tf32",   "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "methods",
@@ -265,8 +267,8 @@ static void print_json(const struct arguments *arguments, const struct table *ta
 {
     json_t *list = json_array(), *setting = json_loads(first_of(table)->canonical, 0, NULL);
     bool batch = arguments->extent == EXTENT_BATCH;
-    const char *const varying[] = {"method", batch ? "batch" : "context", "measure", "limits", "data", "labels",
-                                   "seed"};
+    const char *const varying[] = {
+        "method", batch ? "batch" : "context", "measure", "limits", "data", "labels", "reference", "seed"};
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         json_object_del(setting, varying[i]);
     for (size_t i = 0; i < table->asked.count; i++) {
@@ -305,6 +307,8 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
     struct status status = {0};
     struct table table = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    if (extent == EXTENT_BATCH) // whatever the objective, a step can have two sequences
+        json_object_set_new(arguments.flags.trial, "batch", json_integer(2));
     bool done =
         plan_flags_device(&arguments.plan, arguments.flags.trial, &status) && find_all(&arguments, &table, &status);
     if (!done)

@@ -17,7 +17,7 @@
 enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train",         "device", "seed",         "labels",
+static const char *const without[] = {"train",         "device", "seed",         "labels", "reference",
                                       "deterministic", "tf32",   "memory_limit", NULL};
 
 static const struct argp_option own_flags[] = {

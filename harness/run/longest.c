@@ -17,9 +17,11 @@ struct search {
     struct status *status;
 };
 
+// Down to whole units, but one at least.
 static void set_extent(struct trial *trial, enum extent extent, size_t value)
 {
-    *(extent == EXTENT_BATCH ? &trial->batch : &trial->context) = value;
+    size_t unit = extent_unit(trial, extent), units = value / unit;
+    *(extent == EXTENT_BATCH ? &trial->batch : &trial->context) = unit * (units ? units : 1);
 }
 
 // The most that the family can hold by its floor and by what it keeps on the host.
@@ -57,7 +59,7 @@ static bool search_family(struct search *search, const struct family *family, do
     set_extent(&tried, search->extent, (size_t)most);
     at_most.trial = &tried;
     tried.options = family_options(&at_most, 0);
-    set_extent(&tried, search->extent, best->largest + 1);
+    set_extent(&tried, search->extent, best->largest + extent_unit(&tried, search->extent));
     bool fine = planned_step(&step, &tried, tried.options, search->limits, &search->memos, search->status);
     bool longer = fine && step.fits;
     if (longer || (fine && !best->largest && !*best->reason)) // the first tells why nothing goes

@@ -213,11 +213,17 @@ static bool goes_on(struct search *search)
            further <= units_max(search) && attempt(search, further) == FITS;
 }
 
+size_t extent_unit(const struct trial *trial, enum extent extent)
+{
+    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
+    return pairs && extent == EXTENT_BATCH ? 2 : 1;
+}
+
 bool max_context_find(struct max_context *result, const struct trial *trial, enum extent extent, size_t limit_bytes,
                       size_t from, struct status *status)
 {
     bool whole_chunks = trial->method->largest_draw && extent == EXTENT_CONTEXT;
-    *result = (struct max_context){.granularity = whole_chunks ? chunk_of(trial) : 1};
+    *result = (struct max_context){.granularity = whole_chunks ? chunk_of(trial) : extent_unit(trial, extent)};
     struct status why = {0};
     if (!ranks_possible(trial, &why)) { // which is this method's result, not the end of the others
         snprintf(result->reason, sizeof result->reason, "%.500s", why.message);

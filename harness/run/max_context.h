@@ -8,7 +8,7 @@ enum extent { EXTENT_CONTEXT, EXTENT_BATCH };
 
 struct max_context {
     size_t largest;     // tokens of context, or sequences; 0: none
-    size_t granularity; // it is a multiple of this: 1, or the chunk of a method that draws columns
+    size_t granularity; // it is a multiple of this: 1, the chunk of a method that draws columns, or of pairs 2
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // of the step at that context; 0: none
     double floor_bytes_per_token;                        // of that step
     double flops, forward_flops;                         // counted, of all ranks; of a forward pass at that context
@@ -20,6 +20,8 @@ struct max_context {
 // What is taken before any step: weights, gradients, the optimizer's state, what the device's libraries keep. False
 // and a status if it cannot be planned at all (unsupported: the device has no such dtype).
 bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status);
+// What the extent is a multiple of, whatever the method: of a batch of pairs 2.
+size_t extent_unit(const struct trial *trial, enum extent extent);
 // The trial's own value of the extent does not matter; it must be on a device without data. A method that draws
 // columns is planned for the largest draw (method.h), over contexts of whole chunks. from: where to begin, such as
 // a quarter of what is expected; 0: at the least.
