@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the gradients of `longbp grad` in f64 against PyTorch's autograd, method by method and family by family.
+"""Holds the gradients of `longbp grad` in f64 against PyTorch's autograd: method by method, family by family, and from a
+batch file objective by objective.
 
 Run by hand, after `make`:  tools/check_against_pytorch.py [--tolerance 1e-9]
 Needs torch, numpy and safetensors; transformers and peft, if there, are compared too. Exits 1 if a difference is too
@@ -23,6 +24,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
+import objectives_in_pytorch as objectives
+
 try:
     import transformers
     transformers.logging.set_verbosity_error()
@@ -38,6 +41,7 @@ CONTEXT, BATCH, CHUNK = 100, 2, 32  # the last chunk is shorter
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp", "--chunk", 7, "--head-chunk", 5],
            ["seco", "--chunk", CHUNK], ["seco", "--chunk", 1], ["seco", "--chunk", CHUNK, "--inner", "checkpoint"],
            ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK)]]  # all columns drawn: exact
+OBJECTIVE_METHODS = [["full"], ["streambp", "--chunk", CHUNK, "--head-chunk", 5], ["seco", "--chunk", CHUNK]]
 SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
          "intermediate_size": 72, "vocab_size": 256, "hidden_act": "silu", "rms_norm_eps": 1e-5}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -152,7 +156,7 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
 
-def reference(folder, config, ids, documents, labels, lora):
+def reference(folder, config, ids, documents, loss_of_logits, lora):
     weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
     if config["tie_word_embeddings"]:
         weights.pop("lm_head.weight", None)
@@ -162,7 +166,7 @@ def reference(folder, config, ids, documents, labels, lora):
         weights = {**weights, **trained}
     for w in trained.values():
         w.requires_grad_()
-    loss = loss_of(decoder(weights, config, ids, documents), labels)
+    loss = loss_of_logits(decoder(weights, config, ids, documents))
     loss.backward()
     return loss.item(), {name: w.grad for name, w in trained.items()}
 
@@ -190,13 +194,34 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
                          if p.requires_grad}
 
 
-def longbp(binary, folder, tokens, labels, method, out):
-    command = [binary, "grad", "--model", folder, "--tokens", tokens, "--token-dtype", "bytes", "--context", CONTEXT,
-               "--batch", BATCH, "--dtype", "f64", "--out", out, *labels, "--method", *method]
+def longbp(binary, folder, data, flags, method, out):
+    command = [binary, "grad", "--model", folder, *data, "--dtype", "f64", "--out", out, *flags, "--method", *method]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"failed with {done.returncode}: {' '.join(map(str, command))}")
     return json.loads(done.stdout)["loss"], load_file(out)
+
+
+def make_batch(path, rng):
+    """Two pairs with prompts and padding, and log-probs about those of a random model; saved, and as tensors."""
+    shape = (4, CONTEXT)
+    ids = rng.integers(0, 256, shape)
+    labels = np.roll(ids, -1, 1)
+    lengths = np.array([CONTEXT, CONTEXT - 17, CONTEXT - 3, CONTEXT])
+    for b, length in enumerate(lengths):
+        labels[b, :20 + 9 * b] = labels[b, length - 1:] = -100
+    usual = lambda deviation: -math.log(256) + deviation * rng.standard_normal(shape)
+    batch = {name: torch.from_numpy(values) for name, values in
+             {"ids": ids, "labels": labels, "lengths": lengths, "weights": rng.random(shape), "old_logprobs": usual(0.6),
+              "reference_logprobs": usual(0.6), "advantages": np.array([0.7, -1.2, 0.4, -0.3])}.items()}
+    save_file(batch, path)
+    return batch
+
+
+def objective_of(name, options, logits, batch):
+    mask = (batch["labels"] >= 0).double()
+    log_probs = logits.log_softmax(-1).gather(2, batch["labels"].clamp(min=0)[:, :, None])[:, :, 0]
+    return objectives.loss(name, options, log_probs, mask, batch)
 
 
 def relative_l2(found, expected):
@@ -311,15 +336,17 @@ def main():
             + ",targets=" + LORA["targets"]]
     cases.append(("qwen3, LoRA", adapter, lora, one, shifted))
 
+    data = ["--tokens", f"{path}/tokens.bin", "--token-dtype", "bytes", "--context", CONTEXT, "--batch", BATCH]
     for title, folder, flags, documents, labels in cases:
         with open(f"{folder}/config.json") as file:
             config = json.load(file)
         config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         config.setdefault("tie_word_embeddings", False)
-        expected_loss, expected = reference(folder, config, ids, documents, labels, flags == lora)
+        expected_loss, expected = reference(folder, config, ids, documents, lambda logits: loss_of(logits, labels),
+                                            flags == lora)
         print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")
         for method in METHODS:
-            loss, gradients = longbp(arguments.longbp, folder, f"{path}/tokens.bin", flags, method, f"{path}/g")
+            loss, gradients = longbp(arguments.longbp, folder, data, flags, method, f"{path}/g")
             report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
         if transformers and (flags != lora or peft):
             name = f"transformers {transformers.__version__}" + (f", peft {peft.__version__}" if flags == lora else "")
@@ -328,6 +355,19 @@ def main():
                                              (False, ", as it is", 1e-4)):
                 loss, theirs = transformers_gradients(*theirs_from, config, ids, documents, labels, twins)
                 report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
+
+    folder, batch = f"{path}/init", make_batch(f"{path}/batch", rng)
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    print("every objective, from a batch file: relative L2 against PyTorch in f64")
+    for name, options in objectives.OBJECTIVES:
+        flags = ["--batch", f"{path}/batch", "--objective", objectives.flag(name, options)]
+        expected_loss, expected = reference(folder, config, batch["ids"], torch.zeros_like(batch["ids"]),
+                                            lambda logits: objective_of(name, options, logits, batch), False)
+        for method in OBJECTIVE_METHODS:
+            loss, gradients = longbp(arguments.longbp, folder, [], flags, method, f"{path}/g")
+            report(f"{objectives.flag(name, options)}, {method[0]}", loss, gradients, expected_loss, expected,
+                   arguments.tolerance)
     print("all within tolerance" if not failures else f"{failures} TOO LARGE")
     return 1 if failures else 0
 

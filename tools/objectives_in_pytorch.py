@@ -1,0 +1,89 @@
+"""Objectives of longbp written once more, in PyTorch, from their papers' formulas: what check_against_pytorch.py holds
+the program's losses and gradients against. Nothing here is taken from kernels/.
+
+All take l, the log-probs of the labels [B, T]; mask, where there is a label; and a batch file's tensors."""
+import torch
+from torch.nn.functional import logsigmoid, relu
+
+
+def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=0.0):
+    """Rafailov et al. 2023, arXiv 2305.18290, and its relatives; sequences 2i are chosen, 2i + 1 rejected."""
+    rows = mask.sum(1)
+    sums = (l * mask).sum(1)
+    if kind != "simpo":
+        sums = sums - (batch["reference_logprobs"] * mask).sum(1)
+    if kind in ("simpo", "ipo"):
+        sums = sums / rows
+    delta = sums[0::2] - sums[1::2]
+    x = beta * delta - (gamma if kind == "simpo" else 0)
+    if kind in ("sigmoid", "simpo"):
+        loss = -(1 - smoothing) * logsigmoid(x) - smoothing * logsigmoid(-x)
+    elif kind == "robust":
+        loss = (-(1 - smoothing) * logsigmoid(x) + smoothing * logsigmoid(-x)) / (1 - 2 * smoothing)
+    elif kind == "ipo":
+        loss = (delta - 1 / (2 * beta)) ** 2
+    elif kind == "hinge":
+        loss = relu(1 - x)
+    return loss.mean() - sft * (l * mask)[0::2].sum() / rows[0::2].sum()
+
+
+def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_high=0.2, dual=0.0, ratio_max=5.0,
+         temperature=1.0, temperature_negative=1.05, beta=0.0, importance="off", length=0):
+    """Shao et al. 2024, arXiv 2402.03300, and its relatives."""
+    rows = mask.sum(1, keepdim=True)
+    advantage = batch["advantages"][:, None].expand_as(l)
+    old = batch.get("old_logprobs", l.detach())
+    log_ratio = l - old
+    if policy == "gspo":
+        log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / rows).expand_as(l)
+    ratio = log_ratio.exp()
+    if policy in ("clip", "gspo"):
+        capped = torch.where(advantage < 0, ratio.clamp(max=dual), ratio) if dual > 0 else ratio
+        cost = -torch.minimum(capped * advantage, capped.clamp(1 - clip_low, 1 + clip_high) * advantage)
+    elif policy == "cispo":
+        cost = -ratio.detach().clamp(max=ratio_max) * advantage * l
+    elif policy == "sapo":
+        t = torch.where(advantage > 0, torch.full_like(l, temperature), torch.full_like(l, temperature_negative))
+        cost = -advantage * 4 / t * torch.sigmoid(t * (ratio - 1))
+    elif policy == "reinforce":
+        cost = -advantage * l
+    if beta > 0:
+        gap = batch["reference_logprobs"] - l
+        k3 = gap.exp() - gap - 1
+        cost = cost + beta * k3 * ((l - old).exp() if importance == "on" else 1)
+    cost = cost * mask
+    sequences = l.shape[0]
+    return {"dapo": lambda: cost.sum() / rows.sum(), "bnpo": lambda: cost.sum() / rows.sum(),
+            "grpo": lambda: (cost.sum(1, keepdim=True) / rows).mean(), "luspo": lambda: cost.sum() / sequences,
+            "dr_grpo": lambda: cost.sum() / (sequences * length)}[normaliser]()
+
+
+def mean(l, mask, batch, kind):
+    weight = {"token-mean": mask, "dft": mask * l.detach().exp(), "weighted-mean": mask * batch["weights"],
+              "sequence-mean": mask / mask.sum(1, keepdim=True)}[kind]
+    total = {"token-mean": mask.sum(), "dft": mask.sum(), "weighted-mean": (mask * batch["weights"]).sum(),
+             "sequence-mean": l.shape[0]}[kind]
+    return -(weight * l).sum() / total
+
+
+# As --objective takes them, every kind of each at least once.
+OBJECTIVES = [
+    ("token-mean", {}), ("sequence-mean", {}), ("weighted-mean", {}), ("dft", {}),
+    ("dpo", {}), ("dpo", {"smoothing": 0.1}), ("dpo", {"kind": "robust", "smoothing": 0.1}), ("dpo", {"kind": "ipo"}),
+    ("dpo", {"kind": "hinge", "beta": 0.3}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
+    *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
+      for n in ("dapo", "grpo", "bnpo", "dr_grpo", "luspo")),
+    ("grpo", {"dual": 1.3}), ("grpo", {"beta": 0.04, "importance": "on"}),
+    ("grpo", {"policy": "cispo", "ratio_max": 1.1}), ("grpo", {"policy": "sapo"}), ("grpo", {"policy": "reinforce"}),
+    ("grpo", {"policy": "gspo", "clip_low": 0.01, "clip_high": 0.01}),
+    ("grpo", {"policy": "gspo", "normaliser": "grpo", "beta": 0.04}),
+]
+
+
+def flag(name, options):
+    return ",".join([name, *(f"{key}={value}" for key, value in options.items())])
+
+
+def loss(name, options, l, mask, batch):
+    return {"dpo": dpo, "grpo": grpo}[name](l, mask, batch, **options) if options or name in ("dpo", "grpo") \
+        else mean(l, mask, batch, name)
