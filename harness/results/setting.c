@@ -64,12 +64,21 @@ static void append_model(char *text, size_t bytes, const json_t *model)
     }
 }
 
-// ", adamw rate=0.5": a value's name, and its options as far as they are not the table's defaults.
-static void append_named(char *text, size_t bytes, const json_t *value, const struct option_table *table)
+// What an optimizer or an objective can be asked; NULL: it is neither.
+static const struct option_table *table_of(const char *key, const json_t *value)
+{
+    const struct optimizer *optimizer = strcmp(key, "optimizer") ? NULL : optimizer_find(name_of(value));
+    const struct objective *objective = strcmp(key, "objective") ? NULL : objective_find(name_of(value));
+    return optimizer ? &optimizer->options : objective ? &objective->options : NULL;
+}
+
+// "adamw rate=0.5": a value's name, and its options as far as they are not the table's defaults.
+static void append_named(char *text, size_t bytes, const char *before, const json_t *value,
+                         const struct option_table *table)
 {
     json_t *defaults = named_options_json(name_of(value), table, NULL), *option;
     const char *key;
-    text_append(text, bytes, ", %s", name_of(value));
+    text_append(text, bytes, "%s%s", before, name_of(value));
     json_object_foreach((json_t *)value, key, option)
     {
         if (!json_equal(option, json_object_get(defaults, key))) {
@@ -96,15 +105,13 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     if (json_is_string(json_object_get(setting, "weights"))) {
         text_append(text, bytes, ", weights in %s", json_string_value(json_object_get(setting, "weights")));
     }
-    const json_t *named = json_object_get(setting, "optimizer");
-    const struct optimizer *optimizer = optimizer_find(name_of(named));
-    if (optimizer) {
-        append_named(text, bytes, named, &optimizer->options);
-    }
-    named = json_object_get(setting, "objective");
-    const struct objective *objective = objective_find(name_of(named));
-    if (objective && (objective != objectives[0] || json_is_object(named))) {
-        append_named(text, bytes, named, &objective->options);
+    static const char *const named[] = {"optimizer", "objective"};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        const json_t *value = json_object_get(setting, named[i]);
+        const struct option_table *table = table_of(named[i], value);
+        if (table && strcmp(name_of(value), objectives[0]->name) != 0) {
+            append_named(text, bytes, ", ", value, table);
+        }
     }
     if (json_is_string(dtype)) {
         text_append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
@@ -155,6 +162,8 @@ static void append_value(char *text, size_t bytes, const char *key, const json_t
         append_model(text, bytes, value);
     } else if (json_is_string(value) && strstr(key, "gradient_dtype")) { // two keys, the same values
         text_append(text, bytes, "-%s-%s", key, json_string_value(value));
+    } else if (table_of(key, value)) {
+        append_named(text, bytes, "-", value, table_of(key, value));
     } else if (json_is_string(value)) {
         text_append(text, bytes, "-%s", json_string_value(value));
     } else if (!value || json_is_null(value)) {
@@ -167,11 +176,14 @@ static void append_value(char *text, size_t bytes, const char *key, const json_t
     }
 }
 
-// An accumulator's dtype that is the default.
+// An accumulator's dtype that is the default; that an objective has no reference.
 static bool goes_without_saying(const json_t *setting, const char *key, const json_t *value)
 {
     const char *name = json_string_value(json_object_get(setting, "dtype")), *own = json_string_value(value);
     enum dtype dtype;
+    if (strcmp(key, "reference") == 0) {
+        return json_is_null(value);
+    }
     return (strcmp(key, "gradient_dtype") == 0 || strcmp(key, "kv_gradient_dtype") == 0) && name && own &&
            dtype_from_name(name, &dtype) && strcmp(own, dtype_name(dtype_accumulator(dtype))) == 0;
 }
