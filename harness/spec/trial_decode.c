@@ -52,6 +52,27 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
     return true;
 }
 
+static bool check_objective(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    struct json_field objective = fields->keys[trial_key_find("objective")];
+    struct status why = {0}, biased = {0};
+    if (!objective_check(trial->objective, trial->objective_options, trial->batch, 1, &why))
+        return json_field_fail(objective, status, "%s", why.message);
+    if (!method_check_objective(trial->method, trial->options, trial->objective, trial->objective_options, &biased))
+        return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",
+                               trial->method->name, trial->objective->name, biased.message);
+    // Where nothing is read a spec may name what it serves elsewhere.
+    bool tokens_alone =
+        trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32;
+    unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
+    if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES) && !trial->planned)
+        return json_field_fail(
+            objective, status, "\"%s\" needs %s: give \"data\" as {\"batch\": PATH}, a file that has them",
+            trial->objective->name,
+            reads & BATCH_WEIGHTS ? "a weight for every row" : "an advantage for every sequence");
+    return true;
+}
+
 static bool check_together(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     if (trial->train.steps && !check_train(trial, fields, status))
@@ -71,10 +92,6 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
                                "method \"%s\" completes no gradient before its last column, so all of them live at "
                                "once and \"walk\" saves nothing; leave it out, or take a method that walks rows",
                                trial->method->name);
-    struct status biased = {0};
-    if (!method_check_objective(trial->method, trial->options, trial->objective, trial->objective_options, &biased))
-        return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",
-                               trial->method->name, trial->objective->name, biased.message);
     size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
         return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",
@@ -84,20 +101,7 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
         return json_field_fail(fields->keys[documents], status,
                                "%s says where its documents are, in a tensor \"documents\"; leave this out",
                                trial->data.path);
-    struct json_field objective = fields->keys[trial_key_find("objective")];
-    struct status why = {0};
-    if (!objective_check(trial->objective, trial->objective_options, trial->batch, 1, &why))
-        return json_field_fail(objective, status, "%s", why.message);
-    // Where nothing is read a spec may name what it serves elsewhere.
-    bool tokens_alone =
-        trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32;
-    unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
-    if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES) && !trial->planned)
-        return json_field_fail(
-            objective, status, "\"%s\" needs %s: give \"data\" as {\"batch\": PATH}, a file that has them",
-            trial->objective->name,
-            reads & BATCH_WEIGHTS ? "a weight for every row" : "an advantage for every sequence");
-    return true;
+    return check_objective(trial, fields, status);
 }
 
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct status *status)
