@@ -87,8 +87,10 @@ static void ask_for_all(struct device *d)
     tensor_free(d, &sums);
     op_log_prob_backward(d, t[0], rstd, ids, rstd);
     op_adamw(d, t[0], tensor_none(), t[1], t[2], t[3], &(struct adam_step){0.1, 0.9, 0.9, 1e-8, 0, .t = 1});
-    op_sgd(d, t[0], tensor_none(), t[1], tensor_none(), &(struct sgd_step){.rate = 0.1});
     struct tensor scales = tensor_new(d, 1, 1, DTYPE_F32, CATEGORY_WORKSPACE);
+    struct coded_moments moments = {tensor_rows(ids, 0, 1), tensor_rows(ids, 0, 1), scales, scales};
+    op_adamw_coded(d, tensor_rows(t[0], 0, 1), tensor_rows(t[1], 0, 1), moments, &(struct adam_step){.t = 1});
+    op_sgd(d, t[0], tensor_none(), t[1], tensor_none(), &(struct sgd_step){.rate = 0.1});
     op_dequantise(d, t[0], QUANTISATION_NF4, tensor_rows(ids, 0, 1), scales);
     tensor_free(d, &scales);
     tensor_free(d, &ids);

@@ -221,6 +221,9 @@ typedef void log_prob_backward_op(struct device *device, struct tensor logits, s
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  w as the form says
 typedef void adamw_op(struct device *device, struct tensor w, struct tensor master, struct tensor g,
                       struct tensor m, struct tensor v, const struct adam_step *step);
+// As adamw, with moments that are stored in 8 bits and a step that is made with them before they are.
+typedef void adamw_coded_op(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
+                            const struct adam_step *step);
 // g' = g + decay w, or g with decoupled decay;  m = momentum m + g', without m g';
 // w = (1 - rate decay) w - rate m, or w - rate m with coupled decay   (torch.optim.SGD)
 typedef void sgd_op(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
@@ -244,7 +247,8 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     OPERATION(gemm) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
-    OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(sgd) \
+    OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \
+    OPERATION(sgd) \
     OPERATION(dequantise)
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.

@@ -1,3 +1,4 @@
+#include "kernels/base/dynamic_map.h"
 #include "kernels/base/front.h"
 
 static bool is_vector(struct tensor t, size_t length)
@@ -363,6 +364,23 @@ void op_adamw(struct device *device, struct tensor w, struct tensor master, stru
     if (begin(device, operation(WORK_OPTIMIZER, "adamw"), 0,
               update_bytes(w, master) + 2 * (bytes(m) + bytes(v)) + bytes(g))) {
         device->ops->adamw(device, w, master, g, m, v, step);
+        range_pop(device);
+    }
+}
+
+void op_adamw_coded(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
+                    const struct adam_step *step)
+{
+    if (failed(device)) {
+        return;
+    }
+    size_t words = (tensor_count(w) + 3) / 4, blocks = (tensor_count(w) + MAP_BLOCK - 1) / MAP_BLOCK;
+    CHECK(is_update_of(device, w, tensor_none(), g) && step->t > 0 && tensor_count(moments.m) == words &&
+          tensor_count(moments.v) == words && tensor_count(moments.m_scale) == blocks &&
+          tensor_count(moments.v_scale) == blocks);
+    double state = bytes(moments.m) + bytes(moments.v) + bytes(moments.m_scale) + bytes(moments.v_scale);
+    if (begin(device, operation(WORK_OPTIMIZER, "adamw_coded"), 0, 2 * (bytes(w) + state) + bytes(g))) {
+        device->ops->adamw_coded(device, w, g, moments, step);
         range_pop(device);
     }
 }

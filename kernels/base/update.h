@@ -1,6 +1,7 @@
 // Update: how an optimizer's operations move weights; the same source on every device.
 #pragma once
 #include "kernels/base/random.h"
+#include "kernels/base/tensor.h"
 #include <stdbool.h>
 
 // How new weights in bf16 are rounded; wider ones are not. Stochastic: to one of the two neighbours, to either with
@@ -25,6 +26,13 @@ struct adam_step {
     size_t t; // from 1 on
     enum adam_form form;
     struct weight_rounding rounding;
+};
+
+// Moments in 8 bits (kernels/base/dynamic_map.h): four codes to a word, the lowest bits first, and the largest
+// magnitude of each block of 256. m in the signed map, v in the unsigned one.
+struct coded_moments {
+    struct tensor m, v;             // [words, 1] i32
+    struct tensor m_scale, v_scale; // [blocks, 1] f32
 };
 
 struct sgd_step {

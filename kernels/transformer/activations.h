@@ -2,8 +2,8 @@
 #pragma once
 #include "kernels/transformer/model.h"
 
-// `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a framework's
-// autograd does.
+// `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a
+// framework's autograd does.
 enum keep { KEEP_LEAN, KEEP_ALL };
 
 struct activations {

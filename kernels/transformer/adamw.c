@@ -8,37 +8,13 @@ struct adamw_options {
     struct weight_options weights;
 };
 
-static const struct option rows[] = {OPTION_RATE(struct adamw_options, 1e-4),
-                                     OPTION_DECAY(struct adamw_options, 0.01),
-                                     {.name = "beta1",
-                                      .type = OPTION_NUMBER,
-                                      .offset = offsetof(struct adamw_options, beta1),
-                                      .maximum = 0.9999999,
-                                      .initial = 0.9,
-                                      .help = "decay of the first moment"},
-                                     {.name = "beta2",
-                                      .type = OPTION_NUMBER,
-                                      .offset = offsetof(struct adamw_options, beta2),
-                                      .maximum = 0.9999999,
-                                      .initial = 0.999,
-                                      .help = "decay of the second moment"},
-                                     {.name = "epsilon",
-                                      .type = OPTION_NUMBER,
-                                      .offset = offsetof(struct adamw_options, epsilon),
-                                      .maximum = 1,
-                                      .initial = 1e-8,
-                                      .help = "added to the root of the second moment"},
-                                     {.name = "form",
-                                      .type = OPTION_CHOICE,
-                                      .offset = offsetof(struct adamw_options, form),
-                                      .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),
-                                      .help = "whose order of decay, and whose epsilon (kernels/base/update.h)"},
-                                     OPTION_STATE(struct adamw_options),
-                                     OPTION_MASTER(struct adamw_options),
-                                     OPTION_ROUND(struct adamw_options),
-                                     OPTION_SEED(struct adamw_options),
-                                     OPTION_WHEN(struct adamw_options),
-                                     {0}};
+static const struct option rows[] = {
+    OPTION_RATE(struct adamw_options, 1e-4), OPTION_DECAY(struct adamw_options, 0.01),
+    OPTION_BETA1(struct adamw_options),      OPTION_BETA2(struct adamw_options),
+    OPTION_EPSILON(struct adamw_options),    OPTION_FORM(struct adamw_options, ADAM_TORCH),
+    OPTION_STATE(struct adamw_options),      OPTION_MASTER(struct adamw_options),
+    OPTION_ROUND(struct adamw_options),      OPTION_SEED(struct adamw_options),
+    OPTION_WHEN(struct adamw_options),       {0}};
 
 enum { FIRST_MOMENT, SECOND_MOMENT, MASTER };
 

@@ -4,7 +4,7 @@
 #include "kernels/base/random.h"
 #include "kernels/transformer/ranks.h"
 
-#define PARAMETER_STATES 3
+#define PARAMETER_STATES 4
 #define PARAMETER_PARTS  2
 
 struct batch;

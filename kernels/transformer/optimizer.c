@@ -7,7 +7,8 @@
 // name.
 #define OPTIMIZERS(X)                                                                                              \
     X(adamw)                                                                                                       \
-    X(sgd)
+    X(sgd)                                                                                                         \
+    X(adam8bit)
 
 #define DECLARED(name) extern const struct optimizer optimizer_##name;
 #define LISTED(name)   &optimizer_##name,

@@ -24,6 +24,27 @@ struct weight_options {
         .name = "decay", .type = OPTION_NUMBER, .offset = offsetof(options, decay), .maximum = 1e6,                \
         .initial = (standard), .help = "weight decay of matrices, not of gains and biases"                         \
     }
+#define OPTION_BETA1(options)                                                                                      \
+    {                                                                                                              \
+        .name = "beta1", .type = OPTION_NUMBER, .offset = offsetof(options, beta1), .maximum = 0.9999999,          \
+        .initial = 0.9, .help = "decay of the first moment"                                                        \
+    }
+#define OPTION_BETA2(options)                                                                                      \
+    {                                                                                                              \
+        .name = "beta2", .type = OPTION_NUMBER, .offset = offsetof(options, beta2), .maximum = 0.9999999,          \
+        .initial = 0.999, .help = "decay of the second moment"                                                     \
+    }
+#define OPTION_EPSILON(options)                                                                                    \
+    {                                                                                                              \
+        .name = "epsilon", .type = OPTION_NUMBER, .offset = offsetof(options, epsilon), .maximum = 1,              \
+        .initial = 1e-8, .help = "added to the root of the second moment"                                          \
+    }
+#define OPTION_FORM(options, standard)                                                                             \
+    {                                                                                                              \
+        .name = "form", .type = OPTION_CHOICE, .offset = offsetof(options, form), .initial = (standard),           \
+        .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),                                                  \
+        .help = "whose order of decay, and whose epsilon (kernels/base/update.h)"                                  \
+    }
 #define OPTION_STATE(options)                                                                                      \
     {                                                                                                              \
         .name = "state", .type = OPTION_CHOICE, .offset = offsetof(options, state),                                \

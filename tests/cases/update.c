@@ -1,6 +1,8 @@
-// AdamW and SGD: in every form, with and without a master, moments and gradients in either dtype, and weights
-// rounded both ways.
+// AdamW, also with moments in 8 bits, and SGD: in every form, with and without a master, moments and gradients in
+// either dtype, and weights rounded both ways.
+#include "kernels/base/dynamic_map.h"
 #include "tests/cases/cases.h"
+#include <string.h>
 
 // What of an update is the same whatever the optimizer.
 struct setting {
@@ -104,6 +106,108 @@ void adamw_cases(struct cases *c)
         case_check(c, m, narrow, 8, "first moment at step %zu", t);
         case_check(c, v, narrow, 8, "second moment at step %zu", t);
         case_end(c);
+    }
+}
+
+// The level of a map by its definition, rounded once.
+static double level(bool is_signed, int code)
+{
+    int number = is_signed ? abs(code - 127) : code, shift = is_signed ? 0 : 1, i = 0, below = 0;
+    if (code == 255 || number == 0) {
+        return code == 255;
+    }
+    while (number > below + (1 << (i + shift))) {
+        below += 1 << (i + shift);
+        i++;
+    }
+    double parts = 1 << (i + shift), middle = 0.1 + 0.9 * (number - below - 0.5) / parts;
+    return (is_signed && code < 127 ? -1 : 1) * pow(10, i - 6) * middle;
+}
+
+// The code of the level nearest to x, of its sign.
+static int nearest(bool is_signed, double x)
+{
+    int best = -1;
+    for (int code = 0; code < 256; code++) {
+        double l = level(is_signed, code);
+        if ((l < 0) == (x < 0) && (best < 0 || fabs(l - x) < fabs(level(is_signed, best) - x))) {
+            best = code;
+        }
+    }
+    return best;
+}
+
+static int code_at(const double *words, size_t i)
+{
+    return (uint32_t)(int32_t)words[i / 4] >> i % 4 * 8 & 0xff;
+}
+
+// Codes and scales of new moments. Between two levels rounding decides: in f32 a few codes may be the neighbour's.
+static void check_codes(struct cases *c, struct operand *codes, struct operand *scales, const double *moments,
+                        size_t count, bool is_signed)
+{
+    double *found = case_found(codes);
+    size_t differ = 0;
+    bool near = true;
+    for (size_t i = 0; i < count; i++) {
+        size_t first = i - i % 256, end = first + 256 < count ? first + 256 : count;
+        double *largest = &scales->values[i / 256];
+        for (size_t j = first; j < end && i == first; j++) {
+            *largest = dtype_round(j == first ? fabs(moments[j]) : fmax(*largest, fabs(moments[j])), DTYPE_F32);
+        }
+        int expected = nearest(is_signed, moments[i] / *largest), code = code_at(found, i);
+        differ += code != expected;
+        near &= abs(code - expected) <= 1;
+    }
+    case_expect(c, near && differ <= (case_sums(c) == DTYPE_F64 ? 0 : count / 100),
+                "codes are the nearest levels'");
+    memcpy(codes->values, found, tensor_count(codes->tensor) * sizeof *found);
+    free(found);
+    case_check(c, codes, 0, 0, "codes");
+    case_check(c, scales, 0, 16, "scales");
+}
+
+void adamw_coded_cases(struct cases *c)
+{
+    static const size_t counts[] = {1, 6, 255, 256, 3001};
+    const double rate = 0.01, b1 = 0.9, b2 = 0.999, epsilon = 1e-3, decay = 0.1;
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t k = 0; k < kinds * 2 * sizeof counts / sizeof *counts; k++) {
+        size_t n = counts[k / 2 / kinds], words = (n + 3) / 4, blocks = (n + 255) / 256, t = 5;
+        struct setting s = {.gradient = dtypes[k % kinds], .stochastic = k / kinds % 2};
+        c->offset = k % 3 == 0;
+        struct operand *w = case_random(c, 1, n, 1, "w"), *g = case_random_in(c, s.gradient, 1, n, 1, "g");
+        c->offset = 0;
+        struct operand *m = case_integers(c, words, INT32_MIN, INT32_MAX);
+        struct operand *v = case_integers(c, words, INT32_MIN, INT32_MAX);
+        struct operand *m_scale = case_random_in(c, DTYPE_F32, blocks, 1, 1, "m_scale");
+        struct operand *v_scale = case_random_in(c, DTYPE_F32, blocks, 1, 1, "v_scale");
+        for (size_t i = 0; i < blocks; i++) {
+            m_scale->values[i] = fabs(m_scale->values[i]);
+            v_scale->values[i] = fabs(v_scale->values[i]);
+        }
+        struct coded_moments moments = {m->tensor, v->tensor, m_scale->tensor, v_scale->tensor};
+        struct adam_step step = {rate, b1, b2, epsilon, decay, t, ADAM_BITSANDBYTES, rounding(&s)};
+        CASE_RUN(c, op_adamw_coded(c->device, w->tensor, g->tensor, moments, &step));
+        double rest1 = 1 - pow(b1, (double)t), rest2 = 1 - pow(b2, (double)t);
+        double *firsts = malloc(2 * n * sizeof *firsts), *seconds = firsts + n;
+        CHECK(firsts);
+        for (size_t i = 0; i < n; i++) {
+            double m_level = (double)map_level(true, code_at(m->values, i)); // rounded: tests/test_optimizer.c
+            double v_level = (double)map_level(false, code_at(v->values, i));
+            firsts[i] = b1 * m_level * m_scale->values[i / 256] + (1 - b1) * g->values[i];
+            seconds[i] = b2 * v_level * v_scale->values[i / 256] + (1 - b2) * g->values[i] * g->values[i];
+            double below = sqrt(seconds[i]) + sqrt(rest2) * epsilon;
+            double moved = w->values[i] - rate * sqrt(rest2) / rest1 * firsts[i] / below;
+            w->values[i] = moved - rate * decay * moved;
+        }
+        store(c, &s, w, NULL);
+        check_codes(c, m, m_scale, firsts, n, true);
+        check_codes(c, v, v_scale, seconds, n, false);
+        check_weights(c, &s, w, NULL, "8 bits");
+        case_end(c);
+        free(firsts);
     }
 }
 

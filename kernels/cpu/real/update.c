@@ -1,6 +1,7 @@
-// Updates of weights (kernels/base/update.h): AdamW (Loshchilov & Hutter 2019) and SGD. A group of eight weights
-// shares its random bits, so that loops over one are what becomes vectors.
+// Updates of weights (kernels/base/update.h): AdamW (Loshchilov & Hutter 2019), with moments in 8 bits too, and
+// SGD. A group of eight weights shares its random bits, so that loops over one are what becomes vectors.
 #include "kernels/base/update.h"
+#include "kernels/base/dynamic_map.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -78,30 +79,102 @@ static void adam_stochastic(struct adam a, size_t count, const struct weight_rou
     }
 }
 
+static struct adam adam_of(struct tensor w, struct tensor master, struct tensor g, struct tensor m, struct tensor v,
+                           const struct adam_step *step)
+{
+    struct adam_factors factors = adam_factors(step);
+    return (struct adam){.target = {w.data, accumulator_of(master)},
+                         .g = accumulator_of(g),
+                         .m = accumulator_of(m),
+                         .v = accumulator_of(v),
+                         .b1 = (real)step->beta1,
+                         .b2 = (real)step->beta2,
+                         .unbias1 = (real)factors.unbias1,
+                         .unbias2 = (real)factors.unbias2,
+                         .epsilon = (real)factors.epsilon,
+                         .rate = (real)factors.rate,
+                         .before = (real)factors.before,
+                         .after = (real)factors.after};
+}
+
 void NAME(adamw)(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
                  struct tensor v, const struct adam_step *step)
 {
     (void)device;
-    struct adam_factors factors = adam_factors(step);
     size_t count = tensor_count(w);
-    struct adam adam = {.target = {w.data, accumulator_of(master)},
-                        .g = accumulator_of(g),
-                        .m = accumulator_of(m),
-                        .v = accumulator_of(v),
-                        .b1 = (real)step->beta1,
-                        .b2 = (real)step->beta2,
-                        .unbias1 = (real)factors.unbias1,
-                        .unbias2 = (real)factors.unbias2,
-                        .epsilon = (real)factors.epsilon,
-                        .rate = (real)factors.rate,
-                        .before = (real)factors.before,
-                        .after = (real)factors.after};
+    const struct adam adam = adam_of(w, master, g, m, v, step);
     if (step->rounding.stochastic && REAL_BITS == 16) {
         adam_stochastic(adam, count, &step->rounding);
     } else if (master.data) {
         adam_all(adam, count, true);
     } else {
         adam_all(adam, count, false);
+    }
+}
+
+// A moment in 8 bits: its codes, in memory as the words' bytes are, and scales.
+struct coded {
+    uint8_t *codes;
+    float *scales;
+    float levels[MAP_LEVELS];
+};
+
+static struct coded coded_of(struct tensor codes, struct tensor scales, bool is_signed)
+{
+    struct coded coded = {.codes = codes.data, .scales = scales.data};
+    for (int code = 0; code < MAP_LEVELS; code++) {
+        coded.levels[code] = map_level(is_signed, code);
+    }
+    return coded;
+}
+
+// The codes of a block's new values, and its scale.
+static void code_block(const struct coded *to, size_t first, size_t count, const real *values, bool is_signed)
+{
+    float largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        largest = fmaxf(largest, fabsf((float)values[i]));
+    }
+    to->scales[first / MAP_BLOCK] = largest;
+    for (size_t i = 0; i < count; i++) {
+        float x = largest > 0 ? (float)values[i] / largest : 0;
+        int code = is_signed ? map_nearest_signed(to->levels, x) : map_nearest(to->levels, x);
+        to->codes[first + i] = (uint8_t)code;
+    }
+}
+
+static void adam_block(const struct adam *a, const struct coded *m, const struct coded *v, size_t first,
+                       size_t count, const struct weight_rounding *rounding)
+{
+    real firsts[MAP_BLOCK], seconds[MAP_BLOCK], values[MAP_BLOCK];
+    real m_scale = m->scales[first / MAP_BLOCK], v_scale = v->scales[first / MAP_BLOCK];
+    for (size_t i = 0; i < count; i++) {
+        real grad = accumulator_get(a->g, first + i);
+        firsts[i] = a->b1 * (m->levels[m->codes[first + i]] * m_scale) + (1 - a->b1) * grad;
+        seconds[i] = a->b2 * (v->levels[v->codes[first + i]] * v_scale) + (1 - a->b2) * grad * grad;
+        real step = a->rate * (firsts[i] * a->unbias1) / (real_sqrt(seconds[i] * a->unbias2) + a->epsilon);
+        values[i] = (load(a->target.w[first + i]) * a->before - step) * a->after;
+        a->target.w[first + i] = store(values[i]);
+    }
+    for (size_t i = 0; rounding->stochastic && i < count; i += GROUP) {
+        size_t end = i + GROUP < count ? i + GROUP : count;
+        store_group(a->target, first + i, first + end, values + i, rounding);
+    }
+    code_block(m, first, count, firsts, true);
+    code_block(v, first, count, seconds, false);
+}
+
+void NAME(adamw_coded)(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
+                       const struct adam_step *step)
+{
+    (void)device;
+    size_t count = tensor_count(w);
+    const struct adam adam = adam_of(w, tensor_none(), g, tensor_none(), tensor_none(), step);
+    const struct coded m = coded_of(moments.m, moments.m_scale, true),
+                       v = coded_of(moments.v, moments.v_scale, false);
+#pragma omp parallel for schedule(static) if (count > PARALLEL_ELEMENTS)
+    for (size_t first = 0; first < count; first += MAP_BLOCK) {
+        adam_block(&adam, &m, &v, first, count - first < MAP_BLOCK ? count - first : MAP_BLOCK, &step->rounding);
     }
 }
 

@@ -2,8 +2,9 @@
 //     adamw  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //            w = (before w - rate (unbias1 m) / (sqrt(unbias2 v) + epsilon)) after     (Loshchilov & Hutter 2019)
 //     sgd    g' = g + decay w;  m = momentum m + g';  w = keep w - rate m
+// adamw_coded: the same, m and v in 8 bits, a block of the scales' to a block of threads, a word of codes to each.
 // A master, where there is one, moves in place of w, which becomes the master rounded.
-#include "kernels/base/update.h"
+#include "kernels/base/dynamic_map.h"
 #include "kernels/cuda/plugin/element.cuh"
 #include "kernels/cuda/plugin/launch.cuh"
 
@@ -67,6 +68,119 @@ __global__ void adamw(target<W, A> to, M *m, M *v, const G *g, adamw_constants<A
         write_weights(to, pw, i, count);
         write(m + i, pm, count - i);
         write(v + i, pv, count - i);
+    }
+}
+
+constexpr int CODES = 4, CODERS = MAP_BLOCK / CODES; // of a word; threads of a block
+
+// The largest over the block's two warps.
+__device__ float block_largest(float x)
+{
+    __shared__ float parts[CODERS / 32];
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = fmaxf(parts[0], parts[1]);
+    __syncthreads(); // before the next one's parts
+    return x;
+}
+
+template <class A>
+__device__ void decode(A (&to)[CODES], const uint32_t *words, const float *scales, const float *levels, size_t i)
+{
+    uint32_t word = words[i / CODES];
+    float scale = scales[i / MAP_BLOCK];
+    MOVED(sizeof word + (i % MAP_BLOCK ? 0 : sizeof scale));
+#pragma unroll
+    for (int j = 0; j < CODES; j++)
+        to[j] = (A)levels[word >> 8 * j & 0xff] * (A)scale;
+}
+
+// from: 0 from element `count` on, whose codes are not written.
+template <class A>
+__device__ void encode(uint32_t *words, float *scales, const float *levels, const A (&from)[CODES], size_t i,
+                       size_t count, bool is_signed)
+{
+    float largest = 0;
+#pragma unroll
+    for (int j = 0; j < CODES; j++)
+        largest = fmaxf(largest, fabsf((float)from[j]));
+    largest = block_largest(largest);
+    uint32_t word = 0;
+#pragma unroll
+    for (int j = 0; j < CODES; j++) {
+        float x = largest > 0 ? (float)from[j] / largest : 0;
+        uint32_t code = is_signed ? map_nearest_signed(levels, x) : map_nearest(levels, x);
+        word |= i + j < count ? code << 8 * j : 0;
+    }
+    if (i < count) {
+        words[i / CODES] = word;
+        MOVED(sizeof word);
+    }
+    if (threadIdx.x == 0) {
+        scales[i / MAP_BLOCK] = largest;
+        MOVED(sizeof largest);
+    }
+}
+
+// Whether elements can be read and written a word's at a time: VECTOR.
+template <bool VECTOR, class A, class T>
+__device__ void read_word(A (&to)[CODES], const T *from, size_t i, size_t count)
+{
+    if constexpr (VECTOR) {
+        read(to, from + i, i < count ? count - i : 0);
+    } else {
+#pragma unroll
+        for (int j = 0; j < CODES; j++) {
+            A one[1];
+            read(one, from + i + j, i + j < count ? 1 : 0);
+            to[j] = one[0];
+        }
+    }
+}
+
+template <bool VECTOR, class W, class G, class A>
+__global__ void adamw_coded(target<W, A> to, uint32_t *m, float *m_scale, uint32_t *v, float *v_scale, const G *g,
+                            adamw_constants<A> f, size_t count)
+{
+    __shared__ float m_levels[MAP_LEVELS], v_levels[MAP_LEVELS];
+    for (int code = threadIdx.x; code < MAP_LEVELS; code += CODERS) {
+        m_levels[code] = map_level(true, code);
+        v_levels[code] = map_level(false, code);
+    }
+    __syncthreads();
+    for (size_t first = blockIdx.x * MAP_BLOCK; first < count; first += gridDim.x * MAP_BLOCK) {
+        size_t i = first + threadIdx.x * CODES;
+        A pw[CODES], pm[CODES] = {}, pv[CODES] = {}, pg[CODES];
+        read_word<VECTOR>(pw, to.w, i, count);
+        read_word<VECTOR>(pg, g, i, count);
+        if (i < count) {
+            decode(pm, m, m_scale, m_levels, i);
+            decode(pv, v, v_scale, v_levels, i);
+        }
+#pragma unroll
+        for (int j = 0; j < CODES; j++) {
+            bool inside = i + j < count;
+            pm[j] = inside ? f.beta1 * pm[j] + f.grad1 * pg[j] : A(0);
+            pv[j] = inside ? f.beta2 * pv[j] + f.grad2 * pg[j] * pg[j] : A(0);
+            pw[j] = pw[j] * f.before - f.rate * (pm[j] * f.unbias1) / (sqrt(pv[j] * f.unbias2) + f.epsilon);
+            pw[j] *= f.after;
+        }
+        if constexpr (VECTOR) {
+            write_weights(to, pw, i < count ? i : count, count);
+        } else {
+#pragma unroll
+            for (int j = 0; j < CODES; j++) {
+                A one[1] = {pw[j]};
+                if (i + j < count)
+                    write_weights(to, one, i + j, count);
+            }
+        }
+        encode(m, m_scale, m_levels, pm, i, count, true);
+        encode(v, v_scale, v_levels, pv, i, count, false);
     }
 }
 
@@ -154,6 +268,21 @@ void cuda_adamw(struct device *device, struct tensor w, struct tensor master, st
         using M = std::remove_pointer_t<decltype(pm)>;
         launch(adamw<N, W, G, M, A>, blocks_for(count, THREADS * N), THREADS, 0, device, to, pm, (M *)v.data, pg,
                constants_of<A>(*step), count);
+    });
+}
+
+void cuda_adamw_coded(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
+                      const struct adam_step *step)
+{
+    size_t count = tensor_count(w);
+    with_types(w, tensor_none(), g, g, tensor_none(), step->rounding, [&](auto to, auto *pg, auto *, auto lanes) {
+        constexpr bool VECTOR = decltype(lanes)::value > 1;
+        using W = std::remove_pointer_t<decltype(to.w)>;
+        using A = std::remove_pointer_t<decltype(to.master)>;
+        using G = std::remove_cv_t<std::remove_pointer_t<decltype(pg)>>;
+        launch(adamw_coded<VECTOR, W, G, A>, blocks_for(count, MAP_BLOCK), CODERS, 0, device, to,
+               (uint32_t *)moments.m.data, (float *)moments.m_scale.data, (uint32_t *)moments.v.data,
+               (float *)moments.v_scale.data, pg, constants_of<A>(*step), count);
     });
 }
 
