@@ -7,9 +7,9 @@
 #define FOLDER_ADAPTER        "adapter_model.safetensors"
 #define FOLDER_ADAPTER_CONFIG "adapter_config.json"
 
-// Reads config.json. Llama, Mistral, Qwen2 and Qwen3, with their sliding windows; a key that was left out means what
-// it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is refused
-// by its key.
+// Reads config.json. Llama, Mistral, Qwen2 and Qwen3, with their sliding windows; a key that was left out means
+// what it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is
+// refused by its key.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
 // Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
 // f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA
