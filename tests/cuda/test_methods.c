@@ -73,6 +73,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     model_open(&model, &f->config, &model_options, d);
     model_randomize(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->batch_size);
+    fixture_set_documents(f, d, &batch);
     fixture_set_objective(&opened, d, &batch, 0);
     d->counters = (struct counters){0};
     model_zero_gradients(&model);
@@ -277,6 +278,11 @@ int main(int argc, char **argv)
         f.context = argc > 3 ? strtoul(argv[3], NULL, 10) : 200;
         check_methods(&f, device, plan, dtypes[i], "grouped heads");
         check_deterministic(&f, device, dtypes[i]);
+        f.config.sliding_window = f.context / 5;
+        f.config.full_layers[0] = 2;
+        f.document = f.context / 3 + 1;
+        check_methods(&f, device, plan, dtypes[i], "windows, documents");
+        f.config.sliding_window = f.document = 0;
         f.config.qk_norm = f.config.tied = true;
         f.batch_size = 3;
         f.objective = objective_find("dft");

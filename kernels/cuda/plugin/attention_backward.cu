@@ -163,12 +163,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
                            head<const A>(logsumexp, sequence, s.batch, h, s.heads, 1), first, count, dim);
 
     A sum[R][tile::COLUMNS] = {};
-    bool masked = is_masked(s);
-    size_t before = masked ? std::min(first_key(s, first, sequence), keys) / tile::ROWS : 0; // tiles nobody sees
-    size_t seen_by_all = masked ? first_key(s, first + count - 1, sequence) : 0; // the first of these keys
-    size_t tiles = (keys + tile::ROWS - 1) / tile::ROWS - before;
-    for (size_t n = 0; n < tiles; n++) {
-        size_t key = (before + (reverse ? tiles - 1 - n : n)) * tile::ROWS;
+    key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
+    for (unsigned n = 0; n < walk.count; n++) {
+        unsigned at = reverse ? walk.count - 1 - n : n;
+        size_t key = (walk.first + at) * (size_t)tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A scores[R][R];
         __syncthreads(); // the tiles before are spent, the statistics there
@@ -176,7 +174,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
-        if (key < seen_by_all)
+        if (at < walk.masked)
             mask_scores(scores, s, sequence, first, count, key, true);
 #pragma unroll
         for (int i = 0; i < R; i++)

@@ -225,6 +225,25 @@ __device__ inline size_t queries_until(const attention_shape &s, size_t key, uns
     return low;
 }
 
+// The tiles of keys that a tile of queries sees: `count` from number `first` on, of which the mask touches so many.
+struct key_tiles {
+    unsigned first, count, masked;
+};
+
+// Of `count` queries from `first` on, which see no key from `keys` on.
+template <int ROWS>
+__device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, size_t first, int count, size_t keys)
+{
+    key_tiles tiles = {0, (unsigned)((keys + ROWS - 1) / ROWS), 0};
+    if (is_masked(s)) {
+        size_t seen_by_all = first_key(s, first + count - 1, sequence);
+        tiles.first = (unsigned)(std::min(first_key(s, first, sequence), keys) / ROWS);
+        tiles.count -= tiles.first;
+        tiles.masked = (unsigned)((seen_by_all + ROWS - 1) / ROWS) - tiles.first;
+    }
+    return tiles;
+}
+
 // Score -infinity, where a query begins to see behind a key. Of a tile of `rows` queries from `first` on, against
 // the keys from `key` on; queries are the rows of the tile or its columns.
 template <int R, class A>
