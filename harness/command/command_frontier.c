@@ -1,7 +1,6 @@
 // Command: `longbp frontier`, the longest context against the memory of the device and of the host, for each method
 // with whatever options go furthest, and for all of them together.
 #include "harness/command/command.h"
-#include "harness/command/method_flags.h"
 #include "harness/command/plan_flags.h"
 #include "harness/files/size.h"
 #include "harness/results/setting.h"
@@ -11,7 +10,7 @@
 
 #define SIZES_MAX 16
 
-enum flag { FLAG_METHODS = 0x100, FLAG_DEVICE, FLAG_HOST, FLAG_JSON };
+enum flag { FLAG_DEVICE = 0x100, FLAG_HOST };
 
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train",       "device",        "context",  "seed", "labels",
@@ -19,14 +18,15 @@ static const char *const without[] = {"train",       "device",        "context",
                                       "host_memory", "deterministic", "parallel", NULL};
 
 static const struct argp_option own_flags[] = {
-    {.name = "methods", .key = FLAG_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},
+    {.name = "methods", .key = PLAN_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},
+    PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
     {.name = "device-memory",
      .key = FLAG_DEVICE,
      .arg = "SIZE,SIZE",
      .doc = "of the device (8GiB,16GiB,24GiB,40GiB,80GiB,141GiB)"},
     {.name = "host-memory", .key = FLAG_HOST, .arg = "SIZE,SIZE", .doc = "of the host besides none (none alone)"},
-    {.name = "json", .key = FLAG_JSON, .doc = "print JSON, for `longbp plot --frontier`"},
+    PLAN_FLAG_JSON(", for `longbp plot --frontier`"),
     {0}};
 
 struct sizes {
@@ -34,10 +34,8 @@ struct sizes {
 };
 
 struct arguments {
-    struct trial_flags flags;
-    struct plan_flags plan;
-    const char *methods, *device, *host;
-    bool json;
+    struct plan_flags flags;
+    const char *device, *host;
 };
 
 struct frontier {
@@ -53,29 +51,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case FLAG_METHODS:
-        arguments->methods = text;
-        return 0;
     case FLAG_DEVICE:
         arguments->device = text;
         return 0;
     case FLAG_HOST:
         arguments->host = text;
         return 0;
-    case FLAG_JSON:
-        arguments->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.trial, "model"))
-            argp_error(state, "--model is needed");
-        return 0;
     default:
-        if (plan_flags_parse(&arguments->plan, key, text) == 0)
-            return 0;
-        return trial_flags_parse(&arguments->flags, key, text);
+        return plan_flags_parse(&arguments->flags, key, text, state);
     }
 }
 
@@ -117,13 +100,18 @@ static void divide(struct frontier *frontier)
     }
 }
 
-static bool find(const struct arguments *arguments, struct frontier *frontier, struct status *status)
+static bool find(struct arguments *arguments, struct frontier *frontier, struct status *status)
 {
+    const struct method_request request = {.names = arguments->flags.methods,
+                                           .exact = true,
+                                           .variants = true,
+                                           .also = arguments->flags.also,
+                                           .host = arguments->host};
     frontier->host.count = 1;
     if (!read_sizes(&frontier->device, "device-memory", arguments->device, status) ||
         (arguments->host && !read_sizes(&frontier->host, "host-memory", arguments->host, status)) ||
-        !plan_flags_device(&arguments->plan, arguments->flags.trial, status) ||
-        !method_trials_decode(&frontier->asked, &arguments->flags, arguments->methods, true, true, status))
+        !plan_flags_device(&arguments->flags, status) ||
+        !method_trials_decode(&frontier->asked, &arguments->flags.trial, &request, status))
         return false;
     divide(frontier);
     frontier->largest = calloc(frontier->host.count * frontier->device.count * (frontier->method_count + 1),
@@ -136,7 +124,7 @@ static bool find(const struct arguments *arguments, struct frontier *frontier, s
                 struct span span = frontier->methods[m];
                 struct longest longest;
                 bool fine = longest_find(&longest, frontier->asked.trials + span.start, span.count,
-                                         arguments->flags.method, EXTENT_CONTEXT, limits, status);
+                                         arguments->flags.trial.method, EXTENT_CONTEXT, limits, status);
                 size_t found = longest.found.largest, *all = place_of(frontier, h, d, frontier->method_count);
                 *place_of(frontier, h, d, m) = found;
                 *all = found > *all ? found : *all;
@@ -173,6 +161,7 @@ static void print_table(const struct frontier *frontier)
                 printf(" %12zu", *place_of(frontier, h, d, m));
             putchar('\n');
         }
+    method_trials_print_left_out(&frontier->asked, 0);
 }
 
 static void print_json(const struct frontier *frontier)
@@ -191,9 +180,9 @@ static void print_json(const struct frontier *frontier)
                                                       "max_context", (json_int_t)*place_of(frontier, h, d, m)));
     struct provenance provenance;
     provenance_take(&provenance);
-    json_t *object =
-        json_pack("{s:o, s:o, s:s, s:o}", "setting", setting, "frontier", rows, "revision", provenance.revision,
-                  "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
+    json_t *object = json_pack("{s:o, s:o, s:O, s:s, s:o}", "setting", setting, "frontier", rows, "left_out",
+                               frontier->asked.left_out, "revision", provenance.revision, "dirty",
+                               provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
     CHECK(object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
     putchar('\n');
     json_decref(object);
@@ -201,10 +190,11 @@ static void print_json(const struct frontier *frontier)
 
 int command_frontier(int argc, char **argv)
 {
-    struct arguments arguments = {.methods = "all", .device = "8GiB,16GiB,24GiB,40GiB,80GiB,141GiB"};
-    trial_flags_open(&arguments.flags, without, own_flags);
+    struct arguments arguments = {.device = "8GiB,16GiB,24GiB,40GiB,80GiB,141GiB"};
+    plan_flags_open(&arguments.flags, 0, without, own_flags, NULL);
+    arguments.flags.methods = "all";
     const struct argp argp = {
-        .options = arguments.flags.options,
+        .options = arguments.flags.trial.options,
         .parser = parse,
         .doc =
             "Finds the longest context whose step fits, for every size of the device's memory and of the host's, "
@@ -217,10 +207,10 @@ int command_frontier(int argc, char **argv)
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     else
-        (arguments.json ? print_json : print_table)(&frontier);
+        (arguments.flags.json ? print_json : print_table)(&frontier);
     free(frontier.largest);
     free(frontier.methods);
     method_trials_free(&frontier.asked);
-    trial_flags_close(&arguments.flags);
+    plan_flags_close(&arguments.flags);
     return done ? EXIT_FINE : EXIT_BAD_INPUT;
 }

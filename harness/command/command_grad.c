@@ -110,7 +110,7 @@ static void print_report(const struct trial *trial, const struct step_report *re
         json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", trial->method->name,
                   "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", out);
     if (trial->chosen)
-        json_object_set_new(object, "chosen", method_json(trial->method, trial->options));
+        json_object_set_new(object, "chosen", choice_made(trial));
     CHECK(object && json_dumpf(object, stdout, 0) == 0);
     putchar('\n');
     json_decref(object);

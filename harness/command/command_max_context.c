@@ -1,7 +1,7 @@
 // Commands: `longbp max-context` and `longbp max-batch`, the longest context, or the largest batch at one, that
 // each method can hold in a card's memory, from planned steps.
+#include "harness/command/choice_words.h"
 #include "harness/command/command.h"
-#include "harness/command/method_flags.h"
 #include "harness/command/plan_flags.h"
 #include "harness/files/size.h"
 #include "harness/results/setting.h"
@@ -9,8 +9,6 @@
 #include "harness/run/provenance.h"
 #include "harness/spec/method_decode.h"
 #include <string.h>
-
-enum flag { FLAG_METHODS = 0x100, FLAG_JSON };
 
 // What means nothing here, or has a flag of the command's own.
 static const char *const without_context[] = {"train",  "device",       "context", "seed",
@@ -22,21 +20,19 @@ static const char *const without_context[] = {"train",  "device",       "context
 
 static const struct argp_option own_flags[] = {
     {.name = "methods",
-     .key = FLAG_METHODS,
+     .key = PLAN_METHODS,
      .arg = "all|NAME,NAME",
      .doc = "which methods (all); auto: the one, and the options, with which it goes furthest"},
     {.name = "method", .flags = OPTION_ALIAS},
+    PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
     PLAN_FLAG_MEMORY_LIMIT,
-    {.name = "json", .key = FLAG_JSON, .doc = "print JSON"},
+    PLAN_FLAG_JSON(""),
     {0}};
 
 struct arguments {
-    struct trial_flags flags;
-    struct plan_flags plan;
+    struct plan_flags flags;
     enum extent extent;
-    const char *methods;
-    bool json;
 };
 
 struct table {
@@ -50,29 +46,7 @@ struct table {
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
-    switch (key) {
-    case FLAG_METHODS:
-        arguments->methods = text;
-        return 0;
-    case FLAG_JSON:
-        arguments->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.trial, "model"))
-            argp_error(state, "--model is needed");
-        if (arguments->extent == EXTENT_BATCH && !json_object_get(arguments->flags.trial, "context"))
-            argp_error(state, "--context is needed");
-        if (!arguments->plan.memory_limit && !json_object_get(arguments->flags.trial, "profile"))
-            argp_error(state, "say how much memory there is: --memory-limit or --profile");
-        return 0;
-    default:
-        if (plan_flags_parse(&arguments->plan, key, text) == 0)
-            return 0;
-        return trial_flags_parse(&arguments->flags, key, text);
-    }
+    return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
 // Takes auto out of the list of methods. Whether it was there; *rest is to be freed, NULL: nothing else was.
@@ -99,12 +73,22 @@ static bool take_auto(const char *list, char **rest)
 
 static bool ask(struct arguments *arguments, struct table *table, struct status *status)
 {
+    struct plan_flags *flags = &arguments->flags;
     char *named;
-    bool open = take_auto(arguments->methods, &named), fine = true;
-    if (named)
-        fine = method_trials_decode(&table->asked, &arguments->flags, named, false, false, status);
+    bool open = take_auto(flags->methods, &named), fine = true;
+    const struct method_request asked = {.names = named},
+                                any = {.names = "all",
+                                       .exact = true,
+                                       .variants = true,
+                                       .also = flags->also,
+                                       .host = json_object_get(json_object_get(flags->trial.trial, "limits"),
+                                                               "host_memory")};
+    if (flags->also && !open)
+        fine = status_set(status, STATUS_BAD_INPUT, "--also: nothing is chosen without --methods auto");
+    if (fine && named)
+        fine = method_trials_decode(&table->asked, &flags->trial, &asked, status);
     free(named);
-    return fine && (!open || method_trials_decode(&table->open, &arguments->flags, "all", true, true, status));
+    return fine && (!open || method_trials_decode(&table->open, &flags->trial, &any, status));
 }
 
 // What tells the setting: any of the trials.
@@ -118,8 +102,8 @@ static bool find_all(struct arguments *arguments, struct table *table, struct st
     if (!ask(arguments, table, status))
         return false;
     const struct trial *first = first_of(table);
-    if (!plan_flags_limit(&arguments->plan, first, &table->limit_bytes, table->limit_what, sizeof table->limit_what,
-                          status) ||
+    if (!plan_flags_limit(&arguments->flags, first, &table->limit_bytes, table->limit_what,
+                          sizeof table->limit_what, status) ||
         !max_context_resident(first, table->resident, status))
         return false;
     for (int i = 0; i < CATEGORY_COUNT; i++)
@@ -132,40 +116,60 @@ static bool find_all(struct arguments *arguments, struct table *table, struct st
             return false;
     struct planned_limits limits = {table->limit_bytes, first->host_memory_limit_bytes};
     struct method_trials *open = &table->open;
-    const json_t *given = arguments->flags.method;
+    const json_t *given = arguments->flags.trial.method;
     return !open->count ||
            (longest_find(&table->longest, open->trials, open->count, given, arguments->extent, limits, status) &&
             longest_choose(&table->longest, open->trials, open->count, given, limits, status));
 }
 
-// "seco chunk=128": what tells most, what was given, and with chosen what differs from its default.
-static void describe(const struct trial_flags *flags, const struct trial *trial, const void *options, bool chosen,
-                     char *text, size_t bytes)
+// "seco chunk=128": what tells most, and what was given.
+static void describe(const struct trial_flags *flags, const struct trial *trial, char *text, size_t bytes)
 {
-    json_t *method = method_json(trial->method, options), *defaults = method_json(trial->method, NULL);
+    json_t *method = method_json(trial->method, trial->options);
     size_t used = (size_t)snprintf(text, bytes, "%s", trial->method->name);
     for (const struct option *option = trial->method->options.rows; option->name && used < bytes; option++) {
         json_t *value = json_object_get(method, option->name);
         char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        bool differs = chosen && !json_equal(value, json_object_get(defaults, option->name));
-        if (option->telling || json_object_get(flags->method, option->name) || differs)
+        if (option->telling || json_object_get(flags->method, option->name))
             used += (size_t)snprintf(text + used, bytes - used, " %s=%s", option->name,
                                      json_is_string(value) ? json_string_value(value) : shown);
         free(shown);
     }
-    json_decref(defaults);
     json_decref(method);
 }
 
-static void print_row(const struct table *table, const struct max_context *found, const struct trial *trial,
-                      const char *text)
+// The columns of a table: of what is named, and of the host where something is kept there.
+struct columns {
+    int name;
+    bool host;
+};
+
+static struct columns columns_of(const struct arguments *arguments, const struct table *table)
 {
-    char peak[32] = "-", least[32] = "-";
+    struct columns columns = {(int)strlen("checkpoint  "), table->longest.found.host_peak_bytes > 0};
+    char text[512];
+    for (size_t i = 0; i < table->asked.count; i++) {
+        describe(&arguments->flags.trial, &table->asked.trials[i], text, sizeof text);
+        columns.name = (int)strlen(text) > columns.name ? (int)strlen(text) : columns.name;
+        columns.host |= table->found[i].host_peak_bytes > 0;
+    }
+    return columns;
+}
+
+static void print_row(const struct table *table, struct columns columns, const struct max_context *found,
+                      const struct trial *trial, const char *text)
+{
+    char peak[32] = "-", host[32] = "-", least[32] = "-";
     if (found->largest) {
         size_text(found->peak_bytes, peak, sizeof peak);
         snprintf(least, sizeof least, "%.0f bytes", found->floor_bytes_per_token);
     }
-    printf("%-32s %12zu %12s %18s", text, found->largest, peak, least);
+    if (found->host_peak_bytes)
+        size_text(found->host_peak_bytes, host, sizeof host);
+    printf("%-*s %12zu %12s", columns.name, text, found->largest, peak);
+    if (columns.host)
+        printf(" %12s", host);
+    printf(" %18s", least);
     if (trial->method->largest_draw)
         printf("  in whole chunks, for the largest draw");
     // Which of the two limits it was.
@@ -173,21 +177,25 @@ static void print_row(const struct table *table, const struct max_context *found
     printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");
 }
 
-static void print_auto(const struct arguments *arguments, const struct table *table)
+static struct choice choice_of(const struct longest *longest)
+{
+    return (struct choice){longest->trial, longest->options, &longest->step};
+}
+
+static void print_auto(const struct table *table, struct columns columns, const json_t *setting)
 {
     const struct longest *longest = &table->longest;
+    const struct choice choice = choice_of(longest);
     char text[512], peak[32], host[64] = "", kept[32];
-    print_row(table, &longest->found, first_of(table), method_auto.name);
+    print_row(table, columns, &longest->found, first_of(table), method_auto.name);
     if (!longest->options)
         return;
-    const struct planned_step *step = &longest->step;
-    describe(&arguments->flags, longest->trial, longest->options, true, text, sizeof text);
-    size_text(step->peak_bytes, peak, sizeof peak);
-    size_text(step->host_peak_bytes, kept, sizeof kept);
-    if (step->host_peak_bytes)
+    choice_describe(&choice, setting, text, sizeof text);
+    size_text(choice.step->peak_bytes, peak, sizeof peak);
+    size_text(choice.step->host_peak_bytes, kept, sizeof kept);
+    if (choice.step->host_peak_bytes)
         snprintf(host, sizeof host, ", %s on the host", kept);
-    printf("  there the fastest is %s, dKV in %s: %.4g s (estimate), %s%s\n", text,
-           dtype_name(longest->trial->kv_gradient_dtype), step->seconds, peak, host);
+    printf("  there the fastest is %s: %.4g s (estimate), %s%s\n", text, choice.step->seconds, peak, host);
 }
 
 static void print_table(const struct arguments *arguments, const struct table *table)
@@ -197,7 +205,6 @@ static void print_table(const struct arguments *arguments, const struct table *t
     char text[512], limit[32], resident[32];
     bool batch = arguments->extent == EXTENT_BATCH;
     setting_describe(setting, batch ? (double)first->context : 0, text, sizeof text);
-    json_decref(setting);
     size_text(table->limit_bytes, limit, sizeof limit);
     size_text(table->resident_bytes, resident, sizeof resident);
     printf("%s\nlimit     %12s  %zu bytes (%s)\n", text, limit, table->limit_bytes, table->limit_what);
@@ -213,20 +220,20 @@ static void print_table(const struct arguments *arguments, const struct table *t
     }
     if (table->resident_bytes > table->limit_bytes)
         printf("\nThe resident bytes alone do not fit the limit.");
-    printf("\n\n%-32s %12s %12s %18s\n", "method", batch ? "max batch" : "max context", "its peak",
-           "floor per token");
+    struct columns columns = columns_of(arguments, table);
+    printf("\n\n%-*s %12s %12s", columns.name, "method", batch ? "max batch" : "max context", "its peak");
+    if (columns.host)
+        printf(" %12s", "on the host");
+    printf(" %18s\n", "floor per token");
     for (size_t i = 0; i < table->asked.count; i++) {
         const struct trial *trial = &table->asked.trials[i];
-        describe(&arguments->flags, trial, trial->options, false, text, sizeof text);
-        print_row(table, &table->found[i], trial, text);
+        describe(&arguments->flags.trial, trial, text, sizeof text);
+        print_row(table, columns, &table->found[i], trial, text);
     }
     if (table->open.count)
-        print_auto(arguments, table);
-    for (size_t i = 0; i < json_array_size(table->asked.left_out); i++) {
-        const json_t *left_out = json_array_get(table->asked.left_out, i);
-        printf("%-32s left out: %s\n", json_string_value(json_object_get(left_out, "method")),
-               json_string_value(json_object_get(left_out, "reason")));
-    }
+        print_auto(table, columns, setting);
+    json_decref(setting);
+    method_trials_print_left_out(table->asked.count ? &table->asked : &table->open, columns.name);
 }
 
 static json_t *categories(const size_t by_category[CATEGORY_COUNT])
@@ -239,28 +246,15 @@ static json_t *categories(const size_t by_category[CATEGORY_COUNT])
 
 static json_t *row_json(const struct arguments *arguments, const struct max_context *found, json_t *method)
 {
-    json_t *row =
-        json_pack("{s:o, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:b, s:s}", "method", method,
-                  arguments->extent == EXTENT_BATCH ? "max_batch" : "max_context", (json_int_t)found->largest,
-                  "granularity", (json_int_t)found->granularity, "peak_bytes", (json_int_t)found->peak_bytes,
-                  "peak_by_category", categories(found->peak_by_category), "floor_bytes_per_token",
-                  found->floor_bytes_per_token, "flops", found->flops, "forward_flops", found->forward_flops,
-                  "memory_bound", (int)found->memory_bound, "reason", found->reason);
+    json_t *row = json_pack(
+        "{s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:b, s:s}", "method", method,
+        arguments->extent == EXTENT_BATCH ? "max_batch" : "max_context", (json_int_t)found->largest, "granularity",
+        (json_int_t)found->granularity, "peak_bytes", (json_int_t)found->peak_bytes, "host_peak_bytes",
+        (json_int_t)found->host_peak_bytes, "peak_by_category", categories(found->peak_by_category),
+        "floor_bytes_per_token", found->floor_bytes_per_token, "flops", found->flops, "forward_flops",
+        found->forward_flops, "memory_bound", (int)found->memory_bound, "reason", found->reason);
     CHECK(row);
     return row;
-}
-
-static json_t *choice_json(const struct longest *longest)
-{
-    const struct planned_step *step = &longest->step;
-    if (!longest->options)
-        return json_null();
-    json_t *estimate_ms = json_real(1e3 * step->seconds); // NULL if it is not finite
-    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:f}", "method",
-                     method_json(longest->trial->method, longest->options), "kv_gradient_dtype",
-                     dtype_name(longest->trial->kv_gradient_dtype), "estimate_ms",
-                     estimate_ms ? estimate_ms : json_null(), "peak_bytes", (json_int_t)step->peak_bytes,
-                     "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops);
 }
 
 static void print_json(const struct arguments *arguments, const struct table *table)
@@ -288,7 +282,10 @@ static void print_json(const struct arguments *arguments, const struct table *ta
         const struct max_context *found = &table->longest.found;
         json_array_append_new(list, row_json(arguments, found, json_pack("{s:s}", "name", method_auto.name)));
         json_object_set_new(object, batch ? "batch" : "context", json_integer((json_int_t)found->largest));
-        json_object_set_new(object, "choice", choice_json(&table->longest));
+        const struct choice choice = choice_of(&table->longest);
+        json_t *first = json_loads(first_of(table)->canonical, 0, NULL);
+        json_object_set_new(object, "choice", choice.options ? choice_json(&choice, first) : json_null());
+        json_decref(first);
     }
     struct provenance provenance;
     provenance_take(&provenance);
@@ -301,25 +298,28 @@ static void print_json(const struct arguments *arguments, const struct table *ta
 
 static int command(int argc, char **argv, enum extent extent, const char *doc)
 {
-    struct arguments arguments = {.methods = "all", .extent = extent};
-    trial_flags_open(&arguments.flags, extent == EXTENT_BATCH ? without_batch : without_context, own_flags);
-    const struct argp argp = {.options = arguments.flags.options, .parser = parse, .doc = doc};
+    bool batch = extent == EXTENT_BATCH;
+    struct arguments arguments = {.extent = extent};
+    plan_flags_open(&arguments.flags, NEEDS_MEMORY | (batch ? NEEDS_CONTEXT : 0),
+                    batch ? without_batch : without_context, own_flags,
+                    "no limit; where a method is chosen, none: nothing is kept there");
+    arguments.flags.methods = "all";
+    const struct argp argp = {.options = arguments.flags.trial.options, .parser = parse, .doc = doc};
     struct status status = {0};
     struct table table = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     if (extent == EXTENT_BATCH) // whatever the objective, a step can have two sequences
-        json_object_set_new(arguments.flags.trial, "batch", json_integer(2));
-    bool done =
-        plan_flags_device(&arguments.plan, arguments.flags.trial, &status) && find_all(&arguments, &table, &status);
+        json_object_set_new(arguments.flags.trial.trial, "batch", json_integer(2));
+    bool done = plan_flags_device(&arguments.flags, &status) && find_all(&arguments, &table, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     else
-        (arguments.json ? print_json : print_table)(&arguments, &table);
+        (arguments.flags.json ? print_json : print_table)(&arguments, &table);
     longest_free(&table.longest);
     method_trials_free(&table.asked);
     method_trials_free(&table.open);
     free(table.found);
-    trial_flags_close(&arguments.flags);
+    plan_flags_close(&arguments.flags);
     return done ? EXIT_FINE : EXIT_BAD_INPUT;
 }
 

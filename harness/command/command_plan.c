@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES, FLAG_JSON };
+enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES };
 
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train",         "device", "seed",         "labels", "reference",
@@ -30,14 +30,13 @@ static const struct argp_option own_flags[] = {
     {.name = "categories",
      .key = FLAG_CATEGORIES,
      .doc = "print where the step's time goes: its operations, GEMM by shape; with a profile in ms"},
-    {.name = "json", .key = FLAG_JSON, .doc = "print the record, and whether it fits, as JSON"},
+    PLAN_FLAG_JSON(": the record, and whether it fits"),
     {0}};
 
 struct arguments {
-    struct trial_flags flags;
-    struct plan_flags plan;
+    struct plan_flags flags;
     const char *timeline;
-    bool categories, json;
+    bool categories;
 };
 
 // What is known when the step is planned.
@@ -59,21 +58,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case FLAG_CATEGORIES:
         arguments->categories = true;
         return 0;
-    case FLAG_JSON:
-        arguments->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.trial, "model") ||
-            !json_object_get(arguments->flags.trial, "context"))
-            argp_error(state, "--model and --context are needed");
-        return 0;
     default:
-        if (plan_flags_parse(&arguments->plan, key, text) == 0)
-            return 0;
-        return trial_flags_parse(&arguments->flags, key, text);
+        return plan_flags_parse(&arguments->flags, key, text, state);
     }
 }
 
@@ -96,16 +82,16 @@ static bool write_timeline(const struct plan *plan, const char *path, struct sta
 }
 
 // Plans without the limits: how much is missing is worth more than where the step would have ended.
-static bool make(const struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
+static bool make(struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
 {
-    json_t *trial = arguments->flags.trial;
+    json_t *trial = arguments->flags.trial.trial;
     enum record_status ended;
     json_object_set_new(
         trial, "measure",
         json_pack("{s:b, s:b}", "timeline", arguments->timeline != NULL, "categories", arguments->categories));
-    if (!plan_flags_device(&arguments->plan, trial, status) ||
-        !trial_flags_decode(&arguments->flags, NULL, &plan->trial, status) ||
-        !plan_flags_limit(&arguments->plan, &plan->trial, &plan->limit_bytes, plan->limit_what,
+    if (!plan_flags_device(&arguments->flags, status) ||
+        !trial_flags_decode(&arguments->flags.trial, NULL, &plan->trial, status) ||
+        !plan_flags_limit(&arguments->flags, &plan->trial, &plan->limit_bytes, plan->limit_what,
                           sizeof plan->limit_what, status))
         return false;
     plan->host_limit_bytes = plan->trial.host_memory_limit_bytes;
@@ -258,9 +244,10 @@ int command_plan(int argc, char **argv)
 {
     char *command = command_line(argc, argv);
     struct arguments arguments = {0};
-    trial_flags_open(&arguments.flags, without, own_flags);
+    plan_flags_open(&arguments.flags, NEEDS_CONTEXT, without, own_flags,
+                    "no limit; with --method auto nothing is kept there");
     const struct argp argp = {
-        .options = arguments.flags.options,
+        .options = arguments.flags.trial.options,
         .parser = parse,
         .doc =
             "Walks through one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
@@ -276,14 +263,14 @@ int command_plan(int argc, char **argv)
     bool done = make(&arguments, command, &plan, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    else if (arguments.json)
+    else if (arguments.flags.json)
         print_json(&plan);
     else
         print_table(&plan);
     record_free(&plan.record);
     json_decref(plan.object);
     trial_free(&plan.trial);
-    trial_flags_close(&arguments.flags);
+    plan_flags_close(&arguments.flags);
     free(command);
     return done ? EXIT_FINE : status.code == STATUS_FAILED ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }

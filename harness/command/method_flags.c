@@ -34,42 +34,101 @@ static bool decode(const struct trial_flags *flags, const char *method, struct t
     return decoded;
 }
 
-// With every key that is tried and was not given at a value of its own, from this key on. A value that does not go
-// with the others, or changes nothing, is no variant.
-static void add_variants(struct method_trials *trials, const struct trial_flags *flags, const char *method,
-                         const struct trial_key *key)
+// What is asked for, and the keys of which values are tried.
+struct search {
+    struct method_trials *trials;
+    const struct trial_flags *flags;
+    struct method_request request;
+    struct tried_key tried[TRIAL_KEYS_MAX];
+    size_t tried_count;
+};
+
+static const char *flag_of(const struct trial_key *key)
 {
-    while (key->name && (!key->tried || json_object_get(flags->trial, key->name)))
-        key++;
-    for (size_t i = 0; key->name && key->tried[i]; i++) {
-        struct status why = {0};
-        json_object_set_new(flags->trial, key->name, json_string(key->tried[i]));
-        struct trial *trial = add_trial(trials);
-        if (decode(flags, method, trial, &why) &&
-            strcmp(trial->canonical, trials->trials[trials->count - 2].canonical) != 0)
-            add_variants(trials, flags, method, key + 1);
-        else
-            trial_free(&trials->trials[--trials->count]);
-        json_object_del(flags->trial, key->name);
-    }
-    if (key->name)
-        add_variants(trials, flags, method, key + 1);
+    return key->flag ? key->flag : key->name;
 }
 
-static bool add_method(struct method_trials *trials, const struct trial_flags *flags, const struct method *method,
-                       bool variants, struct status *status)
+// Whether the list has this name, written with hyphens or with underscores.
+static bool is_listed(const char *list, const char *name)
 {
-    if (!decode(flags, method->name, add_trial(trials), status))
+    size_t length = strlen(name);
+    for (const char *item = list; item; item = strchr(item, ',') ? strchr(item, ',') + 1 : NULL) {
+        size_t i = 0;
+        while (i < length && (item[i] == name[i] || (item[i] == '-' && name[i] == '_')))
+            i++;
+        if (i == length && (item[i] == ',' || !item[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool is_tried(const struct search *search, struct tried_key tried, const char *value)
+{
+    const json_t *trial = search->flags->trial;
+    if (tried_key_value(tried, trial))
         return false;
-    if (variants)
-        add_variants(trials, flags, method->name, trial_keys);
+    if (tried.key->rounds)
+        return is_listed(search->request.also, flag_of(tried.key));
+    return search->request.host || strcmp(value, "host") != 0;
+}
+
+static void set_key(struct search *search, struct tried_key tried, const char *value)
+{
+    json_t *object = search->flags->trial;
+    if (tried.parent && !json_object_get(object, tried.parent->name))
+        json_object_set_new(object, tried.parent->name, json_object());
+    object = tried.parent ? json_object_get(object, tried.parent->name) : object;
+    if (value)
+        json_object_set_new(object, tried.key->name, json_string(value));
+    else
+        json_object_del(object, tried.key->name);
+    if (tried.parent && json_object_size(object) == 0)
+        json_object_del(search->flags->trial, tried.parent->name);
+}
+
+// Whether one of the trials from `first` on, but for the last, is the last.
+static bool is_known(const struct method_trials *trials, size_t first)
+{
+    for (size_t i = first; i + 1 < trials->count; i++)
+        if (strcmp(trials->trials[i].canonical, trials->trials[trials->count - 1].canonical) == 0)
+            return true;
+    return false;
+}
+
+// With every key that is tried and was not given at a value of its own, from key `next` on. A value that does not
+// go with the others, or changes nothing, is no variant. The method's own trials are those from `first` on.
+static void add_variants(struct search *search, const char *method, size_t first, size_t next)
+{
+    if (next == search->tried_count)
+        return;
+    struct tried_key tried = search->tried[next];
+    for (size_t i = 0; tried.key->tried[i]; i++) {
+        struct status why = {0};
+        if (!is_tried(search, tried, tried.key->tried[i]))
+            continue;
+        set_key(search, tried, tried.key->tried[i]);
+        if (decode(search->flags, method, add_trial(search->trials), &why) && !is_known(search->trials, first))
+            add_variants(search, method, first, next + 1);
+        else
+            trial_free(&search->trials->trials[--search->trials->count]);
+        set_key(search, tried, NULL);
+    }
+    add_variants(search, method, first, next + 1);
+}
+
+static bool add_method(struct search *search, const struct method *method, struct status *status)
+{
+    size_t first = search->trials->count;
+    if (!decode(search->flags, method->name, add_trial(search->trials), status))
+        return false;
+    if (search->request.variants)
+        add_variants(search, method->name, first, 0);
     return true;
 }
 
-static bool add_named(struct method_trials *trials, const struct trial_flags *flags, const char *list, bool exact,
-                      bool variants, struct status *status)
+static bool add_named(struct search *search, struct status *status)
 {
-    char *copy = strdup(list), *rest = copy, *name;
+    char *copy = strdup(search->request.names), *rest = copy, *name;
     CHECK(copy);
     bool ok = true;
     while (ok && (name = strsep(&rest, ","))) {
@@ -81,8 +140,8 @@ static bool add_named(struct method_trials *trials, const struct trial_flags *fl
         names_hint(&known, name, "methods", hint, sizeof hint);
         if (!method)
             ok = status_set(status, STATUS_BAD_INPUT, "--methods: no method \"%.64s\"; %s", name, hint);
-        else if (method->exact || !exact)
-            ok = add_method(trials, flags, method, variants, status);
+        else if (method->exact || !search->request.exact)
+            ok = add_method(search, method, status);
     }
     free(copy);
     return ok;
@@ -151,19 +210,20 @@ static bool check_used(const struct trial_flags *flags, const struct method_tria
     return true;
 }
 
-// All exact methods, and with `exact` false those that draw columns and were asked for.
-static bool add_all(struct method_trials *trials, const struct trial_flags *flags, bool exact, bool variants,
-                    struct status *status)
+// All exact methods, and unless they alone are asked for those that draw columns and were asked for.
+static bool add_all(struct search *search, struct status *status)
 {
+    struct method_trials *trials = search->trials;
     struct status why = {0};
     for (size_t i = 0; methods[i]; i++) {
-        if (!methods[i]->exact && (exact || !methods[i]->draw || !is_asked_for(flags, methods[i])))
+        if (!methods[i]->exact &&
+            (search->request.exact || !methods[i]->draw || !is_asked_for(search->flags, methods[i])))
             continue;
         why = (struct status){0};
-        if (add_method(trials, flags, methods[i], variants, &why))
+        if (add_method(search, methods[i], &why))
             continue;
         trial_free(&trials->trials[--trials->count]);
-        if (!is_choice_of_others(flags, methods[i])) {
+        if (!is_choice_of_others(search->flags, methods[i])) {
             *status = why;
             return false;
         }
@@ -175,15 +235,47 @@ static bool add_all(struct method_trials *trials, const struct trial_flags *flag
     return trials->count > 0;
 }
 
-bool method_trials_decode(struct method_trials *trials, const struct trial_flags *flags, const char *names,
-                          bool exact, bool variants, struct status *status)
+// Every key of --also is one that is tried only where it is named.
+static bool check_also(const struct search *search, struct status *status)
+{
+    char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, known[256] = "";
+    CHECK(copy);
+    for (size_t i = 0, used = 0; i < search->tried_count && used < sizeof known; i++)
+        if (search->tried[i].key->rounds)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                     flag_of(search->tried[i].key));
+    while (search->request.also && (name = strsep(&rest, ","))) {
+        bool found = false;
+        for (size_t i = 0; i < search->tried_count; i++)
+            found |= search->tried[i].key->rounds && is_listed(name, flag_of(search->tried[i].key));
+        if (!found)
+            status_set(status, STATUS_BAD_INPUT, "--also: \"%.64s\" is none of %s", name, known);
+    }
+    free(copy);
+    return status->code == STATUS_OK;
+}
+
+bool method_trials_decode(struct method_trials *trials, const struct trial_flags *flags,
+                          const struct method_request *request, struct status *status)
 {
     *trials = (struct method_trials){.left_out = json_array()};
-    bool ok = strcmp(names, "all") == 0 ? add_all(trials, flags, exact, variants, status)
-                                        : add_named(trials, flags, names, exact, variants, status);
+    struct search search = {.trials = trials, .flags = flags, .request = *request};
+    search.tried_count = trial_keys_tried(search.tried);
+    if (!check_also(&search, status))
+        return false;
+    bool ok = strcmp(request->names, "all") == 0 ? add_all(&search, status) : add_named(&search, status);
     if (ok && trials->count == 0)
-        return status_set(status, STATUS_BAD_INPUT, "--methods: none of %s has an exact gradient", names);
+        return status_set(status, STATUS_BAD_INPUT, "--methods: none of %s has an exact gradient", request->names);
     return ok && check_used(flags, trials, status);
+}
+
+void method_trials_print_left_out(const struct method_trials *trials, int columns)
+{
+    size_t i;
+    const json_t *left_out;
+    json_array_foreach(trials->left_out, i, left_out)
+        printf("%-*s left out: %s\n", columns, json_string_value(json_object_get(left_out, "method")),
+               json_string_value(json_object_get(left_out, "reason")));
 }
 
 void method_trials_free(struct method_trials *trials)

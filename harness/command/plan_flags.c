@@ -2,19 +2,74 @@
 #include "harness/files/size.h"
 #include <string.h>
 
-error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text)
+void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct argp_option *own,
+                     const char *host)
 {
-    static const struct argp_option like = PLAN_FLAG_LIKE, memory_limit = PLAN_FLAG_MEMORY_LIMIT;
-    if (key == like.key)
-        flags->like = text;
-    else if (key == memory_limit.key)
-        flags->memory_limit = text;
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
+    *flags = (struct plan_flags){.needs = needs};
+    trial_flags_open(&flags->trial, without, own);
+    trial_flags_describe(&flags->trial, "host_memory", host);
 }
 
-bool plan_flags_device(const struct plan_flags *flags, json_t *trial, struct status *status)
+void plan_flags_close(struct plan_flags *flags)
+{
+    trial_flags_close(&flags->trial);
+}
+
+static bool is_given(const struct plan_flags *flags, const char *key)
+{
+    return json_object_get(flags->trial.trial, key);
+}
+
+// A batch file says the context itself.
+static bool has_context(const struct plan_flags *flags)
+{
+    return is_given(flags, "context") || json_object_get(json_object_get(flags->trial.trial, "data"), "batch");
+}
+
+static void check_needs(const struct plan_flags *flags, struct argp_state *state)
+{
+    bool context = flags->needs & NEEDS_CONTEXT;
+    if (!is_given(flags, "model") || (context && !has_context(flags)))
+        argp_error(state, context ? "--model and --context are needed" : "--model is needed");
+    if ((flags->needs & NEEDS_MEMORY) && !flags->memory && !is_given(flags, "profile"))
+        argp_error(state, "say how much memory there is: --memory-limit or --profile");
+}
+
+error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state)
+{
+    switch (key) {
+    case PLAN_LIKE:
+        flags->like = text;
+        return 0;
+    case PLAN_MEMORY_LIMIT:
+    case PLAN_DEVICE_MEMORY:
+        flags->memory = text;
+        flags->memory_flag = key == PLAN_MEMORY_LIMIT ? "--memory-limit" : "--device-memory";
+        return 0;
+    case PLAN_METHODS:
+        flags->methods = text;
+        return 0;
+    case PLAN_ALSO:
+        flags->also = text;
+        return 0;
+    case PLAN_EXACT:
+        flags->exact = true;
+        return 0;
+    case PLAN_JSON:
+        flags->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected \"%s\"", text);
+        return 0;
+    case ARGP_KEY_END:
+        check_needs(flags, state);
+        return 0;
+    default:
+        return trial_flags_parse(&flags->trial, key, text);
+    }
+}
+
+bool plan_flags_device(struct plan_flags *flags, struct status *status)
 {
     const char *like = flags->like;
     if (like && strcmp(like, "cpu") != 0 && strcmp(like, "cuda") != 0)
@@ -22,7 +77,7 @@ bool plan_flags_device(const struct plan_flags *flags, json_t *trial, struct sta
     char device[16] = "plan";
     if (like)
         snprintf(device, sizeof device, "plan-%s", like);
-    json_object_set_new(trial, "device", json_string(device));
+    json_object_set_new(flags->trial.trial, "device", json_string(device));
     return true;
 }
 
@@ -31,11 +86,11 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
 {
     *bytes = 0;
     *what = 0;
-    if (flags->memory_limit) {
-        snprintf(what, what_bytes, "--memory-limit");
-        return size_parse(flags->memory_limit, bytes) ||
-               status_set(status, STATUS_BAD_INPUT, "--memory-limit: expected " SIZE_EXPECTED ", found \"%s\"",
-                          flags->memory_limit);
+    if (flags->memory) {
+        snprintf(what, what_bytes, "%s", flags->memory_flag);
+        return size_parse(flags->memory, bytes) ||
+               status_set(status, STATUS_BAD_INPUT, "%s: expected " SIZE_EXPECTED ", found \"%s\"",
+                          flags->memory_flag, flags->memory);
     }
     if (trial->profile) {
         *bytes = (size_t)trial->profile->usable_bytes.value;

@@ -1,25 +1,54 @@
-// Plan flags: what the commands that plan share: which device is planned for, and how much memory it has.
+// Plan flags: what the commands that plan share: the trial's flags, which device is planned for, how much memory
+// there is, which methods, and how the result is printed; with one parser and one set of messages.
 #pragma once
+#include "harness/command/method_flags.h"
 #include "harness/command/trial_flags.h"
 
+// What must be given besides the model.
+enum plan_need { NEEDS_CONTEXT = 1, NEEDS_MEMORY = 2 };
+
 struct plan_flags {
-    const char *like, *memory_limit; // as given; NULL: not
+    struct trial_flags trial;
+    int needs;
+    // As given; NULL: not. memory_flag: the name under which memory was.
+    const char *like, *memory, *memory_flag, *methods, *also;
+    bool exact, json;
 };
 
-#define PLAN_FLAG_LIKE                                                                                             \
-    {                                                                                                              \
-        .name = "like", .key = 0x200, .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)" \
-    }
-#define PLAN_FLAG_MEMORY_LIMIT                                                                                     \
-    {                                                                                                              \
-        .name = "memory-limit", .key = 0x201, .arg = "SIZE",                                                       \
-        .doc = "such as 24GiB or 24G, the same, or 80GB (what the profile says is usable)"                         \
-    }
-// For the command's argp parser: ARGP_ERR_UNKNOWN if the key is neither of the two.
-error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text);
+// Of a command's own flags, keys from 0x200 on are these.
+enum plan_flag {
+    PLAN_LIKE = 0x200,
+    PLAN_MEMORY_LIMIT,
+    PLAN_DEVICE_MEMORY,
+    PLAN_METHODS,
+    PLAN_ALSO,
+    PLAN_EXACT,
+    PLAN_JSON
+};
+// clang-format off
+#define PLAN_FLAG_LIKE \
+    {.name = "like", .key = PLAN_LIKE, .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
+#define PLAN_FLAG_MEMORY_LIMIT \
+    {.name = "memory-limit", .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
+     .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable)"}
+#define PLAN_FLAG_DEVICE_MEMORY \
+    {.name = "device-memory", .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same"}
+#define PLAN_FLAG_ALSO \
+    {.name = "also", .key = PLAN_ALSO, .arg = "KEY,KEY", \
+     .doc = "where a method is chosen: keys of which other values are tried, too, though they change the gradient: " \
+            "kv-gradient-dtype (bf16), weights (nf4, int8) (none)"}
+#define PLAN_FLAG_JSON(what) {.name = "json", .key = PLAN_JSON, .doc = "print JSON" what}
+// clang-format on
+
+// As trial_flags_open. host: what the absence of --host-memory means.
+void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct argp_option *own,
+                     const char *host);
+void plan_flags_close(struct plan_flags *flags);
+// For the command's argp parser, with all keys that are not its own; at the end what is needed must be there.
+error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state);
 // Sets the device of the trial that is asked for. False and a status if there is no such device.
-bool plan_flags_device(const struct plan_flags *flags, json_t *trial, struct status *status);
-// The memory there is: --memory-limit, else what the trial's profile says is usable, else 0. what: where that comes
+bool plan_flags_device(struct plan_flags *flags, struct status *status);
+// The memory there is: what was given, else what the trial's profile says is usable, else 0. what: where that comes
 // from, in words. False and a status if it is no size.
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status);

@@ -46,7 +46,7 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
 }
 
 // "tokens of a sequence", "of weights and activations: f64, f32 or bf16 (f32)"
-static char *describe(const struct trial_key *key)
+static char *describe(const struct trial_key *key, const char *otherwise)
 {
     char standard[160] = "", named[160], *doc;
     bool as_json = key->spelling == SPELLED_OBJECT || key->type == KEY_METHOD; // which a flag's values are not
@@ -59,6 +59,8 @@ static char *describe(const struct trial_key *key)
         snprintf(standard, sizeof standard, "%s", key->null);
     if (key->type == KEY_METHOD)
         snprintf(standard, sizeof standard, METHOD);
+    if (otherwise)
+        snprintf(standard, sizeof standard, "%s", otherwise);
     CHECK(asprintf(&doc, "%s%s%s%s%s%s%s%s", key->unit ? key->unit : "", key->unit ? " " : "", key->meaning,
                    values ? ": " : "", values ? values : "", *standard ? " (" : "", standard,
                    *standard ? ")" : "") >= 0);
@@ -114,13 +116,25 @@ void trial_flags_open(struct trial_flags *flags, const char *const *without, con
         add_flag(&next, (struct argp_option){.name = name_of(flags->keys[i]),
                                              .key = FIRST_KEY + (int)i,
                                              .arg = flags->keys[i].key->argument,
-                                             .doc = describe(flags->keys[i].key)});
+                                             .doc = describe(flags->keys[i].key, NULL)});
     *next++ = (struct argp_option){.doc = "Options of the method:"};
     for (size_t i = 0; i < options; i++)
         add_flag(&next, (struct argp_option){.name = methods_option(i)->name,
                                              .key = FIRST_KEY + (int)(flags->key_count + i),
                                              .arg = "VALUE",
                                              .doc = methods_option(i)->help});
+}
+
+void trial_flags_describe(struct trial_flags *flags, const char *name, const char *standard)
+{
+    for (struct argp_option *option = flags->options; option->name || option->doc; option++) {
+        bool own = option->key >= FIRST_KEY && option->key < FIRST_KEY + (int)flags->key_count;
+        const struct trial_key *key = own ? flags->keys[option->key - FIRST_KEY].key : NULL;
+        if (own && strcmp(key->name, name) == 0) {
+            free((char *)option->doc);
+            option->doc = describe(key, standard);
+        }
+    }
 }
 
 static void set_option(struct trial_flags *flags, const struct option *option, const char *text)

@@ -16,6 +16,9 @@ struct trial_flags {
 // option of every method. own: the command's other flags, ending in {0}, with keys below 0x1000. Every flag can be
 // written with hyphens or, as in specs, with underscores. Release with trial_flags_close.
 void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct argp_option *own);
+// In place of a key's default in its help, where that means something else to the command; nothing if it has no
+// flag.
+void trial_flags_describe(struct trial_flags *flags, const char *name, const char *standard);
 // For the command's argp parser: ARGP_ERR_UNKNOWN if the key is not that of one of these flags.
 error_t trial_flags_parse(struct trial_flags *flags, int key, const char *text);
 // The trial asked for. method: of this name, with those of the given options that it knows; NULL: the method given,

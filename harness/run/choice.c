@@ -1,12 +1,20 @@
 #include "harness/run/choice.h"
 #include "harness/files/size.h"
 #include "harness/run/planner.h"
-#include "harness/run/ranks.h"
+#include "harness/spec/method_decode.h"
 #include <string.h>
 
 bool choice_is_open(const struct trial *trial)
 {
     return !trial->method->walk;
+}
+
+bool choice_possible(const struct trial *trial, struct status *status)
+{
+    return trial_ranks(trial) == 1 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%s chooses for one rank, and parallel.stage is %zu: name a method, seco or spaco",
+                      method_auto.name, trial->parallel.stage);
 }
 
 bool choice_limits(const struct trial *trial, struct planned_limits *limits, struct status *status)
@@ -43,28 +51,56 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
                       limits.device_bytes, limits.host_bytes);
 }
 
+#define PLACES 8 // of weights, gradients and optimizer state, on the device or on the host each
+
+// What a trial may have on the host, by number; false: no other than one with a lower number.
+static bool set_places(struct trial *trial, size_t number)
+{
+    enum place *places[] = {&trial->weights_place, &trial->gradients_place, &trial->optimizer_place};
+    for (size_t i = 0; i < 3; i++) {
+        bool host = number >> i & 1;
+        if (host && (*places[i] == PLACE_HOST || (i == 2 && !trial->optimizer)))
+            return false;
+        *places[i] = host ? PLACE_HOST : *places[i];
+    }
+    return true;
+}
+
+// Every exact method; with memory on the host in every choice of places. What they point to is the trial's, but for
+// the options. To be freed; their number.
+static size_t list_trials(const struct trial *trial, bool host, struct trial **trials)
+{
+    size_t count = 0;
+    while (methods[count])
+        count++;
+    *trials = calloc(count * PLACES, sizeof **trials);
+    CHECK(*trials);
+    count = 0;
+    for (size_t i = 0; methods[i]; i++) {
+        for (size_t number = 0; methods[i]->exact && number < (host ? PLACES : 1); number++) {
+            struct trial *next = &(*trials)[count];
+            *next = *trial;
+            next->method = methods[i];
+            if (!set_places(next, number))
+                continue;
+            next->options = options_new(&methods[i]->options);
+            count++;
+        }
+    }
+    return count;
+}
+
 bool choose_method(struct trial *trial, struct planned_limits limits, struct status *status)
 {
     if (!choice_is_open(trial))
         return true;
-    if (!ranks_possible(trial, status))
+    if (!choice_possible(trial, status))
         return false;
-    size_t count = 0;
-    while (methods[count])
-        count++;
-    struct trial *trials = calloc(count, sizeof *trials); // what they point to is the trial's, but for the options
-    CHECK(trials);
-    count = 0;
-    for (size_t i = 0; methods[i]; i++) {
-        if (!methods[i]->exact)
-            continue;
-        trials[count] = *trial;
-        trials[count].method = methods[i];
-        trials[count++].options = options_new(&methods[i]->options);
-    }
+    struct trial *trials;
     struct space space;
     struct planner planner;
     struct candidate fastest = {0};
+    size_t count = list_trials(trial, limits.host_bytes > 0, &trials);
     space_open(&space, trials, count, NULL);
     bool chosen = planner_open(&planner, &space, limits, status) && planner_fastest(&planner, &fastest, status) &&
                   (fastest.step.fits || nothing_fits(&fastest, &space, limits, status));
@@ -73,6 +109,9 @@ bool choose_method(struct trial *trial, struct planned_limits limits, struct sta
         options_free(&trial->method->options, trial->options);
         trial->method = family->trial->method;
         trial->options = family_options(family, fastest.rung);
+        trial->weights_place = family->trial->weights_place;
+        trial->gradients_place = family->trial->gradients_place;
+        trial->optimizer_place = family->trial->optimizer_place;
         trial->chosen = true;
     }
     planner_close(&planner);
@@ -81,6 +120,26 @@ bool choose_method(struct trial *trial, struct planned_limits limits, struct sta
         options_free(&trials[i].method->options, trials[i].options);
     free(trials);
     return chosen;
+}
+
+json_t *choice_made(const struct trial *trial)
+{
+    if (!trial->chosen)
+        return NULL;
+    json_t *made = method_json(trial->method, trial->options), *places = json_object();
+    const struct {
+        const char *of;
+        enum place place;
+    } all[] = {{"weights", trial->weights_place},
+               {"gradients", trial->gradients_place},
+               {"optimizer", trial->optimizer_place}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].place == PLACE_HOST)
+            json_object_set_new(places, all[i].of, json_string("host"));
+    if (json_object_size(places))
+        json_object_set(made, "place", places);
+    json_decref(places);
+    return made;
 }
 
 bool choose_within(struct trial *trial, struct status *status)

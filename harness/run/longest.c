@@ -2,6 +2,7 @@
 // whose bound, or whose step one longer than the longest found so far, does not fit is left out. Families are
 // searched at their lowest rung, which takes the least memory.
 #include "harness/run/longest.h"
+#include "harness/run/choice.h"
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static bool bound_of(struct search *search, const struct family *family, double 
     double per_token = bound.floor_bytes_per_token, tokens = (double)trial->context * (double)trial->batch,
            unit = search->extent == EXTENT_BATCH ? (double)trial->context : (double)trial->batch,
            resident = (double)bound.peak_bytes - per_token * tokens;
-    if (bound.why.code == STATUS_BAD_INPUT)
+    if (bound.why.code == STATUS_BAD_INPUT || bound.host_resident_bytes > search->limits.host_bytes)
         return true;
     *most = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
     if (per_token > 0)
@@ -98,9 +99,8 @@ bool longest_find(struct longest *longest, struct trial *trials, size_t count, c
     struct search search = {.longest = longest, .extent = extent, .limits = limits, .status = status};
     struct space space;
     *longest = (struct longest){0};
-    if (trial_ranks(&trials[0]) > 1)
-        return status_set(status, STATUS_BAD_INPUT, "%s chooses for one rank: name a method, or one stage rank",
-                          method_auto.name);
+    if (!choice_possible(&trials[0], status))
+        return false;
     for (size_t i = 0; i < count; i++)
         set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT);
     space_open(&space, trials, count, given);

@@ -66,6 +66,8 @@ static void note_peak(struct max_context *found, const struct trial *tried, cons
     const struct arena *arena = &setup->device->arena;
     found->flops += setup->device->counters.flops;
     found->forward_flops = model_forward_flops(&tried->config, &tried->lora, &setup->batch);
+    size_t host_bytes = setup->device->host.peak_bytes;
+    found->host_peak_bytes = host_bytes > found->host_peak_bytes ? host_bytes : found->host_peak_bytes;
     if (arena->peak_bytes <= found->peak_bytes)
         return;
     found->peak_bytes = arena->peak_bytes;
@@ -84,6 +86,7 @@ static void note_fit(struct search *search, size_t units, const struct max_conte
     search->fits_bytes = (double)found->peak_bytes;
     result->largest = units * result->granularity;
     result->peak_bytes = found->peak_bytes;
+    result->host_peak_bytes = found->host_peak_bytes;
     memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
     result->floor_bytes_per_token = found->floor_bytes_per_token;
     result->flops = found->flops;

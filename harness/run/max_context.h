@@ -10,6 +10,7 @@ struct max_context {
     size_t largest;     // tokens of context, or sequences; 0: none
     size_t granularity; // it is a multiple of this: 1, the chunk of a method that draws columns, or of pairs 2
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // of the step at that context; 0: none
+    size_t host_peak_bytes;                              // of that step
     double floor_bytes_per_token;                        // of that step
     double flops, forward_flops;                         // counted, of all ranks; of a forward pass at that context
     bool memory_bound; // it is memory, and not what the options allow, that nothing longer goes for

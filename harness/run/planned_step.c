@@ -118,6 +118,7 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
         if (method->floor_bytes_per_token)
             step->floor_bytes_per_token = method->floor_bytes_per_token(&setup.model, own, trial->context);
         step->host_resident_bytes = setup.device->host.live_bytes;
+        step->resident_bytes = resident;
         step->floor_bytes = resident + (size_t)(step->floor_bytes_per_token * (double)tokens);
         if (bound) {
             ops = *setup.device->ops;

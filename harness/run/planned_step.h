@@ -9,8 +9,8 @@ struct planned_step {
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT], host_peak_bytes;
     double seconds; // all queues; infinite: over a link of no known rate
     double flops, floor_bytes_per_token;
-    size_t host_resident_bytes; // before the step
-    size_t floor_bytes;         // before the step, and the method's floor: no smaller columns or blocks take less
+    size_t resident_bytes, host_resident_bytes; // before the step
+    size_t floor_bytes; // before the step, and the method's floor: no smaller columns or blocks take less
     struct status why;
 };
 

@@ -71,6 +71,25 @@ static bool plan_at(struct planner *planner, struct planned_limits limits, struc
     return fine;
 }
 
+// The bound of a family's highest rung. Where things are kept changes the bytes before the step alone, and makes no
+// step faster: of a trial's families but the first it is that of the family's twin.
+static bool find_bound(struct planner *planner, size_t f, size_t first_of_trial, struct status *status)
+{
+    const struct family *family = family_of(planner, f);
+    struct planned_step *bound = &planner->bounds[f];
+    const struct planned_step *first = &planner->bounds[first_of_trial],
+                              *twin_first = &planner->bounds[family_of(planner, first_of_trial)->twin];
+    if (family->twin == f || first_of_trial == f || first->why.code != STATUS_OK)
+        return bound_at(planner, f, family->rungs - 1, bound, status);
+    *bound = planner->bounds[family->twin];
+    bound->resident_bytes += first->resident_bytes - twin_first->resident_bytes;
+    bound->floor_bytes += first->resident_bytes - twin_first->resident_bytes;
+    bound->peak_bytes = bound->floor_bytes;
+    bound->host_resident_bytes += first->host_resident_bytes - twin_first->host_resident_bytes;
+    bound->host_peak_bytes += first->host_resident_bytes - twin_first->host_resident_bytes;
+    return true;
+}
+
 bool planner_open(struct planner *planner, const struct space *space, struct planned_limits limits,
                   struct status *status)
 {
@@ -86,8 +105,10 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
     for (size_t f = 0; f < space->count; f++)
         planner->first[f + 1] = planner->first[f] + family_of(planner, f)->rungs;
     bool fine = true;
-    for (size_t f = 0; fine && f < space->count; f++)
-        fine = bound_at(planner, f, family_of(planner, f)->rungs - 1, &planner->bounds[f], status);
+    for (size_t f = 0, first = 0; fine && f < space->count; f++) {
+        first = family_of(planner, first)->trial == family_of(planner, f)->trial ? first : f;
+        fine = find_bound(planner, f, first, status);
+    }
     return fine;
 }
 
@@ -105,7 +126,7 @@ void planner_close(struct planner *planner)
 // What is left of a family. First, of rungs [low, high] the highest that fits is looked for, which is the fastest
 // if the family is rising; of any other family the rungs below it come then, from the highest, rung `high` next.
 struct search_node {
-    size_t low, high;
+    size_t low, high, bottom;             // below rung `bottom` the family's twin fits, which takes no more time
     bool open, halved, asked, descending; // halved: the highest rung did not fit; asked: the family's least does
     double bound_s;                       // of all rungs that are left
 };
@@ -173,14 +194,32 @@ static bool go_on(struct planner *planner, struct search_node *node, size_t f, c
             node->high = rung - 1;
         if (node->open)
             return fits || tighten(planner, node, f, status);
-        if (node->low == 0 || is_rising(planner, f))
+        if (node->low <= node->bottom || is_rising(planner, f))
             return true;
         node->descending = true;
         rung = node->low - 1; // the highest that fits
     }
-    node->open = rung > 0;
+    node->open = rung > node->bottom;
     node->high = rung - 1;
     return !node->open || tighten(planner, node, f, status);
+}
+
+// Leaves out the rungs at which the twin is known to fit, and with them all below: there it fits, too, or takes no
+// less time. The highest rung, of one column, may take less memory than the one below it.
+static void leave_to_twin(struct planner *planner, struct planned_limits limits, struct search_node *node, size_t f)
+{
+    size_t twin = family_of(planner, f)->twin, high = node->high;
+    struct planned_step step;
+    if (!is_rising(planner, twin) && high > 0 && high + 1 == family_of(planner, f)->rungs)
+        high--;
+    for (size_t rung = high + 1; twin != f && rung-- > node->bottom;) {
+        const struct planned_before *before = &planner->before[planner->first[twin] + rung];
+        if (recall(before, limits, &step) && step.fits) {
+            node->bottom = rung + 1;
+            node->low = node->low > node->bottom ? node->low : node->bottom;
+            node->open = node->bottom <= node->high;
+        }
+    }
 }
 
 // Plans one rung of the node: the highest, and when that did not fit the middle of those that are left.
@@ -191,6 +230,9 @@ static bool visit(struct planner *planner, struct planned_limits limits, struct 
         node->asked = true;
         return least_fits(planner, limits, f, best, &node->open, status);
     }
+    leave_to_twin(planner, limits, node, f);
+    if (!node->open)
+        return true;
     bool middle = node->halved && !node->descending;
     struct candidate tried = {.family = f, .rung = middle ? (node->low + node->high) / 2 : node->high};
     if (!plan_at(planner, limits, &tried, status))

@@ -1,4 +1,5 @@
 #include "harness/run/ranks.h"
+#include "harness/run/choice.h"
 #include <string.h>
 
 bool ranks_possible(const struct trial *trial, struct status *status)
@@ -6,9 +7,8 @@ bool ranks_possible(const struct trial *trial, struct status *status)
     size_t stages = trial->parallel.stage;
     if (stages == 1)
         return true;
-    if (!trial->method->walk)
-        return status_set(status, STATUS_BAD_INPUT, "%s chooses for one rank: name a method, or one stage rank",
-                          trial->method->name);
+    if (choice_is_open(trial))
+        return choice_possible(trial, status);
     if (!trial->method->pipeline)
         return status_set(
             status, STATUS_UNSUPPORTED,

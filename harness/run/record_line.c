@@ -1,5 +1,6 @@
 #include "harness/run/record_line.h"
 #include "harness/results/record_json.h"
+#include "harness/run/choice.h"
 #include "harness/spec/method_decode.h"
 #include <inttypes.h>
 #include <math.h>
@@ -341,8 +342,7 @@ static void fill(struct record *record, const struct trial_result *result)
     record->status = result->status;
     record->reason = result->reason;
     record->trial.json = json_loads(result->trial->canonical, 0, NULL);
-    if (result->trial->chosen)
-        record->chosen = method_json(result->trial->method, result->trial->options);
+    record->chosen = choice_made(result->trial);
     record->wall_s = result->wall_s;
     fill_step(record, result);
     fill_times(record, result);

@@ -22,7 +22,7 @@ static void add_family(struct space *space, const struct trial *trial, const voi
     space->families = realloc(space->families, (space->count + 1) * sizeof *space->families);
     CHECK(space->families);
     struct family *family = &space->families[space->count++];
-    *family = (struct family){trial, options_copy(&trial->method->options, options), ladder, 1, {0}, 0};
+    *family = (struct family){trial, options_copy(&trial->method->options, options), ladder, 1, {0}, 0, 0};
     memcpy(family->picks, picks, sizeof family->picks);
     family->least = least_family > 0 ? least_family - 1 : space->count - 1; // itself
     void *scratch = options_copy(&trial->method->options, options);
@@ -54,6 +54,28 @@ static void add_picks(struct space *space, const struct trial *trial, void *opti
     }
 }
 
+// Of trials of one space.
+static bool differs_in_places_alone(const struct trial *a, const struct trial *b)
+{
+    return a->method == b->method && a->kv_gradient_dtype == b->kv_gradient_dtype &&
+           a->quantisation == b->quantisation;
+}
+
+// Families of such trials are as many, in one order.
+static void find_twins(struct space *space, const struct trial *trials, size_t count)
+{
+    size_t *first = calloc(count + 1, sizeof *first);
+    CHECK(first);
+    for (size_t i = 0, f = 0; i < count; i++) {
+        size_t twin = 0;
+        while (!differs_in_places_alone(&trials[twin], &trials[i]))
+            twin++;
+        for (first[i] = f; f < space->count && space->families[f].trial == &trials[i]; f++)
+            space->families[f].twin = first[twin] + (f - first[i]);
+    }
+    free(first);
+}
+
 void space_open(struct space *space, const struct trial *trials, size_t count, const json_t *given)
 {
     *space = (struct space){0};
@@ -67,6 +89,7 @@ void space_open(struct space *space, const struct trial *trials, size_t count, c
         add_picks(space, &trials[i], options, table->rows, ladder->name ? ladder : NULL, given, 0, picks, least);
         options_free(table, options);
     }
+    find_twins(space, trials, count);
 }
 
 void space_close(struct space *space)

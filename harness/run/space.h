@@ -13,7 +13,10 @@ struct family {
     const struct option *ladder; // NULL: one rung
     size_t rungs;
     size_t picks[PICKS_MAX]; // which value each other option that is tried has, in the table's order
-    size_t least;            // the family like this one but for the first values of all ascending options
+    // The family of the same options whose trial, the first of those that differ in places alone, keeps least on
+    // the host: none of its candidates takes more time than this family's.
+    size_t twin;
+    size_t least; // the family like this one but for the first values of all ascending options
 };
 
 struct space {

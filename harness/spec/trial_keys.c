@@ -65,7 +65,10 @@ static const char *const places[] = {"device", "host", NULL};
 #define PLACE(of, said)                                                                                            \
     {                                                                                                              \
         .name = #of, .type = KEY_CHOICE, .offset = AT(of##_place), .choices = places, .kind = "place",             \
-        .meaning = said, .argument = "device|host", .flag = "place_" #of                                           \
+        .meaning = said, .argument = "device|host", .flag = "place_" #of, .tried = (const char *const[])           \
+        {                                                                                                          \
+            "host", NULL                                                                                           \
+        }                                                                                                          \
     }
 static const struct trial_key place_keys[] = {
     PLACE(weights, "while nothing reads them"),
@@ -218,6 +221,8 @@ const struct trial_key trial_keys[] = {
      .meaning = "quantise the layers' frozen projections, in blocks of 64; needs lora",
      .values = "nf4 or int8",
      .null = "all are in the dtype",
+     .tried = (const char *const[]){"nf4", "int8", NULL},
+     .rounds = true,
      .argument = "nf4|int8",
      .spelling = SPELLED_TEXT,
      .decode = decode_weights},
@@ -236,6 +241,7 @@ const struct trial_key trial_keys[] = {
      .values = "bf16 of a model in bf16, else the default",
      .standard = "f32, of a model in f64 f64",
      .tried = (const char *const[]){"bf16", NULL},
+     .rounds = true,
      .argument = "DTYPE",
      .decode = decode_kv_gradient_dtype},
     {.name = "gradient_dtype",
@@ -328,6 +334,25 @@ const struct trial_key *trial_key_at(const char *parent, const char *name)
     while (keys && keys->name && strcmp(keys->name, name) != 0)
         keys++;
     return keys && keys->name ? keys : NULL;
+}
+
+size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX])
+{
+    size_t count = 0;
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        if (key->tried)
+            tried[count++] = (struct tried_key){key, NULL};
+        for (const struct trial_key *member = key->members; member && member->name; member++)
+            if (member->tried)
+                tried[count++] = (struct tried_key){member, key};
+    }
+    return count;
+}
+
+json_t *tried_key_value(struct tried_key tried, const json_t *canonical)
+{
+    return json_object_get(tried.parent ? json_object_get(canonical, tried.parent->name) : canonical,
+                           tried.key->name);
 }
 
 static void add_names(struct names *names, const struct trial_key *keys)

@@ -37,8 +37,10 @@ struct trial_key {
     const char *telling;  // of an object: the member that says most
     bool quiet;           // mostly of a whole sweep: a trial's line has it only where it varies
     const char *words;    // KEY_BOOL: what true is called where settings are described
-    const char *const
-        *tried; // values, as flags have them, that `longbp advise` tries too where none is given; NULL: none
+    // Values, as flags have them, that a search over settings tries too where none is given (`longbp advise`);
+    // NULL: none.
+    const char *const *tried;
+    bool rounds; // they change the gradient: they are tried only where the key is named for it
     // The flag: its argument, NULL: none but that of a KEY_BOOL; its name, NULL: the key's.
     const char *argument, *flag;
     enum key_spelling spelling;
@@ -62,6 +64,14 @@ size_t trial_key_find(const char *name);
 // The row of a key, or of a member of an object, by the path before its name: "" or "measure."; NULL: there is
 // none.
 const struct trial_key *trial_key_at(const char *parent, const char *name);
+// A key of which a search tries values, and the object that it is a member of; NULL: the trial.
+struct tried_key {
+    const struct trial_key *key, *parent;
+};
+// In the table's order; their number.
+size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX]);
+// Its value in a trial's canonical JSON, borrowed.
+json_t *tried_key_value(struct tried_key tried, const json_t *canonical);
 // Adds all names.
 void trial_key_names(struct names *names);
 

@@ -38,15 +38,14 @@ void memo_free(struct memo *memo)
     free(memo);
 }
 
-// FNV-1a over words, mixed once more, for tables take the lowest bits.
+// The sum of words, each times an odd number of its own: the products wait for none before them.
 static uint64_t hash_of(const void *key, size_t bytes)
 {
-    uint64_t hash = 0xcbf29ce484222325;
+    uint64_t hash = bytes;
     for (size_t i = 0; i < bytes; i += sizeof hash) {
         uint64_t word = 0;
         memcpy(&word, (const char *)key + i, bytes - i < sizeof word ? bytes - i : sizeof word);
-        hash = (hash ^ word) * 0x100000001b3;
-        hash ^= hash >> 29;
+        hash += (word ^ word >> 32) * (0x9e3779b97f4a7c15 + 2 * 0xbf58476d1ce4e5b9 * i);
     }
     return hash ^ hash >> 32;
 }

@@ -1,19 +1,19 @@
 #include "kernels/transformer/activations.h"
-#include <string.h>
+#include <stddef.h>
 
-void activations_owned(struct activations *a, struct tensor *owned[ACTIVATIONS_OWNED])
+struct tensor *activations_owned(struct activations *a, size_t i)
 {
-    struct tensor *all[ACTIVATIONS_OWNED] = {
-        &a->q,      &a->k_projected,    &a->o,        &a->logsumexp,   &a->x_mid, &a->gate, &a->up, &a->rstd_q,
-        &a->rstd_k, &a->rstd_attention, &a->rstd_mlp, &a->h_attention, &a->h_mlp, &a->act};
-    memcpy(owned, all, sizeof all);
+#define AT(member) offsetof(struct activations, member)
+    static const size_t offsets[ACTIVATIONS_OWNED] = {
+        AT(q),      AT(k_projected),    AT(o),        AT(logsumexp),   AT(x_mid), AT(gate), AT(up), AT(rstd_q),
+        AT(rstd_k), AT(rstd_attention), AT(rstd_mlp), AT(h_attention), AT(h_mlp), AT(act)};
+#undef AT
+    return (struct tensor *)((char *)a + offsets[i]);
 }
 
 void activations_free(struct model *model, struct activations *a)
 {
-    struct tensor *owned[ACTIVATIONS_OWNED];
-    activations_owned(a, owned);
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
-        tensor_free(model->device, owned[i]);
+        tensor_free(model->device, activations_owned(a, i));
     }
 }

@@ -18,5 +18,5 @@ struct activations {
 };
 // All but x.
 #define ACTIVATIONS_OWNED 14
-void activations_owned(struct activations *a, struct tensor *owned[ACTIVATIONS_OWNED]);
+struct tensor *activations_owned(struct activations *a, size_t i);
 void activations_free(struct model *model, struct activations *a);

@@ -3,7 +3,6 @@
 bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key key, struct activations *a)
 {
     struct device *device = model->device;
-    struct tensor *owned[ACTIVATIONS_OWNED];
     *use = (struct memo_use){0};
     if (!device->memo) {
         return false;
@@ -14,21 +13,19 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
         }
         return true;
     }
-    activations_owned(a, owned);
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
-        key.held |= (size_t)(owned[i]->data != NULL) << i;
+        key.held |= (size_t)(activations_owned(a, i)->data != NULL) << i;
     }
     if (!memo_begin(device, use, &key, sizeof key)) {
         return false;
     }
     struct activations after = *(const struct activations *)use->outcome;
-    struct tensor *left[ACTIVATIONS_OWNED];
-    activations_owned(&after, left);
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
-        if (owned[i]->data && !left[i]->data) {
-            tensor_free(device, owned[i]);
-        } else if (!owned[i]->data && left[i]->data) {
-            *owned[i] = tensor_new(device, left[i]->rows, left[i]->cols, left[i]->dtype, left[i]->category);
+        struct tensor *now = activations_owned(a, i), left = *activations_owned(&after, i);
+        if (now->data && !left.data) {
+            tensor_free(device, now);
+        } else if (!now->data && left.data) {
+            *now = tensor_new(device, left.rows, left.cols, left.dtype, left.category);
         }
     }
     return true;

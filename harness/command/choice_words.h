@@ -1,0 +1,20 @@
+// Choice words: what a search over methods and settings chose, as JSON, in words and as flags.
+#pragma once
+#include "harness/run/planned_step.h"
+#include <jansson.h>
+
+// A trial's method with these options in place of its own.
+struct choice {
+    const struct trial *trial;
+    const void *options;
+    const struct planned_step *step;
+};
+
+// {"method", "label", "estimate_ms", "peak_bytes", "host_peak_bytes", "flops", ...} and the keys of the trial of
+// which values are tried (trial_keys.h). first: as choice_describe's. A new reference.
+json_t *choice_json(const struct choice *choice, const json_t *first);
+// "seco chunk=4096 place.weights=host": what tells most or differs from its default, and the keys that are tried
+// whose values differ from those of `first`, the canonical JSON of what was asked for.
+void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes);
+// Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h).
+void choice_append_flags(const struct choice *choice, char **command);
