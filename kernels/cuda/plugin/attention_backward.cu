@@ -46,9 +46,10 @@ template <class G> struct segment_list {
     } at[SEGMENTS];
 };
 
-// Block (x, y, z): key tile x of the segments, key head y, sequence z. G: of grad_k and grad_v.
-template <int DIM, int R, class G, class T, class A = wide_t<T>>
-__global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
+// Block (x, y, z): key tile x of the segments, key head y, sequence z. G: of grad_k and grad_v. A mask takes more
+// registers than two blocks of a multiprocessor have.
+template <int DIM, int R, bool MASKED, class G, class T, class A = wide_t<T>>
+__global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(4))
     backward_keys(segment_list<G> segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
                   const T *v, struct attention_shape s, A scale, bool words, bool reverse)
 {
@@ -73,8 +74,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 
     A grad_k[R][tile::COLUMNS] = {}, grad_v[R][tile::COLUMNS] = {};
     unsigned seeing = key > s.start ? (key - s.start) / tile::ROWS : 0; // first tile of queries that sees a key
-    bool masked = is_masked(s);
-    size_t queries = masked ? queries_until(s, key + count - 1, sequence) : s.queries;
+    size_t queries = MASKED ? queries_until(s, key + count - 1, sequence) : s.queries;
     unsigned end = (queries + tile::ROWS - 1) / tile::ROWS, tiles = end > seeing ? end - seeing : 0;
     unsigned steps = group * tiles;
     for (unsigned n = 0; n < steps; n++) {
@@ -94,8 +94,6 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         row_statistics<DIM, R>(delta, row_logsumexp, grad_o_tile, o_head, logsumexp_head, first, rows, dim);
         __syncthreads();
         multiply_rows<DIM, R>(scores, k_tile, q_tile, dim);
-        if (masked && key < first_key(s, first + rows - 1, sequence))
-            mask_scores(scores, s, sequence, first, rows, key, false);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
@@ -103,6 +101,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
                 bool seen = y + i * SIDE <= x + j * SIDE + reach;
                 score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[x + j * SIDE]) : A(0);
             }
+        if (MASKED && key < first_key(s, first + rows - 1, sequence))
+            mask_p<DIM, R, true>(p_tile, s, sequence, first, rows, key);
         __syncthreads();
         multiply_add<DIM, R>(grad_v, p_tile, grad_o_tile);
         multiply_rows<DIM, R>(scores, v_tile, grad_o_tile, dim);
@@ -174,8 +174,6 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(scores, q_tile, k_tile, dim);
-        if (at < walk.masked)
-            mask_scores(scores, s, sequence, first, count, key, true);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
@@ -183,6 +181,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
                 bool seen = x + j * SIDE <= std::min(y + i * SIDE + reach, there - 1);
                 score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[y + i * SIDE]) : A(0);
             }
+        if (at < walk.masked)
+            mask_p<DIM, R, false>(p_tile, s, sequence, first, count, key);
         multiply_rows<DIM, R>(scores, grad_o_tile, v_tile, dim);
 #pragma unroll
         for (int i = 0; i < R; i++)
@@ -224,8 +224,9 @@ void launch_keys(struct device *device, const struct key_segment *segments, size
             blocks += (unsigned)ceil_div(from.count, tile::ROWS);
             list.at[list.count++] = {from.start, from.count, (G *)from.grad_k.data, (G *)from.grad_v.data, blocks};
         }
-        launch(backward_keys<DIM, R, G, T>, dim3(blocks, s.kv_heads, s.batch), THREADS, tile::bytes(4), device,
-               list, grad_o, o, logsumexp, q, k, v, s, scale, words, device->reverse_sums);
+        launch(attention_is_masked(s) ? backward_keys<DIM, R, true, G, T> : backward_keys<DIM, R, false, G, T>,
+               dim3(blocks, s.kv_heads, s.batch), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q, k,
+               v, s, scale, words, device->reverse_sums);
     }
 }
 

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
         __syncthreads();
         multiply_rows<DIM, R>(p, q_tile, kv_tile, dim);
         if (at < walk.masked)
-            mask_scores(p, s, sequence, first, count, key, true);
+            mask_scores(p, s, sequence, first, count, key);
 #pragma unroll
         for (int i = 0; i < R; i++) {
             int seen = std::min(y + i * SIDE + reach, there - 1); // the last key

@@ -244,20 +244,38 @@ __device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, s
     return tiles;
 }
 
-// Score -infinity, where a query begins to see behind a key. Of a tile of `rows` queries from `first` on, against
-// the keys from `key` on; queries are the rows of the tile or its columns.
+// Score -infinity, where a query begins to see behind a key: of a tile of `count` queries, its rows, from `first`
+// on, against the keys from `key` on.
 template <int R, class A>
-__device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigned sequence, size_t first, int rows,
-                            size_t key, bool queries_are_rows)
+__device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigned sequence, size_t first, int count,
+                            size_t key)
 {
     int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
 #pragma unroll
+    for (int i = 0; i < R; i++) {
+        int query = y + i * SIDE;
+        size_t seen = first_key(s, first + (query < count ? query : count - 1), sequence);
+#pragma unroll
+        for (int j = 0; j < R; j++)
+            if (key + x + j * SIDE < seen)
+                scores[i][j] = -INFINITY;
+    }
+}
+
+// The same where P is 0, in a thread's part of it in shared memory, which spares registers; with keys as rows or
+// queries.
+template <int DIM, int R, bool KEYS_ARE_ROWS, class A>
+__device__ void mask_p(A *p, const attention_shape &s, unsigned sequence, size_t first, int count, size_t key)
+{
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll 1
     for (int n = 0; n < R; n++) {
-        int query = (queries_are_rows ? y : x) + n * SIDE;
-        size_t seen = first_key(s, first + (query < rows ? query : rows - 1), sequence);
+        int query = (KEYS_ARE_ROWS ? x : y) + n * SIDE;
+        size_t seen = first_key(s, first + (query < count ? query : count - 1), sequence);
+#pragma unroll 1
         for (int m = 0; m < R; m++)
-            if (key + (queries_are_rows ? x : y) + m * SIDE < seen)
-                scores[queries_are_rows ? n : m][queries_are_rows ? m : n] = -INFINITY;
+            if (key + (KEYS_ARE_ROWS ? y : x) + m * SIDE < seen)
+                score_at<DIM, R>(p, KEYS_ARE_ROWS ? m : n, KEYS_ARE_ROWS ? n : m) = A(0);
     }
 }
 
