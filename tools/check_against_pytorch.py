@@ -41,7 +41,7 @@ CONTEXT, BATCH, CHUNK = 100, 2, 32  # the last chunk is shorter
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp", "--chunk", 7, "--head-chunk", 5],
            ["seco", "--chunk", CHUNK], ["seco", "--chunk", 1], ["seco", "--chunk", CHUNK, "--inner", "checkpoint"],
            ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK)]]  # all columns drawn: exact
-OBJECTIVE_METHODS = [["full"], ["streambp", "--chunk", CHUNK, "--head-chunk", 5], ["seco", "--chunk", CHUNK]]
+OBJECTIVE_METHODS = [["streambp", "--chunk", 16, "--head-chunk", 5], ["seco", "--chunk", 16]]
 SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
          "intermediate_size": 72, "vocab_size": 256, "hidden_act": "silu", "rms_norm_eps": 1e-5}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -204,12 +204,13 @@ def longbp(binary, folder, data, flags, method, out):
 
 def make_batch(path, rng):
     """Two pairs with prompts and padding, and log-probs about those of a random model; saved, and as tensors."""
-    shape = (4, CONTEXT)
+    context = 40
+    shape = (4, context)
     ids = rng.integers(0, 256, shape)
     labels = np.roll(ids, -1, 1)
-    lengths = np.array([CONTEXT, CONTEXT - 17, CONTEXT - 3, CONTEXT])
+    lengths = np.array([context, context - 9, context - 3, context])
     for b, length in enumerate(lengths):
-        labels[b, :20 + 9 * b] = labels[b, length - 1:] = -100
+        labels[b, :5 + 3 * b] = labels[b, length - 1:] = -100
     usual = lambda deviation: -math.log(256) + deviation * rng.standard_normal(shape)
     batch = {name: torch.from_numpy(values) for name, values in
              {"ids": ids, "labels": labels, "lengths": lengths, "weights": rng.random(shape), "old_logprobs": usual(0.6),

@@ -70,7 +70,7 @@ def mean(l, mask, batch, kind):
 OBJECTIVES = [
     ("token-mean", {}), ("sequence-mean", {}), ("weighted-mean", {}), ("dft", {}),
     ("dpo", {}), ("dpo", {"smoothing": 0.1}), ("dpo", {"kind": "robust", "smoothing": 0.1}), ("dpo", {"kind": "ipo"}),
-    ("dpo", {"kind": "hinge", "beta": 0.3}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
+    ("dpo", {"kind": "hinge", "beta": 0.05}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
     *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
       for n in ("dapo", "grpo", "bnpo", "dr_grpo", "luspo")),
     ("grpo", {"dual": 1.3}), ("grpo", {"beta": 0.04, "importance": "on"}),
