@@ -48,6 +48,10 @@ static void a_batch_file_is_its_tokens_and_labels(void **state)
     assert_string_equal(loss, same);
     free(loss);
     free(same);
+    // What plans knows the shape from the file, too.
+    assert_int_equal(run(scratch, "$L advise --model tiny --memory-limit 32MiB --batch batch && "
+                                  "grep -q 'context 4' out"),
+                     0);
     // The shape may be said as well.
     assert_int_equal(run(scratch, GRAD " --batch 2 --batch batch --context 4 --out b && cmp a b"), 0);
     // As a row of a spec, and held against the reference.

@@ -14,7 +14,8 @@ static struct trial *add_trial(struct method_trials *trials)
 // many.
 static bool decode(const struct trial_flags *flags, const char *method, struct trial *trial, struct status *status)
 {
-    if (json_object_get(flags->trial, "context"))
+    bool said = json_object_get(json_object_get(flags->trial, "data"), "batch"); // by a batch file
+    if (said || json_object_get(flags->trial, "context"))
         return trial_flags_decode(flags, method, trial, status);
     struct status first = {0};
     bool decoded = false;
