@@ -94,7 +94,7 @@ struct line {
 
 static struct line describe(const struct advice *advice, const struct candidate *candidate)
 {
-    struct line line;
+    struct line line = {""};
     struct choice choice = choice_of(advice, candidate);
     choice_describe(&choice, advice->first, line.text, sizeof line.text);
     end_choice(&choice);

@@ -272,11 +272,11 @@ bool method_trials_decode(struct method_trials *trials, const struct trial_flags
 
 void method_trials_print_left_out(const struct method_trials *trials, int columns)
 {
-    size_t i;
-    const json_t *left_out;
-    json_array_foreach(trials->left_out, i, left_out)
+    for (size_t i = 0; i < json_array_size(trials->left_out); i++) {
+        const json_t *left_out = json_array_get(trials->left_out, i);
         printf("%-*s left out: %s\n", columns, json_string_value(json_object_get(left_out, "method")),
                json_string_value(json_object_get(left_out, "reason")));
+    }
 }
 
 void method_trials_free(struct method_trials *trials)
