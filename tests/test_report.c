@@ -99,6 +99,56 @@ static void expect_words(const char *text, const char *const *words)
             fail_msg("\"%s\" is not in\n%s", *words, text);
 }
 
+// A record that was predicted by measured rates, with its range.
+static void add_prediction(FILE *stream, int id, const char *method, int context, double measured_ms,
+                           double predicted_ms)
+{
+    char *text, *line;
+    assert_true(
+        asprintf(
+            &text,
+            "{'schema': 2, 'id': '%032x', 'experiment': 'p', 'status': 'ok', 'reason': '', 'trial': {'model': "
+            "'small', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': %d, 'seed': 1, 'method': {'name': "
+            "%s}}, 'peak_bytes': 1, 'lower_bound_bytes': 1, 'median_ms': %g, 'estimate_ms': %g, "
+            "'estimate_low_ms': %g, 'estimate_high_ms': %g, 'profile': 'host', 'samples_ms': [%g], "
+            "'provenance': {}}",
+            id, context, method, measured_ms, predicted_ms, 0.9 * predicted_ms, 1.1 * predicted_ms,
+            measured_ms) > 0);
+    line = quoted(text);
+    fprintf(stream, "%s\n", line);
+    free(line);
+    free(text);
+}
+
+// The errors of predictions, and the order of trials of one context whose times differ by more than a tenth.
+static void predictions_are_held_against_times(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *records, *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&records, &bytes);
+    add_prediction(stream, 1, SECO(64), 1024, 100, 105);      // 5 %
+    add_prediction(stream, 2, SECO(128), 1024, 80, 120);      // 50 %: as if slower than chunk 64
+    add_prediction(stream, 3, "'checkpoint'", 1024, 95, 110); // 15.8 %, too near to chunk 64 for an order
+    add_prediction(stream, 4, SECO(64), 2048, 300, 270);      // 10 %, at another context
+    assert_int_equal(fclose(stream), 0);
+    write_text(scratch, "e-memory.csv", points);
+    write_text(scratch, "r.jsonl", records);
+    struct status status = {0};
+    if (!report(scratch, false, &text, &status))
+        fail_msg("%s", status.message);
+    static const char *const words[] = {
+        "seco, chunk 64 1024 100.0 105.0 94.5 115.5 5.0\n", "seco, chunk 64 2048 300.0 270.0 243.0 297.0 -10.0\n",
+        // checkpoint is slower than chunk 128, too, and was predicted to be faster
+        "4 trials: median error 12.9 %, worst 50.0 % (seco, chunk 128, context 1024); 1 measured within the range "
+        "of "
+        "their prediction; of 2 pairs whose times differ by more than 10 %, 2 in the wrong order\n",
+        NULL};
+    expect_words(squeezed(text), words);
+    free(text);
+    free(records);
+}
+
 static void points_are_held_against_their_records(void **state)
 {
     const struct scratch *scratch = *state;
@@ -468,6 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(points_are_held_against_their_records),
+        TEST(predictions_are_held_against_times),
         TEST(curves_are_of_one_setting),
         TEST(times_of_plans_are_called_estimates),
         TEST(times_of_draws_say_how_many_columns),

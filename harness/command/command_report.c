@@ -57,7 +57,8 @@ int command_report(int argc, char **argv)
         "[RESULTS...]",
         "Sets recorded results beside the points that papers published for the same experiment: published, ours "
         "and "
-        "their ratio, and what each series grows by per token.\v"
+        "their ratio, and what each series grows by per token; says where a step's time goes, of records that "
+        "have it, and how far predictions by measured rates are off.\v"
         "Times of planned trials are estimates, and are called so. Exit status: 0 fine, 2 wrong use, a bad file, "
         "or "
         "nothing published of these experiments.",

@@ -1,14 +1,8 @@
 // How well a step's time was said before: a row per trial, a series per method.
 #include "harness/plot/figure.h"
+#include "harness/results/prediction_report.h"
 #include "methods/method.h"
-#include <math.h>
 #include <string.h>
-
-static bool counts(const struct record *record)
-{
-    return record->status == RECORD_OK && record->estimate_ms > 0 && isfinite(record->estimate_low_ms) &&
-           record->median_ms > 0;
-}
 
 static bool tabulate(const struct record *const *records, size_t count, FILE *table)
 {
@@ -19,7 +13,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         size_t before = rows;
         for (size_t i = 0; i < count; i++) {
             const struct record *record = records[i];
-            if (!counts(record) || strcmp(record_method(record), name) != 0) {
+            if (!prediction_counts(record) || strcmp(record_method(record), name) != 0) {
                 continue;
             }
             series += rows++ == before;

@@ -1,6 +1,7 @@
 #include "harness/results/report.h"
 #include "harness/results/category_report.h"
 #include "harness/results/longest_report.h"
+#include "harness/results/prediction_report.h"
 #include "harness/results/results.h"
 #include "harness/results/text_table.h"
 #include <math.h>
@@ -244,7 +245,8 @@ static bool nothing_published(const struct results *results, const struct publis
     }
     return status_set(status, STATUS_BAD_INPUT,
                       "nothing is published beside which these %zu records can stand, and none says where its "
-                      "step's time goes (\"categories\": true); experiments with published points: %s",
+                      "step's time goes (\"categories\": true) or how long it was predicted to take (a profile of "
+                      "`longbp calibrate`); experiments with published points: %s",
                       results->count, known);
 }
 
@@ -298,6 +300,12 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
             fputs("\n", stream);
         written += category_report_write(&categories, &results, stream);
     }
+    struct prediction_errors predicted = prediction_errors_of(results.records, fine ? results.count : 0);
+    if (predicted.count && written++)
+        fputs("\n", stream);
+    if (predicted.count)
+        prediction_report_write(&results, request->points, request->markdown, stream);
+    written += predicted.count > 0;
     if (fine && request->max_context_count)
         fine = write_longest(request, &published, written++, stream, status);
     if (fine && !written)

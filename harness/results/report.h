@@ -1,5 +1,5 @@
-// Report: what papers published, what our records say, and the ratio, point by point and curve by curve; and where
-// a step's time goes, of the records that say so.
+// Report: what papers published, what our records say, and the ratio, point by point and curve by curve; where a
+// step's time goes, of the records that say so; and how well it was predicted.
 #pragma once
 #include "harness/results/pairing.h"
 #include <stdio.h>
