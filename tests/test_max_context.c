@@ -147,6 +147,50 @@ static void a_choice_leaves_out_who_does_not_have_it(void **state)
     free(out);
 }
 
+// The longest context of a batch has room for that batch, and one token more has not; so, too, of what is chosen.
+static void batch_and_context_are_twins(void **state)
+{
+    (void)state;
+    static const char *const setting =
+        "--model tiny --memory-limit 20MiB --methods full,checkpoint,seco,auto --json";
+    json_t *of_batch = longbp_json("max-context %s --batch 3", setting),
+           *rows = json_object_get(of_batch, "methods");
+    assert_int_equal(json_array_size(rows), 4);
+    for (size_t i = 0; i < 4; i++) {
+        size_t longest = (size_t)number(json_array_get(rows, i), "max_context");
+        for (size_t more = 0; more < 2; more++) {
+            json_t *of_context = longbp_json("max-batch %s --context %zu", setting, longest + more);
+            const json_t *row = json_array_get(json_object_get(of_context, "methods"), i);
+            if ((number(row, "max_batch") >= 3) != (more == 0))
+                fail_msg("method %zu, context %zu: batch %.0f", i, longest + more, number(row, "max_batch"));
+            json_decref(of_context);
+        }
+    }
+    json_decref(of_batch);
+}
+
+// What is kept on the host stands beside what is on the device, of what is named and of what is chosen.
+static void the_host_is_a_column(void **state)
+{
+    (void)state;
+    char *out;
+    assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 20MiB --host-memory 1MiB --methods "
+                                  "checkpoint --offload inputs"),
+                     0);
+    assert_non_null(strstr(out, "on the host"));
+    free(out);
+    json_t *table =
+        longbp_json("max-context --model tiny --memory-limit 8MiB --host-memory 1GiB --methods auto --json");
+    const json_t *row = json_array_get(json_object_get(table, "methods"), 0),
+                 *choice = json_object_get(table, "choice");
+    assert_true(number(row, "host_peak_bytes") > 0);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "host");
+    json_decref(table);
+    assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 8MiB --methods seco --also weights"), 2);
+    assert_non_null(strstr(out, "--also: nothing is chosen without --methods auto"));
+    free(out);
+}
+
 // What fits, plan confirms; and one sequence more, or one pair, does not.
 static void max_batch_and_plan_agree(void **state)
 {
@@ -305,6 +349,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_host_limits_the_context),
         cmocka_unit_test(a_choice_leaves_out_who_does_not_have_it),
         cmocka_unit_test(max_batch_and_plan_agree),
+        cmocka_unit_test(batch_and_context_are_twins),
+        cmocka_unit_test(the_host_is_a_column),
         cmocka_unit_test(auto_goes_furthest),
         cmocka_unit_test(what_the_host_holds_anyway_is_no_part_of_a_token),
         cmocka_unit_test(long_contexts_fit),
