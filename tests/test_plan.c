@@ -105,6 +105,45 @@ static void test_objectives(void **state)
     }
 }
 
+// Besides what cross-entropy over the same tokens takes: the values that are read, 8 bytes per sequence for the
+// sums (16 where one pair's slope is deferred), and two statistics per row of the head's block. No more, with a
+// first pass or without.
+static void test_memory_of_objectives(void **state)
+{
+    (void)state;
+    for (const struct method *const *m = methods; *m; m++) {
+        void *options = fixture_options(*m, "chunk=32 head_chunk=16 budget=8 loss=all");
+        struct fixture f = fixture_default();
+        f.context = 256;
+        f.batch_size = 4;
+        f.dtype = DTYPE_BF16;
+        struct counters counters;
+        struct arena plain, arena;
+        f.objective = objectives[0];
+        measure(&f, "plan-cpu", *m, options, &plain, &counters);
+        for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
+            fixture_open_objective(&f);
+            struct objective_terms terms = objective_terms(f.objective, f.objective_settings);
+            fixture_close_objective(&f);
+            unsigned reads = terms.required | terms.optional;
+            size_t rows = f.context * f.batch_size, statistic = sizeof(float), tensors = 0, bytes = 0;
+            for (unsigned value = BATCH_WEIGHTS; value <= BATCH_ADVANTAGES; value *= 2) {
+                tensors += !!(reads & value);
+                bytes += reads & value ? statistic * (value == BATCH_ADVANTAGES ? f.batch_size : rows) : 0;
+            }
+            bytes += f.batch_size * ((terms.sequences.kind != SEQUENCE_NONE) * sizeof(double) +
+                                     objective_counts(&terms) * sizeof(int32_t));
+            bytes += 2 * statistic * 16 * f.batch_size;
+            measure(&f, "plan-cpu", *m, options, &arena, &counters);
+            if (arena.peak_bytes > plain.peak_bytes + bytes + (tensors + 4) * ARENA_ALIGNMENT) {
+                fail_msg("%s under %s %s: peak %zu bytes, of cross-entropy %zu, and %zu may be added", (*m)->name,
+                         f.objective->name, f.settings, arena.peak_bytes, plain.peak_bytes, bytes);
+            }
+        }
+        options_free(&(*m)->options, options);
+    }
+}
+
 static void test_full_training(void **state)
 {
     (void)state;
@@ -269,6 +308,7 @@ int main(int argc, char **argv)
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_objectives),
+        cmocka_unit_test(test_memory_of_objectives),
         cmocka_unit_test(test_full_training),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_windows_and_documents),
