@@ -14,10 +14,10 @@ enum sequence_objective {
 enum pair_kind {
     PAIR_SIGMOID, // -(1 - e) log sigma(x) - e log sigma(-x). Rafailov et al. 2023, arXiv 2305.18290, equation 7; e
                   // > 0: Mitchell 2023, "A note on DPO with noisy preferences"
-    PAIR_ROBUST, // (-(1 - e) log sigma(x) + e log sigma(-x)) / (1 - 2 e). Chowdhury et al. 2024, arXiv 2403.00409
-    PAIR_IPO,    // (D - 1 / (2 beta))^2, S a mean. Azar et al. 2023, arXiv 2310.12036, equation 17
-    PAIR_HINGE,  // max(0, 1 - x). Zhao et al. 2023, arXiv 2305.10425
-    PAIR_SIMPO   // as sigmoid of x - gamma, S the mean of l. Meng et al. 2024, arXiv 2405.14734, equation 6
+    PAIR_ROBUST,  // (-(1 - e) log sigma(x) + e log sigma(-x)) / (1 - 2 e). Chowdhury et al. 2024, arXiv 2403.00409
+    PAIR_IPO,     // (D - 1 / (2 beta))^2, S a mean. Azar et al. 2023, arXiv 2310.12036, equation 17
+    PAIR_HINGE,   // max(0, 1 - x). Zhao et al. 2023, arXiv 2305.10425
+    PAIR_SIMPO    // as sigmoid of x - gamma, S the mean of l. Meng et al. 2024, arXiv 2405.14734, equation 6
 };
 
 struct sequence_terms {
@@ -72,11 +72,10 @@ HOST_DEVICE static inline double objective_share(int count)
 }
 
 // The sums of sequences 2i and 2i + 1 become the derivatives of the pair's cost by their rows' l. counts: of their
-// rows with a target, read where S is a mean. What the pair costs.
+// rows with a target, where S is a mean; else NULL. What the pair costs.
 HOST_DEVICE static inline double pair_settle(struct sequence_terms terms, double sums[2], const int *counts)
 {
-    double chosen = terms.mean ? objective_share(counts[0]) : 1,
-           rejected = terms.mean ? objective_share(counts[1]) : 1;
+    double chosen = counts ? objective_share(counts[0]) : 1, rejected = counts ? objective_share(counts[1]) : 1;
     struct row_cost cost = pair_cost(terms, chosen * sums[0] - rejected * sums[1]);
     sums[0] = chosen * cost.slope;
     sums[1] = -rejected * cost.slope;

@@ -55,10 +55,10 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
     for (size_t r = 0; r < grad.rows; r++) {
         size_t b = (block.first + r) % block.sequences;
         struct row_values row = {.log_prob = (double)l[r],
-                          .old = (double)(old ? old[r] : l[r]),
-                          .reference = reference ? (double)reference[r] : 0,
-                          .advantage = advantage ? (double)advantage[b] : 1,
-                          .chosen = b % 2 == 0};
+                                 .old = (double)(old ? old[r] : l[r]),
+                                 .reference = reference ? (double)reference[r] : 0,
+                                 .advantage = advantage ? (double)advantage[b] : 1,
+                                 .chosen = b % 2 == 0};
         if (target[r] < 0) {
             g[r] = 0;
             continue;
@@ -94,7 +94,7 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
     double *sum = sums.data, total = 0;
     bool pairs = terms.kind == SEQUENCE_PAIRS;
     for (size_t b = 0; b < sums.rows; b += pairs ? 2 : 1) {
-        total += pairs ? pair_settle(terms, sum + b, count ? count + b : NULL)
+        total += pairs ? pair_settle(terms, sum + b, terms.mean ? count + b : NULL)
                        : ratio_settle(terms, sum + b, count[b], (double)advantage[b]);
     }
     *(double *)loss.data += loss_weight * total;

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(THREADS)
         size_t b = (block.first + r) % block.sequences;
         double l = log_prob[r];
         struct row_values row = {l, old ? (double)old[r] : l, reference ? (double)reference[r] : 0,
-                          advantages ? (double)advantages[b] : 1, b % 2 == 0};
+                                 advantages ? (double)advantages[b] : 1, b % 2 == 0};
         A w = weights ? weights[r] : counts ? A(objective_share(counts[b])) : A(1);
         struct row_cost cost = row_cost(terms, row);
         sum += (double)w * cost.value;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(THREADS)
     size_t step = pairs ? 2 : 1;
     double sum = 0;
     for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step)
-        sum += pairs ? pair_settle(terms, sums + b, counts ? counts + b : nullptr)
+        sum += pairs ? pair_settle(terms, sums + b, terms.mean ? counts + b : nullptr)
                      : ratio_settle(terms, sums + b, counts[b], (double)advantages[b]);
     sum = warps_sum<WARPS>(sum);
     if (threadIdx.x == 0)
