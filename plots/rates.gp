@@ -1,17 +1,23 @@
-# The loss that training ends at against the rate: of held-out tokens on the left, where these were evaluated, and the mean
-# of the last quarter of the steps' own on the right.
+# The loss that training ends at against the rate: of held-out tokens, where these were evaluated, else the mean of the last
+# quarter of the steps' own; beside it what is published, else that mean.
 load scripts.'/style.gp'
 
 tints = '#CC79A7 #332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #999933 #661100'
 tint(i) = method[i] eq 'spaco' ? word(tints, 1 + rank[i] % 9) : colour(method[i])
 
-known = 0
-stats data using (count(column('evaluation_loss'))) nooutput
-names = known ? 'evaluation_loss loss' : 'loss'
+names = ''
+do for [name in 'evaluation_loss loss published'] {
+    known = 0
+    stats data using (count(column(name))) nooutput
+    if (known) { names = names.' '.name }
+}
+if (words(names) == 3) { names = 'evaluation_loss published' }
 stats data using 'rate' nooutput
 set logscale x
 set xrange [STATS_min / 1.3 : STATS_max * 1.3]
 set format x '%g'
+title(name) = name eq 'loss' ? 'mean loss of the last quarter of the steps' : \
+              name eq 'published' ? 'published: mean loss of the last steps' : 'loss of held-out tokens, at the end'
 
 width = 900
 bottom = 370
@@ -22,10 +28,15 @@ load scripts.'/page.gp'
 
 set multiplot
 do for [p=1:words(names)] {
+    name = word(names, p)
+    # What diverged is left out of the panel's height.
+    set yrange [*:*]
+    stats data using name nooutput
+    set yrange [STATS_min - 0.05 * (STATS_up_quartile - STATS_min) : STATS_max > 2 * STATS_up_quartile ? STATS_up_quartile * 1.25 : STATS_max]
     if (p > 1) { unset for [l=101:104] label l }
     if (p == words(names)) { call scripts.'/legend.gp' 25 (bottom + 68) }
-    call scripts.'/panel.gp' (70 + (p - 1) * 450) (435 + (p - 1) * 450) (word(names, p) eq 'loss' ? 'mean loss of the last quarter of the steps' : 'loss of held-out tokens, at the end') 'rate'
-    plot for [i=1:series_count] data using (of(i, 'rate')):(column(word(names, p))) \
+    call scripts.'/panel.gp' (70 + (p - 1) * 450) (435 + (p - 1) * 450) title(name) 'rate'
+    plot for [i=1:series_count] data using (of(i, 'rate')):(column(name)) \
              with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
 }
 unset multiplot

@@ -283,11 +283,48 @@ static void test_rates_table(void **state)
             "'gradient_norm': [1, 1, 1, 1, 1, 1, 1, 1], 'evaluation_step': [0, 8], 'evaluation_loss': [9, 2.25]}");
     }
     expect_table("rates", lines,
-                 "series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\n"
-                 "1\tseco\tseco, chunk 64\t0\t0.001\t2.5\t2.25\n"
-                 "1\tseco\tseco, chunk 64\t0\t0.01\t2.5\t2.25\n"
-                 "1\tseco\tseco, chunk 64\t0\t0.1\t2.5\t2.25\n");
+                 "series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\tpublished\n"
+                 "1\tseco\tseco, chunk 64\t0\t0.001\t2.5\t2.25\tNaN\n"
+                 "1\tseco\tseco, chunk 64\t0\t0.01\t2.5\t2.25\tNaN\n"
+                 "1\tseco\tseco, chunk 64\t0\t0.1\t2.5\t2.25\tNaN\n");
     assert_null(table_of("rates", few));
+}
+
+// Behind ours a series for each of the paper's, of the file that comes with the program.
+static void test_published_rates(void **state)
+{
+    (void)state;
+    struct published published;
+    struct status status = {0};
+    assert_true(published_load(&published, NULL, &status));
+    const struct published_file *file = published_find(&published, "learning-rate", PUBLISHED_LOSS);
+    assert_non_null(file);
+    assert_int_equal(file->count, 28);
+    assert_true(file->points[0].rate == 0.0001 && file->points[0].value == 2.5276);
+    const struct record *records[3];
+    for (int i = 0; i < 3; i++) {
+        char keys[120];
+        snprintf(keys, sizeof keys, "'optimizer': {'name': 'adamw', 'rate': %d}, 'train': {'accumulate': 1}",
+                 i + 1);
+        char *line =
+            run_of(i, full, keys,
+                   ", 'samples_ms': [1], 'curve': {'loss': [9], 'gradient_norm': [1], 'evaluation_step': [], "
+                   "'evaluation_loss': []}");
+        records[i] = &parsed_record(line)->record;
+        free(line);
+    }
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    assert_true(figure_rates.tabulate_beside(records, 3, file, stream));
+    assert_int_equal(fclose(stream), 0);
+    assert_non_null(strstr(text, "1\tfull\tfull\t0\t1\t9\tNaN\tNaN\n"));
+    assert_non_null(strstr(text, "\n2\tseco\tpublished, exact\t0\t0.0001\tNaN\tNaN\t2.5276\n"));
+    assert_non_null(strstr(text, "\n5\tspaco\tpublished, t = 32\t2\t0.01\tNaN\tNaN\t7.0178\n"));
+    free(text);
+    for (int i = 0; i < 3; i++)
+        parsed_record_free(records[i]);
+    published_free(&published);
 }
 
 int main(void)
@@ -297,7 +334,7 @@ int main(void)
         cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_training_table),
-        cmocka_unit_test(test_rates_table),
+        cmocka_unit_test(test_rates_table),          cmocka_unit_test(test_published_rates),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

@@ -16,7 +16,8 @@ struct figure {
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
     // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
     bool (*tabulate)(const struct record *const *records, size_t count, FILE *table);
-    // The same beside what is published of the quantity for the experiment: for figures without tabulate.
+    // The same beside what is published of the quantity for the experiment, where something is; NULL: none is
+    // shown.
     enum published_quantity quantity;
     bool (*tabulate_beside)(const struct record *const *records, size_t count, const struct published_file *file,
                             FILE *table);

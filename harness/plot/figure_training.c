@@ -157,34 +157,56 @@ static int by_rate(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool tabulate_rates(const struct record *const *records, size_t count, FILE *table)
+// The number of series and, in *most, of rates that one of them has.
+static size_t put_rates(const struct record *const *records, size_t count, FILE *table, size_t *most)
 {
     struct series_table all;
-    size_t most = 0;
+    *most = 0;
     curves_of(records, count, &all);
-    fputs("series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\n", table);
+    fputs("series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\tpublished\n", table);
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         size_t rates = 0;
         qsort(series->records, series->record_count, sizeof *series->records, by_rate);
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record_curve *curve = &series->records[i]->curve;
+            const struct number_list *evaluated = &curve->evaluation_loss;
             size_t steps = curve->loss.count, last = steps - steps / 4 - (steps < 4);
-            double rate = rate_of(series->records[i]);
-            if (!(rate > 0)) {
-                continue;
-            }
-            rates += i == 0 || rate != rate_of(series->records[i - 1]);
+            rates += i == 0 || rate_of(series->records[i]) != rate_of(series->records[i - 1]);
             fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            put(table, rate);
+            put(table, rate_of(series->records[i]));
             put(table, sum(&curve->loss, last, steps) / (double)(steps - last));
-            put(table, curve->evaluation_loss.count ? curve->evaluation_loss.items[curve->evaluation_loss.count - 1]
-                                                    : NAN);
-            fputc('\n', table);
+            put(table, evaluated->count ? evaluated->items[evaluated->count - 1] : NAN);
+            fputs("\tNaN\n", table);
         }
-        most = rates > most ? rates : most;
+        *most = rates > *most ? rates : *most;
     }
+    size_t series = all.count;
     series_free(&all);
+    return series;
+}
+
+static bool tabulate_rates(const struct record *const *records, size_t count, FILE *table)
+{
+    size_t most;
+    put_rates(records, count, table, &most);
+    return most >= 3;
+}
+
+// Behind ours a series for each of the paper's, which stand together in its file.
+static bool tabulate_rates_beside(const struct record *const *records, size_t count,
+                                  const struct published_file *file, FILE *table)
+{
+    size_t most, series = put_rates(records, count, table, &most), rank = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        const struct published_point *point = &file->points[i], *before = i ? point - 1 : NULL;
+        bool fresh = !before || strcmp(before->series, point->series) != 0;
+        bool same_method = before && strcmp(before->method, point->method) == 0;
+        series += fresh;
+        rank = !same_method ? 0 : rank + fresh;
+        fprintf(table, "%zu\t%s\tpublished, %s\t%zu\t%.9g\tNaN\tNaN\t%.9g\n", series, point->method, point->series,
+                rank, point->rate, point->value);
+    }
     return most >= 3;
 }
 
@@ -196,4 +218,6 @@ const struct figure figure_rates = {
     .one_context = true,
     .within = along_rates,
     .tabulate = tabulate_rates,
+    .quantity = PUBLISHED_LOSS,
+    .tabulate_beside = tabulate_rates_beside,
 };

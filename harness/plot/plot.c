@@ -78,15 +78,15 @@ static const char *origin_of(const struct results *results, const struct record 
 static char *tabulate(const struct figure *figure, const struct published_file *published,
                       const struct record *const *records, size_t count)
 {
-    if (figure->tabulate_beside && !published) {
+    if (!figure->tabulate && !published) {
         return NULL;
     }
     char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
     CHECK(stream);
-    bool enough = figure->tabulate_beside ? figure->tabulate_beside(records, count, published, stream)
-                                          : figure->tabulate(records, count, stream);
+    bool enough = published ? figure->tabulate_beside(records, count, published, stream)
+                            : figure->tabulate(records, count, stream);
     CHECK(fclose(stream) == 0);
     if (!enough) {
         free(text);

@@ -11,29 +11,36 @@
 
 const char *published_quantity_name(enum published_quantity quantity)
 {
-    static const char *const names[] = {"memory", "time", "max-context"};
+    static const char *const names[] = {"memory", "time", "max-context", "loss"};
     return names[quantity];
 }
 
-// A column: a text, a count, or the value in some unit.
+bool published_is_of_a_step(enum published_quantity quantity)
+{
+    return quantity == PUBLISHED_MEMORY || quantity == PUBLISHED_TIME;
+}
+
+// A column: a text, a count, a rate, or the value in some unit.
 struct column {
     const char *name;
     size_t offset, bytes; // bytes: of a text; 0: a number
-    double unit;          // of a value; 0: a count
+    double unit;          // of a value; 0: a count or a rate
     enum published_quantity quantity;
+    bool fraction; // it need not be whole
 };
 
 #define TEXT(member)                                                                                               \
     {                                                                                                              \
-#member, offsetof(struct published_point, member), sizeof((struct published_point *)0)->member, 0, 0       \
+#member, offsetof(struct published_point, member), sizeof((struct published_point *)0)->member, 0, 0,      \
+            false                                                                                                  \
     }
 #define COUNT(member)                                                                                              \
     {                                                                                                              \
-#member, offsetof(struct published_point, member), 0, 0, 0                                                 \
+#member, offsetof(struct published_point, member), 0, 0, 0, false                                          \
     }
 #define VALUE(name, ...)                                                                                           \
     {                                                                                                              \
-        name, offsetof(struct published_point, value), 0, __VA_ARGS__                                              \
+        name, offsetof(struct published_point, value), 0, __VA_ARGS__, true                                        \
     }
 
 static const struct column columns[] = {
@@ -49,10 +56,12 @@ static const struct column columns[] = {
     TEXT(setting),
     COUNT(chunk),
     COUNT(context),
+    {"rate", offsetof(struct published_point, rate), 0, 0, 0, true},
     VALUE("peak_mib", 0x1p20, PUBLISHED_MEMORY),
     VALUE("peak_gib", 0x1p30, PUBLISHED_MEMORY),
     VALUE("seconds", 1e3, PUBLISHED_TIME),
     VALUE("kilotokens", 1e3, PUBLISHED_MAX_CONTEXT),
+    VALUE("nats", 1, PUBLISHED_LOSS),
 };
 
 // What is being read: the file, its line, and what its columns are.
@@ -85,11 +94,12 @@ static bool read_header(struct reader *reader, char *line)
                 column = &columns[i];
         const struct option *option = column ? NULL : methods_option_find(word);
         if (!column && !(option && option->type == OPTION_COUNT))
-            return refuse(reader,
-                          "expected columns of series, method, model, training, profile, weights, optimizer, host, "
-                          "mark, setting, chunk or another number among methods' options, context, and one of "
-                          "peak_mib, peak_gib, seconds, kilotokens",
-                          word);
+            return refuse(
+                reader,
+                "expected columns of series, method, model, training, profile, weights, optimizer, host, "
+                "mark, setting, chunk or another number among methods' options, context, rate, and one of "
+                "peak_mib, peak_gib, seconds, kilotokens, nats",
+                word);
         for (size_t i = 0; i < reader->column_count; i++)
             if (reader->columns[i] == column && reader->options[i] == option)
                 return refuse(reader, "a column is given twice", word);
@@ -102,8 +112,8 @@ static bool read_header(struct reader *reader, char *line)
         reader->options[reader->column_count] = option;
         reader->columns[reader->column_count++] = column;
     }
-    if (values != 1 || !methods || (contexts == 0) != (reader->file->quantity == PUBLISHED_MAX_CONTEXT))
-        return refuse(reader, "expected the columns method, context (of all but max-context) and one with values",
+    if (values != 1 || !methods || (contexts == 1) != published_is_of_a_step(reader->file->quantity))
+        return refuse(reader, "expected the columns method, context (of memory and time) and one with values",
                       "fewer");
     return true;
 }
@@ -113,9 +123,10 @@ static bool read_number(const struct reader *reader, const struct column *column
     char *end;
     errno = 0;
     *number = strtod(word, &end);
-    bool whole = is_value(column) || *number == floor(*number);
+    bool whole = (column && column->fraction) || *number == floor(*number);
     if (end == word || *end || errno || !isfinite(*number) || *number <= 0 || *number > 1e12 || !whole)
-        return refuse(reader, is_value(column) ? "expected a number above 0" : "expected a whole number above 0",
+        return refuse(reader,
+                      column && column->fraction ? "expected a number above 0" : "expected a whole number above 0",
                       word);
     return true;
 }
@@ -152,8 +163,8 @@ static bool read_field(const struct reader *reader, const struct column *column,
         return true;
     if (!read_number(reader, column, word, &number))
         return false;
-    if (is_value(column))
-        *(double *)member = number * column->unit;
+    if (column->fraction)
+        *(double *)member = number * (is_value(column) ? column->unit : 1);
     else
         *(size_t *)member = (size_t)number;
     return true;
@@ -213,9 +224,10 @@ static bool read_name(struct published_file *file, const char *name, struct stat
             return true;
         }
     }
-    return status_set(
-        status, STATUS_BAD_INPUT,
-        "%s: the name is not EXPERIMENT-memory.csv, EXPERIMENT-time.csv or EXPERIMENT-max-context.csv", file->path);
+    return status_set(status, STATUS_BAD_INPUT,
+                      "%s: the name is not EXPERIMENT-memory.csv, EXPERIMENT-time.csv, EXPERIMENT-max-context.csv "
+                      "or EXPERIMENT-loss.csv",
+                      file->path);
 }
 
 static bool read_file(struct published_file *file, const char *name, struct status *status)

@@ -5,7 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum published_quantity { PUBLISHED_MEMORY, PUBLISHED_TIME, PUBLISHED_MAX_CONTEXT, PUBLISHED_QUANTITIES };
+enum published_quantity {
+    PUBLISHED_MEMORY,
+    PUBLISHED_TIME,
+    PUBLISHED_MAX_CONTEXT,
+    PUBLISHED_LOSS,
+    PUBLISHED_QUANTITIES
+};
 
 #define PUBLISHED_OPTIONS 4 // of a point, besides the chunk
 
@@ -24,7 +30,8 @@ struct published_point {
         const struct option *option; // of the method: a number
         size_t value;
     } options[PUBLISHED_OPTIONS];
-    double value; // bytes, ms or tokens
+    double rate;  // of an optimizer; 0: not given
+    double value; // bytes, ms, tokens or nats
 };
 
 struct published_file {
@@ -41,8 +48,10 @@ struct published {
     struct published_file *files; // by path
 };
 
-// "memory", "time", "max-context"
+// "memory", "time", "max-context", "loss"
 const char *published_quantity_name(enum published_quantity quantity);
+// Whether it is of one step at a context, as memory and time are.
+bool published_is_of_a_step(enum published_quantity quantity);
 
 // Reads every .csv of a folder: comments (#), of which the first line is the source, a line of column names, then
 // points. folder: NULL for experiments/published as share_resolve finds it. False and a status that names file and

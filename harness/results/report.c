@@ -240,7 +240,7 @@ static bool nothing_published(const struct results *results, const struct publis
     for (size_t i = 0; i < published->count; i++) {
         const char *name = published->files[i].experiment;
         size_t used = strlen(known);
-        if (published->files[i].quantity != PUBLISHED_MAX_CONTEXT && used < sizeof known && !strstr(known, name))
+        if (published_is_of_a_step(published->files[i].quantity) && used < sizeof known && !strstr(known, name))
             snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", name);
     }
     return status_set(status, STATUS_BAD_INPUT,
@@ -285,7 +285,7 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
     for (size_t i = 0; fine && i < published.count; i++) {
         const struct published_file *file = &published.files[i];
         size_t count = records_of(&results, file->experiment, records);
-        if (file->quantity == PUBLISHED_MAX_CONTEXT || count == 0)
+        if (!published_is_of_a_step(file->quantity) || count == 0)
             continue;
         struct pairing pairing;
         pairing_make(&pairing, file, records, count);

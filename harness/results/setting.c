@@ -169,7 +169,7 @@ static void append_value(char *text, size_t bytes, const char *key, const json_t
     } else if (!value || json_is_null(value)) {
         text_append(text, bytes, "-no-%s", key);
     } else {
-        char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+        char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
         CHECK(dump);
         text_append(text, bytes, "-%s-%s", key, dump);
         free(dump);
