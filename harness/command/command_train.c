@@ -19,7 +19,7 @@
 enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT, FLAG_RESUME, FLAG_CHECKPOINT, FLAG_KEEP };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "labels", "parallel", NULL};
+static const char *const without[] = {"profile", "labels", "documents", "parallel", NULL};
 
 static const struct argp_option own_flags[] = {
     {.name = "tokens",
