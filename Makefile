@@ -31,7 +31,7 @@ OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(foreach bits,16 32 64,$(REAL:%.c=$(BUILD
 TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
 SOURCES  := $(foreach folder,kernels kernels/* kernels/*/* methods harness harness/* tests tests/* bench bench/*,\
               $(wildcard $(addprefix $(folder)/*.,c h cpp cu cuh)))
-FIGURES  := context-sweep chunk sparsity gradient-error timeline accumulators
+FIGURES  := context-sweep chunk sparsity gradient-error timeline accumulation accumulators
 
 all: $(BUILD)/longbp ## build the program (the default)
 
