@@ -293,7 +293,7 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
     add("adamw/count=" + std::to_string(tokens * d), [=](benchmark::State &state, Bench &b) {
         struct tensor w = b.random(tokens, d), g = b.sums(tokens, d), m = b.sums(tokens, d);
         struct tensor v = b.make(tokens, d, g.dtype, [] { return 0.5; });
-        const struct adam_step step = {1e-4, 0.9, 0.999, 1e-8, 0.1, 1, ADAM_TORCH, {}};
+        const struct adam_step step = {1e-4, 0.9, 0.999, 1e-8, 0.1, 1, ADAM_TORCH, {}, false};
         b.measure(state, [&] { op_adamw(b.device, w, tensor_none(), g, m, v, &step); });
     });
 }

@@ -165,7 +165,7 @@ void column_descend(struct step *step, struct column *column)
     if (first == 0) {
         embed_backward(model, step->batch, grad, chunk.start);
         done(step, column, UNIT_EMBEDDING);
-    } else if (top) {
+    } else if (top && first > model->lowest_trained) {
         op_copy(device, column->grad, grad);
     }
     if (top) {

@@ -46,6 +46,7 @@ static struct stages rank_stages(const struct model *model, const struct column_
         stages.items[s].first += ranks->first_layer;
         stages.items[s].end += ranks->first_layer;
     }
+    stages_raise(&stages, model->lowest_trained);
     return stages;
 }
 
@@ -117,6 +118,27 @@ static void pass_through(struct state *state, size_t s)
                        column_rows(state->x[s + 1], chunk, B), COLUMN_HIDDEN);
     }
     kv_store_close(&state->kv);
+}
+
+// The layers below the lowest stage, which are not walked back: its input, a layer at a time.
+static struct tensor pass_below(struct state *state)
+{
+    struct tensor x = tensor_none();
+    size_t B = state->step->batch->batch;
+    for (size_t l = state->step->model->ranks.first_layer; l < state->stages.items[0].first; l++) {
+        struct tensor y = hidden(state, tokens_of(state, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
+        kv_open(state, (struct stage){l, l + 1}, state->needed);
+        for (size_t c = 0; c < state->needed; c++) {
+            struct span chunk = column_span(state->walk->columns, c);
+            struct tensor x_c = x.data ? column_rows(x, chunk, B) : x;
+            column_forward(state->step, (struct stage){l, l + 1}, chunk, &state->kv, x_c, column_rows(y, chunk, B),
+                           COLUMN_HIDDEN);
+        }
+        kv_store_close(&state->kv);
+        tensor_free(state->step->model->device, &x);
+        x = y;
+    }
+    return x;
 }
 
 // Where a drawn column's input is kept that came from the rank below.
@@ -280,7 +302,8 @@ void column_walk(struct step *step, const struct column_walk *walk)
     struct state state;
     state_open(&state, step, walk);
     objective_begin(step->model->device, step->batch);
-    size_t highest = state.stages.count - 1;
+    size_t highest = state.stages.count - 1, lowest = step->model->lowest_trained;
+    state.x[0] = pass_below(&state);
     for (size_t s = 0; s < highest; s++) {
         pass_through(&state, s);
     }
@@ -295,6 +318,10 @@ void column_walk(struct step *step, const struct column_walk *walk)
     for (size_t s = highest; s-- > 0;) {
         fill_cache(&state, s);
         walk_back(&state, s);
+    }
+    if (lowest > 0 && walk->drawn.count > 0) {
+        unit_done_below(step->model, lowest);
+        unit_done(step->model, UNIT_EMBEDDING);
     }
     pipeline_sum_tied(step->model);
     if (state.deferred) {
@@ -318,7 +345,7 @@ double column_walk_kept(const struct model *model, const struct column_options *
 {
     struct stage_cost cost = cost_of(model, share);
     struct stages stages = rank_stages(model, options, share);
-    double slots = cost_input(model) * share;
+    double slots = cost_input(model) * share + (model->lowest_trained > 0 ? cost_hidden(model) : 0);
     if (options->offload == COLUMN_OFFLOAD_KV) {
         cost.row = whole ? 0 : cost_kv_gradients(model) * share;
         slots += slots_of(&stages) * (cost_kv(model) + (whole ? cost_kv_gradients(model) : 0));

@@ -17,7 +17,8 @@ static void walk(struct step *step)
     const struct full_options *options = step->options;
     struct model *model = step->model;
     struct device *device = model->device;
-    size_t layers = model->config.layers, rows = step->batch->context * step->batch->batch;
+    size_t layers = model->config.layers, lowest = model->lowest_trained;
+    size_t rows = step->batch->context * step->batch->batch;
     struct span all = {0, step->batch->context};
     enum dtype dtype = device->ops->dtype;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
@@ -28,12 +29,17 @@ static void walk(struct step *step)
     x[0] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
+        struct activations *keep = l < lowest ? NULL : &kept[l];
         kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, step->batch, l, all, x[l], kv[l], &kept[l]);
+        kv_project(model, step->batch, l, all, x[l], kv[l], keep);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        cell_forward(model, step->batch, l, all, x[l], kv[l], x[l + 1], &kept[l], options->keep);
+        cell_forward(model, step->batch, l, all, x[l], kv[l], x[l + 1], keep, options->keep);
         unit_release(model, unit_of_layer(l));
+        if (!keep) {
+            kv_free(model, &kv[l]);
+            tensor_free(device, &x[l]);
+        }
     }
 
     struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
@@ -41,7 +47,7 @@ static void walk(struct step *step)
     head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);
     unit_done(model, unit_of_head(model));
-    for (size_t l = layers; l-- > 0;) {
+    for (size_t l = layers; l-- > lowest;) {
         unit_acquire(model, unit_of_layer(l));
         cell_backward_mlp(model, l, all, &kept[l], grad);
         struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
@@ -55,6 +61,7 @@ static void walk(struct step *step)
         tensor_free(device, &x[l]);
         unit_done(model, unit_of_layer(l));
     }
+    unit_done_below(model, lowest);
     embed_backward(model, step->batch, grad, 0);
     unit_done(model, UNIT_EMBEDDING);
     tensor_free(device, &x[layers]);
@@ -66,7 +73,8 @@ static void walk(struct step *step)
 static double floor_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
-    return model->config.layers * (cost_hidden(model) + cost_kv(model) + cost_cell(model));
+    return (model->config.layers - model->lowest_trained) *
+           (cost_hidden(model) + cost_kv(model) + cost_cell(model));
 }
 
 const struct method method_full = {

@@ -105,7 +105,7 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     struct model *model = state->step->model;
     for (size_t l = stage.end; l-- > stage.first;) {
         struct tensor x = input_of(state, l);
-        if (l > 0) {
+        if (l > state->stages.items[0].first) {
             want(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
         }
         struct stream of_x = {.device = model->device, .whole = x};
@@ -122,7 +122,9 @@ static void descend(struct state *state, size_t s, struct tensor grad)
 
 struct stages row_stages(const struct model *model, const struct stage_options *options)
 {
-    return stages_of(options, model->config.layers, cost_of(model));
+    struct stages stages = stages_of(options, model->config.layers, cost_of(model));
+    stages_raise(&stages, model->lowest_trained);
+    return stages;
 }
 
 void row_walk(struct step *step, const struct row_walk *walk)
@@ -134,7 +136,8 @@ void row_walk(struct step *step, const struct row_walk *walk)
                           .columns = columns_of(step->batch->context, walk->chunk),
                           .stages = row_stages(model, walk->stages)};
     spill_open(&state.inputs, model->device, walk->inputs, layers);
-    struct tensor x = embedding(&state);
+    size_t lowest = state.stages.items[0].first;
+    struct tensor x = climb(&state, 0, lowest, embedding(&state), (struct stage){0});
     for (size_t s = 0; s < state.stages.count; s++) {
         struct stage stage = state.stages.items[s];
         bool highest = s + 1 == state.stages.count;
@@ -155,6 +158,7 @@ void row_walk(struct step *step, const struct row_walk *walk)
         }
         descend(&state, s, grad);
     }
+    unit_done_below(model, lowest);
     embed_backward(model, step->batch, grad, 0);
     unit_done(model, UNIT_EMBEDDING);
     tensor_free(model->device, &grad);
@@ -167,7 +171,7 @@ double row_walk_kept(const struct model *model, const struct stage_options *opti
     struct stage_cost cost = cost_of(model);
     struct stages stages = row_stages(model, options);
     double kept = stages_kept(&stages, cost);
-    bool embedding = stages.count == 1; // then it is kept, too
+    bool embedding = stages.count == 1 || model->lowest_trained > 0; // then the lowest row's is kept, too
     stages_free(&stages);
     return kept + (embedding ? 2 : 1) * cost_hidden(model);
 }

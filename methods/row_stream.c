@@ -100,7 +100,7 @@ static void descend(struct state *state, struct stage stage)
     for (size_t l = stage.end; l-- > stage.first;) {
         struct stream x = {.device = model->device, .whole = state->far[l]};
         struct stream grad = {.device = model->device, .whole = state->grad, .out = state->grad_out};
-        grad.read_only = l == 0 && !embeds;
+        grad.read_only = l == state->stages.items[0].first && !embeds;
         if (l == 0) {
             x.whole = state->grad; // its shape
             x.whole.place = PLACE_DEVICE;
@@ -163,7 +163,9 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
     state.in = calloc(state.columns.count, sizeof *state.in);
     state.out = calloc(state.columns.count, sizeof *state.out);
     CHECK(state.far && state.in && state.out);
-    begin(&state, state.stages.items[0]);
+    size_t lowest = state.stages.items[0].first;
+    begin(&state, (struct stage){0});
+    climb(&state, 0, lowest, (struct stage){lowest, lowest + 1});
     for (size_t s = 0; s < state.stages.count; s++) {
         struct stage stage = state.stages.items[s];
         bool highest = s + 1 == state.stages.count;
@@ -185,6 +187,7 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
         }
         descend(&state, state.stages.items[s]);
     }
+    unit_done_below(model, lowest);
     if (model->embedding->trains) {
         embed_gradient(&state);
     }

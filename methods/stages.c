@@ -1,5 +1,6 @@
 #include "methods/stages.h"
 #include <stdlib.h>
+#include <string.h>
 
 bool stages_check(const struct stage_options *options, size_t layers, struct status *status)
 {
@@ -75,6 +76,17 @@ struct stages stages_of(const struct stage_options *options, size_t layers, stru
         end = first;
     }
     return stages;
+}
+
+void stages_raise(struct stages *stages, size_t lowest)
+{
+    size_t below = 0;
+    while (stages->items[below].end <= lowest) {
+        below++;
+    }
+    stages->count -= below;
+    memmove(stages->items, stages->items + below, stages->count * sizeof *stages->items);
+    stages->items[0].first = stages->items[0].first < lowest ? lowest : stages->items[0].first;
 }
 
 void stages_free(struct stages *stages)

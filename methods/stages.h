@@ -50,6 +50,8 @@ bool stages_check(const struct stage_options *options, size_t layers, struct sta
 // Those asked for. Of a number, the sizes that keep least at any moment; among them those that run the fewest rows
 // twice, the highest stage as long as may be. Release with stages_free.
 struct stages stages_of(const struct stage_options *options, size_t layers, struct stage_cost cost);
+// Without the rows below `lowest`, which are not walked back.
+void stages_raise(struct stages *stages, size_t lowest);
 void stages_free(struct stages *stages);
 // The most that is kept at any moment, in bytes per token.
 double stages_kept(const struct stages *stages, struct stage_cost cost);

@@ -225,6 +225,10 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "key 'when': 'walk' frees gradients in the walk; place.gradients has nothing to keep"},
         {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': {'when': 'walk'}}",
          "method 'seco' completes no gradient before its last column"},
+        {WITH("'optimizer': {'name': 'bcd', 'lowest': 4}"),
+         "optimizer 'bcd': there is no layer 4, they are 0 to 3; lower 'lowest'"},
+        {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': 'bcd', 'parallel': {'stage': 2}}",
+         "key 'optimizer': 'bcd' lets one part of the model train at a time"},
         {WITH("'optimizer': 7"), "expected an optimizer: {'name': 'adamw', 'rate': 1e-4}, or its name, found 7"},
         {"{'model': 'tiny', 'context': 64, 'batch': 2, 'objective': 'dpo', 'method': {'name': 'spaco', 'budget': "
          "1}}",

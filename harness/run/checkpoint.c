@@ -3,6 +3,7 @@
 #include "harness/files/folder.h"
 #include "harness/files/safetensors.h"
 #include "kernels/base/ops.h"
+#include "kernels/transformer/optimizer.h"
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -247,6 +248,7 @@ bool checkpoint_read(const char *folder, size_t step, struct model *model, struc
     char *path = path_of(folder, step, ""), *state;
     CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, path) > 0);
     enum dtype dtype = model->device->ops->dtype;
+    optimizer_begin(model, step, 1); // what then had a state has one
     bool ok = (model->lora.rank ? folder_read_adapter(path, model, 0, dtype, status)
                                 : folder_read_weights(path, model, 0, dtype, status)) &&
               read_states(state, model, status);

@@ -92,6 +92,11 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
                                "method \"%s\" completes no gradient before its last column, so all of them live at "
                                "once and \"walk\" saves nothing; leave it out, or take a method that walks rows",
                                trial->method->name);
+    if (trial->optimizer && trial->optimizer->begin && trial_ranks(trial) > 1)
+        return json_field_fail(optimizer, status,
+                               "\"%s\" lets one part of the model train at a time, and the other ranks would wait; "
+                               "leave \"parallel\" out",
+                               trial->optimizer->name);
     size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
         return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",

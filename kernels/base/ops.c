@@ -347,7 +347,7 @@ static bool is_moment(const struct device *device, struct tensor w, struct tenso
     return same_shape(w, m) && (m.dtype == dtype_accumulator(device->ops->dtype) || m.dtype == w.dtype);
 }
 
-// w is written, and read unless the master is.
+// w is written, and read unless the master is; counted alike where that begins.
 static double update_bytes(struct tensor w, struct tensor master)
 {
     return bytes(w) * (master.data ? 1 : 2) + 2 * bytes(master);

@@ -26,6 +26,7 @@ struct adam_step {
     size_t t; // from 1 on
     enum adam_form form;
     struct weight_rounding rounding;
+    bool begins; // a master is what w is, and not yet set
 };
 
 // Moments in 8 bits (kernels/base/dynamic_map.h): four codes to a word, the lowest bits first, and the largest
@@ -39,6 +40,7 @@ struct sgd_step {
     double rate, momentum, decay;
     bool decoupled; // decay is no part of the gradient
     struct weight_rounding rounding;
+    bool begins; // as above
 };
 
 // w = (before w - rate (unbias1 m) / (sqrt(unbias2 v) + epsilon)) after

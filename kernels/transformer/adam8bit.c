@@ -39,7 +39,7 @@ static void update(struct model *model, struct parameter *p)
                                    .beta2 = options->beta2,
                                    .epsilon = options->epsilon,
                                    .decay = p->vector ? 0 : options->decay,
-                                   .t = model->update.t,
+                                   .t = model->update.age,
                                    .form = (enum adam_form)options->form,
                                    .rounding = weight_rounding(model, p, &options->weights)};
     struct tensor m = p->state[FIRST_MOMENT], v = p->state[SECOND_MOMENT];

@@ -394,10 +394,11 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
                        struct tensor grad)
 {
     struct memo_use use;
-    const struct cell_key key = {.part = CELL_BACKWARD_MLP, .rows = grad.rows};
+    const struct cell_key key = {
+        .part = CELL_BACKWARD_MLP, .rows = grad.rows, .trains = unit_trains(model, unit_of_layer(layer))};
     cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
-    if (layer > 0) {
+    if (layer > model->lowest_trained) {
         unit_want(model, unit_of_layer(layer - 1));
     }
     if (!cell_memo_begin(model, &use, key, a)) {
@@ -495,6 +496,7 @@ void cell_backward_attention(struct model *model, const struct batch *batch, siz
 {
     struct memo_use use = {0};
     struct cell_key key = key_of(&model->config, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);
+    key.trains = unit_trains(model, unit_of_layer(layer));
     key.segment_start = segments[0].start;
     key.segment_count = segments[0].count;
     key.segment_dtype = segments[0].grad_k.dtype;

@@ -112,8 +112,13 @@ void model_open(struct model *model, const struct config *config, const struct m
     for (size_t i = 0; i < model->parameter_count; i++) {
         if (model_has(model, &model->parameters[i])) {
             weights_new(model, &model->parameters[i]);
-            training_new(model, &model->parameters[i]);
         }
+    }
+    if (model->optimizer && model->optimizer->begin) {
+        optimizer_begin(model, 1, 1);
+        model->update = (struct update){0};
+    } else {
+        model_train(model, unit_count(model));
     }
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
@@ -208,6 +213,23 @@ struct parameter *model_parameter(const struct model *model, const char *name)
         }
     }
     return NULL;
+}
+
+void model_train(struct model *model, size_t only)
+{
+    model->lowest_trained = 0;
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        for (size_t i = 0; i < parameters.count; i++) {
+            training_free(model, &parameters.items[i]);
+            if ((unit == only || only == unit_count(model)) && model_has(model, &parameters.items[i])) {
+                training_new(model, &parameters.items[i]);
+            }
+        }
+    }
+    if (only >= unit_of_layer(0) && only < unit_of_head(model)) {
+        model->lowest_trained = only - unit_of_layer(0);
+    }
 }
 
 void model_zero_gradients(struct model *model)

@@ -41,9 +41,10 @@ struct transit {
     struct event in, out;
 };
 
-// An optimizer's step: its number, from 1 on, and what a schedule multiplies the rate by. t 0: there is none now.
+// An optimizer's step: its number, from 1 on, the number of those that the state of what trains has seen with it,
+// and what a schedule multiplies the rate by. t 0: there is none now.
 struct update {
-    size_t t;
+    size_t t, age;
     double rate_factor;
 };
 
@@ -61,6 +62,8 @@ struct model {
     const void *optimizer_options;     // the optimizer's own struct
     bool updates_in_walk; // a unit's gradient lives from the first sum to its update, when it is complete
     struct update update;
+    size_t lowest_trained; // nothing below this layer trains, and a backward pass ends with it
+    size_t turn;           // of the optimizer's: which of what it lets train by turns, from 1 on; 0: none yet
     struct unit_listener *listener; // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
     struct parameter *parameters;
@@ -106,6 +109,9 @@ void model_random_values(const struct parameter *parameter, uint64_t seed, enum 
 bool model_has(const struct model *model, const struct parameter *parameter);
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);
+// The model's parameters that train are from here on those of this unit alone, or with unit_count all: with a
+// gradient and an optimizer's state that is zero.
+void model_train(struct model *model, size_t unit);
 // grad = 0 for everything that trains.
 void model_zero_gradients(struct model *model);
 // FLOPs of one forward pass over the batch's sequences, F in methods/methods.md; the pairs that the masks leave

@@ -8,7 +8,8 @@
 #define OPTIMIZERS(X)                                                                                              \
     X(adamw)                                                                                                       \
     X(sgd)                                                                                                         \
-    X(adam8bit)
+    X(adam8bit)                                                                                                    \
+    X(bcd)
 
 #define DECLARED(name) extern const struct optimizer optimizer_##name;
 #define LISTED(name)   &optimizer_##name,
@@ -32,7 +33,10 @@ bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *op
 
 void optimizer_begin(struct model *model, size_t t, double rate_factor)
 {
-    model->update = (struct update){.t = t, .rate_factor = rate_factor};
+    model->update = (struct update){.t = t, .age = t, .rate_factor = rate_factor};
+    if (model->optimizer->begin) {
+        model->optimizer->begin(model);
+    }
 }
 
 void optimizer_step(struct model *model)

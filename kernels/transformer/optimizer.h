@@ -11,7 +11,11 @@ struct optimizer {
     struct option_table options;
     // Hooks take options of the optimizer's own struct.
     // What the options cannot say alone, of a model in a dtype; NULL: nothing. False sets status.
-    bool (*check)(const void *options, enum dtype dtype, struct status *status);
+    bool (*check)(const void *options, const struct config *config, enum dtype dtype, struct status *status);
+    // Where what trains is another one in turn: lets that of update model->update.t train (model_train), if it does
+    // not yet, and sets model->update.age. The same for the same t, whatever the update before. NULL: all of it
+    // does.
+    void (*begin)(struct model *model);
     // The shapes and dtypes of the tensors of a parameter's state, of which it knows the meaning; those that it
     // leaves alone are no tensors. NULL: it keeps none.
     void (*state)(const struct model *model, const struct parameter *parameter,
@@ -31,5 +35,6 @@ bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *op
 // What the model's optimizer, which it must have, does with the gradients of the walks between the two, of one or
 // several micro-batches: update number t, from 1 on, of everything that trains, at the rate of its options times
 // rate_factor, which a schedule says.
+// To go on from a state that was kept behind update t: optimizer_begin of t, and then the state is that.
 void optimizer_begin(struct model *model, size_t t, double rate_factor);
 void optimizer_step(struct model *model);

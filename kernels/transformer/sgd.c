@@ -21,7 +21,7 @@ static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
                                       .maximum = 0.9999999,
                                       .help = "of the sum of gradients; 0: no state"},
                                      OPTION_STATE(struct sgd_options),
-                                     OPTION_MASTER(struct sgd_options),
+                                     OPTION_MASTER(struct sgd_options, MASTER_NONE),
                                      OPTION_ROUND(struct sgd_options),
                                      OPTION_SEED(struct sgd_options),
                                      OPTION_WHEN(struct sgd_options),
@@ -29,8 +29,9 @@ static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
 
 enum { MOMENTUM, MASTER };
 
-static bool check(const void *options, enum dtype dtype, struct status *status)
+static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {
+    (void)config;
     return state_check(((const struct sgd_options *)options)->state, dtype, status);
 }
 
@@ -52,8 +53,8 @@ static void update(struct model *model, struct parameter *p)
                                   .momentum = options->momentum,
                                   .decay = p->vector ? 0 : options->decay,
                                   .decoupled = options->coupling == DECOUPLED,
-                                  .rounding = weight_rounding(model, p, &options->weights)};
-    master_begin(model, p, p->state[MASTER]);
+                                  .rounding = weight_rounding(model, p, &options->weights),
+                                  .begins = model->update.age == 1};
     op_sgd(model->device, p->value, p->state[MASTER], p->grad, p->state[MOMENTUM], &step);
 }
 

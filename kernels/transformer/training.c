@@ -50,6 +50,7 @@ void training_new(struct model *model, struct parameter *p)
 
 void training_free(struct model *model, struct parameter *p)
 {
+    p->trains = false;
     tensor_free(model->device, &p->grad);
     tensor_free(model->device, &p->far_grad);
     for (size_t s = 0; s < PARAMETER_STATES; s++) {

@@ -31,6 +31,16 @@ struct parameters unit_parameters(const struct model *model, size_t unit)
     return (struct parameters){first, (size_t)(first_of(model, unit + 1) - first)};
 }
 
+bool unit_trains(const struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    size_t i = 0;
+    while (i < parameters.count && !parameters.items[i].trains) {
+        i++;
+    }
+    return i < parameters.count;
+}
+
 void unit_want(struct model *model, size_t unit)
 {
     weights_want(model, unit);
@@ -72,6 +82,13 @@ void unit_settle(struct model *model)
 {
     weights_settle(model);
     gradients_settle(model);
+}
+
+void unit_done_below(struct model *model, size_t layer)
+{
+    for (size_t l = layer; l-- > 0;) {
+        unit_done(model, unit_of_layer(l));
+    }
 }
 
 void unit_done_all(struct model *model)

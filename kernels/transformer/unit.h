@@ -16,6 +16,9 @@ struct parameters {
 };
 struct parameters unit_parameters(const struct model *model, size_t unit);
 
+// Whether a parameter of the unit trains.
+bool unit_trains(const struct model *model, size_t unit);
+
 // Whom a model's steps tell. Functions may be NULL; they are called after the device has failed, too.
 struct unit_listener {
     // Between the two alone are the values of the unit's parameters read. A unit is released before it is acquired
@@ -39,5 +42,7 @@ void unit_add(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);
 // The step is over: what is still on its way between the places has been waited for.
 void unit_settle(struct model *model);
+// unit_done of the layers below this one, downwards: those that a backward pass does not come to.
+void unit_done_below(struct model *model, size_t layer);
 // unit_done of every unit, in the same order: a step that found nothing to add.
 void unit_done_all(struct model *model);

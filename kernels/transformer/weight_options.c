@@ -31,10 +31,3 @@ struct weight_rounding weight_rounding(const struct model *model, const struct p
                                     .random = random_named(options->seed, parameter->name),
                                     .first = (uint64_t)model->update.t << 37};
 }
-
-void master_begin(struct model *model, const struct parameter *parameter, struct tensor master)
-{
-    if (master.data && model->update.t == 1) {
-        op_copy(model->device, master, parameter->value);
-    }
-}

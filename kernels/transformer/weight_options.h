@@ -56,10 +56,10 @@ struct weight_options {
         .name = "round", .type = OPTION_CHOICE, .offset = offsetof(options, weights.round),                        \
         .choices = OPTION_CHOICES("nearest", "stochastic"), .help = "how new weights in bf16 are rounded"          \
     }
-#define OPTION_MASTER(options)                                                                                     \
+#define OPTION_MASTER(options, standard)                                                                           \
     {                                                                                                              \
         .name = "master", .type = OPTION_CHOICE, .offset = offsetof(options, weights.master),                      \
-        .choices = OPTION_CHOICES("none", "f32"),                                                                  \
+        .initial = (standard), .choices = OPTION_CHOICES("none", "f32"),                                           \
         .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"   \
     }
 #define OPTION_WHEN(options)                                                                                       \
@@ -84,5 +84,3 @@ enum dtype master_dtype(const struct model *model);
 // The rounding of this update of a parameter.
 struct weight_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
                                        const struct weight_options *options);
-// A master begins as the weights are at the first update.
-void master_begin(struct model *model, const struct parameter *parameter, struct tensor master);

@@ -80,7 +80,7 @@ void adamw_cases(struct cases *c)
         struct operand *m = case_random_in(c, s->moment, n, d, 1, "m"),
                        *v = case_random_in(c, s->moment, n, d, 1, "v");
         struct operand *master = s->master ? case_random_in(c, case_sums(c), n, d, 1, "master") : NULL;
-        struct adam_step step = {rate, b1, b2, epsilon, decay, t, form, rounding(s)};
+        struct adam_step step = {rate, b1, b2, epsilon, decay, t, form, rounding(s), t == 1};
         for (size_t i = 0; i < n * d; i++) {
             v->values[i] = fabs(v->values[i]);
         }
@@ -88,7 +88,7 @@ void adamw_cases(struct cases *c)
                              v->tensor, &step));
         double rest1 = 1 - pow(b1, (double)t), rest2 = 1 - pow(b2, (double)t);
         for (size_t i = 0; i < n * d; i++) {
-            double old = master ? master->values[i] : w->values[i], gradient = g->values[i];
+            double old = master && t > 1 ? master->values[i] : w->values[i], gradient = g->values[i];
             m->values[i] = b1 * m->values[i] + (1 - b1) * gradient;
             v->values[i] = b2 * v->values[i] + (1 - b2) * gradient * gradient;
             double first = m->values[i], second = v->values[i];
@@ -188,7 +188,7 @@ void adamw_coded_cases(struct cases *c)
             v_scale->values[i] = fabs(v_scale->values[i]);
         }
         struct coded_moments moments = {m->tensor, v->tensor, m_scale->tensor, v_scale->tensor};
-        struct adam_step step = {rate, b1, b2, epsilon, decay, t, ADAM_BITSANDBYTES, rounding(&s)};
+        struct adam_step step = {rate, b1, b2, epsilon, decay, t, ADAM_BITSANDBYTES, rounding(&s), false};
         CASE_RUN(c, op_adamw_coded(c->device, w->tensor, g->tensor, moments, &step));
         double rest1 = 1 - pow(b1, (double)t), rest2 = 1 - pow(b2, (double)t);
         double *firsts = malloc(2 * n * sizeof *firsts), *seconds = firsts + n;
@@ -223,11 +223,11 @@ void sgd_cases(struct cases *c)
         struct operand *w = case_random(c, n, d, 1, "w"), *g = case_random_in(c, s->gradient, n, d, 1, "g");
         struct operand *m = moving ? case_random_in(c, s->moment, n, d, 1, "m") : NULL;
         struct operand *master = s->master ? case_random_in(c, case_sums(c), n, d, 1, "master") : NULL;
-        struct sgd_step step = {rate, momentum, decay, decoupled, rounding(s)};
+        struct sgd_step step = {rate, momentum, decay, decoupled, rounding(s), moving};
         CASE_RUN(c, op_sgd(c->device, w->tensor, master ? master->tensor : tensor_none(), g->tensor,
                            m ? m->tensor : tensor_none(), &step));
         for (size_t i = 0; i < n * d; i++) {
-            double old = master ? master->values[i] : w->values[i];
+            double old = master && !moving ? master->values[i] : w->values[i];
             double direction = g->values[i] + (decoupled ? 0 : decay * old);
             if (m) {
                 direction = m->values[i] = momentum * m->values[i] + direction;

@@ -11,11 +11,12 @@
 struct target {
     stored *w;
     struct accumulator master; // data NULL: w itself moves
+    bool begins;               // it is what w is
 };
 
 static inline real target_get(struct target target, size_t i, bool master)
 {
-    return master ? accumulator_get(target.master, i) : load(target.w[i]);
+    return master && !target.begins ? accumulator_get(target.master, i) : load(target.w[i]);
 }
 
 static inline void target_set(struct target target, size_t i, real value, bool master)
@@ -83,7 +84,7 @@ static struct adam adam_of(struct tensor w, struct tensor master, struct tensor 
                            const struct adam_step *step)
 {
     struct adam_factors factors = adam_factors(step);
-    return (struct adam){.target = {w.data, accumulator_of(master)},
+    return (struct adam){.target = {w.data, accumulator_of(master), step->begins},
                          .g = accumulator_of(g),
                          .m = accumulator_of(m),
                          .v = accumulator_of(v),
@@ -200,7 +201,7 @@ void NAME(sgd)(struct device *device, struct tensor w, struct tensor master, str
 {
     (void)device;
     size_t count = tensor_count(w);
-    struct sgd sgd = {.target = {w.data, accumulator_of(master)},
+    struct sgd sgd = {.target = {w.data, accumulator_of(master), step->begins},
                       .g = accumulator_of(g),
                       .m = accumulator_of(m),
                       .rate = (real)step->rate,

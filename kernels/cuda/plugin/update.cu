@@ -16,14 +16,15 @@ constexpr int THREADS = 256;
 // The weights that move, A: of the master.
 template <class W, class A> struct target {
     W *w;
-    A *master; // NULL: w itself moves
+    A *master;   // NULL: w itself moves
+    bool begins; // the master is what w is
     struct weight_rounding rounding;
 };
 
 template <int N, class W, class A>
 __device__ void read_weights(A (&to)[N], const target<W, A> &from, size_t i, size_t count)
 {
-    if (from.master)
+    if (from.master && !from.begins)
         read(to, from.master + i, count - i);
     else
         read(to, from.w + i, count - i);
@@ -214,7 +215,7 @@ __global__ void sgd(target<W, A> to, M *m, const G *g, sgd_constants<A> f, size_
 // thread.
 template <class Body>
 void with_types(struct tensor w, struct tensor master, struct tensor g, struct tensor m, struct tensor v,
-                const struct weight_rounding &rounding, Body body)
+                bool begins, const struct weight_rounding &rounding, Body body)
 {
     with_type(w.dtype, [&](auto type) {
         using W = typename decltype(type)::type;
@@ -224,7 +225,7 @@ void with_types(struct tensor w, struct tensor master, struct tensor g, struct t
             with_accumulator<W>(m.dtype, w.dtype, [&](auto moment) {
                 using M = typename decltype(moment)::type;
                 constexpr int N = LANES<G> < LANES<M> ? LANES<G> : LANES<M>;
-                const target<W, A> to = {(W *)w.data, (A *)master.data, rounding};
+                const target<W, A> to = {(W *)w.data, (A *)master.data, begins, rounding};
                 size_t count = tensor_count(w);
                 bool vector = aligned(1, count, w, master, g, m, v); // no tensor is aligned
                 if (vector)
@@ -260,7 +261,7 @@ void cuda_adamw(struct device *device, struct tensor w, struct tensor master, st
 {
     CHECK(m.dtype == v.dtype);
     size_t count = tensor_count(w);
-    with_types(w, master, g, m, v, step->rounding, [&](auto to, auto *pg, auto *pm, auto lanes) {
+    with_types(w, master, g, m, v, step->begins, step->rounding, [&](auto to, auto *pg, auto *pm, auto lanes) {
         constexpr int N = decltype(lanes)::value;
         using W = std::remove_pointer_t<decltype(to.w)>;
         using A = std::remove_pointer_t<decltype(to.master)>;
@@ -275,15 +276,16 @@ void cuda_adamw_coded(struct device *device, struct tensor w, struct tensor g, s
                       const struct adam_step *step)
 {
     size_t count = tensor_count(w);
-    with_types(w, tensor_none(), g, g, tensor_none(), step->rounding, [&](auto to, auto *pg, auto *, auto lanes) {
-        constexpr bool VECTOR = decltype(lanes)::value > 1;
-        using W = std::remove_pointer_t<decltype(to.w)>;
-        using A = std::remove_pointer_t<decltype(to.master)>;
-        using G = std::remove_cv_t<std::remove_pointer_t<decltype(pg)>>;
-        launch(adamw_coded<VECTOR, W, G, A>, blocks_for(count, MAP_BLOCK), CODERS, 0, device, to,
-               (uint32_t *)moments.m.data, (float *)moments.m_scale.data, (uint32_t *)moments.v.data,
-               (float *)moments.v_scale.data, pg, constants_of<A>(*step), count);
-    });
+    with_types(w, tensor_none(), g, g, tensor_none(), step->begins, step->rounding,
+               [&](auto to, auto *pg, auto *, auto lanes) {
+                   constexpr bool VECTOR = decltype(lanes)::value > 1;
+                   using W = std::remove_pointer_t<decltype(to.w)>;
+                   using A = std::remove_pointer_t<decltype(to.master)>;
+                   using G = std::remove_cv_t<std::remove_pointer_t<decltype(pg)>>;
+                   launch(adamw_coded<VECTOR, W, G, A>, blocks_for(count, MAP_BLOCK), CODERS, 0, device, to,
+                          (uint32_t *)moments.m.data, (float *)moments.m_scale.data, (uint32_t *)moments.v.data,
+                          (float *)moments.v_scale.data, pg, constants_of<A>(*step), count);
+               });
 }
 
 void cuda_sgd(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
@@ -292,19 +294,20 @@ void cuda_sgd(struct device *device, struct tensor w, struct tensor master, stru
     size_t count = tensor_count(w);
     struct tensor moment = m;
     moment.dtype = m.data ? m.dtype : g.dtype;
-    with_types(w, master, g, moment, tensor_none(), step->rounding, [&](auto to, auto *pg, auto *pm, auto lanes) {
-        constexpr int N = decltype(lanes)::value;
-        using W = std::remove_pointer_t<decltype(to.w)>;
-        using A = std::remove_pointer_t<decltype(to.master)>;
-        using G = std::remove_cv_t<std::remove_pointer_t<decltype(pg)>>;
-        using M = std::remove_pointer_t<decltype(pm)>;
-        const sgd_constants<A> constants = {
-            .rate = (A)step->rate,
-            .momentum = (A)step->momentum,
-            .decay = (A)(step->decoupled ? 0 : step->decay),
-            .keep = (A)(step->decoupled ? 1 - step->rate * step->decay : 1),
-        };
-        launch(sgd<N, W, G, M, A>, blocks_for(count, THREADS * N), THREADS, 0, device, to, pm, pg, constants,
-               count);
-    });
+    with_types(w, master, g, moment, tensor_none(), step->begins, step->rounding,
+               [&](auto to, auto *pg, auto *pm, auto lanes) {
+                   constexpr int N = decltype(lanes)::value;
+                   using W = std::remove_pointer_t<decltype(to.w)>;
+                   using A = std::remove_pointer_t<decltype(to.master)>;
+                   using G = std::remove_cv_t<std::remove_pointer_t<decltype(pg)>>;
+                   using M = std::remove_pointer_t<decltype(pm)>;
+                   const sgd_constants<A> constants = {
+                       .rate = (A)step->rate,
+                       .momentum = (A)step->momentum,
+                       .decay = (A)(step->decoupled ? 0 : step->decay),
+                       .keep = (A)(step->decoupled ? 1 - step->rate * step->decay : 1),
+                   };
+                   launch(sgd<N, W, G, M, A>, blocks_for(count, THREADS * N), THREADS, 0, device, to, pm, pg,
+                          constants, count);
+               });
 }
