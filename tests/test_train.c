@@ -348,8 +348,13 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
 
 static void state_survives_a_stop(void **state)
 {
-    static const char *const more[] = {"", ", 'when': 'walk'", ", 'state': 'bf16', 'round': 'stochastic'",
-                                       ", 'master': 'f32'", ", 'momentum': 0.9"};
+    static const char *const more[] = {"",
+                                       ", 'when': 'walk'",
+                                       ", 'state': 'bf16', 'round': 'stochastic'",
+                                       ", 'master': 'f32'",
+                                       ", 'momentum': 0.9",
+                                       ", 'interval': 1",
+                                       ", 'interval': 3, 'order': 'random'"};
     static const char *const dtypes[] = {"f64", "bf16"};
     size_t checked = 0;
     for (const struct optimizer *const *o = optimizers; *o; o++) {
