@@ -75,7 +75,7 @@ def reference(folder, config, ids, case):
         for part in range(accumulate):
             first = (step * accumulate + part) * BATCH
             batch = ids[[(first + b) % len(ids) for b in range(BATCH)]]
-            logits = decoder(weights, config, batch)[:, :-1]
+            logits = decoder(weights, config, batch, torch.zeros_like(batch))[:, :-1]  # one document each
             loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()) / accumulate
             loss.backward()
             total += loss.item()
