@@ -1,5 +1,6 @@
-// Operands are taken in turn from as many sets as exceed the caches, as a step's are; a sample is a batch of runs
-// that is long enough for the clock, and a rate that of the median sample.
+// What a step comes back to late, weights, their gradients, keys and values, is taken in turn from as many sets as
+// exceed the caches; what the operation before has just written stays the same. A sample is a batch of runs that is
+// long enough for the clock, and a rate that of the median sample.
 #include "harness/run/calibrate_rates.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/ops.h"
@@ -33,6 +34,7 @@ struct probe {
     const size_t *axes[RATE_DIMENSIONS]; // ending in 0
     void (*open)(struct operands *o, const size_t *at);
     void (*run)(struct operands *o);
+    unsigned late; // bits: the tensors that a step comes back to late
 };
 
 // --- operands
@@ -228,24 +230,25 @@ static const size_t extents[] = {8, 32, 128, 512, 2048, 0}, queries[] = {16, 64,
                     per_query[] = {1, 2, 4, 16, 0}, dims[] = {32, 64, 128, 0},
                     sizes[] = {8 << 10, 128 << 10, 1 << 20, 8 << 20, 64 << 20, 0};
 
-#define PROBE_GEMM(name, kind)                                                                                     \
+#define BIT(i) (1u << (i))
+#define PROBE_GEMM(name, kind, late)                                                                               \
     {                                                                                                              \
-        name, 3, {extents, extents, extents}, open_##kind, run_##kind                                              \
+        name, 3, {extents, extents, extents}, open_##kind, run_##kind, late                                        \
     }
-#define PROBE_ATTENTION(name, kind)                                                                                \
+#define PROBE_ATTENTION(name, kind, late)                                                                          \
     {                                                                                                              \
-        name, 3, {queries, per_query, dims}, open_##kind, run_##kind                                               \
+        name, 3, {queries, per_query, dims}, open_##kind, run_##kind, late                                         \
     }
 #define PROBE_ROWS(name)                                                                                           \
     {                                                                                                              \
-#name, 1, {sizes }, open_rows, run_##name                                                                  \
+#name, 1, {sizes }, open_rows, run_##name, 0                                                               \
     }
 static const struct probe probes[] = {
-    PROBE_GEMM("gemm_nt", nt),
-    PROBE_GEMM("gemm_nn", nn),
-    PROBE_GEMM("gemm_tn", tn),
-    PROBE_ATTENTION("attention_forward", attention),
-    PROBE_ATTENTION("attention_backward", attention_backward),
+    PROBE_GEMM("gemm_nt", nt, BIT(2)),
+    PROBE_GEMM("gemm_nn", nn, BIT(2)),
+    PROBE_GEMM("gemm_tn", tn, BIT(0)),
+    PROBE_ATTENTION("attention_forward", attention, BIT(1) | BIT(2)),
+    PROBE_ATTENTION("attention_backward", attention_backward, BIT(1) | BIT(2) | BIT(7) | BIT(8)),
     PROBE_ROWS(rmsnorm_forward),
     PROBE_ROWS(rmsnorm_backward),
     PROBE_ROWS(swiglu_forward),
@@ -258,8 +261,8 @@ static const struct probe probes[] = {
     PROBE_ROWS(embedding_forward),
     PROBE_ROWS(embedding_backward),
     PROBE_ROWS(cross_entropy),
-    {"rope", 1, {sizes}, open_rope, run_rope},
-    {"adamw", 1, {sizes}, open_adamw, run_adamw},
+    {"rope", 1, {sizes}, open_rope, run_rope, 0},
+    {"adamw", 1, {sizes}, open_adamw, run_adamw, BIT(0) | BIT(1) | BIT(2) | BIT(3)},
 };
 #define PROBES (sizeof probes / sizeof *probes)
 
@@ -308,10 +311,22 @@ static double time_sets(struct operands *sets, size_t set_count, const struct pr
     return median;
 }
 
-static void free_set(struct operands *o)
+// The tensors of a set that are not late are those of the first.
+static void share(struct operands *o, const struct operands *first, unsigned late)
+{
+    for (size_t i = 0; i < TENSORS; i++) {
+        if (late & BIT(i))
+            continue;
+        tensor_free(o->device, &o->t[i]);
+        o->t[i] = first->t[i];
+    }
+}
+
+static void free_set(struct operands *o, unsigned own)
 {
     for (size_t i = 0; i < TENSORS; i++)
-        tensor_free(o->device, &o->t[i]);
+        if (own & BIT(i))
+            tensor_free(o->device, &o->t[i]);
 }
 
 // FLOPs, of what has none bytes, per second at one point. 0 and the device's status if it failed.
@@ -319,21 +334,22 @@ static double measure_point(struct device *device, const struct probe *probe, co
                             struct spread *spread)
 {
     struct operands sets[SETS_MAX];
-    size_t live = device->arena.live_bytes, count = 0, set_bytes = 0;
+    size_t live = device->arena.live_bytes, count = 0;
     double start_s = clock_s();
     do {
         sets[count] = (struct operands){.device = device};
-        probe->open(&sets[count++], at);
-        set_bytes = (device->arena.live_bytes - live) / count;
-    } while (device->status.code == STATUS_OK && count < SETS_MAX && (count + 1) * set_bytes <= SETS_BYTES &&
-             clock_s() - start_s < budget_s);
+        probe->open(&sets[count], at);
+        if (count++)
+            share(&sets[count - 1], &sets[0], probe->late);
+    } while (device->status.code == STATUS_OK && probe->late && count < SETS_MAX &&
+             device->arena.live_bytes - live < SETS_BYTES && clock_s() - start_s < budget_s);
     device->counters = (struct counters){0};
     probe->run(&sets[0]);
     double flops = device->counters.flops, bytes = device->counters.bytes_moved, seconds = 0;
     if (device->status.code == STATUS_OK)
         seconds = time_sets(sets, count, probe, budget_s, spread);
     for (size_t i = 0; i < count; i++)
-        free_set(&sets[i]);
+        free_set(&sets[i], i ? probe->late : ~0u);
     return seconds > 0 ? (flops > 0 ? flops : bytes) / seconds : 0;
 }
 
