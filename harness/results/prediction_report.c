@@ -118,9 +118,9 @@ bool prediction_report_write(const struct results *results, bool points, bool ma
     for (size_t i = 0; i < results->count; i++)
         if (prediction_counts(results->records[i]))
             records[count++] = results->records[i];
-    if (count) {
+    struct prediction_errors errors = prediction_errors_of(records, count);
+    if (errors.worst_record) {
         struct series_table all;
-        struct prediction_errors errors = prediction_errors_of(records, count);
         series_make(&all, records, count, nothing, true);
         fprintf(stream, "%sstep times, predicted by measured rates and measured\n\n", markdown ? "## " : "");
         if (points)

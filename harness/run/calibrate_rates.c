@@ -17,8 +17,8 @@
 #define COLS        256 // of what is worked on row by row
 #define HEADS       4
 #define KV_HEADS    2
-#define CARD_SCALE  8     // a card's shapes are so much larger in every dimension
-#define FLOPS_MAX   2.5e9 // of a point on the CPU in a minute for all; beyond it the rate is that of its neighbour
+#define CARD_SCALE  8   // a card's shapes are so much larger in every dimension
+#define FLOPS_MAX   6e9 // of a point on the CPU in a minute for all; beyond it the rate is that of its neighbour
 
 // One run's operands.
 struct operands {
