@@ -46,7 +46,8 @@ void gradient_set_take(struct gradient_set *set, const struct model *model);
 // Its hash, of its tensors'.
 void gradient_set_hash(struct gradient_set *set);
 void gradient_set_free(struct gradient_set *set);
-// Of the same model shape; the reference may have tensors that the set has not, which count for nothing. Release with gradient_report_free.
+// Of the same model shape; the reference may have tensors that the set has not, which count for nothing. Release
+// with gradient_report_free.
 void gradient_compare(struct gradient_report *report, const struct gradient_set *set,
                       const struct gradient_set *reference);
 void gradient_report_free(struct gradient_report *report);

@@ -65,7 +65,7 @@ struct rounding_bits {
 };
 HOST_DEVICE static inline struct rounding_bits rounding_bits(const struct weight_rounding *rounding, uint64_t group)
 {
-    struct rounding_bits bits;
+    struct rounding_bits bits = {{0, 0}};
     random_words(&rounding->random, rounding->first + group, bits.words);
     return bits;
 }
