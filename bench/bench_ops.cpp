@@ -301,8 +301,8 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
 void add_small()
 {
     add_gemm(64, 32, 48);
-    add_attention({32, 0, 1, 4, 2, 16, 0}, true);
-    add_attention({16, 48, 1, 4, 2, 16, 0}, false);
+    add_attention({32, 0, 1, 4, 2, 16, 0, {}}, true);
+    add_attention({16, 48, 1, 4, 2, 16, 0, {}}, false);
     add_rows(32, 256);
     add_head(16, 32, 100);
 }
@@ -311,10 +311,10 @@ void add_cpu()
 {
     add_gemm(2048, 512, 512); // a small model's projections and feed-forward
     add_gemm(2048, 512, 1408);
-    add_gemm(512, 4096, 1024);                         // a chunk through Llama-3-8B's key projection
-    add_attention({2048, 0, 1, 8, 4, 64, 0}, true);    // a whole context
-    add_attention({2048, 0, 1, 8, 8, 64, 0}, true);    // as many key heads as query heads
-    add_attention({256, 4096, 1, 8, 2, 128, 0}, true); // a chunk against a long prefix
+    add_gemm(512, 4096, 1024);                             // a chunk through Llama-3-8B's key projection
+    add_attention({2048, 0, 1, 8, 4, 64, 0, {}}, true);    // a whole context
+    add_attention({2048, 0, 1, 8, 8, 64, 0, {}}, true);    // as many key heads as query heads
+    add_attention({256, 4096, 1, 8, 2, 128, 0, {}}, true); // a chunk against a long prefix
     add_rows(2048, 1408);
     add_head(256, 512, 32000);
 }
@@ -327,14 +327,14 @@ void add_cuda()
     add_gemm(512, 4096, 4096);
     add_gemm(1024, 4096, 8); // LoRA
     if (added == DTYPE_BF16) {
-        add_attention({2048, 0, 1, 32, 8, 128, 0}, true); // the first chunk of a context
-        add_attention({2048, 30720, 1, 32, 8, 128, 0}, true);
-        add_attention({2048, 129024, 1, 32, 8, 128, 0}, true); // the last one
-        add_attention({2048, 30720, 1, 32, 8, 128, 0}, false); // spaco: gradients for its own keys alone
-        add_attention({512, 32256, 1, 32, 8, 128, 0}, true);
-        add_attention({32768, 0, 1, 32, 8, 128, 0}, true); // a context at once
+        add_attention({2048, 0, 1, 32, 8, 128, 0, {}}, true); // the first chunk of a context
+        add_attention({2048, 30720, 1, 32, 8, 128, 0, {}}, true);
+        add_attention({2048, 129024, 1, 32, 8, 128, 0, {}}, true); // the last one
+        add_attention({2048, 30720, 1, 32, 8, 128, 0, {}}, false); // spaco: gradients for its own keys alone
+        add_attention({512, 32256, 1, 32, 8, 128, 0, {}}, true);
+        add_attention({32768, 0, 1, 32, 8, 128, 0, {}}, true); // a context at once
     } else {
-        add_attention({1024, 3072, 1, 8, 2, 128, 0}, true);
+        add_attention({1024, 3072, 1, 8, 2, 128, 0, {}}, true);
     }
     if (added != DTYPE_F64) {
         add_rows(8192, 4096);
