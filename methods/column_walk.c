@@ -331,26 +331,18 @@ void column_walk(struct step *step, const struct column_walk *walk)
     state_close(&state);
 }
 
-// Layers whose keys and values come to the device: two, where a stage has so many.
-static double slots_of(const struct stages *stages)
-{
-    double slots = 1;
-    for (size_t s = 0; s < stages->count; s++) {
-        slots = stages->items[s].end - stages->items[s].first > 1 ? 2 : slots;
-    }
-    return slots;
-}
-
 double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole)
 {
     struct stage_cost cost = cost_of(model, share);
     struct stages stages = rank_stages(model, options, share);
-    double slots = cost_input(model) * share + (model->lowest_trained > 0 ? cost_hidden(model) : 0);
+    double others = cost_input(model) * share + (model->lowest_trained > 0 ? cost_hidden(model) : 0);
     if (options->offload == COLUMN_OFFLOAD_KV) {
+        double slot = cost_kv(model) + (whole ? cost_kv_gradients(model) : 0);
         cost.row = whole ? 0 : cost_kv_gradients(model) * share;
-        slots += slots_of(&stages) * (cost_kv(model) + (whole ? cost_kv_gradients(model) : 0));
+        cost.several = slot;
+        others += slot;
     }
-    double kept = stages_kept(&stages, cost) + slots;
+    double kept = stages_kept(&stages, cost) + others;
     stages_free(&stages);
     return kept;
 }

@@ -33,7 +33,8 @@ bool stages_check(const struct stage_options *options, size_t layers, struct sta
 // By the stage below `above` others, of so many, with so many rows.
 static double kept(size_t count, size_t above, size_t rows, struct stage_cost cost)
 {
-    return (double)(count - 1 - above) * cost.input + (double)rows * cost.row + (above ? cost.below : cost.top);
+    return (double)(count - 1 - above) * cost.input + (double)rows * cost.row + (above ? cost.below : cost.top) +
+           (rows > 1 ? cost.several : 0);
 }
 
 // Row by row to the stage that keeps least with one more: what the fullest then keeps is the least possible.

@@ -33,10 +33,11 @@ struct stage_options {
 
 // Bytes per token that are kept while a stage is walked back.
 struct stage_cost {
-    double input; // of itself and of every stage below, but for the lowest
-    double row;   // of each of its rows
-    double top;   // besides, of the highest stage
-    double below; // besides, of any other
+    double input;   // of itself and of every stage below, but for the lowest
+    double row;     // of each of its rows
+    double top;     // besides, of the highest stage
+    double below;   // besides, of any other
+    double several; // besides, of one with two rows or more
 };
 
 struct stages {

@@ -106,7 +106,7 @@ static void sizes_keep_least(void **state)
 {
     (void)state;
     // Of rows; of columns with grouped heads, and with as many key heads as query heads.
-    static const struct stage_cost costs[] = {{2, 2, -2, -2}, {2, 3, 0, 2}, {1, 4, 0, 1}, {4, 1, 0, 4}};
+    static const struct stage_cost costs[] = {{2, 2, -2, -2, 0}, {2, 3, 0, 2, 0}, {1, 4, 0, 1, 0}, {4, 1, 0, 4, 0}};
     for (size_t i = 0; i < COUNT(costs); i++) {
         for (size_t layers = 1; layers <= 12; layers++) {
             for (size_t count = 1; count <= layers; count++) {
