@@ -84,8 +84,8 @@ size_t options_count(const struct option_table *table, const void *options, cons
 double options_number(const struct option_table *table, const void *options, const char *name, double otherwise)
 {
     const struct option *option = option_find(table, name);
-    return option && option->type == OPTION_NUMBER ? *(const double *)((const char *)options + option->offset)
-                                                   : otherwise;
+    const void *value = option ? (const char *)options + option->offset : NULL;
+    return option && option->type == OPTION_NUMBER ? *(const double *)value : otherwise;
 }
 
 int options_choice(const struct option_table *table, const void *options, const char *name, int otherwise)
