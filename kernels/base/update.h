@@ -74,7 +74,8 @@ HOST_DEVICE static inline struct rounding_bits rounding_bits(const struct weight
 // stay.
 HOST_DEVICE static inline float stochastic_bf16(float value, const struct rounding_bits *random, size_t i)
 {
-    uint32_t bits, more = (uint32_t)(random->words[i / 4] >> i % 4 * 16) & 0xffff;
+    uint64_t word = i < 4 ? random->words[0] : random->words[1]; // an index would put them into a card's memory
+    uint32_t bits, more = (uint32_t)(word >> i % 4 * 16) & 0xffff;
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7f800000) != 0x7f800000) {
         bits = (bits + more) & 0xffff0000;
