@@ -19,7 +19,7 @@ lower(v) = v > 0 && v < least ? (least = v) : 0
 stats data using (upper(column('max_context')), upper(column('published')), lower(column('max_context')), lower(column('published')), 0) nooutput
 low_end = least / 1.6
 
-width = 1100
+width = 1240
 bottom = 58 + 18 * series_count + 34 * groups + 16
 height = bottom + (beside ? 120 : 95)
 heading = 'Longest context by method and card'
@@ -27,14 +27,14 @@ load scripts.'/page.gp'
 tint(i) = method[i] eq 'auto' ? '#A9D4EF' : colour(method[i])
 set tmargin at screen down(80)
 set lmargin at screen across(350)
-set rmargin at screen across(930)
+set rmargin at screen across(1070)
 set logscale x 10
 set xrange [low_end : most * 1.5]
 set xtics ('100' 100, '1,000' 1000, '10,000' 10000, '100,000' 100000, '1,000,000' 1000000, '10,000,000' 10000000)
 set yrange [bottom : 80]
 unset ytics
 set border 1
-set label 1 'context (tokens)' at screen across(640),down(bottom + 42) center textcolor rgb ink front
+set label 1 'context (tokens)' at screen across(710),down(bottom + 42) center textcolor rgb ink front
 do for [i=1:series_count] {
     set label 500+i label[i] noenhanced at screen across(340),down(at(i)) right font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
 }

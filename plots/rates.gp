@@ -16,8 +16,8 @@ stats data using 'rate' nooutput
 set logscale x
 set xrange [STATS_min / 1.3 : STATS_max * 1.3]
 set format x '%g'
-title(name) = name eq 'loss' ? 'mean loss of the last quarter of the steps' : \
-              name eq 'published' ? 'published: mean loss of the last steps' : 'loss of held-out tokens, at the end'
+title(name) = name eq 'loss' ? 'mean loss of the last quarter of the steps (nats)' : \
+              name eq 'published' ? 'published: mean loss of the last steps (nats)' : 'loss of held-out tokens, at the end (nats)'
 
 width = 900
 bottom = 370
@@ -32,7 +32,7 @@ do for [p=1:words(names)] {
     # What diverged is left out of the panel's height.
     set yrange [*:*]
     stats data using name nooutput
-    set yrange [STATS_min - 0.05 * (STATS_up_quartile - STATS_min) : STATS_max > 2 * STATS_up_quartile ? STATS_up_quartile * 1.25 : STATS_max]
+    set yrange [STATS_min - 0.05 * (STATS_up_quartile - STATS_min) : STATS_max > 2 * STATS_up_quartile ? STATS_up_quartile * 1.25 : STATS_max + 0.05 * (STATS_up_quartile - STATS_min)]
     if (p > 1) { unset for [l=101:104] label l }
     if (p == words(names)) { call scripts.'/legend.gp' 25 (bottom + 68) }
     call scripts.'/panel.gp' (70 + (p - 1) * 450) (435 + (p - 1) * 450) title(name) 'rate'
