@@ -132,6 +132,10 @@ static void limit_text(const struct advice *advice, char *text, size_t bytes)
     const struct candidate *wanted = advice->fastest.step.fits ? &advice->unlimited : &advice->fastest;
     const struct planned_step *step = &wanted->step;
     device = step->peak_bytes > limits->device_bytes;
+    if (!device && step->host_peak_bytes <= limits->host_bytes) {
+        snprintf(text, bytes, "%.900s", step->why.message);
+        return;
+    }
     size_t missing = device ? step->peak_bytes - limits->device_bytes : step->host_peak_bytes - limits->host_bytes;
     char size[32];
     size_text(missing, size, sizeof size);

@@ -158,7 +158,7 @@ static void catch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction action = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+        struct sigaction action = {.sa_handler = note_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
         sigaction(numbers[i], &action, NULL);
     }
 }
@@ -326,5 +326,7 @@ int command_train(int argc, char **argv)
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
     bool step_failed = status.code == STATUS_OOM || status.code == STATUS_FAILED;
-    return interrupted ? EXIT_INTERRUPTED : done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+    if (done)
+        return interrupted ? EXIT_INTERRUPTED : EXIT_FINE;
+    return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }

@@ -45,7 +45,7 @@ bool max_context_plot(const struct max_context_request *request, const struct pu
                       struct status *status)
 {
     struct longest_contexts contexts;
-    char *words = NULL, source[400], machine[900];
+    char *words = NULL, source[400], machine[1000];
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);

@@ -6,6 +6,7 @@
 #include "kernels/transformer/optimizer.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +30,10 @@ static size_t step_of(const char *name, bool *finished)
     int end = 0;
     if (sscanf(name, NAME "%zu%n", &step, &end) != 1)
         return 0;
+    char own[64];
+    snprintf(own, sizeof own, NAME "%06zu", step);
+    if ((size_t)end != strlen(own) || strncmp(name, own, (size_t)end) != 0)
+        return 0;
     *finished = name[end] == '\0';
     return *finished || strcmp(name + end, UNFINISHED) == 0 ? step : 0;
 }
@@ -36,7 +41,8 @@ static size_t step_of(const char *name, bool *finished)
 // A folder of files.
 static void remove_folder(const char *path)
 {
-    DIR *entries = opendir(path);
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = folder >= 0 ? fdopendir(folder) : NULL;
     const struct dirent *entry;
     while (entries && (entry = readdir(entries)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)

@@ -44,6 +44,8 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
     size_text(step->host_peak_bytes, host, sizeof host);
     if (step->host_peak_bytes)
         snprintf(kept, sizeof kept, " and %s (%zu bytes) on the host", host, step->host_peak_bytes);
+    if (step->why.code != STATUS_OK && step->why.code != STATUS_OOM)
+        return status_set(status, step->why.code, "%s", step->why.message);
     return status_set(status, STATUS_OOM,
                       "no exact method fits: %s, which comes nearest, takes %s (%zu bytes)%s; there are %zu "
                       "bytes (limits.memory) and %zu on the host (limits.host_memory)",
@@ -53,13 +55,17 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
 
 #define PLACES 8 // of weights, gradients and optimizer state, on the device or on the host each
 
-// What a trial may have on the host, by number; false: no other than one with a lower number.
+// What a trial may have on the host, by number; false: no other than one with a lower number, or what its decoder
+// refuses.
 static bool set_places(struct trial *trial, size_t number)
 {
+    const struct optimizer *optimizer = trial->optimizer;
+    bool in_walk = optimizer && optimizer_updates_in_walk(optimizer, trial->optimizer_options);
+    bool none[] = {false, in_walk || trial->train.clip > 0, !optimizer};
     enum place *places[] = {&trial->weights_place, &trial->gradients_place, &trial->optimizer_place};
     for (size_t i = 0; i < 3; i++) {
         bool host = number >> i & 1;
-        if (host && (*places[i] == PLACE_HOST || (i == 2 && !trial->optimizer)))
+        if (host && (*places[i] == PLACE_HOST || none[i]))
             return false;
         *places[i] = host ? PLACE_HOST : *places[i];
     }

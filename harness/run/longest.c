@@ -85,7 +85,7 @@ static bool search_all(struct search *search, const struct space *space)
         size_t next = 0;
         for (size_t f = 1; f < space->count; f++)
             next = most[f] > most[next] ? f : next;
-        if (most[next] > (double)search->longest->found.largest)
+        if (n == 0 || most[next] > (double)search->longest->found.largest) // the first tells why nothing goes
             fine = search_family(search, &space->families[next], most[next]);
         most[next] = -1;
     }

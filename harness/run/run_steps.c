@@ -123,15 +123,15 @@ static void note_curve(struct run *run, size_t i)
 }
 
 // Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
-// columns alone are known; and parts of the model that train by turns are not one like the other.
+// columns alone are known.
 static bool same_work(const struct run *run)
 {
-    bool turns = run->trial->optimizer && run->trial->optimizer->begin;
-    return !turns && index_list_equal(&run->step.columns, &run->first.columns) &&
+    return index_list_equal(&run->step.columns, &run->first.columns) &&
            !(run->draws && run->trial->train.accumulate > 1);
 }
 
-// Peak and counts are those of the first sample. A sample that walks the same columns must ask for the same work.
+// Counts are those of the first sample, and so is the peak, but where parts of the model train by turns. A sample
+// that walks the same columns must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
 {
     struct trial_result *result = &run->result;
@@ -139,6 +139,8 @@ static bool note_sample(struct run *run, size_t i)
     if (i == 0) {
         result->counters = *counters;
         run_note_peak(run);
+    } else if (run->trial->optimizer && run->trial->optimizer->begin) {
+        run_note_peak(run); // another part trains, which may take more
     } else if (same_work(run) && memcmp(&result->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);

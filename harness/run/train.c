@@ -165,6 +165,10 @@ bool train_step(struct train *train, struct step_report *report, struct status *
                           train->step + 1);
     device_timer_start(device);
     clip(train);
+    bool known = !device->ops->dataless && !model->updates_in_walk;
+    if (known && device->status.code == STATUS_OK && !isfinite(train->gradient_norm))
+        return status_set(status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
+                          train->step + 1);
     optimizer_step(model);
     report->asked_ms += device_timer_asked_ms(device);
     report->ms += device_timer_stop_ms(device);

@@ -179,6 +179,7 @@ bool train_folder_open(struct train_folder *folder, const char *path, const json
                           folder->begun ? "; --resume goes on with the training run that it holds" : "");
     if (!empty && !folder->begun)
         return status_set(status, STATUS_BAD_INPUT, "%s: holds no training run that could be resumed", path);
+    folder->ours = !folder->begun;
     if (!(folder->begun ? check_settings(folder, settings, status) : write_settings(folder, settings, status)))
         return false;
     folder->finished = is_there(folder, FOLDER_WEIGHTS) || is_there(folder, FOLDER_ADAPTER);
@@ -216,7 +217,7 @@ void train_folder_close(struct train_folder *folder)
 {
     if (folder->steps)
         fclose(folder->steps);
-    if (folder->steps && !folder->begun) {
+    if (folder->ours && !folder->begun) {
         unlinkat(folder->lock, STEPS, 0);
         unlinkat(folder->lock, SETTINGS, 0);
         if (folder->made)

@@ -13,9 +13,9 @@ struct train_folder {
     const char *path;
     int lock; // -1: not open
     FILE *steps;
-    size_t step;      // of the last whole checkpoint; 0: none
-    bool finished;    // the last step's weights are there
-    bool made, begun; // the folder by this process; the run: it holds something worth keeping
+    size_t step;            // of the last whole checkpoint; 0: none
+    bool finished;          // the last step's weights are there
+    bool made, ours, begun; // the folder, its settings by this process; the run: it holds something worth keeping
 };
 
 // Makes the folder, or with resume opens one that such a run was begun in. settings: what was asked for, an object

@@ -326,7 +326,8 @@ const struct trial_key *trial_key_at(const char *parent, const char *name)
     const struct trial_key *keys = trial_keys;
     size_t bytes = strcspn(parent, ".");
     for (const struct trial_key *key = trial_keys; *parent && key->name; key++) {
-        if (strlen(key->name) == bytes && strncmp(key->name, parent, bytes) == 0 && parent[bytes + 1] == '\0')
+        if (strlen(key->name) == bytes && strncmp(key->name, parent, bytes) == 0 && parent[bytes] == '.' &&
+            parent[bytes + 1] == '\0')
             keys = key->members;
     }
     if (*parent && keys == trial_keys)

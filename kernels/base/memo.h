@@ -25,8 +25,8 @@ struct memo_use {
     const void *outcome; // of a sequence that is known: what memo_end was given
 };
 
-// A device whose memo is not on knows nothing. key: `bytes` bytes that tell this
-// sequence from all others on the device's model; they are copied. True: it is known, and has been counted as if it
+// A device whose memo is not on knows nothing. key: `bytes` bytes that tell this sequence from all others on the
+// device's model; they are copied. True: it is known, and has been counted as if it
 // had run, its scratch with it; what it leaves in memory is the caller's to make so. False: it is to be run, and
 // memo_end called. It may use no queue but QUEUE_COMPUTE, and no event. One that does not fit into what is left of
 // the arena is not known: it is to end where it ends.

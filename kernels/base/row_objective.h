@@ -58,8 +58,8 @@ HOST_DEVICE static inline struct row_cost clip_cost(struct clip clip, double r, 
     double largest = advantage > 0 ? 1 + clip.high : clip.dual > 0 ? clip.dual : INFINITY;
     double smallest = advantage < 0 ? 1 - clip.low : 0;
     double counted = r > largest ? largest : r < smallest ? smallest : r;
-    struct row_cost cost = {-counted * advantage, r > largest || r < smallest ? 0 : -r * advantage};
-    return cost;
+    struct row_cost cost = {-counted * advantage, r > largest || r < smallest ? 0 : -r * advantage}, none = {0, 0};
+    return advantage != 0 ? cost : none; // also of a ratio that has overflowed
 }
 
 HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struct row_values row)
@@ -95,7 +95,7 @@ HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struc
         t = row.advantage > 0 ? terms.temperature : terms.temperature_negative;
         s = objective_sigmoid(t * (ratio - 1));
         cost.value = -row.advantage * 4 * s / t;
-        cost.slope = -row.advantage * 4 * s * (1 - s) * ratio;
+        cost.slope = s < 1 ? -row.advantage * 4 * s * (1 - s) * ratio : 0; // a large ratio may have overflowed
         break;
     case ROW_REINFORCE:
         cost.value = -row.advantage * l;

@@ -50,11 +50,12 @@ static void end_targets(struct batch *batch, struct device *device)
     int32_t *targets = malloc(rows * sizeof *targets);
     CHECK(targets);
     op_download(device, targets, batch->targets);
-    batch->normaliser.rows = 0;
+    batch->normaliser.rows = batch->normaliser.chosen_rows = 0;
     for (size_t row = 0; row < rows; row++) {
         bool last = row + B >= rows || batch->starts[row + B] != batch->starts[row];
         targets[row] = last ? NO_TARGET : targets[row];
         batch->normaliser.rows += targets[row] >= 0;
+        batch->normaliser.chosen_rows += targets[row] >= 0 && row % B % 2 == 0;
     }
     op_upload(device, batch->targets, targets);
     free(targets);

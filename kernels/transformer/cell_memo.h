@@ -16,8 +16,8 @@ struct cell_key {
     size_t start, count, window;
     uint64_t documents;
     size_t segment_start, segment_count, segment_dtype;
-    size_t trains; // of a backward: the layer does
-    size_t held;   // set by cell_memo_begin
+    size_t trains;                // of a backward: the layer does
+    size_t held, without_adapter; // set by cell_memo_begin
 };
 
 // As memo_begin; of a part that is known the activations, those it frees and those it keeps, are then as it would

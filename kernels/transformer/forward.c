@@ -32,6 +32,7 @@ double forward_loss(struct model *model, const struct batch *batch, size_t chunk
     for (size_t layer = 0; layer < model->config.layers; layer++) {
         row_forward(model, batch, layer, most, x);
     }
+    objective_begin(device, batch);
     head_loss(model, batch, x, 0, head_chunk, loss);
     objective_settle(device, batch, loss);
     unit_settle(model);

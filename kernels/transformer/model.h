@@ -87,9 +87,8 @@ struct model_options {
 // The parameters' names and shapes alone, without a device: for tools that read or write files of weights.
 void model_list(struct model *model, const struct config *config, const struct lora *lora);
 // Allocates the rank's weights, gradients of what trains, and its optimizer state, which is zeroed. A tied table is
-// both ends' of a pipeline. The weights are not
-// yet set. Release with model_close, also after a failure, and after model_list. Out of memory is in
-// device->status.
+// both ends' of a pipeline. The weights are not yet set. Release with model_close, also after a failure, and after
+// model_list. Out of memory is in device->status.
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
                 struct device *device);
 void model_close(struct model *model);
