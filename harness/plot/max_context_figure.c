@@ -45,7 +45,7 @@ bool max_context_plot(const struct max_context_request *request, const struct pu
                       struct status *status)
 {
     struct longest_contexts contexts;
-    char *words = NULL, source[400], machine[1000];
+    char *words = NULL, source[900], machine[700];
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);
@@ -54,11 +54,11 @@ bool max_context_plot(const struct max_context_request *request, const struct pu
         tabulate(&contexts, table);
     CHECK(fclose(table) == 0);
     list_files(request, source, sizeof source);
-    bool both = *contexts.sources && *contexts.other_sources;
-    snprintf(machine, sizeof machine, "planned at revision %s, batch 1%s%s%s%s",
-             *contexts.revisions ? contexts.revisions : "unknown",
-             *contexts.sources || *contexts.other_sources ? "; published: " : "", contexts.sources,
-             both ? "; " : "", contexts.other_sources);
+    if (*contexts.other_sources)
+        text_append(source, sizeof source, "; beside %s", contexts.other_sources);
+    snprintf(machine, sizeof machine, "planned at revision %s, batch 1%s%s",
+             *contexts.revisions ? contexts.revisions : "unknown", *contexts.sources ? "; published: " : "",
+             contexts.sources);
     const struct picture picture = {.folder = request->folder,
                                     .scripts = request->scripts,
                                     .formats = request->formats,

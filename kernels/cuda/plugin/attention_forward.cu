@@ -20,11 +20,10 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     DYNAMIC_SHARED(shared);
     A *q_tile = (A *)shared, *kv_tile = q_tile + tile::SIZE, *p_tile = kv_tile + tile::SIZE;
     unsigned h = blockIdx.y, sequence = blockIdx.z, key_head = h / (s.heads / s.kv_heads);
-    size_t first = (gridDim.x - 1 - blockIdx.x) * (size_t)tile::ROWS; // query
+    // Tokens in 32 bits, and heads of keys and values made where they are read: both save registers.
+    unsigned first = (gridDim.x - 1 - blockIdx.x) * tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
-    size_t keys = std::min(s.start + first + count, s.keys);
-    head<const T> k_head(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
-    head<const T> v_head(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+    unsigned keys = (unsigned)std::min(s.start + first + count, s.keys);
     head<const T> q_head(q, sequence, s.batch, h, s.heads, s.head_dim);
     int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     load_tile<DIM, R>(q_tile, q_head, first, count, dim, scale, words);
@@ -36,11 +35,12 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
     for (unsigned n = 0; n < walk.count; n++) {
         unsigned at = reverse ? walk.count - 1 - n : n;
-        size_t key = (walk.first + at) * (size_t)tile::ROWS;
+        unsigned key = (walk.first + at) * tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A p[R][R];
         __syncthreads(); // the tiles before are spent
-        load_tile<DIM, R>(kv_tile, k_head, key, there, dim, A(1), words);
+        load_tile<DIM, R>(kv_tile, head<const T>(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key,
+                          there, dim, A(1), words);
         __syncthreads();
         multiply_rows<DIM, R>(p, q_tile, kv_tile, dim);
         if (at < walk.masked)
@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
                 sum[i][c] *= shrink;
         }
         __syncthreads(); // k is spent
-        load_tile<DIM, R>(kv_tile, v_head, key, there, dim, A(1), words);
+        load_tile<DIM, R>(kv_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key,
+                          there, dim, A(1), words);
         __syncthreads();
         multiply_add<DIM, R>(sum, p_tile, kv_tile);
     }
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
         int row = y + i * SIDE;
         if (row >= count)
             continue;
-        size_t token = ((first + row) * s.batch + sequence) * s.heads + h;
+        size_t token = ((size_t)(first + row) * s.batch + sequence) * s.heads + h;
         for (int c = 0; c < tile::COLUMNS; c++)
             if (column_of<A>(c) < dim)
                 narrow(o[token * s.head_dim + column_of<A>(c)], total[i] == A(0) ? A(0) : sum[i][c] / total[i]);
