@@ -51,11 +51,11 @@ static void end_targets(struct batch *batch, struct device *device)
     CHECK(targets);
     op_download(device, targets, batch->targets);
     batch->normaliser.rows = batch->normaliser.chosen_rows = 0;
-    for (size_t row = 0; row < rows; row++) {
+    for (size_t row = 0, sequence = 0; row < rows; row++, sequence = sequence + 1 < B ? sequence + 1 : 0) {
         bool last = row + B >= rows || batch->starts[row + B] != batch->starts[row];
         targets[row] = last ? NO_TARGET : targets[row];
         batch->normaliser.rows += targets[row] >= 0;
-        batch->normaliser.chosen_rows += targets[row] >= 0 && row % B % 2 == 0;
+        batch->normaliser.chosen_rows += targets[row] >= 0 && sequence % 2 == 0;
     }
     op_upload(device, batch->targets, targets);
     free(targets);
