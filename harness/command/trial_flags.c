@@ -51,8 +51,10 @@ static char *describe(const struct trial_key *key, const char *otherwise)
     char standard[160] = "", named[160], *doc;
     bool as_json = key->spelling == SPELLED_OBJECT || key->type == KEY_METHOD; // which a flag's values are not
     const char *values = as_json ? NULL : key->values;
-    if (key->spelling == SPELLED_NAMED) // up to what JSON has
-        snprintf(named, sizeof named, "%.*s", (int)strcspn(values, ","), values), values = named;
+    if (values && key->spelling == SPELLED_NAMED) { // up to what JSON has
+        snprintf(named, sizeof named, "%.*s", (int)strcspn(values, ","), values);
+        values = named;
+    }
     if (!key->required && key->type != KEY_BOOL)
         trial_key_default(key, standard, sizeof standard);
     if (key->null)
