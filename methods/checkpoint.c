@@ -80,6 +80,7 @@ const struct method method_checkpoint = {
     .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,
     .rows = true,
+    .parallel = PARALLEL_DATA,
     .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

@@ -147,6 +147,9 @@ void column_descend(struct step *step, struct column *column)
         head_backward(model, step->batch, grad, chunk.start, options->head_chunk, column->weights, step->loss);
         done(step, column, unit_of_head(model));
     }
+    if (top && model->config.tied && !ranks_lowest(&model->ranks)) {
+        done(step, column, UNIT_EMBEDDING); // this rank's part of it, that of the head
+    }
     for (size_t l = end; l-- > first;) {
         struct kv kv = kv_downward(column, l, B);
         unit_acquire(model, unit_of_layer(l));

@@ -84,6 +84,7 @@ const struct method method_full = {
     .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
     .rows = true,
+    .parallel = PARALLEL_DATA,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -27,18 +27,23 @@ struct step {
 // Takes one outcome of a draw; false: no more.
 typedef bool draw_visit(void *visitor, const void *options, double probability);
 
+// How ranks may share a step (kernels/transformer/ranks.h): the sequences, as replicas, or the layers, as a
+// pipeline.
+enum parallel_kind { PARALLEL_DATA = 1, PARALLEL_STAGE = 2 };
+
 struct method {
     const char *name;
     const char *summary; // one line
     const char *source;  // the paper
     struct option_table options;
+    bool no_gradient;      // it computes none, and leaves what there is as it is
     bool exact;            // the gradient is that of the full loss
     bool rows;             // units are done one after another, from the head down, not all in the last column
-    bool pipeline;         // ranks may share it as a pipeline, each with some of the layers
+    unsigned parallel;     // how ranks may share it: a sum of enum parallel_kind
     const char *estimates; // the exact method whose walk this one shortens; NULL: none
     // Hooks take options of the method's own struct.
-    // What the options cannot say alone (a budget above the number of columns, more stages than layers); NULL:
-    // nothing. False sets status.
+    // What the options cannot say alone; NULL: nothing. False sets status: unsupported where it is this model or
+    // this context that they do not go with (a budget above the number of columns, more stages than layers).
     bool (*check)(const void *options, const struct config *config, size_t context, struct status *status);
     // Whether with these options every row's log-prob may be asked for first, as objectives with sums do, of which
     // the gradient would be biased otherwise; NULL: always. False sets status.
@@ -60,6 +65,8 @@ struct method {
     // Options that ask for more columns than a context has, as papers' do, become those that ask for all of them.
     // NULL: none can.
     void (*fit)(void *options, size_t context);
+    // How many there are of what an option may be a share of (options.h), the others being set. NULL: of nothing.
+    size_t (*whole)(const void *options, size_t context);
     // Options become those under which the gradient is that of the full loss. NULL: it always is, or never.
     void (*make_exact)(void *options, size_t context);
     // The growth of the peak per token of context that methods/methods.md derives, in bytes: a floor to be held

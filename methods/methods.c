@@ -10,6 +10,7 @@
     X(streambp)                                                                                                    \
     X(seco)                                                                                                        \
     X(spaco)                                                                                                       \
+    X(forward)                                                                                                     \
     X(null)
 
 #define DECLARED(name) extern const struct method method_##name;

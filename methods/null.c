@@ -68,7 +68,8 @@ static void behave(struct device *device, enum behaviour behaviour)
     }
 }
 
-// A token goes up the pipeline and down again: the loss, which nobody adds to.
+// A token goes up the pipeline and down again: the loss, which nobody adds to. Replicas meet when their units are
+// done.
 static void go_round(struct step *step)
 {
     pipeline_take_input(step->model, step->loss);
@@ -81,11 +82,13 @@ static void walk(struct step *step)
 {
     const struct null_options *options = step->options;
     struct model *model = step->model;
+    const struct comm *pipeline = &model->ranks.pipeline;
+    size_t rank = pipeline->first + pipeline->rank * pipeline->stride;
     double seconds = options->seconds;
     struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
     nanosleep(&pause, NULL);
     go_round(step);
-    behave(model->device, model->ranks.pipeline.rank == options->at_rank ? options->behaviour : BEHAVIOUR_OK);
+    behave(model->device, rank == options->at_rank ? options->behaviour : BEHAVIOUR_OK);
     go_round(step); // the others wait for the one that is gone
     unit_done_all(model);
 }
@@ -101,8 +104,9 @@ const struct method method_null = {
     .summary = "no gradient; can fail, hang, crash, end or run out of memory to test the harness",
     .source = "longbp",
     .options = {option_rows, sizeof(struct null_options)},
+    .no_gradient = true,
     .rows = true,
-    .pipeline = true,
+    .parallel = PARALLEL_DATA | PARALLEL_STAGE,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -1,4 +1,5 @@
 #include "methods/pipeline.h"
+#include "kernels/transformer/bucket.h"
 
 void pipeline_take_input(struct model *model, struct tensor x)
 {
@@ -38,6 +39,7 @@ void pipeline_sum_tied(struct model *model)
     bool end = ranks_lowest(&model->ranks) || ranks_highest(&model->ranks);
     if (model->config.tied && pipeline->size > 1 && end && model->embedding->trains) {
         struct comm ends = comm_part(pipeline, 0, pipeline->size - 1, 2);
-        comm_sum(&ends, model->device, model->embedding->grad);
+        struct parameter share = bucket_share(model, model->embedding); // the same at both ends
+        comm_sum(&ends, model->device, share.grad);
     }
 }

@@ -47,7 +47,7 @@ const struct method method_seco = {
     .options = {option_rows, sizeof(struct column_options)},
     .exact = true,
     .check = check,
-    .pipeline = true,
+    .parallel = PARALLEL_DATA | PARALLEL_STAGE,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -16,7 +16,8 @@ static const struct option option_rows[] = {
      .type = OPTION_COUNT,
      .offset = AT(budget),
      .maximum = OPTION_COUNT_MAX,
-     .help = "columns to backpropagate through, t of K",
+     .help = "columns to backpropagate through, t of K, or a share of them such as 25%",
+     .share = true,
      .draws = true,
      .telling = true},
     {.name = "sampler",
@@ -96,7 +97,7 @@ static bool check(const void *given, const struct config *config, size_t context
     size_t count = columns_of(context, options->column.chunk).count;
     bool fixed = options->sampler == SAMPLER_FIXED;
     if (count > COLUMNS_MAX) {
-        return status_set(status, STATUS_BAD_INPUT,
+        return status_set(status, STATUS_UNSUPPORTED,
                           "chunk %zu cuts %zu tokens into %zu columns, more than %d; "
                           "use a larger chunk",
                           options->column.chunk, context, count, COLUMNS_MAX);
@@ -105,7 +106,7 @@ static bool check(const void *given, const struct config *config, size_t context
         return status_set(status, STATUS_BAD_INPUT, "columns go with sampler \"fixed\" alone");
     }
     if (options->budget > count) {
-        return status_set(status, STATUS_BAD_INPUT,
+        return status_set(status, STATUS_UNSUPPORTED,
                           "budget %zu is larger than the number of columns: %zu tokens in "
                           "chunks of %zu are %zu columns",
                           options->budget, context, options->column.chunk, count);
@@ -118,7 +119,7 @@ static bool check(const void *given, const struct config *config, size_t context
     }
     for (size_t j = 0; j < options->columns.count; j++) {
         if (options->columns.items[j] >= count) {
-            return status_set(status, STATUS_BAD_INPUT,
+            return status_set(status, STATUS_UNSUPPORTED,
                               "column %u does not exist: %zu tokens in chunks of %zu are "
                               "columns 0 to %zu",
                               options->columns.items[j], context, options->column.chunk, count - 1);
@@ -171,6 +172,12 @@ static void fit(void *given, size_t context)
     options->budget = options->budget < count ? options->budget : count;
 }
 
+static size_t whole(const void *given, size_t context)
+{
+    const struct spaco_options *options = given;
+    return columns_of(context, options->column.chunk).count;
+}
+
 // Every column is drawn.
 static void make_exact(void *given, size_t context)
 {
@@ -193,12 +200,13 @@ const struct method method_spaco = {
     .estimates = "seco",
     .check = check,
     .check_sums = check_sums,
-    .pipeline = true,
+    .parallel = PARALLEL_DATA | PARALLEL_STAGE,
     .walk = walk,
     .draw = redraw,
     .largest_draw = largest_draw,
     .each_draw = draws_each,
     .fit = fit,
+    .whole = whole,
     .make_exact = make_exact,
     .floor_bytes_per_token = floor_bytes,
 };

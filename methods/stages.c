@@ -14,7 +14,7 @@ bool stages_check(const struct stage_options *options, size_t layers, struct sta
     }
     for (size_t i = 0; i < rows->count; i++) {
         if (rows->items[i] >= layers) {
-            return status_set(status, STATUS_BAD_INPUT, "stage_rows: there is no layer %u, they are 0 to %zu",
+            return status_set(status, STATUS_UNSUPPORTED, "stage_rows: there is no layer %u, they are 0 to %zu",
                               rows->items[i], layers - 1);
         }
         if (i > 0 && rows->items[i] <= rows->items[i - 1]) {
@@ -24,7 +24,7 @@ bool stages_check(const struct stage_options *options, size_t layers, struct sta
         }
     }
     if (options->count > layers) {
-        return status_set(status, STATUS_BAD_INPUT, "%zu stages are more than the model's %zu layers",
+        return status_set(status, STATUS_UNSUPPORTED, "%zu stages are more than the model's %zu layers",
                           options->count, layers);
     }
     return true;

@@ -125,6 +125,7 @@ const struct method method_streambp = {
     .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,
     .rows = true,
+    .parallel = PARALLEL_DATA,
     .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

@@ -29,7 +29,7 @@ do for [power=floor(log10(small))-1:ceil(log10(large))] {
 }
 eval 'set ytics ('.steps.')'
 
-width = 900
+width = width_for(2)
 bottom = 370
 legend_extra = floor_l2 > 0 ? 'floor' : ''
 legend_rows = rows_for(2)
@@ -40,12 +40,12 @@ load scripts.'/page.gp'
 set multiplot
 call scripts.'/panel.gp' 75 435 'relative L2 error against f64' 'chunks of the context'
 plot for [i=1:series_count] data using (of(i, 'chunks')):(column('relative_l2')) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i), \
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i), \
      (floor_l2 > 0 ? floor_l2 : NaN) with lines lw 1.2 dt 3 lc rgb pale
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
 call scripts.'/panel.gp' 525 885 'relative L2 of what sums in bf16 alone change' 'chunks of the context'
 plot for [i=1:series_count] data using (of(i, 'chunks')):(column('sums_relative_l2') > 0 ? column('sums_relative_l2') : NaN) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i), \
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i), \
      (floor_l2 > 0 ? floor_l2 : NaN) with lines lw 1.2 dt 3 lc rgb pale
 unset multiplot

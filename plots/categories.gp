@@ -24,6 +24,7 @@ unit = most >= 20000 ? 1000.0 : 1.0
 left = longest < 15 ? 135 : longest > 55 ? 415 : 30 + 7 * longest
 at(i) = 65 + 30 * i
 width = 900
+rigid = 1
 bottom = 65 + 30 * series_count + 24
 legend_lines = (words(used) + 4) / 5
 height = bottom + 100 + 20 * legend_lines

@@ -40,7 +40,7 @@ flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), 
 stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
 lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
 
-width = 900
+width = width_for(timed || on_host ? 2 : 1)
 bottom = 370
 known = 0
 stats data using (count(column('drawn'))) nooutput
@@ -57,19 +57,19 @@ panel_right(p) = panel_left(p + 1) - 90
 set multiplot
 if (timed) {
 call scripts.'/panel.gp' 70 (panel_right(0)) (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
-plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
+plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('low_ms') / time_unit):(0):((column('high_ms') - column('low_ms')) / time_unit) \
          with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('step_ms') / time_unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
 unset for [l=101:104] label l
 }
 
 call scripts.'/legend.gp' 25 (bottom + 68)
 call scripts.'/panel.gp' (panel_left(timed_panel)) (panel_right(timed_panel)) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'chunk (tokens)'
-plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
+plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i), \
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i), \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(top / unit * 1.05) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i)
 
@@ -77,8 +77,8 @@ if (on_host) {
 unset for [l=101:104] label l
 call scripts.'/panel.gp' (panel_left(1 + timed_panel)) (panel_right(1 + timed_panel)) 'peak memory of the host ('.memory_unit(host_top).')' 'chunk (tokens)'
 host_unit = memory_unit_bytes(host_top)
-plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7 dt dash(rank[i]) lc rgb tint(i), \
+plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('host_peak_bytes') / host_unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
 }
 unset multiplot

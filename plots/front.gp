@@ -13,7 +13,7 @@ stats data using 'seconds' nooutput
 least_s = STATS_min
 most_s = STATS_max
 
-width = 900
+width = width_for(1)
 bottom = 400
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * legend_rows

@@ -10,7 +10,7 @@ stats data using 'max_context' nooutput
 least = STATS_min
 most = STATS_max
 
-width = 900
+width = width_for(1)
 bottom = 440
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
@@ -28,5 +28,5 @@ call scripts.'/legend.gp' 25 (bottom + 68)
 plot for [i=1:series_count] data using (of(i, 'device_bytes') / 2.0**30):(method[i] eq 'auto' ? column('max_context') : NaN) \
          with lines lw 7 dt 1 lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'device_bytes') / 2.0**30):(lined(i) ? NaN : column('max_context')) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
 unset multiplot

@@ -20,6 +20,7 @@ stats data using (upper(column('max_context')), upper(column('published')), lowe
 low_end = least / 1.6
 
 width = 1240
+rigid = 1
 bottom = 58 + 18 * series_count + 34 * groups + 16
 height = bottom + (beside ? 120 : 95)
 heading = 'Longest context by method and card'

@@ -41,9 +41,9 @@ if (wide) {
     cross(i) = (ceiling + level[i] * 0.045 * (ceiling > top ? ceiling : top)) / unit
 }
 
+width = width_for(on_host ? 2 : 1)
 legend_extra = 'bound'.(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
 legend_rows = rows_for(3)
-width = 900
 bottom = 400
 height = bottom + 105 + 20 * legend_rows
 heading = 'Peak memory against context'
@@ -55,7 +55,7 @@ call scripts.'/legend.gp' 25 (bottom + 68)
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
          with lines lw 1 dt 3 lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'context')):(column('peak_bytes') / unit) \
-         with linespoints lw 2 dt dash(rank[i]) pt mark_of(i) ps 0.9*dot lc rgb tint(i), \
+         with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i), \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i), \
      (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale
@@ -65,6 +65,6 @@ if (on_host) {
     call scripts.'/panel.gp' 520 880 'peak memory of the host ('.memory_unit(host_top).')' 'context (tokens)'
     host_unit = memory_unit_bytes(host_top)
     plot for [i=1:series_count] data using (of(i, 'context')):(column('host_peak_bytes') / host_unit) \
-             with linespoints lw 2 dt dash(rank[i]) pt mark_of(i) ps 0.9*dot lc rgb tint(i)
+             with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i)
 }
 unset multiplot

@@ -1,34 +1,74 @@
 # The page: the terminal, the heading with the setting below it, panels from 95 pixels below the top to `bottom`, and at
 # the foot where the numbers are from.
 set encoding utf8
+if (exists('given_title')) { heading = given_title }
+
+# Words in lines of so many letters.
+gap(text, at) = at < 2 ? 0 : text[at:at] eq ' ' ? at : gap(text, at - 1)
+wrapped(text, letters) = strlen(text) <= letters || !gap(text, letters) ? text : \
+    text[1:gap(text, letters)-1]."\n".wrapped(text[gap(text, letters)+1:*], letters)
+lines(text) = strstrt(text, "\n") ? 1 + lines(text[strstrt(text, "\n")+1:*]) : 1
+heading = wrapped(heading, int((width - 40) / 9.5))
+setting = wrapped(setting, int((width - 40) / 6.1))
+source = wrapped(source, int((width - 40) / 6.1))
+machine = wrapped(machine, int((width - 40) / 6.1))
+# What they take beyond one line each; without a heading its line is left out.
+above = (heading eq '' ? -24 : 20 * (lines(heading) - 1)) + 14 * (lines(setting) - 1)
+below = 14 * (lines(source) + lines(machine) - 2)
+height = height + above + below
+
+# Made smaller by zoom where that is wider or higher than given; higher panels where there is room.
+zoom = exists('given_width') ? 1.0 * given_width / width : 1.0
+if (exists('given_height')) {
+    stretch = rigid ? 0 : larger(given_height / zoom - height, 255 - bottom)
+    bottom = bottom + stretch
+    height = height + stretch
+    if (height * zoom > given_height) {
+        zoom = 1.0 * given_height / height
+        if (!rigid) { width = given_width / zoom }
+    }
+}
+
 if (format eq 'png') {
-    # Twice the pixels, for screens and print.
-    set terminal pngcairo enhanced size 2*width,2*height font 'DejaVu Sans,11' fontscale 1.9 linewidth 2 pointscale 2 background '#ffffff'
-} else {
+    # Twice the pixels, for screens; 300 an inch where a size is given, for print.
+    fine = zoom * (exists('given_width') ? 300 / 96.0 : 2)
+    set terminal pngcairo enhanced size fine*width,fine*height font 'DejaVu Sans,11' fontscale 0.95*fine linewidth fine pointscale fine background '#ffffff'
+}
+if (format eq 'pdf') {
+    set terminal pdfcairo enhanced size zoom*width/96.0,zoom*height/96.0 font 'DejaVu Sans,11' fontscale 0.7*zoom linewidth 1.5*zoom pointscale 0.75*zoom background '#ffffff'
+}
+if (format eq 'svg') {
+    # Its size on paper is an attribute of the file: harness/plot/picture.c.
     set terminal svg enhanced size width,height dynamic font 'sans-serif,13' background '#ffffff'
 }
 
 # Marks are drawn larger by the svg terminal.
-dot = format eq 'png' ? 1.0 : 0.8
+dot = format eq 'svg' ? 0.8 : 1.0
 
 # Positions in pixels from the left and the top.
 across(x) = 1.0 * x / width
-down(y) = 1 - 1.0 * y / height
+down(y) = 1 - 1.0 * (y + above) / height
 
 # The error bars of gnuplot stand on white discs in the svg terminal; these are arrows with flat heads at both ends.
 whisker = sprintf('heads size screen %g,90 fixed lw 1', 4.0 / width)
 
-title_font = format eq 'png' ? 'DejaVu Sans,13' : 'sans-serif,16'
-small_font = format eq 'png' ? 'DejaVu Sans,9' : 'sans-serif,11'
-legend_font = format eq 'png' ? 'DejaVu Sans,10' : 'sans-serif,12'
+title_font = format eq 'svg' ? 'sans-serif,16' : 'DejaVu Sans,13'
+small_font = format eq 'svg' ? 'sans-serif,11' : 'DejaVu Sans,9'
+legend_font = format eq 'svg' ? 'sans-serif,12' : 'DejaVu Sans,10'
 set tics font small_font
 
 # Labels, not a title: they are smaller than a title and stand at the left edge.
 # Bold is markup, for the svg terminal does not take it from the font's name. Words from the table and the command line
-# are not to be read as markup: `noenhanced`.
-set label 101 '{/:Bold '.heading.'}' enhanced at screen across(20),down(26) font title_font textcolor rgb '#111111' front
-set label 102 setting noenhanced at screen across(20),down(46) font small_font textcolor rgb pale front
-set label 103 source noenhanced at screen across(20),down(height - 26) font small_font textcolor rgb pale front
-set label 104 machine noenhanced at screen across(20),down(height - 11) font small_font textcolor rgb pale front
+# are not to be read as markup: `noenhanced`, or a backslash before what would be.
+bold = ''
+do for [k=1:strlen(heading)] {
+    letter = heading[k:k]
+    bold = bold.(letter eq "\n" ? "}\n{/:Bold " : strstrt('{}^_@&~\', letter) ? '\'.letter : letter)
+}
+from_top(y) = 1 - 1.0 * y / height
+if (heading ne '') { set label 101 '{/:Bold '.bold.'}' enhanced at screen across(20),from_top(26) font title_font textcolor rgb '#111111' front }
+set label 102 setting noenhanced at screen across(20),from_top(heading eq '' ? 22 : 26 + 20 * lines(heading)) font small_font textcolor rgb pale front
+set label 103 source noenhanced at screen across(20),from_top(height - 26 - below) font small_font textcolor rgb pale front
+set label 104 machine noenhanced at screen across(20),from_top(height - 11 - 14 * (lines(machine) - 1)) font small_font textcolor rgb pale front
 set tmargin at screen down(95)
 set bmargin at screen down(bottom)

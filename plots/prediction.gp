@@ -13,7 +13,7 @@ far(v) = (furthest = v > furthest ? v : furthest, 1 / v > furthest ? (furthest =
 stats data using (far(column('estimate_ms') / column('measured_ms'))) nooutput
 stats data using (abs(column('estimate_ms') / column('measured_ms') - 1)) name 'E' nooutput
 
-width = 900
+width = width_for(2)
 bottom = 400
 legend_rows = rows_for(5)
 height = bottom + 105 + 20 * legend_rows

@@ -44,6 +44,7 @@ ooms = known
 across_count = panels == 3 ? 3 : panels == 1 ? 1 : 2
 down_count = (panels + across_count - 1) / across_count
 width = across_count == 3 ? 1230 : 900
+rigid = 1
 room = (width - 20.0) / across_count
 tall = 270
 pitch = tall + 100

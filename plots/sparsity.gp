@@ -13,9 +13,9 @@ columns_max = int(STATS_max)
 budget_axis = 'budget (columns'.(columns_min == columns_max ? sprintf(' of %d)', columns_max) : ')')
 
 # All series are of one method here, so the samplers and compensations get colours that no method has (Tol's muted set).
-tints = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255'
-tint(i) = word(tints, 1 + (i - 1) % 6)
-mark_of(i) = int(word('7 5 9 13 11 4', 1 + (i - 1) % 6))
+tints = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #CC79A7 #999933 #661100'
+tint(i) = word(tints, 1 + rank[i] % 9)
+mark_of(i) = int(word('7 5 9 13 11 4 6 8 12', 1 + rank[i] % 9))
 # Solid below dashed: where two lie on each other both are seen.
 dash(rank) = 1 + rank % 2
 
@@ -28,7 +28,7 @@ do for [p=1:3] {
     if (known) { shown = shown.sprintf(' %d', p) }
 }
 
-width = 900
+width = width_for(words(shown))
 bottom = 350
 known = 0
 stats data using (count(column('time_ratio'))) nooutput
@@ -39,7 +39,7 @@ heading = 'What a budget of columns costs and buys'
 load scripts.'/page.gp'
 
 panels = words(shown)
-step = 850.0 / (panels > 2 ? panels : 2)
+step = 850.0 / panels
 set yrange [0 : *]
 set multiplot
 do for [q=1:panels] {
@@ -52,10 +52,10 @@ do for [q=1:panels] {
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio_low':(0):(column('time_ratio_high') - column('time_ratio_low')) \
                  with vectors @whisker lc rgb tint(i), \
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio' \
-                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+                 with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
     } else {
         plot for [i=1:series_count] data using (of(i, 'budget')):(column(word(names, p))) \
-                 with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+                 with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
     }
 }
 unset multiplot

@@ -1,5 +1,6 @@
 # What all figures share: the table's series, one colour and mark per method, lines and fonts. A script loads this file,
-# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws to stdout. By hand:
+# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws to stdout. What may be given besides:
+# given_title, given_width and given_height (1/96 inch, the paper's unit of pixels), given_log (x, y, x,y or none). By hand:
 # gnuplot -e "data='T.tsv'; format='svg'; scripts='plots'; setting=''; source=''; machine=''" plots/memory.gp > P.svg
 
 set datafile separator "\t"
@@ -7,7 +8,7 @@ set datafile columnheaders
 set datafile missing NaN
 
 # Okabe and Ito's colours, safe for all kinds of colour blindness. A new method gets the next one.
-method_names = 'full checkpoint streambp seco spaco'
+method_names = 'full checkpoint streambp seco spaco forward'
 colours = '#222222 #E69F00 #0072B2 #009E73 #CC79A7 #56B4E9 #D55E00 #8C6D1F'
 filled = '7 5 9 13 11 15 7 5'
 hollow = '6 4 8 12 10 14 6 4'
@@ -17,6 +18,11 @@ colour(method) = word(colours, place(method))
 # Series of one method share colour and shape; the dashes and the filling of the mark tell them apart.
 mark(method, rank) = int(word(rank % 2 ? hollow : filled, place(method)))
 dash(rank) = int(word('1 2 4 5 3', 1 + rank % 5))
+# Beyond the five kinds of dashes the colour is darker, beyond ten lighter.
+byte_of(colour, k) = (int('0x'.colour[2:*]) >> (8 * k)) & 255
+mixed(colour, with, share) = sprintf('#%02X%02X%02X', (1 - share) * byte_of(colour, 2) + share * with, \
+                                     (1 - share) * byte_of(colour, 1) + share * with, (1 - share) * byte_of(colour, 0) + share * with)
+shaded(colour, rank) = rank < 5 ? colour : rank < 10 ? mixed(colour, 0, 0.5) : mixed(colour, 255, 0.45)
 
 ink = '#333333'
 pale = '#777777'
@@ -37,9 +43,11 @@ stats data using (note(int(column('series')))) nooutput
 # A column of the rows of one series.
 of(i, name) = int(column('series')) == i ? column(name) : NaN
 # A figure may give its series other colours and marks, and draw some without marks.
-tint(i) = colour(method[i])
+tint(i) = shaded(colour(method[i]), rank[i])
 mark_of(i) = mark(method[i], rank[i])
 lined(i) = 0
+# What is drawn first is wider, so that it is seen behind what is drawn onto it.
+wide_by(i) = 1 + 0.7 * (series_count - i) / series_count
 
 # How many rows have a number in the column: stats data using (count(column(...))), after known = 0.
 known = 0
@@ -56,13 +64,20 @@ tick(v) = strstrt(ticks.',', tick_text(v).',') ? 0 : (ticks = ticks.(ticks eq ''
           tick_count = tick_count + 1, powers = powers.(!is_power(v) ? '' : (powers eq '' ? '' : ', ').tick_text(v)), 1)
 ticks_shown(most) = tick_count > most ? powers : ticks
 
-# The legend below the panels: as many columns as the longest label leaves room for, in a page 900 wide. Call
-# legend_extra = '...', then legend_rows = rows_for(most columns).
-legend_extra = ''
+# How wide a page of so many panels side by side is: as given, unless words would not fit; page.gp makes it smaller then.
+# The panels of a rigid page, of bars, have a height of their own.
+rigid = 0
 longest = 0
 do for [i=1:series_count] { if (strlen(label[i]) > longest) { longest = strlen(label[i]) } }
-columns_for(most) = longest > 54 ? 1 : longest > 32 && most > 2 ? 2 : most
-rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = 860 / columns_for(most), \
+larger(a, b) = a > b ? a : b
+width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panels > 1 ? 700 : 480, 118 + 6.5 * longest)) : 900
+
+# The legend below the panels: as many columns as the longest label leaves room for. Call legend_extra = '...', then
+# legend_rows = rows_for(most columns).
+legend_extra = ''
+fits(columns) = 78 + 6.5 * longest <= (width - 40.0) / columns
+columns_for(most) = most > 1 && !fits(most) ? columns_for(most - 1) : most
+rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = (width - 40) / columns_for(most), \
                   (legend_entries + columns_for(most) - 1) / columns_for(most))
 
 # The unit in which so many bytes can be read.

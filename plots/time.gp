@@ -10,7 +10,7 @@ set logscale x 2
 set xrange [least / 1.2 : most * 1.2]
 eval 'set xtics ('.ticks.')'
 
-width = 900
+width = width_for(2)
 bottom = 370
 known = 0
 stats data using (count(column('drawn'))) nooutput
@@ -21,21 +21,21 @@ heading = 'Step time against context'
 load scripts.'/page.gp'
 
 set multiplot
-call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 set logscale y
+call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('low_ms') / unit):(0):((column('high_ms') - column('low_ms')) / unit) \
          with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'context')):(column('step_ms') / unit) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
 
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 520 880 'time per token (µs)' 'context (tokens)'
 unset logscale y
 set yrange [0 : *]
+call scripts.'/panel.gp' 520 880 'time per token (µs)' 'context (tokens)'
 per_token(name) = 1000.0 * column(name) / column('context')
 plot for [i=1:series_count] data using (of(i, 'context')):(per_token('low_ms')):(0):(per_token('high_ms') - per_token('low_ms')) \
          with vectors @whisker lc rgb tint(i), \
      for [i=1:series_count] data using (of(i, 'context')):(per_token('step_ms')) \
-         with linespoints lw 1.7 dt dash(rank[i]) pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
 unset multiplot

@@ -32,6 +32,7 @@ do for [i=1:series_count] {
 }
 
 width = 900
+rigid = 1
 panel = 110
 bottom = 80 + panel * series_count
 legend_lines = (words(used) + 4) / 5

@@ -27,7 +27,7 @@ note_early(x, y) = x >= furthest * 0.1 && y > early ? (early = y, 1) : 0
 stats data using (note_early(column(along), column(shown))) nooutput
 set yrange [low - 0.03 * (high - low) : (early > low ? early + 0.1 * (early - low) : high)]
 
-width = 900
+width = width_for(2)
 bottom = 400
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
@@ -38,10 +38,10 @@ set multiplot
 scale = along eq 'tokens' ? 1000.0 : 1
 call scripts.'/panel.gp' 70 435 (shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)') (along eq 'tokens' ? 'thousands of tokens' : 'step')
 plot for [i=1:series_count] data using (of(i, along) / scale):(column(shown)) \
-         with linespoints lw 1.6 dt dash(rank[i]) pt mark_of(i) ps 0.5*dot lc rgb tint(i)
+         with linespoints lw 1.6*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.5*dot*wide_by(i) lc rgb tint(i)
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
 call scripts.'/panel.gp' 520 885 'the same, against time' 'time of the steps (s)'
 plot for [i=1:series_count] data using (of(i, 'seconds')):(column(shown)) \
-         with linespoints lw 1.6 dt dash(rank[i]) pt mark_of(i) ps 0.5*dot lc rgb tint(i)
+         with linespoints lw 1.6*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.5*dot*wide_by(i) lc rgb tint(i)
 unset multiplot

@@ -59,12 +59,18 @@ void fixture_open(struct fixture *f)
     CHECK(f->ids);
     struct random random = random_named(f->seed, "ids");
     for (size_t i = 0; i < count; i++) {
-        f->ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
+        size_t t = i % f->context, b = i / f->context;
+        size_t from = f->group && t < f->prompt ? (b - b % f->group) * f->context + t : i;
+        f->ids[i] = (int32_t)random_below(&random, from, f->config.vocab);
     }
     fixture_open_objective(f);
-    batch_open(&f->batch, f->device, f->ids, f->targets, f->context, f->batch_size);
-    fixture_set_documents(f, f->device, &f->batch);
-    fixture_set_objective(f, f->device, &f->batch, 0);
+    fixture_open_batch(f, f->device, &f->batch, (struct row_range){0, f->batch_size});
+    if (f->sequences.count) {
+        struct normaliser all = f->batch.normaliser;
+        batch_close(&f->batch, f->device);
+        fixture_open_batch(f, f->device, &f->batch, f->sequences);
+        f->batch.normaliser = all;
+    }
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         f->gradient_count += tensor_count(f->model.parameters[i].grad); // 0 of what is another rank's
@@ -100,18 +106,29 @@ static void *options_of(const struct option_table *table, const char *given)
     return options;
 }
 
-void fixture_set_documents(const struct fixture *f, struct device *device, struct batch *batch)
+void fixture_set_documents(const struct fixture *f, struct device *device, struct batch *batch, size_t first)
 {
-    size_t count = f->context * f->batch_size;
-    int32_t *documents = malloc(count * sizeof *documents);
+    size_t count = f->context * batch->batch;
+    int32_t *documents = malloc((count + 1) * sizeof *documents);
     CHECK(documents);
     for (size_t i = 0; i < count && f->document; i++) {
-        documents[i] = (int32_t)((i % f->context + 3 * (i / f->context) + 1) / f->document);
+        documents[i] = (int32_t)((i % f->context + 3 * (first + i / f->context) + 1) / f->document);
     }
     if (f->document) {
         batch_set_documents(batch, device, documents);
     }
     free(documents);
+}
+
+void fixture_open_batch(const struct fixture *f, struct device *device, struct batch *batch,
+                        struct row_range sequences)
+{
+    size_t row = sequences.start * f->context;
+    bool dataless = device->ops->dataless;
+    batch_open(batch, device, dataless ? NULL : f->ids + row, dataless || !f->targets ? NULL : f->targets + row,
+               f->context, sequences.count);
+    fixture_set_documents(f, device, batch, sequences.start);
+    fixture_set_objective(f, device, batch, sequences.start);
 }
 
 void fixture_open_objective(struct fixture *f)
@@ -176,6 +193,8 @@ static const struct {
     {"dpo", "kind=robust smoothing=0.1"},
     {"dpo", "kind=ipo sft=0.5"},
     {"dpo", "kind=simpo smoothing=0.2 gamma=0.3"},
+    {"dpo", "divergence=alpha alpha=0.2 kind=ipo"},
+    {"dpo", "divergence=js smoothing=0.1 sft=0.5"},
     {"grpo", "beta=0.25 importance=on"},
     {"grpo", "dual=1.5 clip_high=0.28"},
     {"grpo", "normaliser=dr_grpo length=19 policy=cispo ratio_max=0.9"},

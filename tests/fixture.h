@@ -16,11 +16,13 @@ struct fixture {
     bool narrow;                       // bf16: gradients are summed in bf16, not in f32
     size_t context, batch_size;
     size_t document; // tokens of a document, but for a sequence's first, which is shorter; 0: each sequence is one
+    size_t group, prompt; // of so many sequences, one after another, the first tokens are the same; 0: they are not
     const int32_t *targets;            // NULL: the next token
     const struct objective *objective; // NULL: the default
     char settings[96];                 // what it is asked, as "kind=ipo beta=0.2"; the rest is as it is by default
     uint64_t seed;
-    const struct ranks *ranks; // NULL: one has all; of several, gradients are of this one's part
+    const struct ranks *ranks;  // NULL: one has all; of several, gradients are of this one's part
+    struct row_range sequences; // of the batch_size of all ranks this one's; count 0: all of them
     // Opened:
     struct device *device;
     struct model model;
@@ -56,7 +58,10 @@ bool fixture_choose_objective(struct fixture *fixture, size_t index);
 // Its objective for a batch made of its sequences from `first` on.
 void fixture_set_objective(const struct fixture *fixture, struct device *device, struct batch *batch, size_t first);
 // Its documents for such a batch, before the objective.
-void fixture_set_documents(const struct fixture *fixture, struct device *device, struct batch *batch);
+void fixture_set_documents(const struct fixture *fixture, struct device *device, struct batch *batch, size_t first);
+// A batch of some of its sequences, with both; the normaliser is of these alone.
+void fixture_open_batch(const struct fixture *fixture, struct device *device, struct batch *batch,
+                        struct row_range sequences);
 // The gradients as they are.
 double *fixture_gradients(struct fixture *fixture);
 // ||a - b|| / ||b||, and the largest |a - b|.

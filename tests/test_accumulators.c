@@ -139,9 +139,7 @@ static void the_picture_is_drawn(void **state)
         const char *const paths[] = {file.text};
         const struct plot_request request = {.paths = paths,
                                              .path_count = 1,
-                                             .folder = out.text,
-                                             .scripts = "plots",
-                                             .formats = "svg,png",
+                                             .form = {.folder = out.text, .scripts = "plots", .formats = "svg,png"},
                                              .figures = "accumulators"};
         struct status status = {0};
         if (!plot(&request, &status))

@@ -26,7 +26,7 @@ static void statuses(void **state)
             BASE(*state, {.trial = 1}, {.status = names[i]});
             NEW(*state, {.trial = 1}, {.status = names[j]});
             char part[64];
-            snprintf(part, sizeof part, "%s became %s", names[i], names[j]);
+            snprintf(part, sizeof part, "status %s -> %s", names[i], names[j]);
             expect(*state, "base new", expected[i][j], i == j ? "verdict: same" : part);
             // Another machine may be too slow.
             expect(*state, "--deterministic base new", i == 0 && j == 2 ? 3 : expected[i][j],
@@ -47,17 +47,19 @@ static void bytes_and_counts_must_be_equal(void **state)
     } cases[] = {
         {{.peak_bytes = 1001},
          1,
-         "worse       00000000  full, context 512, f32 cpu: peak_bytes 1000 -> 1001 (+0.1 %)"},
-        {{.peak_bytes = 999}, 0, "better      00000000  full, context 512, f32 cpu: peak_bytes 1000 -> 999"},
-        {{.activations = 601}, 1, "peak_by_category.activations 600 -> 601"},
+         "worse       00000000  full, context 512, f32 cpu: peak_bytes 1000 B -> 1001 B, +1 B, +0.1 %"},
+        {{.peak_bytes = 999},
+         0,
+         "better      00000000  full, context 512, f32 cpu: peak_bytes 1000 B -> 999 B, -1 B, -0.1 %"},
+        {{.activations = 601}, 1, "peak_by_category.activations 600 B -> 601 B, +1 B"},
         {{.activations = 599}, 0, "verdict: better"},
-        {{.peak_bytes = 999, .activations = 601}, 0, "allowed     00000000  full, context 512, f32 cpu: peak_by"},
-        {{.flops = 5001}, 1, "worse       00000000  full, context 512, f32 cpu: flops 5000 -> 5001 (+0.02 %)"},
+        {{.peak_bytes = 999, .activations = 601}, 0, "other       00000000  full, context 512, f32 cpu: peak_by"},
+        {{.flops = 5001}, 1, "worse       00000000  full, context 512, f32 cpu: flops 5000 -> 5001, +0.02 %"},
         {{.flops = 4000}, 0, "verdict: better"},
         {{.launches = 71}, 1, "launches 70 -> 71"},
-        {{.more = ", 'host_peak_bytes': 5"}, 1, "host_peak_bytes 0 -> 5"},
-        {{.more = ", 'link_out_bytes': 6"}, 1, "link_out_bytes 0 -> 6"},
-        {{.more = ", 'link_in_bytes': 7"}, 1, "link_in_bytes 0 -> 7"},
+        {{.more = ", 'host_peak_bytes': 5"}, 1, "host_peak_bytes 0 B -> 5 B, +5 B"},
+        {{.more = ", 'link_out_bytes': 6"}, 1, "link_out_bytes 0 B -> 6 B"},
+        {{.more = ", 'link_in_bytes': 7"}, 1, "link_in_bytes 0 B -> 7 B"},
         {{.launches = 71, .flops = 4000}, 1, "verdict: regression"}, // one does not pay for the other
     };
     BASE(*state, {.trial = 0});
@@ -127,7 +129,7 @@ static void gradient_errors_may_move_within_rounding(void **state)
     expect(*state, "base new", 1, "bias.rms_error 0.5 -> 0.6");
     NEW(*state, {.more = ", 'bias': null"});
     expect(*state, "base new", 3, "lost        00000000");
-    expect(*state, "new base", 0, "allowed");
+    expect(*state, "new base", 0, "other       00000000");
 }
 
 #define HASHES(all, a, b)                                                                                          \
@@ -145,8 +147,8 @@ static void changed_bits_are_told_and_no_regression(void **state)
     expect(*state, "base new", 0, "changed in 1 of 2 tensors, first in norm\n");
     expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 2 trials\n");
     expect(*state, "base new", 0, "verdict: same\n");
-    expect(*state, "--json base new", 0, "'first': 'norm'");
-    expect(*state, "--json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
+    expect(*state, "--format json base new", 0, "'first': 'norm'");
+    expect(*state, "--format json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
     NEW(*state, {.bits = HASHES("4", "6", "5")}, {.trial = 1}, {.trial = 2, .bits = HASHES("1", "2", "3")});
     expect(*state, "base new", 0, "changed in 2 of 2 tensors, first in embed\n");
     expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
@@ -160,6 +162,75 @@ static void changed_bits_are_told_and_no_regression(void **state)
     BASE(*state, {.trial = 0});
     NEW(*state, {.trial = 0});
     expect_silent(*state, "base new", 0, "gradients: ");
+}
+
+static void what_allow_let_pass_is_listed(void **state)
+{
+    static const char allow[] = "--deterministic --allow peak_bytes=1%,launches=2 base new";
+    BASE(*state, {.trial = 0});
+    NEW(*state, {.peak_bytes = 1010, .activations = 610, .launches = 72, .more = ", 'host_peak_bytes': null"});
+    expect(*state, allow, 0, "peak_bytes 1000 B -> 1010 B, +10 B, +1 %, let pass by --allow peak_bytes=1%\n");
+    // A part of the peak by what is said of the peak.
+    expect(*state, allow, 0, "activations 600 B -> 610 B, +10 B, +1.67 %, let pass by --allow peak_bytes=1%\n");
+    expect(*state, allow, 0, "launches 70 -> 72, +2.86 %, let pass by --allow launches=2\n");
+    expect(*state, allow, 0, "3 figures grew and were let pass by --allow\n");
+    expect(*state, "--format json --allow peak_bytes=1%,launches=2 base new", 0, "'allowance': 'launches=2'");
+    // Nobody let pass what fell, or what BASE does not know.
+    NEW(*state, {.peak_bytes = 999, .activations = 601});
+    expect_silent(*state, "--deterministic --allow launches=2 base new", 0, "let pass");
+}
+
+static void a_pull_request_gets_markdown_or_test_results(void **state)
+{
+    BASE(*state, {.trial = 0}, {.trial = 1}, {.trial = 2}, {.trial = 3});
+    NEW(*state, {.peak_bytes = 1 << 20}, {.trial = 1}, {.trial = 2, .status = "oom"});
+    expect(*state, "--deterministic --format markdown base base", 0, "**verdict: same**\n\n- 4 trials in both");
+    expect_silent(*state, "--deterministic --format markdown base base", 0, "|");
+    expect(*state, "--deterministic --format markdown base new", 1,
+           "**verdict: regression**\n\n- 3 trials in both");
+    expect(*state, "--deterministic --format markdown base new", 1,
+           "| peak_bytes | 1000 B | 1.00 MiB | +1023.02 KiB, ");
+    // A case for each trial and one for the verdict: those that are worse fail, those that are open are skipped.
+    expect(*state, "--deterministic --format junit base new", 1,
+           "<testsuite name='longbp compare' tests='5' failures='3' errors='0' skipped='1'>\n"
+           "    <testcase classname='longbp.compare' name='full, context 512, f32 cpu'>\n"
+           "      <failure>worse peak_bytes 1000 B -&gt; 1.00 MiB, +1023.02 KiB");
+    expect(*state, "--deterministic --format junit base new", 1,
+           "name='seco, context 1024, f32 cpu'>\n      <skipped>lost status ok -&gt; -, only in BASE\n</skipped>");
+    expect(*state, "--deterministic --format junit base base", 0, "tests='5' failures='0' errors='0' skipped='0'");
+    expect(*state, "--format xml base new", 2, "--format: text, markdown, junit or json, not 'xml'");
+}
+
+static void settings_of_one_file_are_held_against_each_other(void **state)
+{
+    static const char title[] = "BASE: head_chunk 0, NEW: head_chunk 1\n";
+    BASE(*state, {.trial = 1, .bits = HASHES("1", "2", "3")},
+         {.trial = 5, .peak_bytes = 900, .ms = 8, .bits = HASHES("4", "2", "5")},
+         {.trial = 9, .peak_bytes = 1100, .ms = 10}, {.trial = 3}, {.trial = 7, .peak_bytes = 900});
+    expect(*state, "--by head_chunk base", 1, title);
+    expect(*state, "--by head_chunk base", 1, "peak_bytes 1000 B -> 900 B, -100 B, -10 %\n");
+    expect(*state, "--all --by head_chunk base", 1, "time 10.02 ms -> 8.016 ms, x0.800");
+    expect(*state, "--by head_chunk base", 1,
+           "other       00000000  seco, head_chunk 0, context 1024, f32 cpu: status ok -> -");
+    expect(*state, "--by head_chunk base", 1, "2 trials in both, 0 only in BASE");
+    expect(*state, "--by head_chunk base", 1, "verdict: regression\n"); // of the second pair
+    expect_silent(*state, "--by head_chunk base", 1, "bits");
+    expect(*state, "--by head_chunk --format json base", 1, "'title': 'BASE: head_chunk 0, NEW: head_chunk 1'");
+    expect(*state, "--by head_chunk --format junit base", 1,
+           "<testsuite name='BASE: head_chunk 0, NEW: head_chunk 2'");
+    expect(*state, "--by head_chunk --format markdown base", 1, "### BASE: head_chunk 0, NEW: head_chunk 1\n");
+    expect(*state, "--by method base", 1, "BASE: seco, head_chunk 0, NEW: seco, head_chunk 1\n");
+    expect(*state, "--by dtype base", 2, "--by dtype: base has one value of it");
+    expect(*state, "--by chunk base", 2, "--by chunk: base has no record with it");
+    expect(*state, "--by chonk base", 2, "--by: no key 'chonk'; did you mean 'chunk'?");
+    expect(*state, "--by chunk base base", 2, "name that one");
+    // Of them one may be of a version before a key.
+    BASE(*state, {.trial = 0, .setting = ", 'parallel': {'stage': 1}"},
+         {.trial = 1, .setting = ", 'parallel': {'data': 1, 'stage': 1, 'zero': 0}, 'group': 1"});
+    expect(*state, "--by method base", 0, "1 trials in both, 0 only in BASE, 0 only in NEW");
+    BASE(*state, {.trial = 0}, {.trial = 0, .setting = ", 'group': 2"});
+    expect(*state, "--by group base", 0, "BASE: group 1, NEW: group 2\n");
+    expect(*state, "--by group base", 0, "1 trials in both, 0 only in BASE, 0 only in NEW");
 }
 
 static void bits_of_a_card_count_where_it_is_deterministic(void **state)
@@ -177,11 +248,11 @@ static void trials_of_one_file_alone(void **state)
 {
     BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.trial = 0});
-    expect(*state, "base new", 3, "lost        00000000  seco, context 512, f32 cpu: only in BASE (ok)");
+    expect(*state, "base new", 3, "lost        00000000  seco, context 512, f32 cpu: status ok -> -, only in BASE");
     expect(*state, "base new", 3, "trials that were ok in BASE are not in NEW");
     expect(*state, "new base", 0, "1 trials in both, 0 only in BASE, 1 only in NEW");
     BASE(*state, {.trial = 0}, {.trial = 1, .status = "oom"});
-    expect(*state, "base new", 0, "only in BASE (oom)");
+    expect(*state, "base new", 0, "status oom -> -, only in BASE");
     BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.peak_bytes = 2000});
     expect(*state, "base new", 1, "verdict: regression"); // known, whatever else is missing
@@ -195,7 +266,7 @@ static void json_says_the_same(void **state)
     BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.trial = 0, .ms = 12}, {.trial = 1, .ms = 12, .peak_bytes = 1001});
     int code;
-    char *text = output_of(*state, "--json base new", &code);
+    char *text = output_of(*state, "--format json base new", &code);
     assert_int_equal(code, 1);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
@@ -246,6 +317,12 @@ static void labels_tell_trials_apart(void **state)
          {"context 512, limits memory=1.00 KiB, f32 cpu:", "context 512, limits memory=2.00 KiB, f32 cpu:"}},
         {{", 'lora': {'rank': 8, 'alpha': 16}", ", 'lora': {'rank': 8, 'alpha': 32}"},
          {"context 512, lora alpha=16, f32 cpu:", "context 512, lora alpha=32, f32 cpu:"}},
+        // A record of a version before a key, or before a member, has the default.
+        {{", 'parallel': {'stage': 1}",
+          ", 'parallel': {'data': 1, 'stage': 1, 'zero': 0}, 'group': 1, 'prompt': 0, 'documents': null"},
+         {"context 512, f32 cpu:", "context 512, f32 cpu:"}},
+        {{", 'parallel': {'stage': 1}", ", 'parallel': {'data': 2, 'stage': 1, 'zero': 0}, 'group': 8"},
+         {"context 512, group 1, parallel data=1, f32 cpu:", "context 512, group 8, parallel data=2, f32 cpu:"}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         BASE(scratch, {.setting = cases[i].settings[0]}, {.trial = 1, .setting = cases[i].settings[1]});
@@ -322,9 +399,10 @@ static void real_records(void **state)
     const char *program = getenv("LONGBP");
     char *absolute = realpath(program && *program ? program : "build/longbp", NULL);
     assert_non_null(absolute);
-    assert_true(asprintf(&command,
-                         "cd '%s' && for run in base new; do '%s' run spec.json --out $run 2>err || exit 1; done",
-                         scratch->folder, absolute) > 0);
+    assert_true(
+        asprintf(&command,
+                 "cd '%s' && for run in base new; do '%s' run spec.json --out $run >out 2>err || exit 1; done",
+                 scratch->folder, absolute) > 0);
     assert_int_equal(system(command), 0);
     free(command);
     free(absolute);
@@ -342,6 +420,9 @@ int main(void)
         TEST(allowances),
         TEST(gradient_errors_may_move_within_rounding),
         TEST(changed_bits_are_told_and_no_regression),
+        TEST(what_allow_let_pass_is_listed),
+        TEST(a_pull_request_gets_markdown_or_test_results),
+        TEST(settings_of_one_file_are_held_against_each_other),
         TEST(bits_of_a_card_count_where_it_is_deterministic),
         TEST(trials_of_one_file_alone),
         TEST(json_says_the_same),

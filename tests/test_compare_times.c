@@ -54,8 +54,8 @@ static void samples_of_several_records_are_pooled(void **state)
     expect(*state, "base new", 3, "too few samples");
     BASE(*state, {.samples = 3}, {.samples = 3});
     NEW(*state, {.ms = 12, .samples = 3}, {.ms = 12.1, .samples = 3});
-    expect(*state, "--json base new", 1, "'new_samples': 6");
-    expect(*state, "--json base new", 1, "'base_samples': 6");
+    expect(*state, "--format json base new", 1, "'new_samples': 6");
+    expect(*state, "--format json base new", 1, "'base_samples': 6");
     BASE(*state, {.samples = 4});
     // Another revision's are not, nor those of a record that is not ok; the last one counts.
     NEW(*state, {.ms = 12, .samples = 3, .revision = "old"}, {.ms = 12.1, .samples = 3});
@@ -63,7 +63,7 @@ static void samples_of_several_records_are_pooled(void **state)
     NEW(*state, {.status = "timeout"}, {.samples = 3}, {.samples = 3});
     expect(*state, "base new", 0, "verdict: same");
     NEW(*state, {.samples = 5}, {.status = "crash"});
-    expect(*state, "base new", 1, "ok became crash");
+    expect(*state, "base new", 1, "status ok -> crash");
     NEW(*state, {.peak_bytes = 5000}, {.peak_bytes = 1000});
     expect(*state, "--deterministic base new", 0, "verdict: same");
 }
@@ -80,7 +80,7 @@ static void draws_are_held_against_the_same_draws(void **state)
     NEW(*state, DRAWN(11.5, 8, DRAWS ", 4"));
     expect(*state, "base new", 1,
            "slower      00000000  full, context 512, f32 cpu: time 27.86 ms -> 32.04 ms, mean");
-    expect(*state, "--json base new", 1, "'draws': 7");
+    expect(*state, "--format json base new", 1, "'draws': 7");
     expect(*state, "--deterministic base new", 0, "verdict: same");
     NEW(*state, DRAWN(10, 8, DRAWS ", 2"));
     expect(*state, "base new", 3, "the same seeds drew other columns");
@@ -92,7 +92,7 @@ static void draws_are_held_against_the_same_draws(void **state)
     BASE(*state, DRAWN(10, 7, DRAWS), DRAWN(10.1, 7, DRAWS), DRAWN(10.2, 7, DRAWS));
     NEW(*state, DRAWN(11.5, 7, DRAWS), DRAWN(11.6, 7, DRAWS), DRAWN(11.7, 7, DRAWS));
     expect(*state, "base new", 1, "mean of 6 draws, x1.1");
-    expect(*state, "--json base new", 1, "'base_samples': 18");
+    expect(*state, "--format json base new", 1, "'base_samples': 18");
 }
 
 int main(void)

@@ -46,6 +46,50 @@ static void expect_table(const char *figure, char *const *lines, const char *exp
     free(table);
 }
 
+// Each value over that of the group of one, by method and prompt; what has no such record is left out.
+static void test_prompt_table(void **state)
+{
+    (void)state;
+    static const char *const rest[] = {"1, 'prompt': 64", "4, 'prompt': 64", "2, 'prompt': 64", "4, 'prompt': 96"};
+    char *lines[5] = {NULL};
+    for (int i = 0; i < 4; i++) {
+        char keys[200];
+        snprintf(keys, sizeof keys, ", 'peak_bytes': %d, 'flops': %d, 'estimate_ms': %d", 800 / (i + 1),
+                 400 / (i + 1), i == 2 ? 0 : 64 >> i);
+        char *line = record(i + 1, "e", "ok", "f32", 128, seco_64, keys), *at = strstr(line, "\"context\":");
+        assert_non_null(at);
+        assert_true(asprintf(&lines[i], "%.*s\"group\": %.1s, \"prompt\": %s, %s", (int)(at - line), line, rest[i],
+                             strrchr(rest[i], ' ') + 1, at) > 0);
+        free(line);
+    }
+    expect_table("prompt", lines,
+                 "series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\n"
+                 "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t1\t1\t1\t1\n"
+                 "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t2\t0.3325\t0.3325\t0\n"
+                 "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t4\t0.5\t0.5\t0.5\n");
+}
+
+#define SUMS(context, bf16, f32)                                                                                   \
+    record(context, "e", "ok", "f32", context, full,                                                               \
+           ", 'pair_sums': {'difference': 4, 'f64_error': 0, 'f32_error': " f32 ", 'bf16_error': " bf16            \
+           ", 'bf16_once_error': 1}")
+
+static void test_pair_sums_table(void **state)
+{
+    (void)state;
+    char *lines[] = {SUMS(128, "3", "0.5"), SUMS(64, "2", "0.25"), record(3, "e", "ok", "f32", 32, full, ""), NULL};
+    expect_table(
+        "pair-sums", lines,
+        "series\tmethod\tlabel\trank\tcontext\terror\tdifference\n"
+        "1\trows and sums in bf16\trows and sums in bf16\t0\t64\t2\t4\n"
+        "1\trows and sums in bf16\trows and sums in bf16\t0\t128\t3\t4\n"
+        "2\trows in bf16, each sum rounded to it once\trows in bf16, each sum rounded to it once\t1\t64\t1\t4\n"
+        "2\trows in bf16, each sum rounded to it once\trows in bf16, each sum rounded to it once\t1\t128\t1\t4\n"
+        "3\tsums in f32\tsums in f32\t2\t64\t0.25\t4\n3\tsums in f32\tsums in f32\t2\t128\t0.5\t4\n"
+        "4\tsums in f64\tsums in f64: no error\t3\t64\t0\t4\n"
+        "4\tsums in f64\tsums in f64: no error\t3\t128\t0\t4\n");
+}
+
 static void test_memory_table(void **state)
 {
     (void)state;
@@ -327,14 +371,61 @@ static void test_published_rates(void **state)
     published_free(&published);
 }
 
+// A row per record, in groups of an optimizer with its options; behind the first that a published run is of its
+// row.
+static void test_optimizers_table(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *optimizer, *bytes;
+    } rows[] = {
+        {full, "{'name': 'adamw', 'master': 'f32', 'state': 'gradient'}",
+         "'resident_bytes': 1000, 'peak_bytes': 1100"},
+        {full, "{'name': 'bcd', 'master': 'f32', 'state': 'gradient'}", "'resident_bytes': 200, 'peak_bytes': 250"},
+        {seco_64, "{'name': 'bcd', 'master': 'f32', 'state': 'gradient'}",
+         "'resident_bytes': 200, 'peak_bytes': 300"},
+    };
+    struct published published;
+    struct status status = {0};
+    assert_true(published_load(&published, NULL, &status));
+    const struct published_file *file = published_find(&published, "optimizers", PUBLISHED_RESIDENT);
+    assert_non_null(file);
+    const struct record *records[3];
+    for (int i = 0; i < 3; i++) {
+        char keys[160], measured[160];
+        snprintf(keys, sizeof keys, "'optimizer': %s", rows[i].optimizer);
+        snprintf(measured, sizeof measured, ", %s", rows[i].bytes);
+        char *line = run_of(i, rows[i].method, keys, measured);
+        records[i] = &parsed_record(line)->record;
+        free(line);
+    }
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    assert_true(figure_optimizers.tabulate_beside(records, 3, file, stream));
+    assert_int_equal(fclose(stream), 0);
+    assert_string_equal(text, "series\tmethod\tlabel\trank\tgroup\tgroup_label\tresident\tpeak\tpublished\n"
+                              "1\tfull\tfull\t0\t1\tAdamW, f32 master\t1000\t1100\tNaN\n"
+                              "2\tfull\tfull\t0\t2\tbcd\t200\t250\tNaN\n"
+                              "3\tseco\tseco\t0\t2\tbcd\t200\t300\tNaN\n"
+                              "4\tpublished\tBAdam on an RTX 3090\t0\t2\tbcd\tNaN\tNaN\t23500000000\n"
+                              "5\tpublished\tBAdam in BREAD's table\t0\t2\tbcd\tNaN\tNaN\t21800000000\n");
+    free(text);
+    for (int i = 0; i < 3; i++)
+        parsed_record_free(records[i]);
+    published_free(&published);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_table),         cmocka_unit_test(test_time_table),
+        cmocka_unit_test(test_memory_table),         cmocka_unit_test(test_pair_sums_table),
+        cmocka_unit_test(test_prompt_table),         cmocka_unit_test(test_time_table),
         cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_training_table),
         cmocka_unit_test(test_rates_table),          cmocka_unit_test(test_published_rates),
+        cmocka_unit_test(test_optimizers_table),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

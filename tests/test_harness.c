@@ -221,6 +221,7 @@ static void wrong_use_is_exit_2(void **state)
                                            "$L init --model tinny --out x",
                                            "$L grad --model tiny --out g --method seco --chunk zero --context 8",
                                            "$L grad --model tiny --out g --method full --tokens missing",
+                                           "$L grad --model tiny --out g --method forward --context 8",
                                            "echo '{}' | $L trial"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         int code = run(scratch, commands[i]);
@@ -271,7 +272,7 @@ static void rounds_go_through_all_trials_and_resume(void **state)
         char command[80];
         snprintf(command, sizeof command, "$L run spec.json --out r.jsonl --rounds %s", bad[i]);
         assert_int_equal(run(scratch, command), 2);
-        assert_says(scratch, "err", "--rounds is a count from 1 to 1000");
+        assert_says(scratch, "err", "--rounds is a whole number from 1 to 1000");
     }
 }
 

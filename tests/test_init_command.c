@@ -73,7 +73,7 @@ static char *shown(const struct scratch *scratch, bool terminal)
     int before = dup(STDERR_FILENO);
     assert_true(before >= 0 && freopen(scratch_path(scratch, "shown").text, "w", stderr));
     struct progress progress;
-    progress_open(&progress, NULL, total);
+    progress_open(&progress, NULL, total, PROGRESS_PLAIN);
     progress.terminal = terminal;
     for (size_t done = 0; done <= total; done += part)
         progress_bytes(&progress, done);

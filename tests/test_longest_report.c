@@ -1,8 +1,10 @@
 // Tests of harness/longest_contexts and longest_report: what is planned and what others report, beside each other.
-#define _GNU_SOURCE // nftw, mkdtemp
+#define _GNU_SOURCE // asprintf, nftw, mkdtemp
+#include "harness/results/longest_contexts.h"
 #include "harness/results/report.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -52,8 +54,10 @@ static void longest_contexts_are_tables(void **state)
     write_text(scratch, "card.json", one);
     struct scratch_path bar = scratch_path(scratch, "card.json");
     const char *paths[] = {bar.text};
-    struct report_request request = {
-        .max_context_paths = paths, .max_context_count = 1, .published = scratch->folder, .markdown = true};
+    struct report_request request = {.max_context_paths = paths,
+                                     .max_context_count = 1,
+                                     .published = scratch->folder,
+                                     .table = {.format = TABLE_MARKDOWN}};
     char *text;
     size_t bytes;
     struct status status = {0};
@@ -79,10 +83,55 @@ static void longest_contexts_are_tables(void **state)
     free(one);
 }
 
+// A point of several cards stands beside what is planned for as many, with a sequence each.
+static void cards_are_as_many(void **state)
+{
+    struct scratch *scratch = *state;
+    static const int cards[] = {3, 4, 4}, batches[] = {3, 4, 8};
+    struct scratch_path paths[3];
+    const char *names[3];
+    for (int i = 0; i < 3; i++) {
+        char *json, *text, name[16];
+        assert_true(asprintf(&json,
+                             "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': %d, "
+                             "'lora': null, 'parallel': {'data': %d, 'stage': 1, 'zero': 2}, 'kv_gradient_dtype': "
+                             "'f32', 'profile': 'card'}, 'limit_bytes': 1073741824, 'revision': 'abc', 'methods': "
+                             "[{'method': {'name': 'full'}, 'max_context': %d, 'flops': 4, 'forward_flops': 1}]}",
+                             batches[i], cards[i], 1111 * (i + 1)) > 0);
+        text = quoted(json);
+        snprintf(name, sizeof name, "%d.json", i);
+        write_text(scratch, name, text);
+        paths[i] = scratch_path(scratch, name);
+        names[i] = paths[i].text;
+        free(text);
+        free(json);
+    }
+    write_text(scratch, "e-max-context.csv",
+               "# P4\nseries,method,model,training,profile,cards,kilotokens\n"
+               "four,full,small,full,card,4,1.5\none,full,small,full,card,,0.5\n");
+    struct published published;
+    struct longest_contexts contexts;
+    struct status status = {0};
+    assert_true(published_load(&published, scratch->folder, &status));
+    assert_true(longest_contexts_open(&contexts, names, 3, &published, &status));
+    assert_int_equal(contexts.group_count, 3);
+    assert_string_equal(contexts.groups[0].alike, contexts.groups[1].alike);
+    assert_non_null(strstr(contexts.groups[0].words, "3 data ranks, zero 2"));
+    assert_int_equal(contexts.groups[1].cards, 4);
+    assert_true(isnan(contexts.rows[0].published) && contexts.rows[1].published == 1500);
+    assert_null(strstr(contexts.groups[1].words, "sequences on a card"));
+    assert_non_null(strstr(contexts.groups[2].words, "2 sequences on a card"));
+    assert_true(strcmp(contexts.groups[2].alike, contexts.groups[1].alike) != 0);
+    assert_true(isnan(contexts.rows[2].published));
+    longest_contexts_close(&contexts);
+    published_free(&published);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(longest_contexts_are_tables, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(cards_are_as_many, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("longest report", tests, NULL, NULL);
 }

@@ -191,6 +191,21 @@ static void the_host_is_a_column(void **state)
     free(out);
 }
 
+// A batch is no part of a setting whose largest is looked for.
+static void a_setting_says_what_is_given(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"max-batch --model tiny --context 64 --memory-limit 8MiB --methods seco",
+                                           "max-context --model tiny --batch 3 --memory-limit 8MiB --methods seco"};
+    static const char *const said[] = {"tiny, f32, plan-cpu, context 64\n", "tiny, f32, plan-cpu, batch 3\n"};
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        char *out;
+        assert_int_equal(longbp(&out, commands[i]), 0);
+        assert_memory_equal(out, said[i], strlen(said[i]));
+        free(out);
+    }
+}
+
 // What fits, plan confirms; and one sequence more, or one pair, does not.
 static void max_batch_and_plan_agree(void **state)
 {
@@ -348,6 +363,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(the_host_limits_the_context),
         cmocka_unit_test(a_choice_leaves_out_who_does_not_have_it),
+        cmocka_unit_test(a_setting_says_what_is_given),
         cmocka_unit_test(max_batch_and_plan_agree),
         cmocka_unit_test(batch_and_context_are_twins),
         cmocka_unit_test(the_host_is_a_column),

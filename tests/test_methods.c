@@ -25,6 +25,24 @@ static const struct variant variants[] = {
     {64, "head_chunk=5 keep=all inner=checkpoint loss=sampled"},
 };
 
+// The loss of the exact methods, and no gradient, whatever the chunk.
+static void check_forward(struct fixture *f, double loss)
+{
+    static const size_t chunks[] = {1, 4, 7, 64};
+    struct step_report report = {0};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        void *options = fixture_options(method_find("forward"), "chunk=%zu head_chunk=%zu", chunks[i], i * 3);
+        double *found = fixture_step(f, "forward", options, &report);
+        assert_true(fabs(report.loss - loss) <= 1e-13 * fabs(loss));
+        for (size_t g = 0; g < f->gradient_count; g++) {
+            assert_true(found[g] == 0);
+        }
+        options_free(&method_find("forward")->options, options);
+        free(found);
+    }
+    step_report_free(&report);
+}
+
 // All exact methods, and spaco with every column drawn, in all variants, to the bounds for f64:
 // relative L2 1e-13 and max abs 1e-12 per tensor.
 static void check_all_methods(struct fixture *f, const char *what)
@@ -59,6 +77,7 @@ static void check_all_methods(struct fixture *f, const char *what)
             free(found);
         }
     }
+    check_forward(f, loss);
     free(expected);
     step_report_free(&report);
     fixture_close(f);

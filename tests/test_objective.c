@@ -179,6 +179,10 @@ static double preference(const struct logits *l, const double *log_prob)
         for (int i = 0; i < 2; i++) {
             int count = count_of(b + i);
             sums[i] /= (ipo || simpo) && count ? count : 1;
+            double alpha = is(l, "divergence", "alpha") ? number(l, "alpha") - 1 : -1;
+            sums[i] = is(l, "divergence", "js")           ? -minus_log_sigmoid(sums[i])
+                      : is(l, "divergence", "reverse-kl") ? sums[i]
+                                                          : exp(alpha * sums[i]) / alpha;
         }
         double x = beta * (sums[0] - sums[1]) - (simpo ? number(l, "gamma") : 0);
         double good = minus_log_sigmoid(x), bad = minus_log_sigmoid(-x);

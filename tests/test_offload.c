@@ -63,7 +63,7 @@ static void plan(const struct fixture *f, const struct setting *setting, bool of
     assert_non_null(planned.device);
     model_open(&planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
-    fixture_set_documents(f, planned.device, &planned.batch);
+    fixture_set_documents(f, planned.device, &planned.batch, 0);
     planned.device->counters = (struct counters){0};
     model_zero_gradients(&planned.model); // as the fixture does
     method_step(method_find(setting->method), &planned.model, &planned.batch, options, &report);

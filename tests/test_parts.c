@@ -225,8 +225,8 @@ static void test_refused(void **state)
     struct attention_shape shape = {.queries = 2, .start = (size_t)1 << 21, .batch = 1, .heads = 32, .kv_heads = 8};
     shape.head_dim = 128;
     static const int32_t starts[] = {1, 1};
-    shape.mask.starts = starts;
-    shape.mask.device_starts = tensor_new(device, 2, 1, DTYPE_I32, CATEGORY_DATA);
+    shape.mask.documents.starts = starts;
+    shape.mask.documents.device_starts = tensor_new(device, 2, 1, DTYPE_I32, CATEGORY_DATA);
     struct tensor q = tensor_new(device, 2, 4096, DTYPE_BF16, CATEGORY_ACTIVATIONS);
     struct tensor statistics = tensor_new(device, 2, 32, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct tensor keys = tensor_new(device, shape.start + 2, 1024, DTYPE_BF16, CATEGORY_KV_CACHE);
@@ -241,7 +241,7 @@ static void test_refused(void **state)
     op_attention_forward(device, plain, q, statistics, q, keys, keys);
     assert_int_equal(device->status.code, STATUS_OK);
     assert_int_equal(device->counters.launches, 3);
-    struct tensor *all[] = {&x, &wide, &y, &q, &statistics, &keys, &shape.mask.device_starts};
+    struct tensor *all[] = {&x, &wide, &y, &q, &statistics, &keys, &shape.mask.documents.device_starts};
     for (size_t i = 0; i < 7; i++) {
         tensor_free(device, all[i]);
     }

@@ -26,7 +26,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
     fixture_open_objective(f);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
-    fixture_set_documents(f, f->device, &f->batch);
+    fixture_set_documents(f, f->device, &f->batch, 0);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
     optimizer_begin(&f->model, 1, 1);

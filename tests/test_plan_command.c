@@ -280,6 +280,8 @@ static void bad_input_is_refused(void **state)
         {"max-context --model tiny --memory-limit 1GiB --chunk 0", "key \"chunk\": expected a whole number"},
         {"max-context --model tiny --memory-limit 1GiB --dtype f16", "unknown dtype \"f16\""},
         {"grad --model tiny --context 5 --device plan --out /dev/null", "--device plan-cpu computes no gradient"},
+        {"grad --model tiny --context 5 --method forward --out /dev/null",
+         "--method forward computes no gradient; take another, such as full"},
         {"verify --device plan-cpu", "--device plan-cpu computes no gradient"},
         {"verify --shape square", "no shape has \"square\" in its name; the first is \"whole chunks\""},
         {"verify --kv-gradient-dtype bf16", "--kv-gradient-dtype of a model in f64 is f64, not \"bf16\""},

@@ -48,6 +48,10 @@ static const struct setting {
     {"'model': {'layers': 5, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'f64', "
      "'context': 2049, 'optimizer': 'adamw'",
      {", 'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"}},
+    // Layers of one shape whose gradients are not summed alike.
+    {"'model': {'layers': 3, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'bf16', "
+     "'context': 300, 'optimizer': {'name': 'galore', 'rank': 4, 'sums': 'projected'}",
+     {", 'place': {'gradients': 'host', 'optimizer': 'host'}"}},
     // Layers of one shape that do not see the same.
     {"'model': {'layers': 4, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64, 'sliding_window': "
      "100, "
@@ -375,6 +379,22 @@ static void expect_chosen(const json_t *chosen, const json_t *choice)
     json_decref(method);
 }
 
+// Nothing is chosen that the decoder refuses: updates in the walk are of methods that walk rows.
+static void auto_chooses_what_may_be_asked(void **state)
+{
+    (void)state;
+    char *out;
+#define ASKED "plan --model tiny --context 300 --method auto --optimizer sgd,when=walk --memory-limit "
+    static const char *const asked[] = {ASKED "7MiB",
+                                        ASKED "8MiB --host-memory 1GiB"}; // where seco would be fastest
+#undef ASKED
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(longbp(&out, asked[i]), 0);
+        assert_null(strstr(out, "seco"));
+        free(out);
+    }
+}
+
 // Method auto walks what advise says of the same limits; its id is that of what was asked.
 static void auto_walks_the_choice(void **state)
 {
@@ -410,7 +430,7 @@ static void auto_walks_the_choice(void **state)
         "grad --model tiny --context 300 --method auto --parallel stage=2 --out /dev/null"};
     for (size_t i = 0; i < COUNT(of_ranks); i++) {
         assert_int_equal(longbp(&out, of_ranks[i]), 2);
-        assert_non_null(strstr(out, "auto chooses for one rank, and parallel.stage is 2"));
+        assert_non_null(strstr(out, "auto chooses for one stage, and parallel.stage is 2"));
         free(out);
     }
     json_decref(grad);
@@ -491,6 +511,7 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 512 --device-memory 1GiB --also dtype",
          "\"dtype\" is none of weights, kv_gradient_dtype", 2},
         {"--model tiny --context 512 --device-memory 1GiB --offload kv", "checkpoint left out: ", 0},
+        {"--model tiny --context 512 --device-memory 1GiB --optimizer sgd,when=walk", "seco left out: ", 0},
         {"--model tiny --context 512 --memory-limit 1", "--memory-limit: expected a size", 2},
         {"--model tiny --context 512 --device-memory 1", "--device-memory: expected a size", 2},
     };
@@ -515,6 +536,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_remembered_is_the_same),
         cmocka_unit_test(the_space_is_every_value),
         cmocka_unit_test(advise_and_plan_agree),
+        cmocka_unit_test(auto_chooses_what_may_be_asked),
         cmocka_unit_test(auto_walks_the_choice),
         cmocka_unit_test(places_and_roundings_are_tried),
 #if !defined(__SANITIZE_ADDRESS__)

@@ -3,6 +3,7 @@
 #include "harness/plot/plot.h"
 #include "tests/scratch.h"
 #include "tests/sketched_record.h"
+#include <math.h>
 
 static void write_records(struct scratch *scratch, const char *name, char *const *lines)
 {
@@ -46,8 +47,9 @@ static bool draw(const struct scratch *scratch, struct request_files files, cons
         paths[count] = scratch_path(scratch, files.names[count]);
         texts[count] = paths[count].text;
     }
-    struct plot_request request = {
-        .paths = texts, .path_count = count, .folder = folder.text, .scripts = scripts, .formats = formats};
+    struct plot_request request = {.paths = texts,
+                                   .path_count = count,
+                                   .form = {.folder = folder.text, .scripts = scripts, .formats = formats}};
     return plot(&request, status);
 }
 
@@ -159,12 +161,18 @@ static void test_planned_records(void **state)
     write_records(scratch, "p.jsonl", lines);
     must_draw(scratch, (struct request_files){{"p.jsonl"}}, "svg");
     char *memory = read_text(scratch, "out/deep/plan-memory.svg"),
-         *chunk = read_text(scratch, "out/deep/plan-chunk.svg");
+         *chunk = read_text(scratch, "out/deep/plan-chunk-context-9216.svg");
     assert_non_null(strstr(memory, ">8192<"));
     assert_null(strstr(memory, ">7680<"));
     assert_non_null(strstr(chunk, "Memory against chunk size"));
     assert_non_null(strstr(chunk, "context 9216"));
     assert_false(exists(scratch, "out/deep/plan-time.svg"));
+    // A picture of each of the longest contexts that have one.
+    for (int context = 512; context <= 10240; context += 512) {
+        char name[80];
+        snprintf(name, sizeof name, "out/deep/plan-chunk-context-%d.svg", context);
+        assert_int_equal(exists(scratch, name), context >= 7680 && context <= 9216);
+    }
     free(memory);
     free(chunk);
 }
@@ -239,7 +247,8 @@ static void test_failures_say_why(void **state)
     expect_failure(scratch, "empty.jsonl", "svg", "plots", "none of these 0 records");
     expect_failure(scratch, "bad.jsonl", "svg", "plots", "bad.jsonl:1: not a record");
     expect_failure(scratch, "absent.jsonl", "svg", "plots", "No such file");
-    expect_failure(scratch, "r.jsonl", "pdf", "plots", "\"pdf\" is not one of svg,png");
+    expect_failure(scratch, "r.jsonl", "gif", "plots", "--format: \"gif\" is not one of svg,png,pdf");
+    expect_failure(scratch, "r.jsonl", ",", "plots", "--format: no word");
     expect_failure(scratch, "r.jsonl", "svg", scratch->folder, "holds no plot scripts");
     // Scripts that are broken: gnuplot's exit status is believed.
     scratch_file(scratch, "style.gp", "", 0);
@@ -266,6 +275,201 @@ static void test_output_folder_is_a_file(void **state)
     expect_failure(scratch, "r.jsonl", "svg", "plots", "Not a directory");
 }
 
+static void draw_as(const struct scratch *scratch, struct picture_form form)
+{
+    struct scratch_path path = scratch_path(scratch, "r.jsonl"), folder = scratch_path(scratch, "out");
+    const char *paths[] = {path.text};
+    struct plot_request request = {.paths = paths, .path_count = 1, .form = form};
+    request.form.folder = folder.text;
+    request.form.scripts = "plots";
+    struct status status = {0};
+    if (!plot(&request, &status)) {
+        fail_msg("%s", status.message);
+    }
+}
+
+static unsigned big_endian(const char *bytes)
+{
+    const unsigned char *b = (const unsigned char *)bytes;
+    return (unsigned)b[0] << 24 | (unsigned)b[1] << 16 | (unsigned)b[2] << 8 | b[3];
+}
+
+// The whole width is used, and no more height than given: in mm by the svg, in 1/300 inch by the png.
+static void test_sizes_on_paper(void **state)
+{
+    static const struct {
+        const char *text;
+        double width_mm, height_mm;
+    } sizes[] = {{"85mm", 85, 0},         {"170x110mm", 170, 110}, {"6.5x4in", 165.1, 101.6},
+                 {"30x10.5cm", 300, 105}, {"60x200mm", 60, 200},   {"400x60mm", 400, 60}};
+    struct scratch *scratch = *state;
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct status status = {0};
+        struct picture_form form = {.formats = "svg,png,pdf"};
+        double width, height;
+        assert_true(picture_size_parse(sizes[i].text, &form.size, &status));
+        draw_as(scratch, form);
+        char *svg = read_text(scratch, "out/sweep-time.svg"), *png = read_text(scratch, "out/sweep-time.png"),
+             *pdf = read_text(scratch, "out/sweep-time.pdf");
+        assert_int_equal(sscanf(strstr(svg, "width="), "width=\"%lfmm\" height=\"%lfmm\"", &width, &height), 2);
+        assert_true(fabs(width - sizes[i].width_mm) < 0.5);
+        assert_true(!sizes[i].height_mm || fabs(height - sizes[i].height_mm) < 0.5);
+        assert_true(fabs(big_endian(png + 16) - width / 25.4 * 300) < 6);
+        assert_true(fabs(big_endian(png + 20) - height / 25.4 * 300) < 6);
+        assert_memory_equal(pdf, "%PDF-", 5);
+        free(svg);
+        free(png);
+        free(pdf);
+    }
+}
+
+static void test_sizes_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",        "mm",    "85",      "85 mm", "0x4in",       "170x110", "170xmm",
+                                        "x110mm",  "5e3mm", "1.2.3mm", "-85mm", "170x110x5mm", "170x0mm", "nanmm",
+                                        "170x9mm", "1x1in", "2001mm",  "85px",  "170x110mmm"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct picture_size size;
+        struct status status = {0};
+        if (picture_size_parse(wrong[i], &size, &status) || !strstr(status.message, "--size: ")) {
+            fail_msg("\"%s\": %s", wrong[i], status.message);
+        }
+    }
+}
+
+// A heading's own signs are letters to gnuplot; an empty one is none.
+static void test_titles(void **state)
+{
+    static const char *const titles[] = {"Peak {memory}_2 of @all ~models^2 & \\more", "", NULL};
+    struct scratch *scratch = *state;
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) {
+        draw_as(scratch, (struct picture_form){.formats = "svg", .title = titles[i]});
+        char *svg = read_text(scratch, "out/sweep-memory.svg");
+        assert_true(!strstr(svg, "Peak memory against context") == (titles[i] != NULL));
+        assert_true(!strstr(svg, "Peak {memory}_2 of @all ~models^2 &amp; \\more") == (i != 0));
+        free(svg);
+    }
+}
+
+// A linear axis of bytes begins at 0, a logarithmic one nowhere.
+static void test_logarithmic_axes(void **state)
+{
+    static const char *const axes[] = {"y", "x,y", "y,x", "none", "x"};
+    struct scratch *scratch = *state;
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        draw_as(scratch, (struct picture_form){.formats = "svg", .log = axes[i]});
+        char *svg = read_text(scratch, "out/sweep-memory.svg");
+        assert_true(!strstr(svg, "> 0<") == (strchr(axes[i], 'y') != NULL));
+        free(svg);
+    }
+    struct status status = {0};
+    static const char *const wrong[] = {"z", "", "x,", "xy", "x,none"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_false(picture_form_check(&(struct picture_form){.formats = "svg", .log = wrong[i]}, &status));
+        assert_non_null(strstr(status.message, "--log: expected x, y, x,y or none"));
+    }
+}
+
+static bool draw_chosen(const struct scratch *scratch, const char *series, const char *condition,
+                        struct status *status)
+{
+    struct scratch_path path = scratch_path(scratch, "r.jsonl"), folder = scratch_path(scratch, "out");
+    const char *paths[] = {path.text};
+    struct plot_request request = {.paths = paths,
+                                   .path_count = 1,
+                                   .conditions = &condition,
+                                   .condition_count = condition != NULL,
+                                   .series = series,
+                                   .form = {.folder = folder.text, .scripts = "plots", .formats = "svg"}};
+    return plot(&request, status);
+}
+
+// full, seco with two chunks: three series at two contexts.
+static void write_series(struct scratch *scratch)
+{
+    static const char *const methods[] = {full, seco_64, seco_128};
+    char *lines[7] = {NULL};
+    for (int i = 0; i < 6; i++) {
+        char rest[40];
+        snprintf(rest, sizeof rest, ", 'peak_bytes': %d", 1000 + i);
+        lines[i] = record(i + 1, "e", "ok", "f32", 256 << i % 2, methods[i / 2], rest);
+    }
+    write_records(scratch, "r.jsonl", lines);
+}
+
+// The rows of the series that are asked for, numbered anew, with the ranks that they have among all.
+static void test_series_are_chosen(void **state)
+{
+    static const struct {
+        const char *list, *starts[4];
+    } choices[] = {
+        {"full", {"1\tfull\tfull\t0\t"}},
+        {"seco", {"1\tseco\tseco, chunk 64\t0\t", "2\tseco\tseco, chunk 128\t1\t"}},
+        {"seco, chunk 128", {"1\tseco\tseco, chunk 128\t1\t"}},
+        {"seco, chunk 128,full", {"1\tfull\tfull\t0\t", "2\tseco\tseco, chunk 128\t1\t"}},
+        {NULL, {"1\tfull\tfull\t0\t", "2\tseco\tseco, chunk 64\t0\t", "3\tseco\tseco, chunk 128\t1\t"}},
+    };
+    struct scratch *scratch = *state;
+    write_series(scratch);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        struct status status = {0};
+        assert_true(draw_chosen(scratch, choices[i].list, NULL, &status));
+        char *table = read_text(scratch, "out/data/e-memory.tsv"), *rest = table;
+        assert_non_null(strsep(&rest, "\n"));
+        for (size_t s = 0; s < 4 && choices[i].starts[s]; s++) {
+            for (int row = 0; row < 2; row++) {
+                const char *line = strsep(&rest, "\n"), *start = choices[i].starts[s];
+                if (!line || strncmp(line, start, strlen(start)) != 0) {
+                    fail_msg("%s: %s, not %s", choices[i].list, line, start);
+                }
+            }
+        }
+        assert_string_equal(rest, "");
+        free(table);
+    }
+}
+
+static void test_choices_that_are_none(void **state)
+{
+    static const struct {
+        const char *series, *condition, *message;
+    } wrong[] = {
+        {"sec", NULL, "--series: no picture has \"sec\""},
+        {"full,seco, chunk 12", NULL, "\n  full\n  seco, chunk 64\n  seco, chunk 128"},
+        {"", NULL, "--series: no picture has \"\""},
+        {NULL, "context=7", "--where: none of these 6 records"},
+        {NULL, "contxt=256", "--where: no field \"contxt\""},
+        {NULL, "context", "--where: expected KEY=VALUE"},
+        {NULL, "context=256", "none of these 3 records can be drawn"},
+        {"full", "method=seco", "--series: no picture has \"full\""},
+    };
+    struct scratch *scratch = *state;
+    write_series(scratch);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct status status = {0};
+        assert_false(draw_chosen(scratch, wrong[i].series, wrong[i].condition, &status));
+        if (!strstr(status.message, wrong[i].message)) {
+            fail_msg("expected %s\n   found %s", wrong[i].message, status.message);
+        }
+    }
+}
+
+static void test_records_are_chosen(void **state)
+{
+    struct scratch *scratch = *state;
+    struct status status = {0};
+    write_series(scratch);
+    assert_true(draw_chosen(scratch, NULL, "chunk=128", &status));
+    char *table = read_text(scratch, "out/data/e-memory.tsv");
+    assert_non_null(strstr(table, "\n1\tseco\tseco, chunk 128\t0\t256\t1004\t"));
+    assert_null(strstr(table, "full"));
+    free(table);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -280,6 +484,13 @@ int main(void)
         TEST(test_failures_say_why),
         TEST(test_without_gnuplot),
         TEST(test_output_folder_is_a_file),
+        TEST(test_sizes_on_paper),
+        TEST(test_sizes_that_are_none),
+        TEST(test_titles),
+        TEST(test_logarithmic_axes),
+        TEST(test_series_are_chosen),
+        TEST(test_choices_that_are_none),
+        TEST(test_records_are_chosen),
     };
     return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

@@ -155,7 +155,25 @@ static void help_names_every_figure(void **state)
 {
     struct scratch *scratch = *state;
     expect_drawn(scratch, "",
-                 "$L plot --help > help && grep -q 'accumulators, timeline' help && grep -q categories, help");
+                 "$L plot --help | tr -s ' \n' ' ' > help && grep -q 'gradient-error, accumulators,' help && "
+                 "grep -q 'optimizers (default' help");
+}
+
+// An axis that cannot be set is not silently left.
+static void axes_of_bars_are_left(void **state)
+{
+    struct scratch *scratch = *state;
+    char *results = realpath("results/gradient-error.jsonl", NULL);
+    assert_non_null(results);
+    setenv("R", results, 1);
+    free(results);
+    expect_drawn(scratch, "", "$L plot --scripts \"$P\" --format svg --figures gradient-error --out drawn \"$R\"");
+    char *err = text_of(scratch, "err");
+    assert_string_equal(err, "");
+    free(err);
+    expect_drawn(scratch, "",
+                 "$L plot --scripts \"$P\" --format svg --figures gradient-error --log y --out drawn \"$R\"");
+    assert_says(scratch, "err", "gradient-error: --log leaves its axes as they are");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
@@ -170,6 +188,7 @@ int main(void)
         TEST(settings_at_home_do_not_count),
         TEST(pictures_are_drawn_whole_or_not_at_all),
         TEST(help_names_every_figure),
+        TEST(axes_of_bars_are_left),
     };
     return cmocka_run_group_tests_name("plot_command", tests, NULL, NULL);
 }

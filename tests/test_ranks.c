@@ -1,19 +1,13 @@
 // Ranks: what they send each other, and the methods that take several against one. Started by itself this program
-// starts itself under mpirun, with 1, 2, 3, 4 and 6 ranks; without Open MPI it says so and does nothing.
-#include "harness/run/launch.h"
-#include "kernels/base/world.h"
+// starts itself under mpirun, with 1, 2, 3, 4 and 6 ranks.
 #include "methods/columns.h"
 #include "tests/fixture.h"
-#include <limits.h>
+#include "tests/under_mpirun.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-static struct world world;
 
 static struct device *opened(enum dtype dtype)
 {
@@ -36,6 +30,7 @@ static void test_sums_in_order(void **state)
     static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
     const size_t cols = 33;
     size_t P = world.comm.size, rows = 2 * P + 3;
+    CHECK(P > 0);
     for (size_t d = 0; d < 3; d++) {
         struct device *device = opened(dtypes[d]);
         struct tensor t = tensor_new(device, rows, cols, dtypes[d], CATEGORY_GRADIENTS);
@@ -57,7 +52,7 @@ static void test_sums_in_order(void **state)
             assert_true(found[i] == dtype_round(sum, dtypes[d]));
         }
         // Every byte of another's twice, once either way: 2 (P - 1) / P of the tensor, but for remainders.
-        size_t count = rows * cols, mine = count * (world.comm.rank + 1) / P - count * world.comm.rank / P;
+        size_t count = rows * cols, mine = count / P + (world.comm.rank < count % P);
         double bytes = (double)((count - mine) + (P - 1) * mine) * (double)dtype_bytes(dtypes[d]);
         assert_true(device->counters.sent_bytes == bytes && device->counters.received_bytes == bytes);
         assert_int_equal(device->counters.messages, 2 * (P - 1));
@@ -154,7 +149,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct status status = {0};
     struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
     struct comm comm = comm_planned(world.comm.rank, world.comm.size);
-    struct ranks ranks = ranks_in_pipeline(&comm, &f->config, f->context);
+    struct ranks ranks = ranks_of(&comm, (struct split){1, comm.size, ZERO_NOTHING}, &f->config, f->context);
     enum dtype sums = fixture_sums(f);
     struct model_options options = {
         .lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums, .ranks = &ranks};
@@ -162,7 +157,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct batch batch;
     model_open(&model, &f->config, &options, device);
     batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
-    fixture_set_documents(f, device, &batch);
+    fixture_set_documents(f, device, &batch, 0);
     step_of(&model, &batch, s, planned);
     batch_close(&batch, device);
     model_close(&model);
@@ -173,7 +168,8 @@ static void check_pipeline(const struct setting *s)
 {
     struct fixture one = fixture_of(s), part = fixture_of(s);
     struct measured alone, first, again, planned;
-    struct ranks ranks = ranks_in_pipeline(&world.comm, &one.config, one.context);
+    struct split split = {1, world.comm.size, ZERO_NOTHING};
+    struct ranks ranks = ranks_of(&world.comm, split, &one.config, one.context);
     fixture_open(&one);
     part.ranks = &ranks;
     fixture_open(&part);
@@ -245,71 +241,16 @@ static void test_pipeline(void **state)
     }
 }
 
-// ---- starting
-
-static int run_ranks(void)
+int main(int argc, char **argv)
 {
+    static const size_t counts[] = {1, 2, 3, 4, 6};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_in_order),
         cmocka_unit_test(test_rows_in_blocks),
         cmocka_unit_test(test_pipeline),
     };
-    struct status status = {0};
-    setenv("CMOCKA_TEST_ABORT", "1", 1); // a rank that fails must not leave the others waiting
-    launch_follow();
-    if (!world_open_mpi(&world, &status)) {
-        fprintf(stderr, "%s\n", status.message);
-        return 2;
-    }
-    if (world.comm.rank > 0) {
-        CHECK(freopen("/dev/null", "w", stdout));
-    }
-    printf("%zu ranks\n", world.comm.size);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    world_close(&world);
-    return failed;
-}
-
-// The exit code; -1: there is no mpirun.
-static int start(size_t ranks, const char *program)
-{
-    struct launch launch;
-    struct status status = {0};
-    const char *const command[] = {program, "ranks", NULL};
-    int code = -1;
-    if (launch_open(&launch, NULL, ranks, command, &status)) {
-        pid_t child = fork();
-        if (child == 0) {
-            execvp(launch.arguments[0], launch.arguments);
-            _exit(127);
-        }
-        int ended;
-        CHECK(child > 0 && waitpid(child, &ended, 0) == child);
-        code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
-    } else {
-        printf("ranks: left out, %s\n", status.message);
-    }
-    launch_close(&launch);
-    return code;
-}
-
-int main(int argc, char **argv)
-{
-    static const size_t counts[] = {1, 2, 3, 4, 6};
-    char plugin[4096];
     if (argc > 1) {
-        return run_ranks();
+        return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
     }
-    snprintf(plugin, sizeof plugin, "%s/longbp-mpi.so", getenv("BUILD") ? getenv("BUILD") : "build");
-    if (access(plugin, F_OK) != 0) {
-        printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
-        return 0;
-    }
-    char path[PATH_MAX];
-    setenv("LONGBP_MPI", realpath(plugin, path), 1);
-    int code = 0;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts && code == 0; i++) {
-        code = start(counts[i], argv[0]);
-    }
-    return code > 0;
+    return start_all(argv[0], counts, sizeof counts / sizeof *counts);
 }

@@ -71,9 +71,10 @@ static void assert_nothing_left(const struct scratch *scratch)
     closedir(folder);
 }
 
-static void one_rank_of_four_ends(void **state)
+// Of a pipeline, and of ranks that sum their gradients.
+static void check_one_of_four_ends(const struct scratch *scratch, const char *parallel)
 {
-    struct scratch *scratch = *state;
+    char *rest;
     static const struct {
         const char *behaviour, *status, *reason;
     } ends[] = {{"kill", "crash", "rank 2 of 4: killed by signal SIGKILL"},
@@ -82,11 +83,14 @@ static void one_rank_of_four_ends(void **state)
                 {"oom", "oom", "rank 2 of 4: "},
                 {"fail", "failed", "rank 2 of 4: method null was asked to fail"},
                 {"ok", "ok", ""}};
-    write_spec(scratch, "'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'},"
-                        "'parallel': {'stage': 4}, 'axes': {'method': [{'name': 'null', 'at_rank': 2,"
-                        "'behaviour': ['kill', 'crash', 'exit', 'oom', 'fail', 'ok']}]}");
-    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
-    assert_int_equal(run(scratch, "TMPDIR=$PWD/tmp $L run spec.json --out r.jsonl"), 1);
+    assert_true(asprintf(&rest,
+                         "'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'},"
+                         "%s, 'axes': {'method': [{'name': 'null', 'at_rank': 2,"
+                         "'behaviour': ['kill', 'crash', 'exit', 'oom', 'fail', 'ok']}]}",
+                         parallel) > 0);
+    write_spec(scratch, rest);
+    free(rest);
+    assert_int_equal(run(scratch, "rm -f r.jsonl && TMPDIR=$PWD/tmp $L run spec.json --out r.jsonl"), 1);
     json_t *all = records(scratch, "r.jsonl");
     assert_int_equal(json_array_size(all), COUNT(ends));
     for (size_t i = 0; i < COUNT(ends); i++) {
@@ -98,6 +102,14 @@ static void one_rank_of_four_ends(void **state)
     }
     json_decref(all);
     assert_nothing_left(scratch);
+}
+
+static void one_rank_of_four_ends(void **state)
+{
+    const struct scratch *scratch = *state;
+    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
+    check_one_of_four_ends(scratch, "'parallel': {'stage': 4}");
+    check_one_of_four_ends(scratch, "'batch': 4, 'parallel': {'data': 4, 'zero': 3}");
 }
 
 static void one_rank_of_four_hangs(void **state)
@@ -174,6 +186,88 @@ static void ranks_have_the_figures_of_one(void **state)
     json_decref(planned);
 }
 
+// One rank, three with some of the sequences each, their plans, and six that have some of the layers besides.
+static void replicas_have_the_figures_of_one(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch,
+               "'dtype': 'f64', 'batch': 4, 'measure': {'samples': 2}, 'optimizer': 'adamw', 'data': 'random',"
+               "'axes': {'method': [{'name': 'streambp', 'chunk': 7}, 'full', {'name': 'seco', 'chunk': 7}],"
+               "'parallel': [{}, {'data': 3}, {'data': 3, 'zero': 3}, {'data': 2, 'zero': 1, 'stage': 3}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
+    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    assert_int_equal(json_array_size(all), 12);
+    for (size_t i = 0; i < 12; i++) {
+        static const char *const keys[] = {"peak_bytes", "sent_bytes", "received_bytes", "messages"};
+        static const char *const same[] = {"peak_bytes",  "flops",    "bytes_moved",       "resident_bytes",
+                                           "model_flops", "launches", "lower_bound_bytes", "peak_over_bound"};
+        const json_t *one = json_array_get(all, i / 4 * 4), *record = json_array_get(all, i);
+        const json_t *plan = json_array_get(planned, i), *before = json_array_get(all, i - (i > 0));
+        bool rows = i < 8, stages = i % 4 == 3, shares = i % 4 == 2;
+        if ((rows && stages) || (!rows && shares)) {
+            assert_string_equal(text_at(record, "status"), "unsupported");
+            assert_non_null(strstr(text_at(record, "reason"), rows ? "takes no stage ranks" : "zero is at most 1"));
+            continue;
+        }
+        double loss = json_number_value(json_object_get(record, "loss")),
+               whole = json_number_value(json_object_get(one, "loss"));
+        assert_string_equal(text_at(record, "status"), "ok");
+        assert_true(loss > 0 && loss - whole < 1e-13 * whole && whole - loss < 1e-13 * whole);
+        for (size_t k = 0; k < COUNT(same); k++)
+            assert_true(json_equal(json_object_get(record, same[k]), json_object_get(plan, same[k])));
+        assert_true(json_equal(json_object_get(record, "model_flops"), json_object_get(one, "model_flops")));
+        for (size_t r = 0; i % 4 && r < (stages ? 6 : 3); r++)
+            for (size_t k = 0; k < COUNT(keys); k++) {
+                assert_true(element(record, keys[k], r) == element(plan, keys[k], r));
+                assert_true(element(record, keys[k], r) > 0);
+            }
+        if (shares) {
+            assert_string_equal(text_at(json_object_get(record, "gradient"), "hash"),
+                                text_at(json_object_get(before, "gradient"), "hash"));
+            assert_true(json_number_value(json_object_get(record, "resident_bytes")) <
+                        json_number_value(json_object_get(before, "resident_bytes")));
+        }
+    }
+    json_decref(all);
+    json_decref(planned);
+}
+
+// What the commands that plan say of several ranks is of one of them.
+static void plans_are_of_a_rank(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch,
+                         "O='--model tiny --batch 6 --parallel data=3,zero=3 --memory-limit 8MiB';"
+                         "$L advise $O --context 200 && $L max-context $O && $L max-context $O --methods auto"),
+                     0);
+    assert_int_equal(run(scratch, "$L max-batch --model tiny --parallel data=3 --memory-limit 64MiB --context 100"
+                                  " --methods streambp --json"),
+                     0);
+    json_error_t error;
+    char *text = text_of(scratch, "out");
+    json_t *found = json_loads(text, 0, &error);
+    json_int_t batch =
+        json_integer_value(json_object_get(json_array_get(json_object_get(found, "methods"), 0), "max_batch"));
+    assert_true(batch > 0 && batch % 3 == 0);
+    json_decref(found);
+    free(text);
+    assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --method streambp --parallel data=2"), 2);
+    assert_says(scratch, "err", "the batch's sequences are 1, too few for 2 data ranks");
+    assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --objective dpo --method streambp "
+                                  "--parallel data=2"),
+                     2);
+    assert_says(scratch, "err", "the batch's pairs are 1, too few for 2 data ranks");
+    assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --parallel data=2 "
+                                  "--place-weights host"),
+                     2);
+    assert_says(scratch, "err", "data ranks send each other what is on their devices");
+    assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --lora r=2 "
+                                  "--weights nf4 --parallel data=2,zero=3"),
+                     2);
+    assert_says(scratch, "err", "quantised weights are not kept in shares");
+}
+
 // Sums over ranks are of what is on the devices.
 static void a_tied_table_stays_on_the_device(void **state)
 {
@@ -190,11 +284,40 @@ static void a_tied_table_stays_on_the_device(void **state)
     assert_says(scratch, "err", "give one of the two");
 }
 
+// Of data ranks a dry run knows the most that one takes; what ranks cannot share is told.
+static void a_dry_run_knows_ranks(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_spec(scratch,
+               "'batch': 4, 'measure': {'warmup': 0, 'samples': 1, 'gradient': 'none'}, 'axes': {'method': "
+               "['full', 'streambp'], 'parallel': [{'data': 2}, {'data': 4, 'zero': 3}, {'data': 8}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --dry-run --out r.jsonl > dry && grep -c unsupported dry && "
+                                  "tr -s ' ' < dry | grep -o '[0-9.]* [KM]iB' > planned"),
+                     0);
+    assert_says(scratch, "dry", "6 trials to measure, 0 done; 2 are unsupported");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl > table && tr -s ' ' < table | "
+                                  "grep -o '[0-9.]* [KM]iB' > measured; cmp planned measured"),
+                     0);
+}
+
 static void grad_writes_the_same_file(void **state)
 {
     struct scratch *scratch = *state;
     assert_int_equal(run(scratch, "O='--model tiny --context 40 --method seco --chunk 16';"
                                   "$L grad $O --out 1 && $L grad $O --out 3 --parallel stage=3 && cmp 1 3"),
+                     0);
+    assert_int_equal(run(scratch, "O='--model tiny --context 40 --batch 3 --method streambp --chunk 16';"
+                                  "$L grad $O --out 2 --parallel data=2 && $L grad $O --out 3 --parallel "
+                                  "data=2,zero=3 && cmp 2 3"),
+                     0);
+    // Groups of sequences with one prompt stay together.
+    assert_int_equal(run(scratch, "O='--model tiny --context 40 --batch 4 --group 2 --prompt 8 --method full';"
+                                  "$L grad $O --out 2 --parallel data=2 && $L grad $O --out 3 --parallel "
+                                  "data=2,zero=2 && cmp 2 3"),
+                     0);
+    // The launcher leaves what else can be read: the next lines of a script.
+    assert_int_equal(run(scratch, "echo left | { $L grad --model tiny --context 8 --method seco --out 4 "
+                                  "--parallel stage=2 >/dev/null; grep left; }"),
                      0);
     assert_int_equal(run(scratch, "$L grad --model tiny --context 40 --method seco --out 1 --parallel stage=9"), 2);
     assert_says(scratch, "err", "the model's 4 layers are too few for 9 stage ranks");
@@ -215,13 +338,22 @@ static void what_is_missing_is_named(void **state)
 {
     struct scratch *scratch = *state;
     write_spec(scratch, "'axes': {'method': ['seco']}, 'parallel': {'stage': 2}");
-    assert_int_equal(run(scratch, "LONGBP_MPI=/no/such.so $L run spec.json --out r.jsonl"), 1);
-    assert_int_equal(run(scratch, "PATH=/nowhere $L run spec.json --out s.jsonl"), 1);
+    assert_int_equal(run(scratch, "LONGBP_MPI=/no/such.so $L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "none of the 1 trials can be measured here: ");
+    assert_int_equal(run(scratch, "PATH=/nowhere $L run spec.json --out s.jsonl"), 2);
+    assert_says(scratch, "err", have_mpi ? "openmpi-bin" : "libopenmpi-dev");
+    // Beside one that can be, it is a record.
+    static const char both[] = "$L run spec.json --axis 'parallel={},{\"stage\": 2}' --out";
+    char command[200];
+    snprintf(command, sizeof command, "LONGBP_MPI=/no/such.so %s r.jsonl", both);
+    assert_int_equal(run(scratch, command), 0);
+    snprintf(command, sizeof command, "PATH=/nowhere %s s.jsonl", both);
+    assert_int_equal(run(scratch, command), 0);
     json_t *plugin = records(scratch, "r.jsonl"), *launcher = records(scratch, "s.jsonl");
-    assert_string_equal(text_at(json_array_get(plugin, 0), "status"), "unsupported");
-    assert_string_equal(text_at(json_array_get(launcher, 0), "status"), "unsupported");
+    assert_string_equal(text_at(json_array_get(plugin, 1), "status"), "unsupported");
+    assert_string_equal(text_at(json_array_get(launcher, 1), "status"), "unsupported");
     assert_non_null(
-        strstr(text_at(json_array_get(launcher, 0), "reason"), have_mpi ? "openmpi-bin" : "libopenmpi-dev"));
+        strstr(text_at(json_array_get(launcher, 1), "reason"), have_mpi ? "openmpi-bin" : "libopenmpi-dev"));
     json_decref(plugin);
     json_decref(launcher);
     assert_int_equal(run(scratch, "OMPI_COMM_WORLD_SIZE=4 $L run spec.json --out t.jsonl"), 2);
@@ -233,6 +365,7 @@ int main(void)
     const struct CMUnitTest anywhere[] = {
         cmocka_unit_test_setup_teardown(one_rank_is_what_it_was, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_tied_table_stays_on_the_device, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(plans_are_of_a_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_missing_is_named, scratch_setup, scratch_teardown),
     };
     const struct CMUnitTest with_mpi[] = {
@@ -240,6 +373,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_rank_of_four_hangs, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_have_the_figures_of_one, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(replicas_have_the_figures_of_one, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_dry_run_knows_ranks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
     };
     char plugin[4096];

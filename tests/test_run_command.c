@@ -161,16 +161,70 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     expect(scratch, "$L run spec.json --out r.jsonl", 0, "nothing left to do");
     expect(scratch, "grep -v '\"status\":\"oom\"' r.jsonl > ok; mv ok r.jsonl; $L run spec.json --out r.jsonl", 0,
            "3 of 3 trials done: 3 oom");
-    // A device that is not there: every trial is unsupported.
+    // A device that is not there: one message, and no trial is tried.
     expect(scratch,
            "rm r.jsonl; LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda --axis behaviour=ok",
-           1, "none of the 3 trials is ok");
-    assert_says(scratch, "err", "3 unsupported");
+           2, "none of the 3 trials can be measured here: device cuda could not be loaded: /no/such");
+    expect_records(scratch, 0);
+    assert_int_equal(line_count(scratch, "err"), 1);
+    // Some that can be are enough: the others' records say why they are not.
+    expect(scratch,
+           "LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda,cpu --axis behaviour=ok", 0,
+           "3 ok, 3 unsupported");
     // Of two builds each needs one.
     expect(scratch,
            "printf '#!/bin/sh\\nexec false\\n' > other && chmod +x other; rm r.jsonl; "
            "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl",
            1, "none of the 6 trials is ok: o.jsonl tells why of each");
+}
+
+#define MIXED                                                                                                      \
+    "{'experiment': 'm', 'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, 'vocab': 11},"                   \
+    " 'measure': {'warmup': 0, 'samples': 1, 'gradient': 'none'},"                                                 \
+    " 'axes': {'context': [8, 32], 'method': ['full', {'name': 'spaco', 'chunk': 8, 'budget': 2}]}}"
+
+// One that cannot be is a record, and does not keep the others from being measured.
+static void a_trial_that_cannot_be_is_unsupported(void **state)
+{
+    struct scratch *scratch = *state;
+    char *json = quoted(MIXED);
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    expect(scratch, "$L run spec.json --list", 0, NULL);
+    assert_says(scratch, "out", "; unsupported: method \"spaco\" at context 8: budget 2 is larger than");
+    expect(scratch, "$L run spec.json --dry-run --out r.jsonl", 0, NULL);
+    assert_says(scratch, "out",
+                "4 trials to measure, 0 done; 1 are unsupported; how long steps take is predicted by");
+    expect(scratch, "test ! -e r.jsonl", 0, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl", 0, "4 of 4 trials done: 3 ok, 1 unsupported");
+    expect(scratch, "grep -c '\"reason\":\"method ..spaco.. at context 8: budget 2' r.jsonl", 0, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl", 0, "nothing left to do");
+    expect(scratch, "$L run spec.json --dry-run --out r.jsonl", 0, NULL);
+    assert_says(scratch, "out", "0 trials to measure, 4 done\n");
+    expect(scratch, "$L run spec.json --dry-run --retry --out r.jsonl", 0, NULL);
+    assert_says(scratch, "out", "1 trials to measure, 3 done; 1 are unsupported");
+    expect(scratch, "$L run spec.json --out r.jsonl --axis method=spaco --axis context=8", 2, "spec.json:1:");
+}
+
+// Predicted bytes are those that are then measured; seconds need a profile, and are of warm-up and samples.
+static void a_dry_run_says_what_it_would_take(void **state)
+{
+    struct scratch *scratch = *state;
+    char *json = quoted(MIXED);
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    expect(
+        scratch,
+        "$L run spec.json --axis method=full --dry-run --out r.jsonl | tr -s ' ' | grep -o '[0-9.]* [KM]iB' > "
+        "planned;"
+        "$L run spec.json --axis method=full --out r.jsonl > table && tr -s ' ' < table | grep -o '[0-9.]* [KM]iB' "
+        "> measured; test $(wc -l < planned) = 2 && cmp planned measured",
+        0, NULL);
+    expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --profile rtx-3090", 0, NULL);
+    assert_says(scratch, "out", " s of steps in 2 of them, predicted\n");
+    expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --memory-limit 1KiB", 0, NULL);
+    assert_says(scratch, "out", "; 2 would run out of memory");
+    expect(scratch, "$L run spec.json --dry-run --list", 2, "--dry-run tells what is left");
 }
 
 // Trials that differ in their objective look it.
@@ -201,6 +255,26 @@ static void old_results_move_to_a_name_that_is_free(void **state)
     expect_records(scratch, TRIALS);
 }
 
+static void quiet_and_verbose(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "['ok', 'crash']", 0);
+    expect(scratch, "$L run spec.json --out r.jsonl --axis behaviour=ok --quiet", 0, NULL);
+    assert_int_equal(line_count(scratch, "err"), 0);
+    assert_says(scratch, "out", "null"); // the table is what was asked for
+    expect(scratch, "$L run spec.json --out r.jsonl --axis behaviour=ok --quiet", 0, NULL);
+    assert_int_equal(line_count(scratch, "err"), 0);
+    expect(scratch, "$L run spec.json --out r.jsonl --quiet", 1, "crash");
+    assert_int_equal(line_count(scratch, "err"), TRIALS); // those that crashed
+    expect(scratch, "$L run spec.json --out all.jsonl --verbose 2> said; code=$?; cat said >&2; exit $code", 1,
+           "[1/6] begins, id ");
+    assert_int_equal(line_count(scratch, "err"), 2 * 2 * TRIALS + 1);
+    expect(scratch,
+           "for id in $($L run spec.json --list | cut -d ' ' -f 1); do grep -q \"begins, id $id: \" said || exit "
+           "1; done",
+           0, NULL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -213,6 +287,9 @@ int main(void)
         TEST(a_sweep_without_a_result_is_no_success),
         TEST(old_results_move_to_a_name_that_is_free),
         TEST(a_line_says_the_objective),
+        TEST(a_trial_that_cannot_be_is_unsupported),
+        TEST(a_dry_run_says_what_it_would_take),
+        TEST(quiet_and_verbose),
     };
     return cmocka_run_group_tests_name("run_command", tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 // Tests of settings in words: what pictures are called and say of what their records have in common. JSON is
 // written with ' for ".
 #include "harness/results/setting.h"
+#include "harness/results/trial_rest.h"
+#include "harness/spec/trial_keys.h"
 #include "tests/trial_of.h"
 
 #define BATCH "'batch': 2, 'objective': "
@@ -39,8 +41,51 @@ static void pictures_name_the_objective(void **state)
         json_decref(settings[i]);
 }
 
+static void expect_same(const json_t *whole, const json_t *part, const char *without)
+{
+    static const char *const none[] = {NULL};
+    char *texts[2] = {trial_rest(whole, none, NULL), trial_rest(part, none, NULL)};
+    json_t *settings[2] = {setting_of(whole, none), setting_of(part, none)};
+    if (strcmp(texts[0], texts[1]) != 0 || !json_equal(settings[0], settings[1]))
+        fail_msg("without %s: %s", without, texts[1]);
+    for (size_t i = 0; i < 2; i++) {
+        free(texts[i]);
+        json_decref(settings[i]);
+    }
+}
+
+// A record of a version before a key, or before a member, is one of its default.
+static void records_of_earlier_versions_have_the_defaults(void **state)
+{
+    (void)state;
+    struct trial trial = trial_of(WITH("'batch': 2"));
+    json_t *whole = json_loads(trial.canonical, 0, NULL);
+    size_t checked = 0;
+    assert_non_null(whole);
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        bool own = key->type == KEY_OWN || key->type == KEY_METHOD;
+        json_t *part = json_deep_copy(whole);
+        if (!key->required && !key->told && !(own && !key->null)) {
+            assert_int_equal(json_object_del(part, key->name), 0);
+            expect_same(whole, part, key->name);
+            checked++;
+        }
+        json_decref(part);
+        for (const struct trial_key *member = key->members; member && member->name; member++) {
+            part = json_deep_copy(whole);
+            if (json_object_del(json_object_get(part, key->name), member->name) == 0)
+                expect_same(whole, part, member->name);
+            json_decref(part);
+        }
+    }
+    assert_true(checked > 10);
+    json_decref(whole);
+    trial_free(&trial);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pictures_name_the_objective)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pictures_name_the_objective),
+                                       cmocka_unit_test(records_of_earlier_versions_have_the_defaults)};
     return cmocka_run_group_tests_name("setting", tests, NULL, NULL);
 }

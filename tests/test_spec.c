@@ -1,6 +1,6 @@
 // Tests of harness/spec: good specs give the trials they say, in their order; bad ones are refused at their place.
 // JSON and messages are written with ' for ".
-#define _GNU_SOURCE // nftw, mkdtemp
+#define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/spec/spec.h"
 #include "methods/spaco.h"
 #include "tests/quoted.h"
@@ -87,6 +87,72 @@ static void expect_trials(const struct spec *spec, const char *expected)
 #define START            "{'experiment': 'e', 'model': 'tiny',\n"
 #define AXES             "'axes': {'context': [8], 'method': ['full']}}"
 #define METHODS(entries) START "'axes': {'context': [512, 128], 'method': [" entries "]}}"
+
+static void expect_unsupported(const struct spec *spec, size_t index, const char *expected)
+{
+    struct trial trial = trial_of(spec, index);
+    if (!expected && trial.unsupported)
+        fail_msg("trial %zu: %s", index, trial.unsupported);
+    if (expected && (!trial.unsupported || !strstr(trial.unsupported, expected)))
+        fail_msg("trial %zu: expected \"%s\", found \"%s\"", index, expected,
+                 trial.unsupported ? trial.unsupported : "");
+    trial_free(&trial);
+}
+
+// What does not go with its model or context does not keep the others from being measured.
+static void a_trial_that_cannot_be_says_so(void **state)
+{
+    (void)state;
+    struct spec spec = spec_of(METHODS("'full', {'name': 'spaco', 'chunk': 64, 'budget': 4},"
+                                       "{'name': 'seco', 'stages': [1, 99]}"),
+                               NULL, NULL);
+    static const char *const expected[] = {
+        NULL, NULL,
+        NULL, "method \"seco\" at context 512: 99 stages are more than the model's",
+        NULL, "method \"spaco\" at context 128: budget 4 is larger than the number of columns",
+        NULL, "method \"seco\" at context 128: 99 stages are more than the model's"};
+    assert_int_equal(spec.trial_count, COUNT(expected));
+    for (size_t i = 0; i < COUNT(expected); i++)
+        expect_unsupported(&spec, i, expected[i]);
+    spec_free(&spec);
+}
+
+// Of the columns of a trial's own context, rounded, and one at least; it is the trial of that number.
+static struct spec spec_with_budget(const char *budget)
+{
+    char *text;
+    assert_true(asprintf(&text,
+                         START "'axes': {'context': [512, 96], 'method': [{'name': 'spaco', 'chunk': 32, 'budget': "
+                               "%s}]}}",
+                         budget) > 0);
+    struct spec spec = spec_of(text, NULL, NULL);
+    free(text);
+    return spec;
+}
+
+static void budgets_may_be_shares(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *share, *number;
+        size_t budgets[2]; // of 16 columns, and of 3
+    } cases[] = {{"'25%'", "4", {4, 1}},
+                 {"'50%'", "8", {8, 2}},
+                 {"'100%'", "16", {16, 3}},
+                 {"'1%'", "1", {1, 1}},
+                 {"'12.5%'", "2", {2, 1}}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct spec spec = spec_with_budget(cases[i].share), counted = spec_with_budget(cases[i].number);
+        for (size_t t = 0; t < 2; t++) {
+            struct trial trial = trial_of(&spec, t);
+            assert_int_equal(((const struct spaco_options *)trial.options)->budget, cases[i].budgets[t]);
+            trial_free(&trial);
+        }
+        assert_string_equal(spec.trials[0].id, counted.trials[0].id);
+        spec_free(&spec);
+        spec_free(&counted);
+    }
+}
 
 // What a record holds of a trial of a sweep decodes to the same trial.
 static void expect_same_trials(const struct spec *spec)
@@ -298,7 +364,7 @@ static void bad_changes_are_refused(void **state)
         {{"lora={'rank': 0}"}, "--axis lora={'rank': 0}: key 'rank': expected a whole number >= 1, found 0"},
         {{"lora={'rank': 0"}, "a value is not valid JSON"},
         {{"columns=1"}, "--axis columns=1: expected a list of whole numbers, found 1"},
-        {{"budget=9"},
+        {{"method=spaco", "budget=9"},
          "s.json:4:4: key 'method[2]': method 'spaco' at context 512: budget 9 is larger than the number of "
          "columns"},
         {{"experiment=x"}, "unknown axis"},
@@ -364,10 +430,15 @@ static void bad_specs_are_refused_with_the_place(void **state)
         {START "'axes': {'context': [8], 'method': [{'name': 'spaco', 'columns': [[0], 1], "
                "'sampler': 'fixed'}]}}",
          "key 'columns[1]': expected a list of whole numbers, found 1"},
-        {START "'axes': {'context': [512, 128], 'method': ['full',\n {'name': 'spaco', 'chunk': 64, "
-               "'budget': 4}]}}",
-         "s.json:3:2: key 'method[1]': method 'spaco' at context 128: budget 4 is larger than the number of "
-         "columns"},
+        {START "'axes': {'context': [512, 128], 'method': ['full',\n {'name': 'spaco', 'chunk': 64}]}}",
+         "s.json:3:2: key 'method[1]': method 'spaco' at context 512: spaco needs a budget"},
+        {METHODS("{'name': 'spaco', 'chunk': 64,\n'budget': '0%'}"),
+         "s.json:3:11: key 'budget': expected a share above 0% and up to 100%, such as 25%, found '0%'"},
+        {METHODS("{'name': 'spaco', 'chunk': 64, 'budget': '101%'}"), "expected a share above 0%"},
+        {METHODS("{'name': 'spaco', 'chunk': 64, 'budget': '1e1%'}"), "expected a share above 0%"},
+        {METHODS("{'name': 'spaco', 'chunk': 64, 'budget': '%'}"), "expected a share above 0%"},
+        {METHODS("{'name': 'spaco', 'chunk': 64, 'budget': '25'}"), "key 'budget': expected a whole number"},
+        {METHODS("{'name': 'seco', 'chunk': '25%'}"), "key 'chunk': expected a whole number"},
         {START "'limits': {'memory': 24},\n" AXES,
          "s.json:2:22: key 'memory': expected a size with its unit, such as 24GiB (or 24G, the same), 80GB or "
          "4096B, found 24"},
@@ -449,6 +520,8 @@ static void a_spec_is_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trial_that_cannot_be_says_so),
+        cmocka_unit_test(budgets_may_be_shares),
         cmocka_unit_test(axes_multiply_in_the_order_written),
         cmocka_unit_test(any_key_is_an_axis),
         cmocka_unit_test(an_entry_may_give_keys_of_its_own),

@@ -80,7 +80,10 @@ static double norm(const double *values, const double *minus, size_t count)
 static void exact_methods_have_the_same_losses(void **state)
 {
     (void)state;
-    static const char *const updates[] = {"'adamw'", "{'name': 'adamw', 'rate': 0.01, 'decay': 0.1}"};
+    static const char *const updates[] = {
+        "'adamw'", "{'name': 'adamw', 'rate': 0.01, 'decay': 0.1}",
+        "{'name': 'galore', 'rate': 0.01, 'rank': 3, 'interval': 6}",
+        "{'name': 'natural-galore', 'rate': 0.01, 'rank': 3, 'history': 4, 'sums': 'projected'}"};
     double losses[STEPS];
     for (size_t u = 0; u < COUNT(updates); u++) {
         for (const struct method *const *m = methods; *m; m++) {
@@ -107,33 +110,38 @@ static void exact_methods_have_the_same_losses(void **state)
     }
 }
 
+static void check_micro_batches(const struct objective *objective, const char *optimizer)
+{
+    struct run runs[2];
+    double *found[2];
+    size_t count;
+    char keys[400];
+    for (int i = 0; i < 2; i++) {
+        snprintf(keys, sizeof keys,
+                 "'batch': %d, 'objective': '%s', 'optimizer': %s, 'method': {'name': 'seco', 'chunk': 9}, "
+                 "'train': {'steps': 4, 'accumulate': %d, 'shuffle': 7}",
+                 i ? 6 : 2, objective->name, optimizer, i ? 1 : 3);
+        run_open(&runs[i], keys, "");
+        next_loss(&runs[i]);
+        found[i] = gradients(&runs[i], &count);
+    }
+    assert_true(norm(found[0], found[1], count) <= 1e-13 * norm(found[1], NULL, count));
+    assert_true(near(runs[0].report.loss, runs[1].report.loss));
+    for (int i = 1; i < 4; i++)
+        assert_true(fabs(next_loss(&runs[0]) / next_loss(&runs[1]) - 1) <= 1e-11);
+    for (int i = 0; i < 2; i++) {
+        free(found[i]);
+        run_close(&runs[i]);
+    }
+}
+
 static void micro_batches_make_one_step(void **state)
 {
     (void)state;
     for (const struct objective *const *o = objectives; *o; o++) {
-        struct run runs[2];
-        double *found[2];
-        size_t count;
-        char keys[400];
-        if ((*o)->options.rows || !objective_of_tokens(*o, NULL)) // of windows there are no more than tokens
-            continue;
-        for (int i = 0; i < 2; i++) {
-            snprintf(
-                keys, sizeof keys,
-                "'batch': %d, 'objective': '%s', 'optimizer': 'adamw', 'method': {'name': 'seco', 'chunk': 9}, "
-                "'train': {'steps': 4, 'accumulate': %d, 'shuffle': 7}",
-                i ? 6 : 2, (*o)->name, i ? 1 : 3);
-            run_open(&runs[i], keys, "");
-            next_loss(&runs[i]);
-            found[i] = gradients(&runs[i], &count);
-        }
-        assert_true(norm(found[0], found[1], count) <= 1e-13 * norm(found[1], NULL, count));
-        assert_true(near(runs[0].report.loss, runs[1].report.loss));
-        for (int i = 1; i < 4; i++)
-            assert_true(fabs(next_loss(&runs[0]) / next_loss(&runs[1]) - 1) <= 1e-11);
-        for (int i = 0; i < 2; i++) {
-            free(found[i]);
-            run_close(&runs[i]);
+        if (!(*o)->options.rows && objective_of_tokens(*o, NULL)) { // of windows there are no more than tokens
+            check_micro_batches(*o, "'adamw'");
+            check_micro_batches(*o, "{'name': 'galore', 'rank': 3, 'sums': 'projected'}");
         }
     }
 }
@@ -300,7 +308,8 @@ static void trials_record_the_curve(void **state)
 
 // A run that stops and one that goes on from its checkpoint are one run, whatever the optimizer keeps; also where
 // it updates within the walk, or rounds at random.
-static void check_stop(const struct scratch *scratch, const char *optimizer, const char *dtype, size_t *checked)
+static void check_stop(const struct scratch *scratch, const char *optimizer, const char *lora, const char *dtype,
+                       size_t *checked)
 {
     enum { ALL = 6, HALF = 3 };
     char *json, *text;
@@ -310,8 +319,8 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
     struct step_report report = {0};
     assert_true(asprintf(&json,
                          "{" MODEL ", " DATA ", 'context': %d, 'dtype': '%s', 'optimizer': {%s, 'rate': 0.01}, "
-                         "'train': {'steps': %d}, 'method': {'name': 'streambp', 'chunk': 7}}",
-                         "", CONTEXT, dtype, optimizer, ALL) > 0);
+                         "'lora': %s, 'train': {'steps': %d}, 'method': {'name': 'streambp', 'chunk': 7}}",
+                         "", CONTEXT, dtype, optimizer, lora, ALL) > 0);
     text = quoted(json);
     bool possible = trial_decode(&trial, text, "trial", &status); // not every dtype goes with every option
     for (int run = 0; possible && run < 2; run++) {
@@ -354,15 +363,22 @@ static void state_survives_a_stop(void **state)
                                        ", 'master': 'f32'",
                                        ", 'momentum': 0.9",
                                        ", 'interval': 1",
-                                       ", 'interval': 3, 'order': 'random'"};
+                                       ", 'interval': 3, 'order': 'random'",
+                                       ", 'interval': 1, 'expand': 'above'",
+                                       ", 'interval': 2, 'factor_state': 'reset'",
+                                       ", 'rank': 3, 'interval': 2, 'state': '8bit'",
+                                       ", 'sums': 'projected'",
+                                       ", 'rank': 2, 'history': 3"};
     static const char *const dtypes[] = {"f64", "bf16"};
     size_t checked = 0;
     for (const struct optimizer *const *o = optimizers; *o; o++) {
+        size_t before = checked;
         for (size_t i = 0; i < COUNT(more) * COUNT(dtypes); i++) {
             char optimizer[200];
             snprintf(optimizer, sizeof optimizer, "'name': '%s'%s", (*o)->name, more[i / 2]);
-            check_stop(*state, optimizer, dtypes[i % 2], &checked);
+            check_stop(*state, optimizer, (*o)->lora == LORA_BESIDE ? "{}" : "null", dtypes[i % 2], &checked);
         }
+        assert_true(checked >= before + 2);
     }
     assert_true(checked >= 24);
 }

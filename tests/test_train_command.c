@@ -91,6 +91,14 @@ static void killed_again_and_again_ends_with_the_same_bits(void **state)
     check_killed(scratch, "--dtype f64", "model.safetensors");
 }
 
+static void projectors_go_on_too(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    check_killed(scratch, "--dtype bf16 --optimizer natural-galore,rank=3,sums=projected,history=3 --clip 0",
+                 "model.safetensors");
+}
+
 static void adapter_goes_on_too(void **state)
 {
     struct scratch *scratch = *state;
@@ -106,8 +114,9 @@ static void interrupt_leaves_a_checkpoint(void **state)
     assert_int_equal(run(scratch, TRAIN "--checkpoint 10 --out whole"), 0);
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
+        size_t lines = line_count(scratch, "again/steps.jsonl");
         pid_t training = start(scratch, "exec " TRAIN "--checkpoint 10 --out again --resume");
-        for (int tries = 0; line_count(scratch, "again/steps.jsonl") < 2 + 3 * i; tries++) {
+        for (int tries = 0; line_count(scratch, "again/steps.jsonl") < lines + 2; tries++) {
             assert_true(tries < 1000);
             pause_ms(5);
         }
@@ -184,7 +193,8 @@ static void wrong_use_is_said(void **state)
         {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than windows of tokens"},
         {"--out new --batch text", "--batch is a number of windows"},
         {"--out new --device plan", "trains nothing"},
-        {"--out new --keep 0", "--keep is a whole number >= 1"},
+        {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},
+        {"--out new --keep 2", "keep"},
         {"--out new --token-dtype u8", "--token-dtype is bytes, u16 or u32"},
         {"", "--model and --out are needed"},
     };
@@ -205,6 +215,24 @@ static void wrong_use_is_said(void **state)
     }
     assert_int_equal(run(scratch, "ls other"), 0);
     assert_says(scratch, "out", "thesis.tex\n");
+}
+
+// Steps are data, of which the folder has the same; what is said is about how it goes.
+static void quiet_and_verbose(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, TRAIN "--out whole > steps && [ -s steps ]"), 0);
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 4 --out quiet --quiet"), 0);
+    assert_int_equal(line_count(scratch, "out") + line_count(scratch, "err"), 0);
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 4 --out quiet --resume --quiet"), 0);
+    assert_int_equal(line_count(scratch, "out") + line_count(scratch, "err"), 0);
+    assert_int_equal(line_count(scratch, "quiet/steps.jsonl"), line_count(scratch, "steps"));
+    assert_int_equal(run(scratch, TRAIN "--checkpoint 4 --out verbose --verbose"), 0);
+    assert_int_equal(line_count(scratch, "out"), line_count(scratch, "steps"));
+    assert_says(scratch, "err", "verbose: 10 steps of ");
+    assert_says(scratch, "err",
+                " before the first step\nverbose: checkpoint after step 4\nverbose: checkpoint after step 8\n");
 }
 
 // Two runs into one folder: the second is refused while the first one goes on.
@@ -228,11 +256,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_again_and_again_ends_with_the_same_bits, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(projectors_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapter_goes_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(interrupt_leaves_a_checkpoint, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(full_disk_loses_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_run_at_a_time, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,16 +43,18 @@ static void ids_stay_what_they_were(void **state)
         trial_free(&trial);
     }
     struct trial trial = trial_of(MINIMAL);
-    char *canonical = quoted(
-        "{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','documents':null,'"
-        "dtype':'f32',"
-        "'gradient_dtype':'f32','host':null,'kv_gradient_dtype':'f32','labels':null,"
-        "'limits':{'host_memory':null,'memory':null},'lora':null,"
-        "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,"
-        "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-        "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'stage':1},"
-        "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'reference':null,"
-        "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
+    char *canonical =
+        quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','documents':null,'"
+               "dtype':'f32',"
+               "'gradient_dtype':'f32','group':1,'host':null,'kv_gradient_dtype':'f32','labels':null,"
+               "'limits':{'host_memory':null,'memory':null},'lora':null,"
+               "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,'"
+               "pair_sums':false,"
+               "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
+               "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'data':1,'stage':1,'zero':0},"
+               "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
+               "reference':null,"
+               "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);
@@ -160,6 +162,9 @@ static void another_meaning_is_another_id(void **state)
         WITH("'host': {'folder': 'a'}"),
         WITH("'host': {'folder': 'b'}"),
         WITH("'parallel': {'stage': 2}"),
+        WITH("'parallel': {'data': 2}"),
+        WITH("'parallel': {'data': 2, 'zero': 1}"),
+        WITH("'parallel': {'data': 2, 'zero': 3}"),
         WITH("'deterministic': true"),
         WITH("'tf32': true"),
         WITH("'whole_attention': true"),

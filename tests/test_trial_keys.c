@@ -93,15 +93,29 @@ static bool trains(const char *parent)
     return parent && (strcmp(parent, "place") == 0 || strcmp(parent, "train") == 0);
 }
 
+// What a trial must have for a key to be taken.
+static const char *beside(const char *parent, const char *key)
+{
+    return trains(parent)              ? "'optimizer': {'name': 'adamw'}, "
+           : strcmp(key, "group") == 0 ? "'batch': 2, 'prompt': 2, "
+                                       : "";
+}
+
+// And within the key's object.
+static const char *within(const char *parent, const char *key)
+{
+    return parent && strcmp(parent, "parallel") == 0 && strcmp(key, "zero") == 0 ? "'data': 2, " : "";
+}
+
 // A trial with one more thing said; NULL and a reason if it is refused. To be released with trial_free and free.
 static struct trial *trial_with(const char *parent, const char *key, const char *value, struct status *status)
 {
     char *text;
     struct trial *trial = calloc(1, sizeof *trial);
     assert_non_null(trial);
-    assert_true(asprintf(&text, "{'model': 'tiny', 'context': 64, 'method': 'full', %s'%s%s%s': %s%s}",
-                         trains(parent) ? "'optimizer': {'name': 'adamw'}, " : "", parent ? parent : key,
-                         parent ? "': {'" : "", parent ? key : "", value, parent ? "}" : "") > 0);
+    assert_true(asprintf(&text, "{'model': 'tiny', 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
+                         beside(parent, key), parent ? parent : key, parent ? "': {" : "", within(parent, key),
+                         parent ? "'" : "", parent ? key : "", value, parent ? "}" : "") > 0);
     char *json = quoted(text);
     bool decoded = trial_decode(trial, json, "c", status);
     free(json);
@@ -119,12 +133,15 @@ static void expect_taken(const char *parent, const char *key, const char *value,
 {
     struct status status = {0};
     bool train = trains(parent) && strcmp(parent, "train") == 0;
-    struct trial *plain = train            ? trial_with(parent, "steps", "100", &status)
-                          : trains(parent) ? trial_with(parent, "weights", "'device'", &status)
-                                           : trial_with(NULL, "seed", "1", &status);
+    struct trial *plain = *within(parent, key)   ? trial_with(parent, key, "0", &status)
+                          : train                ? trial_with(parent, "steps", "100", &status)
+                          : trains(parent)       ? trial_with(parent, "weights", "'device'", &status)
+                          : *beside(parent, key) ? trial_with(parent, key, "1", &status)
+                                                 : trial_with(NULL, "seed", "1", &status);
     struct trial *trial = trial_with(parent, key, value, &status);
     if (!trial)
         fail_msg("%s: %s: %s", key, value, status.message);
+    CHECK(plain && trial);
     char *member, *quoted_member;
     assert_true(asprintf(&member, "'%s':%s", key, value) > 0);
     quoted_member = quoted(member);
@@ -148,13 +165,19 @@ static void expect_refused(const char *parent, const char *key, const char *valu
     assert_int_equal(status.code, STATUS_BAD_INPUT);
 }
 
+// Whether full, or token mean, has none of it, and says so.
+static bool is_of_others(const char *key)
+{
+    return strcmp(key, "bias") == 0 || strcmp(key, "pair_sums") == 0;
+}
+
 static void try_key(const char *parent, const struct trial_key *key)
 {
     char text[64];
     switch (key->type) {
     case KEY_BOOL:
         expect_taken(parent, key->name, "false", true);
-        if (strcmp(key->name, "bias") != 0) // full has none, and says so
+        if (!is_of_others(key->name))
             expect_taken(parent, key->name, "true", false);
         expect_refused(parent, key->name, "1");
         break;

@@ -27,15 +27,164 @@ except ImportError:
     get_cosine_schedule_with_warmup = get_linear_schedule_with_warmup = None
 
 CONTEXT, BATCH, ACCUMULATE, STEPS, CHUNK = 40, 2, 2, 20, 16
-ADAMW = (lambda groups: torch.optim.AdamW(groups, lr=3e-3), "adamw,rate=3e-3,decay=0.1", 0.1)
-CASES = [  # optimizer, its flag and decay of matrices; further flags, norm to clip to, schedule, warm-up, LoRA
-    ("AdamW", *ADAMW, [], 0, None, 0, False),
-    ("AdamW, accumulated, clipped, cosine", *ADAMW,
-     ["--accumulate", ACCUMULATE, "--clip", 0.5, "--schedule", "cosine", "--warmup", 3], 0.5, "cosine", 3, False),
-    ("AdamW, linear, LoRA", *ADAMW, ["--schedule", "linear", "--warmup", 2], 0, "linear", 2, True),
-    ("SGD", lambda groups: torch.optim.SGD(groups, lr=0.02), "sgd,rate=0.02", 0, [], 0, None, 0, False),
-    ("SGD, momentum, decay, clipped", lambda groups: torch.optim.SGD(groups, lr=0.02, momentum=0.9),
-     "sgd,rate=0.02,momentum=0.9,decay=0.05", 0.05, ["--clip", 1], 1, None, 0, False),
+EPSILON = 1e-4  # of AdamW that begins anew with every turn: with less, gradients that vanish would move weights by their rounding
+
+
+def groups_of(named, decay):
+    return [{"params": [w for w in named.values() if w.dim() > 1], "weight_decay": decay},
+            {"params": [w for w in named.values() if w.dim() == 1], "weight_decay": 0.0}]
+
+
+class GaLore(torch.optim.Optimizer):
+    """Zhao et al. 2024, algorithm 2, as its code has it: transformers' AdamW along the leading singular vectors of the layers'
+    matrices, found in the first of every `interval` steps, each with its largest number positive."""
+
+    def __init__(self, groups, lr, rank, interval, scale, name_of, history=0, damping=0.0):
+        super().__init__(groups, {"lr": lr})
+        self.rank, self.interval, self.scale, self.name_of, self.done = rank, interval, scale, name_of, 0
+        self.history, self.damping = history, damping
+
+    def directions(self, w):
+        left, _, right = torch.linalg.svd(w.grad, full_matrices=False)
+        found = (right if w.shape[0] >= w.shape[1] else left.T)[:self.rank]
+        largest = found.gather(1, found.abs().argmax(1, keepdim=True))
+        return found * largest.sign()
+
+    def natural(self, grad, last):
+        """Das 2024: the gradient times the inverse of the last ones' empirical Fisher matrix, which is dense."""
+        last.append(grad.flatten())
+        del last[:-self.history]
+        fisher = self.damping * torch.eye(grad.numel(), dtype=grad.dtype) + sum(torch.outer(g, g) for g in last)
+        return torch.linalg.solve(fisher, last[-1]).view_as(grad)
+
+    @torch.no_grad()
+    def step(self):
+        step = self.done + 1
+        for group in self.param_groups:
+            for w in group["params"]:
+                state, grad = self.state[w], w.grad
+                projected = w.dim() > 1 and ".layers." in self.name_of[w]
+                if projected and self.done % self.interval == 0:
+                    state["p"] = self.directions(w)
+                if projected:
+                    grad = grad @ state["p"].T if w.shape[0] >= w.shape[1] else state["p"] @ grad
+                if projected and self.history:
+                    grad = self.natural(grad, state.setdefault("last", []))
+                m, v = (state.setdefault(name, torch.zeros_like(grad)) for name in "mv")
+                m.mul_(0.9).add_(grad, alpha=1 - 0.9)
+                v.mul_(0.999).addcmul_(grad, grad, value=1 - 0.999)
+                direction = m / (v.sqrt() + 1e-8) * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+                if projected:
+                    direction = self.scale * (direction @ state["p"] if w.shape[0] >= w.shape[1] else state["p"].T @ direction)
+                w.sub_(direction, alpha=group["lr"])
+                w.mul_(1 - group["lr"] * group["weight_decay"])
+        self.done = step
+
+
+class Together:
+    """One of PyTorch's optimizers on all that trains."""
+
+    def __init__(self, make, decay):
+        self.make, self.decay = make, decay
+
+    def open(self, named):
+        self.named, self.optimizer = named, self.make(groups_of(named, self.decay), {w: name for name, w in named.items()})
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+
+    def moved(self, _):
+        return list(self.named.values())
+
+    def step(self, _, factor):
+        for group, rate in zip(self.optimizer.param_groups, self.rates):
+            group["lr"] = rate * factor
+        self.optimizer.step()
+
+
+class Blocks:
+    """BAdam (arXiv 2404.02827) and BREAD (Luo et al. 2025), made of PyTorch's optimizers: a new AdamW on one layer for
+    so many steps, upwards; meanwhile SGD on the other layers, or an AdamW on the factors of each, which stays."""
+
+    def __init__(self, rate, decay, interval, sgd=None, factors=None, above=False, reset=False):
+        self.rate, self.decay, self.interval, self.above, self.reset = rate, decay, interval, above, reset
+        self.sgd, self.factors = sgd, factors  # rates over that of the active layer, of SGD and of LoRA's B
+
+    def layer(self, number, of_lora):
+        return {name: w for name, w in self.named.items()
+                if f"model.layers.{number}." in name and (".lora_" in name) == of_lora}
+
+    def adamw_of_factors(self, number):
+        named = self.layer(number, True)
+        return torch.optim.AdamW([{"params": [w for name, w in named.items() if f"lora_{ab}" in name], "lr": rate}
+                                  for ab, rate in (("A", self.rate), ("B", self.rate * self.factors))],
+                                 weight_decay=self.decay, eps=EPSILON)
+
+    def open(self, named):
+        self.named = named
+        self.count = 1 + max(int(name.split("layers.")[1].split(".")[0]) for name in named if "layers." in name)
+        self.states = [None] * self.count
+
+    def others(self, step):
+        active = step // self.interval % self.count
+        return active, [n for n in range(self.count) if (n > active if self.above else n != active)]
+
+    def moved(self, step):
+        active, others = self.others(step)
+        of_others = [] if self.sgd is None and self.factors is None else others
+        return [*self.layer(active, False).values(),
+                *(w for n in of_others for w in self.layer(n, self.factors is not None).values())]
+
+    def step(self, step, factor):
+        active, others = self.others(step)
+        assert factor == 1.0
+        if step % self.interval == 0:
+            self.adamw = torch.optim.AdamW(groups_of(self.layer(active, False), self.decay), lr=self.rate, eps=EPSILON)
+            if self.reset:
+                self.states = [None] * self.count
+        self.adamw.step()
+        for n in others:
+            if self.sgd is not None:
+                torch.optim.SGD(self.layer(n, False).values(), lr=self.rate * self.sgd).step()
+            if self.factors is not None:
+                self.states[n] = self.states[n] or self.adamw_of_factors(n)
+                self.states[n].step()
+
+
+def adamw():
+    return Together(lambda groups, _: torch.optim.AdamW(groups, lr=3e-3), 0.1), "adamw,rate=3e-3,decay=0.1"
+
+
+def sgd(decay, **options):
+    return Together(lambda groups, _: torch.optim.SGD(groups, lr=0.02, **options), decay)
+
+
+def galore(rank, **options):
+    return Together(lambda groups, names: GaLore(groups, 3e-3, rank, 7, 0.5, names, **options), 0.1)
+
+
+def blocks(name, flags, **options):
+    return Blocks(3e-3, 0.1, 3, **options), f"{name},rate=3e-3,decay=0.1,epsilon={EPSILON},interval=3{flags}"
+
+
+LORA_ALONE, LORA_BESIDE = "factors alone", "factors beside weights"
+CASES = [  # optimizer and its flag; further flags, norm to clip to, schedule, warm-up, what of LoRA trains
+    ("AdamW", *adamw(), [], 0, None, 0, None),
+    ("AdamW, accumulated, clipped, cosine", *adamw(),
+     ["--accumulate", ACCUMULATE, "--clip", 0.5, "--schedule", "cosine", "--warmup", 3], 0.5, "cosine", 3, None),
+    ("AdamW, linear, LoRA", *adamw(), ["--schedule", "linear", "--warmup", 2], 0, "linear", 2, LORA_ALONE),
+    ("SGD", sgd(0), "sgd,rate=0.02", [], 0, None, 0, None),
+    ("SGD, momentum, decay, clipped", sgd(0.05, momentum=0.9), "sgd,rate=0.02,momentum=0.9,decay=0.05", ["--clip", 1], 1,
+     None, 0, None),
+    ("BAdam", *blocks("bcd", ""), [], 0, None, 0, None),
+    ("BREAD-SGD", *blocks("bread-sgd", ",ratio=5", sgd=5), [], 0, None, 0, None),
+    ("BREAD-SGD, above, clipped", *blocks("bread-sgd", ",ratio=5,expand=above,when=end", sgd=5, above=True), ["--clip", 1], 1,
+     None, 0, None),
+    ("BREAD-LoRA", *blocks("bread-lora", "", factors=1), [], 0, None, 0, LORA_BESIDE),
+    ("BREAD-LoRA+, above", *blocks("bread-lora", ",ratio=16,expand=above", factors=16, above=True), [], 0, None, 0,
+     LORA_BESIDE),
+    ("BREAD-LoRA, reset", *blocks("bread-lora", ",factor_state=reset", factors=1, reset=True), [], 0, None, 0, LORA_BESIDE),
+    ("GaLore", galore(4), "galore,rate=3e-3,decay=0.1,rank=4,interval=7,scale=0.5", [], 0, None, 0, None),
+    ("Natural GaLore", galore(2, history=3, damping=1e-3),
+     "natural-galore,rate=3e-3,decay=0.1,rank=2,interval=7,scale=0.5,history=3", [], 0, None, 0, None),
 ]
 METHODS = [["full"], ["streambp", "--chunk", CHUNK], ["seco", "--chunk", CHUNK]]
 
@@ -56,21 +205,21 @@ def factor(schedule, warmup, done):
 
 def reference(folder, config, ids, case):
     """Losses and norms of each step, and the weights that are left."""
-    _, make, _, decay, flags, clip, schedule, warmup, lora = case
+    _, optimizer, _, flags, clip, schedule, warmup, lora = case
     weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
     trained = weights
     if lora:
-        trained = {name: w.double() for name, w in load_file(f"{folder}/adapter_model.safetensors").items()}
-        weights |= trained
+        factors = {name: w.double() for name, w in load_file(f"{folder}/adapter_model.safetensors").items()}
+        weights |= factors
+        trained = factors if lora == LORA_ALONE else weights
     for w in trained.values():
         w.requires_grad_()
-    optimizer = make([{"params": [w for w in trained.values() if w.dim() > 1], "weight_decay": decay},
-                      {"params": [w for w in trained.values() if w.dim() == 1], "weight_decay": 0.0}])
-    rates = [group["lr"] for group in optimizer.param_groups]
+    optimizer.open(trained)
     accumulate = ACCUMULATE if "--accumulate" in flags else 1
     losses, norms = [], []
     for step in range(STEPS):
-        optimizer.zero_grad()
+        for w in trained.values():
+            w.grad = None
         total = 0.0
         for part in range(accumulate):
             first = (step * accumulate + part) * BATCH
@@ -80,23 +229,25 @@ def reference(folder, config, ids, case):
             loss.backward()
             total += loss.item()
         losses.append(total)
-        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), clip or math.inf).item())
-        for group, rate in zip(optimizer.param_groups, rates):
-            group["lr"] = rate * factor(schedule, warmup, step)
-        optimizer.step()
+        norms.append(torch.nn.utils.clip_grad_norm_(optimizer.moved(step), clip or math.inf).item())
+        optimizer.step(step, factor(schedule, warmup, step))
     return losses, norms, {name: w.detach() for name, w in trained.items()}
 
 
 def longbp(binary, folder, tokens, case, method, out):
-    lora = case[-1]
+    """The same of the program; norms are None where gradients are freed within the walk."""
+    lora, optimizer = case[-1], case[2]
+    if optimizer.startswith("bread-sgd") and "when=" not in optimizer and method[0] == "seco":
+        optimizer += ",when=end"
     flags = ["--lora", f"r={LORA['r']},alpha={LORA['alpha']},targets={LORA['targets']}"] if lora else []
     command = [binary, "train", "--model", folder, "--tokens", tokens, "--context", CONTEXT, "--batch", BATCH, "--dtype",
-               "f64", "--steps", STEPS, "--optimizer", case[2], "--out", out, "--method", *method, *case[4], *flags]
+               "f64", "--steps", STEPS, "--optimizer", optimizer, "--out", out, "--method", *method, *case[3], *flags]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"failed with {done.returncode}: {' '.join(map(str, command))}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    weights = load_file(f"{out}/{'adapter_model' if lora else 'model'}.safetensors")
+    weights = load_file(f"{out}/model.safetensors") if lora != LORA_ALONE else {}
+    weights |= load_file(f"{out}/adapter_model.safetensors") if lora else {}
     return [line["loss"] for line in lines], [line["gradient_norm"] for line in lines], weights
 
 
@@ -130,7 +281,7 @@ def main():
                 if found[2].keys() != weights.keys():
                     sys.exit(f"the names differ: {sorted(found[2].keys() ^ weights.keys())}")
                 of_losses = max(abs(a - b) / abs(b) for a, b in zip(found[0], losses, strict=True))
-                of_norms = max(abs(a - b) / abs(b) for a, b in zip(found[1], norms, strict=True))
+                of_norms = max(abs(a - b) / abs(b) if a is not None else 0.0 for a, b in zip(found[1], norms, strict=True))
                 of_weights = max(((found[2][name] - w).norm() / w.norm()).item() for name, w in weights.items())
                 good = max(of_losses, of_norms, of_weights) <= arguments.tolerance  # false for NaN
                 failures += not good

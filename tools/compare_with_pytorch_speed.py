@@ -3,7 +3,7 @@
 
 Run by hand on an idle machine, after `make`:  tools/compare_with_pytorch_speed.py [--threads 2] [--rounds 7]
 Needs torch and numpy. A round is one sample of ours in a process of its own, after one step that is not counted, then one
-of theirs after the same; a machine's drift falls on both. Writes one line of JSON per method and context, and a table.
+of theirs after the same; a machine's drift falls on both. Writes a list of JSON, one object per method and context, and a table.
 
 Theirs is the decoder below, eager, in f32: `full` is autograd over the fused attention, `checkpoint` is
 torch.utils.checkpoint around every layer, `seco` is SeCO (arXiv 2505.16710) as its paper tells it, on autograd. Before
@@ -210,7 +210,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--samples", type=int, default=1, help="of each in a round")
-    parser.add_argument("--out", default=os.path.join(ROOT, "build", "pytorch-speed"), help="of a .jsonl and an .md file")
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "pytorch-speed"), help="of a .json and an .md file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     methods = [{"name": "full"}, {"name": "checkpoint"}, {"name": "seco", "chunk": arguments.chunk}]
@@ -221,8 +221,8 @@ def main():
     for context in map(int, arguments.contexts.split(",")):
         for method in methods:
             records.append(compare(arguments.longbp, spec, method, context, arguments))
-            with open(arguments.out + ".jsonl", "w") as file:
-                file.writelines(json.dumps(record) + "\n" for record in records)
+            with open(arguments.out + ".json", "w") as file:
+                file.write("[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
             with open(arguments.out + ".md", "w") as file:
                 file.write(table(records))
             print(table(records).splitlines()[-1], flush=True)

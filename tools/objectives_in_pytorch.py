@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import logsigmoid, relu
 
 
-def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=0.0):
+def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=0.0, divergence="reverse-kl", alpha=0.5):
     """Rafailov et al. 2023, arXiv 2305.18290, and its relatives; sequences 2i are chosen, 2i + 1 rejected."""
     rows = mask.sum(1)
     sums = (l * mask).sum(1)
@@ -14,6 +14,9 @@ def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=
         sums = sums - (batch["reference_logprobs"] * mask).sum(1)
     if kind in ("simpo", "ipo"):
         sums = sums / rows
+    if divergence != "reverse-kl":  # Wang et al. 2023, arXiv 2309.16240
+        less = {"forward-kl": -1, "alpha": alpha - 1}.get(divergence)
+        sums = logsigmoid(sums) if divergence == "js" else (less * sums).exp() / less
     delta = sums[0::2] - sums[1::2]
     x = beta * delta - (gamma if kind == "simpo" else 0)
     if kind in ("sigmoid", "simpo"):
@@ -71,6 +74,7 @@ OBJECTIVES = [
     ("token-mean", {}), ("sequence-mean", {}), ("weighted-mean", {}), ("dft", {}),
     ("dpo", {}), ("dpo", {"smoothing": 0.1}), ("dpo", {"kind": "robust", "smoothing": 0.1}), ("dpo", {"kind": "ipo"}),
     ("dpo", {"kind": "hinge", "beta": 0.05}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
+    ("dpo", {"divergence": "forward-kl"}), ("dpo", {"divergence": "js"}), ("dpo", {"divergence": "alpha", "alpha": 0.3}),
     *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
       for n in ("dapo", "grpo", "bnpo", "dr_grpo", "luspo")),
     ("grpo", {"dual": 1.3}), ("grpo", {"beta": 0.04, "importance": "on"}),

@@ -4,6 +4,21 @@
 
 #include "harness/run/exit_code.h"
 
+struct command {
+    const char *name;
+    const char *summary; // NULL: hidden
+    int (*run)(int argc, char **argv);
+};
+
+// In the order of the help, ending in a NULL name.
+extern const struct command commands[];
+// NULL: there is none of this name.
+const struct command *command_find(const char *name);
+// Says so on stderr, and which was meant; the exit code.
+int command_unknown(const char *name);
+// Runs it with the arguments behind its name. The exit code; 2 if its result did not reach stdout.
+int command_start(const struct command *command, int argc, char **argv);
+
 int command_run(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_grad(int argc, char **argv);
@@ -19,7 +34,9 @@ int command_init(int argc, char **argv);
 int command_compare(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_report(int argc, char **argv);
-int command_export(int argc, char **argv);
+int command_claims(int argc, char **argv);
 int command_convert(int argc, char **argv);
 int command_list(int argc, char **argv);
+int command_completion(int argc, char **argv);
+int command_help(int argc, char **argv);
 int command_trial(int argc, char **argv); // a sweep's child; not for people

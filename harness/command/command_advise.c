@@ -5,21 +5,26 @@
 #include "harness/command/shell.h"
 #include "harness/files/size.h"
 #include "harness/results/setting.h"
+#include "harness/run/choice.h"
 #include "harness/run/planner.h"
 #include "harness/run/provenance.h"
+#include "harness/run/ranks.h"
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train", "device",       "seed",          "labels",   "reference", "method",
-                                      "tf32",  "memory_limit", "deterministic", "parallel", NULL};
+static const char *const without[] = {"train",  "device", "seed",         "labels",        "reference",
+                                      "method", "tf32",   "memory_limit", "deterministic", NULL};
 // What the command that runs the choice does not take, or takes as chosen.
 static const char *const not_to_run[] = {"profile",       "optimizer",       "kv_gradient_dtype", "weights",
                                          "place_weights", "place_gradients", "place_optimizer",   NULL};
 
-static const struct argp_option own_flags[] = {
-    {.name = "methods", .key = PLAN_METHODS, .arg = "all|NAME,NAME", .doc = "among which methods (all exact ones)"},
+static const struct flag own_flags[] = {
+    {.name = "methods",
+     TEXT_AT(struct plan_flags, methods),
+     .arg = "all|METHOD,METHOD",
+     .doc = "among which methods (all exact ones)"},
     {.name = "exact",
-     .key = PLAN_EXACT,
+     SET_AT(struct plan_flags, exact),
      .doc = "of the methods that are named those whose gradient is exact alone"},
     PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
@@ -57,6 +62,8 @@ static bool find(struct plan_flags *flags, struct advice *advice, struct status 
     if (!plan_flags_device(flags, status) || !method_trials_decode(asked, &flags->trial, &request, status))
         return false;
     const struct trial *first = &asked->trials[0];
+    if (!choice_possible(first, status) || !ranks_possible(first, status))
+        return false;
     advice->first = json_loads(first->canonical, 0, NULL);
     advice->limits.host_bytes = first->host_memory_limit_bytes;
     if (!plan_flags_limit(flags, first, &advice->limits.device_bytes, advice->limit_what, sizeof advice->limit_what,
@@ -176,8 +183,9 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     }
     char *command = command_of(flags, advice);
     printf("\nfastest   %s\nlimit     %s\nrun       %s\n", describe(advice, &advice->fastest).text, text, command);
-    printf("Seconds are estimates%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
-           first->profile ? first->profile->name : "");
+    printf("Seconds are estimates%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
+           first->profile ? first->profile->name : "",
+           trial_ranks(first) > 1 ? ", without what ranks send each other" : "");
     free(command);
 }
 
@@ -240,7 +248,7 @@ int command_advise(int argc, char **argv)
             "nothing fits."};
     struct status status = {0};
     struct advice advice = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &flags);
+    arguments_parse(&argp, own_flags, argc, argv, &flags);
     bool done = find(&flags, &advice, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

@@ -9,7 +9,7 @@
 
 #define SECONDS_MAX 86400
 
-enum { FLAG_RATES = 256, FLAG_SECONDS };
+enum { FLAG_SECONDS = 256 };
 
 struct arguments {
     const char *out, *rates;
@@ -21,19 +21,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *arguments = state->input;
     char *end;
     switch (key) {
-    case 'o':
-        arguments->out = text;
-        return 0;
-    case FLAG_RATES:
-        arguments->rates = text;
-        return 0;
     case FLAG_SECONDS:
         arguments->request.seconds = strtod(text, &end);
         if (end == text || *end || !(arguments->request.seconds > 0 && arguments->request.seconds <= SECONDS_MAX))
             argp_error(state, "--seconds is a number above 0 and up to %d, not \"%s\"", SECONDS_MAX, text);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -71,16 +62,19 @@ static bool write_profile(const struct profile *profile, const char *path, struc
 
 int command_calibrate(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {.name = "out", .key = 'o', .arg = "FILE", .doc = "the profile (to stdout)"},
+    static const struct flag options[] = {
+        {.name = "out",
+         .key = 'o',
+         TEXT_AT(struct arguments, out),
+         .arg = "FILE",
+         .doc = "the profile (to stdout)"},
         {.name = "rates",
-         .key = FLAG_RATES,
-         .arg = "DTYPE,DTYPE",
+         TEXT_AT(struct arguments, rates),
+         .arg = "none|DTYPE,DTYPE",
          .doc = "of which dtypes the operations are measured shape by shape, or none (f32)"},
         {.name = "seconds", .key = FLAG_SECONDS, .arg = "N", .doc = "how long that takes, each dtype (60)"},
         {0}};
     static const struct argp argp = {
-        .options = options,
         .parser = parse,
         .doc =
             "Measures this machine and writes its device profile, called host. As "
@@ -91,7 +85,7 @@ int command_calibrate(int argc, char **argv)
     struct status status = {0};
     struct profile *profile = calloc(1, sizeof *profile);
     CHECK(profile);
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     const char *out = arguments.out;
     bool done = read_rates(&arguments, &status) && (!out || output_file_check(out, &status)) &&
                 calibrate(profile, &arguments.request, &status) && write_profile(profile, out, &status);

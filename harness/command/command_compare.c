@@ -1,16 +1,18 @@
 // Command: `longbp compare`, whether anything became worse from one result file to another.
+#include "harness/command/arguments.h"
 #include "harness/command/command.h"
-#include "harness/results/comparison_report.h"
-#include <argp.h>
+#include "harness/results/comparison_by.h"
 #include <string.h>
 
-enum { OPTION_THRESHOLD = 256, OPTION_DETERMINISTIC, OPTION_ALL, OPTION_JSON };
+enum { OPTION_THRESHOLD = 256, OPTION_FORMAT };
 
 struct arguments {
     const char *paths[2];
     size_t path_count;
     struct comparison_options options;
-    bool all, json;
+    const char *by; // NULL: two files
+    enum comparison_format format;
+    bool all;
 };
 
 // "5%" or "0.05".
@@ -38,14 +40,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
             argp_error(state, "--threshold: expected a share above 0 and up to 100%%, such as 7%%, found \"%s\"",
                        value);
         return 0;
-    case OPTION_DETERMINISTIC:
-        arguments->options.deterministic = true;
-        return 0;
-    case OPTION_ALL:
-        arguments->all = true;
-        return 0;
-    case OPTION_JSON:
-        arguments->json = true;
+    case OPTION_FORMAT:
+        arguments->format = comparison_format_find(value);
+        if (arguments->format == COMPARISON_FORMATS)
+            argp_error(state, "--format: text, markdown, junit or json, not \"%s\"", value);
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->path_count == 2)
@@ -53,7 +51,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         arguments->paths[arguments->path_count++] = value;
         return 0;
     case ARGP_KEY_END:
-        if (arguments->path_count < 2)
+        if (arguments->by && arguments->path_count != 1)
+            argp_error(state, "--by holds the settings of one result file against each other; name that one");
+        if (!arguments->by && arguments->path_count < 2)
             argp_error(state, "name two result files, BASE and NEW");
         return 0;
     default:
@@ -68,28 +68,45 @@ static int exit_code(enum comparison_verdict verdict)
                                                : EXIT_FINE;
 }
 
-static int compare(const struct arguments *arguments, struct status *status)
+static int compare_files(const struct arguments *arguments, struct status *status)
 {
     struct result_file base = {0}, new = {0};
-    struct comparison comparison = {0};
+    struct titled_comparison item = {0};
     int code = EXIT_BAD_INPUT;
-    if (!result_file_read(&base, arguments->paths[0], status) ||
-        !result_file_read(&new, arguments->paths[1], status) ||
-        !comparison_make(&comparison, &base, &new, &arguments->options, status))
-        goto cleanup;
-    code = exit_code(comparison.verdict);
-    if (arguments->json) {
-        json_t *object = comparison_json(&comparison, arguments->all);
-        json_dumpf(object, stdout, JSON_INDENT(1));
-        putchar('\n');
-        json_decref(object);
-    } else {
-        comparison_print(&comparison, arguments->all);
+    if (result_file_read(&base, arguments->paths[0], status) &&
+        result_file_read(&new, arguments->paths[1], status) &&
+        comparison_make(&item.comparison, &base, &new, &arguments->options, status)) {
+        code = exit_code(item.comparison.verdict);
+        comparison_write(&item, 1, arguments->format, arguments->all, stdout);
     }
-cleanup:
-    comparison_free(&comparison);
+    comparison_free(&item.comparison);
     result_file_close(&new);
     result_file_close(&base);
+    return code;
+}
+
+// A regression counts before what cannot be told, and that before what is fine.
+static int worse_code(int a, int b)
+{
+    return a == EXIT_CHECK_FAILED || b == EXIT_CHECK_FAILED ? EXIT_CHECK_FAILED
+           : a == EXIT_UNDECIDED || b == EXIT_UNDECIDED     ? EXIT_UNDECIDED
+                                                            : EXIT_FINE;
+}
+
+static int compare_settings(const struct arguments *arguments, struct status *status)
+{
+    struct result_file file = {0};
+    struct comparison_by by = {0};
+    int code = EXIT_BAD_INPUT;
+    if (result_file_read(&file, arguments->paths[0], status) &&
+        comparison_by_make(&by, &file, arguments->by, &arguments->options, status)) {
+        code = EXIT_FINE;
+        for (size_t i = 0; i < by.count; i++)
+            code = worse_code(code, exit_code(by.items[i].comparison.verdict));
+        comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
+    }
+    comparison_by_free(&by);
+    result_file_close(&file);
     return code;
 }
 
@@ -123,24 +140,42 @@ static const char help[] =
     "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that ran out of "
     "time "
     "is undecided.\n\n"
+    "--by KEY pairs the trials of one file that differ in that key alone, the first of its values with each of the "
+    "others: what is called worse there is what a setting costs.\n\n"
+    "What --allow let pass is listed as such.\n\n"
     "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
     "line), 3 cannot tell.";
 
 int command_compare(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"allow", 'a', "LIST", 0, "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB", 0},
-        {"threshold", OPTION_THRESHOLD, "SHARE", 0, "How far a ratio of times may be off 1 (default: 7%)", 0},
-        {"deterministic", OPTION_DETERMINISTIC, NULL, 0, "Leave the times out", 0},
-        {"all", OPTION_ALL, NULL, 0, "Show every trial, not only those that changed", 0},
-        {"json", OPTION_JSON, NULL, 0, "One JSON object", 0},
+    static const struct flag options[] = {
+        {.name = "allow",
+         .key = 'a',
+         .arg = "LIST",
+         .doc = "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB"},
+        {.name = "threshold",
+         .key = OPTION_THRESHOLD,
+         .arg = "SHARE",
+         .doc = "How far a ratio of times may be off 1 (default: 7%)"},
+        {.name = "deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
+        {.name = "all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
+        {.name = "by",
+         TEXT_AT(struct arguments, by),
+         .arg = "KEY",
+         .doc = "Of one file: trials that differ in this key alone, such as chunk, dtype or method; the first "
+                "value is "
+                "BASE"},
+        {.name = "format",
+         .key = OPTION_FORMAT,
+         .arg = "text|markdown|junit|json",
+         .doc = "Text (default), a comment for a pull request, test results as XML, or JSON"},
         {0},
     };
-    static const struct argp argp = {options, parse, "BASE NEW", help, NULL, NULL, NULL};
+    static const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE", help, NULL, NULL, NULL};
     struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
     struct status status = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    int code = compare(&arguments, &status);
+    arguments_parse(&argp, options, argc, argv, &arguments);
+    int code = arguments.by ? compare_settings(&arguments, &status) : compare_files(&arguments, &status);
     if (status.code != STATUS_OK)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     return code;

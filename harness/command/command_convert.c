@@ -21,9 +21,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case 'o':
-        arguments->out = value;
-        return 0;
     case ARGP_KEY_ARG:
         if (arguments->in)
             argp_error(state, "one result file at a time; \"%s\" is another", value);
@@ -112,10 +109,16 @@ static bool convert(const struct arguments *arguments, struct output_file *out, 
 
 int command_convert(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"out", 'o', "FILE", 0, "Where the converted records go; it may be the file itself", 0}, {0}};
+    static const struct flag options[] = {
+        {.name = "out",
+         .key = 'o',
+         TEXT_AT(struct arguments, out),
+         .arg = "FILE",
+         .doc = "Where the converted records go; it may be the file itself"},
+        {0},
+    };
     static const struct argp argp = {
-        options,
+        NULL,
         parse,
         "RESULTS",
         "Makes records of an earlier version of this program readable: compare, plot and report take records of "
@@ -127,7 +130,7 @@ int command_convert(int argc, char **argv)
     struct arguments arguments = {0};
     struct output_file out = {0};
     struct status status = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     bool fine = convert(&arguments, &out, &status) && output_file_commit(&out, &status);
     output_file_discard(&out);
     if (!fine) {

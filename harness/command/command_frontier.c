@@ -10,32 +10,37 @@
 
 #define SIZES_MAX 16
 
-enum flag { FLAG_DEVICE = 0x100, FLAG_HOST };
-
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train",       "device",        "context",  "seed", "labels",
                                       "reference",   "profile",       "method",   "tf32", "memory_limit",
                                       "host_memory", "deterministic", "parallel", NULL};
 
-static const struct argp_option own_flags[] = {
-    {.name = "methods", .key = PLAN_METHODS, .arg = "all|NAME,NAME", .doc = "which methods (all)"},
-    PLAN_FLAG_ALSO,
-    PLAN_FLAG_LIKE,
-    {.name = "device-memory",
-     .key = FLAG_DEVICE,
-     .arg = "SIZE,SIZE",
-     .doc = "of the device (8GiB,16GiB,24GiB,40GiB,80GiB,141GiB)"},
-    {.name = "host-memory", .key = FLAG_HOST, .arg = "SIZE,SIZE", .doc = "of the host besides none (none alone)"},
-    PLAN_FLAG_JSON(", for `longbp plot --frontier`"),
-    {0}};
-
-struct sizes {
-    size_t count, bytes[SIZES_MAX];
-};
-
 struct arguments {
     struct plan_flags flags;
     const char *device, *host;
+};
+
+static const struct flag own_flags[] = {
+    {.name = "methods",
+     TEXT_AT(struct plan_flags, methods),
+     .arg = "all|METHOD,METHOD",
+     .doc = "which methods (all)"},
+    PLAN_FLAG_ALSO,
+    PLAN_FLAG_LIKE,
+    {.name = "device-memory",
+     TEXT_AT(struct arguments, device),
+     .arg = "SIZE,SIZE",
+     .doc = "of the device (8GiB,16GiB,24GiB,40GiB,80GiB,141GiB)"},
+    {.name = "host-memory",
+     TEXT_AT(struct arguments, host),
+     .arg = "SIZE,SIZE",
+     .doc = "of the host besides none (none alone)"},
+    PLAN_FLAG_JSON(", for `longbp plot --frontier`"),
+    {0},
+};
+
+struct sizes {
+    size_t count, bytes[SIZES_MAX];
 };
 
 struct frontier {
@@ -50,16 +55,7 @@ struct frontier {
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
-    switch (key) {
-    case FLAG_DEVICE:
-        arguments->device = text;
-        return 0;
-    case FLAG_HOST:
-        arguments->host = text;
-        return 0;
-    default:
-        return plan_flags_parse(&arguments->flags, key, text, state);
-    }
+    return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
 // Rising sizes, appended.
@@ -202,7 +198,7 @@ int command_frontier(int argc, char **argv)
             "of all.\vOptions that are given stay as they are."};
     struct status status = {0};
     struct frontier frontier = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = find(&arguments, &frontier, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

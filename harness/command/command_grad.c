@@ -9,26 +9,14 @@
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT, FLAG_LAUNCH, FLAG_AS_RANK };
-
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train", "profile", "optimizer", NULL};
-
-static const struct argp_option own_flags[] = {
-    {.name = "tokens", .key = FLAG_TOKENS, .arg = "FILE", .doc = "token ids (random ones)"},
-    {.name = "token-dtype", .key = FLAG_TOKEN_DTYPE, .arg = "KIND", .doc = "bytes, u16 or u32 (bytes)"},
-    {.name = "out", .key = FLAG_OUT, .arg = "FILE", .doc = "the gradients, safetensors"},
-    {.name = "launch",
-     .key = FLAG_LAUNCH,
-     .arg = "COMMAND",
-     .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
-    {.name = "as-rank", .key = FLAG_AS_RANK, .flags = OPTION_HIDDEN},
-    {0}};
 
 struct arguments {
     struct trial_flags flags;
@@ -36,28 +24,24 @@ struct arguments {
     bool as_rank; // this process is one of several
 };
 
+static const struct flag own_flags[] = {
+    {.name = "tokens", TEXT_AT(struct arguments, tokens), .arg = "FILE", .doc = "token ids (random ones)"},
+    {.name = "token-dtype",
+     TEXT_AT(struct arguments, token_dtype),
+     .arg = "bytes|u16|u32",
+     .doc = "of the token ids (bytes)"},
+    {.name = "out", TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "the gradients, safetensors"},
+    {.name = "launch",
+     TEXT_AT(struct arguments, launch),
+     .arg = "LAUNCHER",
+     .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
+    {.name = "as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
+    {0}};
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case FLAG_TOKENS:
-        arguments->tokens = text;
-        return 0;
-    case FLAG_TOKEN_DTYPE:
-        arguments->token_dtype = text;
-        return 0;
-    case FLAG_LAUNCH:
-        arguments->launch = text;
-        return 0;
-    case FLAG_AS_RANK:
-        arguments->as_rank = true;
-        return 0;
-    case FLAG_OUT:
-        arguments->out = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
     case ARGP_KEY_END:
         if (!json_object_get(arguments->flags.trial, "model") || !arguments->out)
             argp_error(state, "--model and --out are needed");
@@ -71,20 +55,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static bool complete(struct arguments *arguments, struct status *status)
 {
     json_t *trial = arguments->flags.trial;
-    const char *kind = arguments->token_dtype;
-    bool bytes = strcmp(kind, "bytes") == 0;
-    size_t token_bytes = bytes ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
-    if (!token_bytes)
-        return status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", kind);
     if (!output_file_check(arguments->out, status)) // before the step, not after it
         return false;
-    if (!arguments->tokens)
-        return true;
-    if (json_object_get(trial, "data"))
+    if (arguments->tokens && json_object_get(trial, "data"))
         return status_set(status, STATUS_BAD_INPUT, "--tokens and --batch FILE: a batch file has ids of its own");
-    json_object_set_new(trial, "data",
-                        bytes ? json_pack("{s:s}", "text", arguments->tokens)
-                              : json_pack("{s:s, s:s}", "tokens", arguments->tokens, "dtype", kind));
+    size_t token_bytes =
+        trial_flags_set_tokens(&arguments->flags, arguments->tokens, arguments->token_dtype, status);
+    if (!token_bytes || !arguments->tokens)
+        return token_bytes > 0;
     json_int_t batch = json_integer_value(json_object_get(trial, "batch"));
     struct stat file;
     if (json_object_get(trial, "context"))
@@ -124,7 +102,7 @@ static bool write_all(const struct trial *trial, const struct setup *setup, cons
     if (world->comm.size == 1)
         return gradients_write(out, model, NULL, status);
     struct gradient_set set;
-    ranks_gradients(&set, model, trial->context, world);
+    ranks_gradients(&set, model, trial_split(trial), trial->context, world);
     const double **values = calloc(model->parameter_count + 1, sizeof *values);
     CHECK(values);
     for (size_t i = 0, next = 0; i < model->parameter_count; i++)
@@ -157,7 +135,7 @@ static bool compute(const struct trial *trial, const struct world *world, const 
     struct setup setup;
     struct setup_options options = setup_options_of(trial);
     struct step_report report = {0};
-    options.pipeline = world->comm.size > 1 ? &world->comm : NULL;
+    options.ranks = world->comm.size > 1 ? &world->comm : NULL;
     bool done = setup_open(&setup, trial, &options, status);
     if (done) {
         model_zero_gradients(&setup.model);
@@ -221,6 +199,10 @@ static int start_ranks(const struct trial *trial, const struct arguments *argume
         pid_t child = fork();
         if (child == 0) {
             launch_follow();
+            // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
+            int nothing = open("/dev/null", O_RDONLY);
+            if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
+                _exit(127);
             execvp(launch.arguments[0], launch.arguments);
             _exit(127);
         }
@@ -232,12 +214,16 @@ static int start_ranks(const struct trial *trial, const struct arguments *argume
     return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
 }
 
-// A plan has no data, so nothing that could be written.
-static bool check_device(const struct trial *trial, struct status *status)
+// A plan has no data, and some methods compute the loss alone: there is nothing that could be written.
+static bool has_gradient(const struct trial *trial, struct status *status)
 {
-    return !trial->planned ||
-           status_set(status, STATUS_BAD_INPUT,
-                      "--device %s computes no gradient; `longbp plan` says what a step would take", trial->device);
+    if (trial->planned)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--device %s computes no gradient; `longbp plan` says what a step would take",
+                          trial->device);
+    return !trial->method->no_gradient ||
+           status_set(status, STATUS_BAD_INPUT, "--method %s computes no gradient; take another, such as %s",
+                      trial->method->name, methods[0]->name);
 }
 
 int command_grad(int argc, char **argv)
@@ -253,9 +239,9 @@ int command_grad(int argc, char **argv)
             "spelled as in specs; hyphens do as well."};
     struct status status = {0};
     struct trial trial = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_device(&trial, &status) && choose_within(&trial, &status);
+                has_gradient(&trial, &status) && choose_within(&trial, &status);
     int code = EXIT_FINE;
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = start_ranks(&trial, &arguments, argc, argv, &status);

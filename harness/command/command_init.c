@@ -14,23 +14,9 @@ struct arguments {
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    struct arguments *arguments = state->input;
+    (void)text;
+    const struct arguments *arguments = state->input;
     switch (key) {
-    case 'm':
-        arguments->model = text;
-        return 0;
-    case 's':
-        arguments->seed = text;
-        return 0;
-    case 'd':
-        arguments->dtype = text;
-        return 0;
-    case 'o':
-        arguments->out = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
     case ARGP_KEY_END:
         if (!arguments->model || !arguments->out)
             argp_error(state, "--model and --out are needed");
@@ -53,7 +39,7 @@ static void show(void *context, size_t bytes, size_t total_bytes)
     if (bytes == 0) {
         size_text(total_bytes, size, sizeof size);
         fprintf(stderr, "%s/" FOLDER_WEIGHTS ": %s\n", writing->out, size);
-        progress_open(&writing->progress, NULL, total_bytes);
+        progress_open(&writing->progress, NULL, total_bytes, PROGRESS_PLAIN);
     }
     progress_bytes(&writing->progress, bytes);
 }
@@ -86,19 +72,30 @@ static bool init(const struct arguments *arguments, struct status *status)
 
 int command_init(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {.name = "model", .key = 'm', .arg = "PRESET", .doc = "see `longbp list models`"},
-        {.name = "seed", .key = 's', .arg = "N", .doc = "of the random weights (1)"},
-        {.name = "dtype", .key = 'd', .arg = "DTYPE", .doc = "of the file: f64, f32 or bf16 (f32)"},
-        {.name = "out", .key = 'o', .arg = "DIR", .doc = "the new folder"},
+    static const struct flag options[] = {
+        {.name = "model",
+         .key = 'm',
+         TEXT_AT(struct arguments, model),
+         .arg = "PRESET",
+         .doc = "see `longbp list models`"},
+        {.name = "seed",
+         .key = 's',
+         TEXT_AT(struct arguments, seed),
+         .arg = "N",
+         .doc = "of the random weights (1)"},
+        {.name = "dtype",
+         .key = 'd',
+         TEXT_AT(struct arguments, dtype),
+         .arg = "DTYPE",
+         .doc = "of the file: f64, f32 or bf16 (f32)"},
+        {.name = "out", .key = 'o', TEXT_AT(struct arguments, out), .arg = "DIR", .doc = "the new folder"},
         {0}};
-    static const struct argp argp = {.options = options,
-                                     .parser = parse,
+    static const struct argp argp = {.parser = parse,
                                      .doc = "Makes a folder with config.json and random weights in "
                                             "model.safetensors, where there is room for them. "
                                             "What is interrupted leaves nothing."};
     struct arguments arguments = {.dtype = "f32", .seed = "1"};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
     if (init(&arguments, &status))
         return EXIT_FINE;

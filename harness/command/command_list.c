@@ -217,9 +217,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case 'j':
-        arguments->json = true;
-        return 0;
     case ARGP_KEY_ARG:
         if (arguments->what)
             argp_error(state,
@@ -238,13 +235,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 int command_list(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{.name = "json", .key = 'j', .doc = "print JSON"}, {0}};
-    static const struct argp argp = {.options = options,
-                                     .parser = parse,
+    static const struct flag options[] = {
+        {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"}, {0}};
+    static const struct argp argp = {.parser = parse,
                                      .args_doc = "methods|objectives|optimizers|models|devices|keys|fields",
                                      .doc = "Lists what there is; keys: of a trial; fields: of a record."};
     struct arguments arguments = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         if (strcmp(lists[i].name, arguments.what) != 0)
             continue;

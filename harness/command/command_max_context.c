@@ -7,6 +7,7 @@
 #include "harness/results/setting.h"
 #include "harness/run/longest.h"
 #include "harness/run/provenance.h"
+#include "harness/run/ranks.h"
 #include "harness/spec/method_decode.h"
 #include <string.h>
 
@@ -18,10 +19,10 @@ static const char *const without_context[] = {"train",  "device",       "context
                                                    "labels", "reference",    "method", "deterministic",
                                                    "tf32",   "memory_limit", NULL};
 
-static const struct argp_option own_flags[] = {
+static const struct flag own_flags[] = {
     {.name = "methods",
-     .key = PLAN_METHODS,
-     .arg = "all|NAME,NAME",
+     TEXT_AT(struct plan_flags, methods),
+     .arg = "all|METHOD,METHOD",
      .doc = "which methods (all); auto: the one, and the options, with which it goes furthest"},
     {.name = "method", .flags = OPTION_ALIAS},
     PLAN_FLAG_ALSO,
@@ -91,10 +92,16 @@ static bool ask(struct arguments *arguments, struct table *table, struct status 
     return fine && (!open || method_trials_decode(&table->open, &flags->trial, &any, status));
 }
 
-// What tells the setting: any of the trials.
+// What tells the setting: any of the trials, of those that ranks can share if there is one.
 static const struct trial *first_of(const struct table *table)
 {
-    return table->asked.count ? table->asked.trials : table->open.trials;
+    const struct method_trials *trials = table->asked.count ? &table->asked : &table->open;
+    for (size_t i = 0; i < trials->count; i++) {
+        struct status why = {0};
+        if (ranks_fit(&trials->trials[i], &why))
+            return &trials->trials[i];
+    }
+    return trials->trials;
 }
 
 static bool find_all(struct arguments *arguments, struct table *table, struct status *status)
@@ -204,6 +211,8 @@ static void print_table(const struct arguments *arguments, const struct table *t
     json_t *setting = json_loads(first->canonical, 0, NULL);
     char text[512], limit[32], resident[32];
     bool batch = arguments->extent == EXTENT_BATCH;
+    if (batch)
+        json_object_del(setting, "batch"); // which is what is looked for
     setting_describe(setting, batch ? (double)first->context : 0, text, sizeof text);
     size_text(table->limit_bytes, limit, sizeof limit);
     size_text(table->resident_bytes, resident, sizeof resident);
@@ -296,6 +305,13 @@ static void print_json(const struct arguments *arguments, const struct table *ta
     json_decref(object);
 }
 
+static void set_two_groups(json_t *trial)
+{
+    json_int_t group = json_integer_value(json_object_get(trial, "group"));
+    bool is_group = group > 1 && group <= (1 << 19); // of a batch's most sequences; else it is refused by itself
+    json_object_set_new(trial, "batch", json_integer(is_group ? 2 * group : 2));
+}
+
 static int command(int argc, char **argv, enum extent extent, const char *doc)
 {
     bool batch = extent == EXTENT_BATCH;
@@ -307,9 +323,9 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
     const struct argp argp = {.options = arguments.flags.trial.options, .parser = parse, .doc = doc};
     struct status status = {0};
     struct table table = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    if (extent == EXTENT_BATCH) // whatever the objective, a step can have two sequences
-        json_object_set_new(arguments.flags.trial.trial, "batch", json_integer(2));
+    arguments_parse(&argp, own_flags, argc, argv, &arguments);
+    if (extent == EXTENT_BATCH) // whatever the objective, a step can have two groups
+        set_two_groups(arguments.flags.trial.trial);
     bool done = plan_flags_device(&arguments.flags, &status) && find_all(&arguments, &table, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

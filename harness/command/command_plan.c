@@ -14,30 +14,28 @@
 #include <math.h>
 #include <string.h>
 
-enum flag { FLAG_TIMELINE = 0x100, FLAG_CATEGORIES };
-
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train",         "device", "seed",         "labels", "reference",
                                       "deterministic", "tf32",   "memory_limit", NULL};
-
-static const struct argp_option own_flags[] = {
-    PLAN_FLAG_LIKE,
-    PLAN_FLAG_MEMORY_LIMIT,
-    {.name = "timeline",
-     .key = FLAG_TIMELINE,
-     .arg = "FILE",
-     .doc = "write the record with the live bytes over the step, for `longbp plot`"},
-    {.name = "categories",
-     .key = FLAG_CATEGORIES,
-     .doc = "print where the step's time goes: its operations, GEMM by shape; with a profile in ms"},
-    PLAN_FLAG_JSON(": the record, and whether it fits"),
-    {0}};
 
 struct arguments {
     struct plan_flags flags;
     const char *timeline;
     bool categories;
 };
+
+static const struct flag own_flags[] = {
+    PLAN_FLAG_LIKE,
+    PLAN_FLAG_MEMORY_LIMIT,
+    {.name = "timeline",
+     TEXT_AT(struct arguments, timeline),
+     .arg = "FILE",
+     .doc = "write the record with the live bytes over the step, for `longbp plot`"},
+    {.name = "categories",
+     SET_AT(struct arguments, categories),
+     .doc = "print where the step's time goes: its operations, GEMM by shape; with a profile in ms"},
+    PLAN_FLAG_JSON(": the record, and whether it fits"),
+    {0}};
 
 // What is known when the step is planned.
 struct plan {
@@ -51,16 +49,7 @@ struct plan {
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
-    switch (key) {
-    case FLAG_TIMELINE:
-        arguments->timeline = text;
-        return 0;
-    case FLAG_CATEGORIES:
-        arguments->categories = true;
-        return 0;
-    default:
-        return plan_flags_parse(&arguments->flags, key, text, state);
-    }
+    return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
 static bool fits(const struct plan *plan)
@@ -259,7 +248,7 @@ int command_plan(int argc, char **argv)
             "is a result, so the exit code is 0."};
     struct status status = {0};
     struct plan plan = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = make(&arguments, command, &plan, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

@@ -3,31 +3,24 @@
 #include "harness/command/command.h"
 #include "harness/plot/plot.h"
 
-enum { OPTION_SCRIPTS = 256, OPTION_FIGURES, OPTION_PUBLISHED, OPTION_MAX_CONTEXT, OPTION_ADVICE, OPTION_FRONTIER };
+enum { OPTION_SIZE = 256, OPTION_WHERE, OPTION_MAX_CONTEXT, OPTION_ADVICE, OPTION_FRONTIER };
 
 struct arguments {
     struct plot_request request;
-    const char **paths, **max_context_paths, **advice_paths, **frontier_paths;
+    const char **paths, **conditions, **max_context_paths, **advice_paths, **frontier_paths;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
+    struct status status = {0};
     switch (key) {
-    case 'o':
-        arguments->request.folder = value;
+    case OPTION_SIZE:
+        if (!picture_size_parse(value, &arguments->request.form.size, &status))
+            argp_error(state, "%s", status.message);
         return 0;
-    case 'f':
-        arguments->request.formats = value;
-        return 0;
-    case OPTION_SCRIPTS:
-        arguments->request.scripts = value;
-        return 0;
-    case OPTION_FIGURES:
-        arguments->request.figures = value;
-        return 0;
-    case OPTION_PUBLISHED:
-        arguments->request.published = value;
+    case OPTION_WHERE:
+        arguments->conditions[arguments->request.condition_count++] = value;
         return 0;
     case OPTION_MAX_CONTEXT:
         arguments->max_context_paths[arguments->request.max_context_count++] = value;
@@ -45,6 +38,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
         if (!arguments->request.path_count && !arguments->request.max_context_count &&
             !arguments->request.advice_count && !arguments->request.frontier_count)
             argp_error(state, "name at least one result file");
+        if (arguments->request.condition_count && !arguments->request.path_count)
+            argp_error(state, "--where chooses records: name result files");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -56,21 +51,64 @@ int command_plot(int argc, char **argv)
     char names[256], figures[384];
     plot_figures(", ", names, sizeof names);
     snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
-    const struct argp_option options[] = {
-        {"out", 'o', "DIR", 0, "Folder of the pictures; tables go to DIR/data (default: plots)", 0},
-        {"format", 'f', "LIST", 0, "svg, png, or both (default: svg,png)", 0},
-        {"figures", OPTION_FIGURES, "LIST", 0, figures, 0},
-        {"published", OPTION_PUBLISHED, "DIR", 0,
-         "Folder of the published points (default: experiments/published here or near the program)", 0},
-        {"scripts", OPTION_SCRIPTS, "DIR", 0,
-         "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)", 0},
-        {"max-context", OPTION_MAX_CONTEXT, "FILE", 0,
-         "What `longbp max-context --json` printed, for one card; give it again for more cards", 0},
-        {"advice", OPTION_ADVICE, "FILE", 0, "What `longbp advise --json` printed: its front, a picture", 0},
-        {"frontier", OPTION_FRONTIER, "FILE", 0, "What `longbp frontier --json` printed, a picture", 0},
+    const struct flag options[] = {
+        {.name = "out",
+         .key = 'o',
+         TEXT_AT(struct arguments, request.form.folder),
+         .arg = "DIR",
+         .doc = "Folder of the pictures; tables go to DIR/data (default: plots)"},
+        {.name = "format",
+         .key = 'f',
+         TEXT_AT(struct arguments, request.form.formats),
+         .arg = "svg|png|pdf,png",
+         .doc = "Some of svg, png and pdf (default: svg,png)"},
+        {.name = "figures", TEXT_AT(struct arguments, request.figures), .arg = "FIGURE,FIGURE", .doc = figures},
+        {.name = "where",
+         .key = OPTION_WHERE,
+         .arg = "KEY=VALUE,VALUE",
+         .doc = "Only records whose field or key has one of these values; again for a further condition"},
+        {.name = "series",
+         TEXT_AT(struct arguments, request.series),
+         .arg = "LIST",
+         .doc = "Only these methods or series, in the colours that they have among all: full,seco or \"seco, chunk "
+                "128\""},
+        {.name = "title",
+         TEXT_AT(struct arguments, request.form.title),
+         .arg = "TEXT",
+         .doc = "Heading of every picture, with --figures of one; \"\": none (default: what the figure shows)"},
+        {.name = "size",
+         .key = OPTION_SIZE,
+         .arg = "WIDTHxHEIGHT",
+         .doc = "On paper, in mm, cm or in: 170x110mm, or a width alone: 85mm; what is of bars keeps its shape "
+                "within it "
+                "(default: 900 pixels wide)"},
+        {.name = "log",
+         TEXT_AT(struct arguments, request.form.log),
+         .arg = "AXES",
+         .doc = "Logarithmic axes of figures that have curves: x, y, x,y or none (default: where that is legible)"},
+        {.name = "published",
+         TEXT_AT(struct arguments, request.published),
+         .arg = "DIR",
+         .doc = "Folder of the published points (default: experiments/published here or near the program)"},
+        {.name = "scripts",
+         TEXT_AT(struct arguments, request.form.scripts),
+         .arg = "DIR",
+         .doc = "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)"},
+        {.name = "max-context",
+         .key = OPTION_MAX_CONTEXT,
+         .arg = "FILE",
+         .doc = "What `longbp max-context --json` printed, for one card; give it again for more cards"},
+        {.name = "advice",
+         .key = OPTION_ADVICE,
+         .arg = "FILE",
+         .doc = "What `longbp advise --json` printed: its front, a picture"},
+        {.name = "frontier",
+         .key = OPTION_FRONTIER,
+         .arg = "FILE",
+         .doc = "What `longbp frontier --json` printed, a picture"},
         {0},
     };
-    const struct argp argp = {options,
+    const struct argp argp = {NULL,
                               parse,
                               "[RESULTS...]",
                               "Draws figures from recorded results alone, one for each experiment and "
@@ -82,23 +120,27 @@ int command_plot(int argc, char **argv)
                               NULL,
                               NULL,
                               NULL};
-    struct arguments arguments = {.request = {.folder = "plots", .formats = "svg,png"},
+    struct arguments arguments = {.request = {.form = {.folder = "plots", .formats = "svg,png"}},
                                   .paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
+                                  .conditions = calloc((size_t)argc + 1, sizeof *arguments.paths),
                                   .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
                                   .advice_paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
                                   .frontier_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
-    CHECK(arguments.paths && arguments.max_context_paths && arguments.advice_paths && arguments.frontier_paths);
+    CHECK(arguments.paths && arguments.conditions && arguments.max_context_paths && arguments.advice_paths &&
+          arguments.frontier_paths);
     arguments.request.advice_paths = arguments.advice_paths;
     arguments.request.frontier_paths = arguments.frontier_paths;
     arguments.request.paths = arguments.paths;
+    arguments.request.conditions = arguments.conditions;
     arguments.request.max_context_paths = arguments.max_context_paths;
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
     bool fine = plot(&arguments.request, &status);
     if (!fine) {
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     }
     free(arguments.paths);
+    free(arguments.conditions);
     free(arguments.max_context_paths);
     free(arguments.advice_paths);
     free(arguments.frontier_paths);

@@ -1,38 +1,42 @@
-// Command: `longbp report`, recorded results beside what papers published.
+// Command: `longbp report`, recorded results as tables, and beside what papers published.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/results/report.h"
 #include <stdlib.h>
 
-enum { OPTION_PUBLISHED = 256, OPTION_MARKDOWN, OPTION_SUMMARY, OPTION_MAX_CONTEXT };
+enum { OPTION_FORMAT = 256, OPTION_MAX_CONTEXT, OPTION_WHERE };
 
 struct arguments {
     struct report_request request;
-    const char **paths, **max_context_paths;
+    const char **paths, **max_context_paths, **conditions;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
+    struct report_request *request = &arguments->request;
     switch (key) {
-    case OPTION_PUBLISHED:
-        arguments->request.published = value;
-        return 0;
-    case OPTION_MARKDOWN:
-        arguments->request.markdown = true;
-        return 0;
-    case OPTION_SUMMARY:
-        arguments->request.points = false;
+    case OPTION_FORMAT:
+        request->table.format = table_format_find(value);
+        if (request->table.format == TABLE_FORMATS)
+            argp_error(state, "--format: text, markdown, latex, csv or json, not \"%s\"", value);
         return 0;
     case OPTION_MAX_CONTEXT:
-        arguments->max_context_paths[arguments->request.max_context_count++] = value;
+        arguments->max_context_paths[request->max_context_count++] = value;
+        return 0;
+    case OPTION_WHERE:
+        arguments->conditions[request->condition_count++] = value;
         return 0;
     case ARGP_KEY_ARG:
-        arguments->paths[arguments->request.path_count++] = value;
+        arguments->paths[request->path_count++] = value;
         return 0;
     case ARGP_KEY_END:
-        if (!arguments->request.path_count && !arguments->request.max_context_count)
+        if (!request->path_count && !request->max_context_count)
             argp_error(state, "name at least one result file");
+        if (request->condition_count && !request->path_count)
+            argp_error(state, "--where is of records: name a result file");
+        if (request->max_context_count && report_is_table_alone(request))
+            argp_error(state, "--max-context is no table of records: --columns, --sort, latex, csv and json are");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -41,41 +45,77 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int command_report(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"published", OPTION_PUBLISHED, "DIR", 0,
-         "Folder of the published points (default: experiments/published here or near the program)", 0},
-        {"max-context", OPTION_MAX_CONTEXT, "FILE", 0,
-         "What `longbp max-context --json` printed, beside the longest contexts that others report; again for more",
-         0},
-        {"markdown", OPTION_MARKDOWN, NULL, 0, "Tables as markdown", 0},
-        {"summary", OPTION_SUMMARY, NULL, 0, "One line for each series, and not every point", 0},
+    static const struct flag options[] = {
+        {.name = "format",
+         .key = OPTION_FORMAT,
+         .arg = "text|markdown|latex|csv|json",
+         .doc = "Of the tables (default: text); latex, csv and json are of the one table of records"},
+        {.name = "columns",
+         TEXT_AT(struct arguments, request.table.columns),
+         .arg = "COLUMN,COLUMN",
+         .doc = "That table alone, with these columns: fields (`longbp list fields`), keys of a trial and options "
+                "of its "
+                "method by their own names (context, method, chunk), or setting, time_ms, spread_ms, time_ratio, "
+                "peak_ratio"},
+        {.name = "sort",
+         TEXT_AT(struct arguments, request.table.sort),
+         .arg = "COLUMN[:desc]",
+         .doc = "That table alone, in this order (default: the files')"},
+        {.name = "where",
+         .key = OPTION_WHERE,
+         .arg = "KEY=VALUE,VALUE",
+         .doc = "Only records whose field or key has one of these values; again for a further condition"},
+        {.name = "all",
+         SET_AT(struct arguments, request.every),
+         .doc = "Every record of a trial that has several, not the last one alone"},
+        {.name = "summary",
+         SET_AT(struct arguments, request.summary),
+         .doc = "One line for each series: not the table of records, nor every point"},
+        {.name = "published",
+         TEXT_AT(struct arguments, request.published),
+         .arg = "DIR",
+         .doc = "Folder of the published points (default: experiments/published here or near the program)"},
+        {.name = "max-context",
+         .key = OPTION_MAX_CONTEXT,
+         .arg = "FILE",
+         .doc = "What `longbp max-context --json` printed, beside the longest contexts that others report; again "
+                "for more"},
         {0},
     };
     static const struct argp argp = {
-        options,
+        NULL,
         parse,
         "[RESULTS...]",
-        "Sets recorded results beside the points that papers published for the same experiment: published, ours "
-        "and "
-        "their ratio, and what each series grows by per token; says where a step's time goes, of records that "
-        "have it, and how far predictions by measured rates are off.\v"
-        "Times of planned trials are estimates, and are called so. Exit status: 0 fine, 2 wrong use, a bad file, "
-        "or "
-        "nothing published of these experiments.",
+        "Writes recorded results as a table, a row for each trial, ratios over the first row; and, as far as the "
+        "records have it, beside the points that papers published for the same experiment: published, ours and "
+        "their ratio, and what each series grows by per token; where a step's time goes; and how far predictions "
+        "by "
+        "measured rates are off.\v"
+        "A time is the median of the samples, where columns are drawn the mean over draws; +- is half the distance "
+        "between the quartiles, of a mean its standard error. Times of planned trials are estimates, and stand in "
+        "a "
+        "column of that name.\n\n"
+        "csv (as RFC 4180 has it) and json (an array of objects) hold values as records have them, by default all "
+        "fields but tables within a record. In csv a null is empty and an empty text \"\"; lists and objects are "
+        "JSON. Texts are written as they are: a spreadsheet may take one that begins with = for a formula.\n\n"
+        "Exit status: 0 fine, 2 wrong use, a bad file, or nothing to sum up.",
         NULL,
         NULL,
         NULL};
-    struct arguments arguments = {.request = {.points = true},
-                                  .paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
-    CHECK(arguments.paths && arguments.max_context_paths);
+    size_t most = (size_t)argc + 1;
+    struct arguments arguments = {.paths = calloc(most, sizeof *arguments.paths),
+                                  .max_context_paths = calloc(most, sizeof *arguments.paths),
+                                  .conditions = calloc(most, sizeof *arguments.paths)};
+    CHECK(arguments.paths && arguments.max_context_paths && arguments.conditions);
     arguments.request.paths = arguments.paths;
     arguments.request.max_context_paths = arguments.max_context_paths;
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments.request.conditions = arguments.conditions;
+    arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
     bool fine = report_write(&arguments.request, stdout, &status);
     if (!fine)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    free(arguments.conditions);
     free(arguments.max_context_paths);
     free(arguments.paths);
     return fine ? EXIT_FINE : EXIT_BAD_INPUT;

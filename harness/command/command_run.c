@@ -5,9 +5,9 @@
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
 #include "harness/run/child.h"
+#include "harness/run/dry_run.h"
 #include "harness/run/sweep.h"
 #include "harness/spec/trial_text.h"
-#include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
@@ -20,46 +20,78 @@ struct arguments {
     const char **axes; // of --axis, and what the limits and --profile mean as one
     size_t axis_count;
     size_t rounds;
-    bool list, fresh, retry, json;
+    enum progress_detail detail;
+    bool list, dry_run, fresh, retry, json;
 };
 
 #define ROUNDS_MAX 1000
 
-static const struct argp_option flags[] = {
-    {.name = "out", .key = 'o', .arg = "FILE", .doc = "the result file (results/EXPERIMENT.jsonl)"},
-    {.name = "axis",
-     .key = 'a',
-     .arg = "NAME=VALUE,VALUE",
-     .doc = "these values instead of the spec's; repeatable"},
-    {.name = "device", .key = 'd', .arg = "DEVICE", .doc = "instead of the spec's"},
+static const struct flag flags[] = {
+    {.name = "out",
+     .key = 'o',
+     TEXT_AT(struct arguments, out),
+     .arg = "FILE",
+     .doc = "the result file (results/EXPERIMENT.jsonl)"},
+    {.name = "axis", .key = 'a', .arg = "KEY=VALUE,VALUE", .doc = "these values instead of the spec's; repeatable"},
+    {.name = "device",
+     .key = 'd',
+     TEXT_AT(struct arguments, device),
+     .arg = "DEVICE",
+     .doc = "instead of the spec's"},
     {.name = "memory-limit",
      .key = 'm',
+     TEXT_AT(struct arguments, memory_limit),
      .arg = "SIZE",
      .doc = "such as 24GiB or 24G, the same, or 80GB, instead of the spec's"},
     {.name = "host-memory",
      .key = 'M',
+     TEXT_AT(struct arguments, host_memory),
      .arg = "SIZE",
      .doc = "what may be kept on the host, instead of the spec's"},
-    {.name = "profile", .key = 'p', .arg = "NAME|FILE", .doc = "estimate a step's time by this device profile"},
-    {.name = "parallel", .key = 'P', .arg = "stage=N", .doc = "ranks that share a step, a process each"},
+    {.name = "profile", .key = 'p', .arg = "PROFILE|FILE", .doc = "estimate a step's time by this device profile"},
+    {.name = "parallel", .key = 'P', .arg = "data=N,...", .doc = "ranks that share a step, a process each"},
     {.name = "launch",
      .key = 'L',
-     .arg = "COMMAND",
+     TEXT_AT(struct arguments, launch),
+     .arg = "LAUNCHER",
      .doc = "what starts a trial's ranks, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
-    {.name = "list", .key = 'l', .doc = "print the trials and their ids, and measure nothing"},
-    {.name = "trial", .key = 'c', .arg = "ID", .doc = "measure this trial alone and print its record"},
-    {.name = "fresh", .key = 'f', .doc = "measure every trial; the old results move to FILE.bak"},
-    {.name = "retry", .key = 'r', .doc = "measure again what did not end ok"},
+    {.name = "list",
+     .key = 'l',
+     SET_AT(struct arguments, list),
+     .doc = "print the trials and their ids, and measure nothing"},
+    {.name = "dry-run",
+     .key = 'y',
+     SET_AT(struct arguments, dry_run),
+     .doc =
+         "print the trials that are left, with what each takes as far as it is known before, and measure nothing"},
+    {.name = "trial",
+     .key = 'c',
+     TEXT_AT(struct arguments, trial),
+     .arg = "ID",
+     .doc = "measure this trial alone and print its record"},
+    {.name = "fresh",
+     .key = 'f',
+     SET_AT(struct arguments, fresh),
+     .doc = "measure every trial; the old results move to FILE.bak"},
+    {.name = "retry", .key = 'r', SET_AT(struct arguments, retry), .doc = "measure again what did not end ok"},
     {.name = "rounds",
      .key = 'n',
+     COUNT_AT(struct arguments, rounds, 1, ROUNDS_MAX),
      .arg = "N",
      .doc = "go through the trials N times (1), a record each: for times that `longbp compare` can trust"},
     {.name = "against",
      .key = 'g',
+     TEXT_AT(struct arguments, against),
      .arg = "PROGRAM",
      .doc = "measure another build's longbp too, trial by trial in turn with this one"},
-    {.name = "against-out", .key = 'b', .arg = "FILE", .doc = "the result file of the other build"},
-    {.name = "json", .key = 'j', .doc = "with --list: one JSON object per line"},
+    {.name = "against-out",
+     .key = 'b',
+     TEXT_AT(struct arguments, against_out),
+     .arg = "FILE",
+     .doc = "the result file of the other build"},
+    {.name = "quiet", .key = 'q', .doc = "say nothing on stderr of trials that end ok, nor how many are left"},
+    {.name = "verbose", .key = 'v', .doc = "say when each trial begins, its id, and all of why it did not end ok"},
+    {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "with --list: one JSON object per line"},
     {0}};
 
 static void add_axis(struct arguments *arguments, char *axis)
@@ -84,22 +116,9 @@ static void add_key(struct arguments *arguments, const char *key, json_t *value)
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
-    char *end;
     switch (key) {
-    case 'o':
-        arguments->out = text;
-        return 0;
     case 'a':
         add_axis(arguments, strdup(text));
-        return 0;
-    case 'd':
-        arguments->device = text;
-        return 0;
-    case 'm':
-        arguments->memory_limit = text;
-        return 0;
-    case 'M':
-        arguments->host_memory = text;
         return 0;
     case 'p':
         add_key(arguments, "profile", json_string(text));
@@ -107,34 +126,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'P':
         add_key(arguments, "parallel", flag_object(text));
         return 0;
-    case 'L':
-        arguments->launch = text;
+    case 'q':
+        arguments->detail = PROGRESS_QUIET;
         return 0;
-    case 'c':
-        arguments->trial = text;
-        return 0;
-    case 'l':
-        arguments->list = true;
-        return 0;
-    case 'f':
-        arguments->fresh = true;
-        return 0;
-    case 'r':
-        arguments->retry = true;
-        return 0;
-    case 'j':
-        arguments->json = true;
-        return 0;
-    case 'g':
-        arguments->against = text;
-        return 0;
-    case 'b':
-        arguments->against_out = text;
-        return 0;
-    case 'n':
-        arguments->rounds = strtoul(text, &end, 10);
-        if (*end || !isdigit((unsigned char)*text) || arguments->rounds < 1 || arguments->rounds > ROUNDS_MAX)
-            argp_error(state, "--rounds is a count from 1 to %d, not \"%s\"", ROUNDS_MAX, text);
+    case 'v':
+        arguments->detail = PROGRESS_VERBOSE;
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->spec)
@@ -150,6 +146,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "name the experiment's file");
         if (!arguments->against != !arguments->against_out)
             argp_error(state, "--against PROGRAM and --against-out FILE go together");
+        if (arguments->dry_run && (arguments->list || arguments->trial || arguments->fresh ||
+                                   arguments->rounds > 1 || arguments->against))
+            argp_error(state,
+                       "--dry-run tells what is left: --list, --trial, --fresh, --rounds and --against do not "
+                       "go with it");
         if (arguments->trial && (arguments->list || arguments->out || arguments->fresh || arguments->retry ||
                                  arguments->rounds > 1 || arguments->against))
             argp_error(state,
@@ -191,7 +192,8 @@ static bool list_trials(const struct spec *spec, bool json, struct status *statu
         if (listed && json)
             printf("{\"id\":\"%s\",\"trial\":%s}\n", trial.id, trial.canonical);
         else if (listed)
-            printf("%s  %s\n", trial.id, what);
+            printf("%s  %s%s%s\n", trial.id, what, trial.unsupported ? "; unsupported: " : "",
+                   text_or(trial.unsupported, ""));
         trial_free(&trial);
     }
     return listed;
@@ -255,6 +257,7 @@ static int run(const struct arguments *arguments, struct status *status)
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
                                     .rerun = rerun,
                                     .launch = arguments->launch,
+                                    .detail = arguments->detail,
                                     .rounds = arguments->rounds,
                                     .against = arguments->against,
                                     .against_out = arguments->against_out,
@@ -264,6 +267,8 @@ static int run(const struct arguments *arguments, struct status *status)
         code = EXIT_BAD_INPUT;
     } else if (arguments->list) {
         code = list_trials(&spec, arguments->json, status) ? EXIT_FINE : EXIT_BAD_INPUT;
+    } else if (arguments->dry_run) {
+        code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
@@ -279,20 +284,21 @@ cleanup:
 int command_run(int argc, char **argv)
 {
     static const struct argp argp = {
-        .options = flags,
         .parser = parse,
         .args_doc = "SPEC",
         .doc =
             "Measures every trial of an experiment, each in its own process, and appends one line of JSON per "
             "trial. "
-            "Trials that the result file already has are skipped, so a run that was stopped resumes.\v"
+            "Trials that the result file already has are skipped, so a run that was stopped resumes. Ends with a "
+            "table of "
+            "all trials; `longbp report` makes others.\v"
             "Exit status: 0 measured, also where some trials ran out of memory or time; 1 a gradient was wrong, a "
             "trial "
-            "crashed, no trial is ok, or the results were removed meanwhile; 2 wrong use, a bad file, or one that "
-            "cannot be written; 130 interrupted."};
+            "crashed, no trial is ok, or the results were removed meanwhile; 2 wrong use, a bad file, one that "
+            "cannot be written, or no trial that this machine can measure; 130 interrupted."};
     struct arguments arguments = {.rounds = 1};
     struct status status = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, flags, argc, argv, &arguments);
     int code = run(&arguments, &status);
     if (status.code != STATUS_OK)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

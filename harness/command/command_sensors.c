@@ -10,41 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MS_MAX 86400000
+
 struct arguments {
     const char *out;
-    long every_ms, count;
+    size_t every_ms, count;
 };
-
-static long positive(const char *text, const char *flag, struct argp_state *state)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || *end || value < 1 || value > 86400000)
-        argp_error(state, "--%s is a whole number >= 1, not \"%s\"", flag, text);
-    return value;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case 'o':
-        arguments->out = text;
-        return 0;
-    case 'e':
-        arguments->every_ms = positive(text, "every", state);
-        return 0;
-    case 'n':
-        arguments->count = positive(text, "count", state);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 // Nothing where there is no number.
 static void print_number(FILE *file, const char *format, double value)
@@ -86,8 +57,8 @@ static bool watch(const struct arguments *arguments, const struct sensors *senso
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGTERM);
     sigprocmask(SIG_BLOCK, &stop, NULL);
-    struct timespec pause = {arguments->every_ms / 1000, arguments->every_ms % 1000 * 1000000};
-    for (long i = 0; !arguments->count || i < arguments->count; i++) {
+    struct timespec pause = {(time_t)(arguments->every_ms / 1000), (long)(arguments->every_ms % 1000 * 1000000)};
+    for (size_t i = 0; !arguments->count || i < arguments->count; i++) {
         if (i > 0 && sigtimedwait(&stop, NULL, &pause) > 0)
             break;
         if (!print_readings(file, sensors))
@@ -114,19 +85,28 @@ static bool run(const struct arguments *arguments, struct status *status)
 
 int command_sensors(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {.name = "out", .key = 'o', .arg = "FILE", .doc = "append to it (to stdout)"},
-        {.name = "every", .key = 'e', .arg = "MS", .doc = "milliseconds between two readings (500)"},
-        {.name = "count", .key = 'n', .arg = "N", .doc = "readings, then the end (until SIGINT or SIGTERM)"},
-        {0}};
+    static const struct flag options[] = {{.name = "out",
+                                           .key = 'o',
+                                           TEXT_AT(struct arguments, out),
+                                           .arg = "FILE",
+                                           .doc = "append to it (to stdout)"},
+                                          {.name = "every",
+                                           .key = 'e',
+                                           COUNT_AT(struct arguments, every_ms, 1, MS_MAX),
+                                           .arg = "MS",
+                                           .doc = "milliseconds between two readings (500)"},
+                                          {.name = "count",
+                                           .key = 'n',
+                                           COUNT_AT(struct arguments, count, 1, 0),
+                                           .arg = "N",
+                                           .doc = "readings, then the end (until SIGINT or SIGTERM)"},
+                                          {0}};
     static const struct argp argp = {
-        .options = options,
-        .parser = parse,
         .doc = "Reads every card's clocks, power, temperature and energy by NVIDIA's management library, a line of "
                "CSV per card and reading. Opens no device, so it takes none of a card's memory."};
     struct arguments arguments = {.every_ms = 500};
     struct status status = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     bool done = run(&arguments, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

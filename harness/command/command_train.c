@@ -3,80 +3,71 @@
 #include "harness/command/trial_flags.h"
 #include "harness/files/folder.h"
 #include "harness/files/share.h"
+#include "harness/files/size.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
 #include "harness/run/progress.h"
 #include "harness/run/train.h"
 #include "harness/run/train_folder.h"
 #include "harness/spec/method_decode.h"
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum flag { FLAG_TOKENS = 0x100, FLAG_TOKEN_DTYPE, FLAG_OUT, FLAG_RESUME, FLAG_CHECKPOINT, FLAG_KEEP };
+enum { FLAG_QUIET = 0x100, FLAG_VERBOSE };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "labels", "documents", "parallel", NULL};
-
-static const struct argp_option own_flags[] = {
-    {.name = "tokens",
-     .key = FLAG_TOKENS,
-     .arg = "FILE",
-     .doc = "token ids, of which every window is one sequence (random ones)"},
-    {.name = "token-dtype", .key = FLAG_TOKEN_DTYPE, .arg = "KIND", .doc = "bytes, u16 or u32 (bytes)"},
-    {.name = "out", .key = FLAG_OUT, .arg = "DIR", .doc = "new folder for weights, checkpoints and steps.jsonl"},
-    {.name = "resume", .key = FLAG_RESUME, .doc = "go on after the last checkpoint in DIR, if there is one"},
-    {.name = "checkpoint",
-     .key = FLAG_CHECKPOINT,
-     .arg = "N",
-     .doc = "write weights and optimizer state every N steps (0: never, but when it is interrupted)"},
-    {.name = "keep", .key = FLAG_KEEP, .arg = "N", .doc = "the last N checkpoints stay (1)"},
-    {0}};
+static const char *const without[] = {"profile", "labels", "documents", "prompt", "group", "parallel", NULL};
 
 struct arguments {
     struct trial_flags flags;
     const char *tokens, *token_dtype, *out;
     bool resume;
-    size_t checkpoint, keep;
+    size_t checkpoint, keep_checkpoints;
+    enum progress_detail detail;
 };
 
-static size_t count_of(const char *text, size_t least, const char *name, struct argp_state *state)
-{
-    char *end;
-    errno = 0;
-    unsigned long long count = strtoull(text, &end, 10);
-    if (errno != 0 || *end || *text < '0' || *text > '9' || count < least)
-        argp_error(state, "--%s is a whole number >= %zu, not \"%s\"", name, least, text);
-    return (size_t)count;
-}
+static const struct flag own_flags[] = {
+    {.name = "tokens",
+     TEXT_AT(struct arguments, tokens),
+     .arg = "FILE",
+     .doc = "token ids, of which every window is one sequence (random ones)"},
+    {.name = "token-dtype",
+     TEXT_AT(struct arguments, token_dtype),
+     .arg = "bytes|u16|u32",
+     .doc = "of the token ids (bytes)"},
+    {.name = "out",
+     TEXT_AT(struct arguments, out),
+     .arg = "DIR",
+     .doc = "new folder for weights, checkpoints and steps.jsonl"},
+    {.name = "resume",
+     SET_AT(struct arguments, resume),
+     .doc = "go on after the last checkpoint in DIR, if there is one"},
+    {.name = "checkpoint",
+     COUNT_AT(struct arguments, checkpoint, 0, 0),
+     .arg = "N",
+     .doc = "write weights and optimizer state every N steps (0: never, but when it is interrupted)"},
+    {.name = "keep-checkpoints",
+     COUNT_AT(struct arguments, keep_checkpoints, 1, 0),
+     .arg = "N",
+     .doc = "the last N of them stay (1)"},
+    {.name = "quiet", .key = FLAG_QUIET, .doc = "print no steps: DIR/steps.jsonl has them"},
+    {.name = "verbose",
+     .key = FLAG_VERBOSE,
+     .doc = "say what is trained, what it takes before the first step, and when a checkpoint is written"},
+    {0}};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case FLAG_TOKENS:
-        arguments->tokens = text;
+    case FLAG_QUIET:
+        arguments->detail = PROGRESS_QUIET;
         return 0;
-    case FLAG_TOKEN_DTYPE:
-        arguments->token_dtype = text;
-        return 0;
-    case FLAG_OUT:
-        arguments->out = text;
-        return 0;
-    case FLAG_RESUME:
-        arguments->resume = true;
-        return 0;
-    case FLAG_CHECKPOINT:
-        arguments->checkpoint = count_of(text, 0, "checkpoint", state);
-        return 0;
-    case FLAG_KEEP:
-        arguments->keep = count_of(text, 1, "keep", state);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
+    case FLAG_VERBOSE:
+        arguments->detail = PROGRESS_VERBOSE;
         return 0;
     case ARGP_KEY_END:
         if (!json_object_get(arguments->flags.trial, "model") || !arguments->out)
@@ -91,17 +82,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static bool complete(struct arguments *arguments, struct status *status)
 {
     json_t *trial = arguments->flags.trial;
-    const char *kind = arguments->token_dtype;
-    bool bytes = strcmp(kind, "bytes") == 0;
-    if (!bytes && strcmp(kind, "u16") != 0 && strcmp(kind, "u32") != 0)
-        return status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", kind);
     if (json_object_get(trial, "data"))
         return status_set(status, STATUS_BAD_INPUT,
                           "--batch is a number of windows; a batch file is one step alone");
-    if (arguments->tokens)
-        json_object_set_new(trial, "data",
-                            bytes ? json_pack("{s:s}", "text", arguments->tokens)
-                                  : json_pack("{s:s, s:s}", "tokens", arguments->tokens, "dtype", kind));
+    if (!trial_flags_set_tokens(&arguments->flags, arguments->tokens, arguments->token_dtype, status))
+        return false;
     if (!json_object_get(trial, "train"))
         json_object_set_new(trial, "train", json_object());
     if (!json_object_get(trial, "optimizer"))
@@ -177,7 +162,8 @@ static bool put(struct running *run, json_t *line, struct status *status)
     CHECK(text);
     if (isatty(STDOUT_FILENO))
         progress_clear(&run->progress);
-    puts(text);
+    if (run->arguments->detail != PROGRESS_QUIET)
+        puts(text);
     fflush(stdout);
     bool ok = train_folder_note(&run->folder, text, status);
     free(text);
@@ -224,15 +210,22 @@ static bool checkpoint(struct running *run, struct status *status)
     bool last = step == run->trial->train.steps;
     bool due = arguments->checkpoint && step % arguments->checkpoint == 0;
     run->interrupted = signalled && !last;
-    return !(due || run->interrupted) ||
-           train_folder_checkpoint(&run->folder, step, arguments->keep, &run->setup.model, run->trial->model_folder,
-                                   status);
+    if (!due && !run->interrupted)
+        return true;
+    if (!train_folder_checkpoint(&run->folder, step, arguments->keep_checkpoints, &run->setup.model,
+                                 run->trial->model_folder, status))
+        return false;
+    if (arguments->detail == PROGRESS_VERBOSE) {
+        progress_clear(&run->progress);
+        fprintf(stderr, "%s: checkpoint after step %zu\n", arguments->out, step);
+    }
+    return true;
 }
 
 static bool take_steps(struct running *run, struct status *status)
 {
     size_t steps = run->trial->train.steps;
-    progress_open(&run->progress, NULL, steps - run->begun);
+    progress_open(&run->progress, NULL, steps - run->begun, run->arguments->detail);
     bool ok = run->begun > 0 || evaluate(run, status);
     while (ok && run->train.step < steps && !run->interrupted)
         ok = train_step(&run->train, &run->report, status) && device_fine(run, status) && put_step(run, status) &&
@@ -247,9 +240,24 @@ static bool take_steps(struct running *run, struct status *status)
 // The weights, the last checkpoint, and one that is being written.
 static bool check_room(const struct running *run, struct status *status)
 {
-    size_t kept = run->arguments->checkpoint ? run->arguments->keep + 1 : 0;
+    size_t kept = run->arguments->checkpoint ? run->arguments->keep_checkpoints + 1 : 0;
     return folder_has_room(run->arguments->out, (kept + 1) * checkpoint_bytes(&run->setup.model),
-                           "weights and checkpoints", "or fewer checkpoints (--keep)", status);
+                           "weights and checkpoints", "or fewer checkpoints (--keep-checkpoints)", status);
+}
+
+static void tell_begin(const struct running *run)
+{
+    const struct trial *trial = run->trial;
+    const char *out = run->arguments->out;
+    if (run->arguments->detail != PROGRESS_QUIET && run->begun)
+        fprintf(stderr, "%s: going on after step %zu of %zu\n", out, run->begun, trial->train.steps);
+    if (run->arguments->detail != PROGRESS_VERBOSE)
+        return;
+    char size[32];
+    size_text(run->setup.device->arena.live_bytes, size, sizeof size);
+    fprintf(stderr, "%s: %zu steps of %zu windows of %zu tokens, method %s, on %s; %s before the first step\n", out,
+            trial->train.steps, trial->batch * trial->train.accumulate, trial->context, trial->method->name,
+            trial->device, size);
 }
 
 static bool begin(struct running *run, struct status *status)
@@ -259,9 +267,7 @@ static bool begin(struct running *run, struct status *status)
         !train_open(&run->train, run->trial, &run->setup, status) || !check_room(run, status))
         return false;
     run->begun = run->train.step = run->folder.step;
-    if (run->begun)
-        fprintf(stderr, "%s: going on after step %zu of %zu\n", run->arguments->out, run->begun,
-                run->trial->train.steps);
+    tell_begin(run);
     return !run->begun || (checkpoint_read(run->arguments->out, run->begun, &run->setup.model, status) &&
                            device_fine(run, status));
 }
@@ -276,9 +282,10 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     json_t *settings = settings_of(trial);
     catch_signals();
     bool ok = train_folder_open(&run->folder, arguments->out, settings, arguments->resume, status);
-    if (ok && run->folder.finished)
+    bool nothing_left = ok && run->folder.finished;
+    if (nothing_left && arguments->detail != PROGRESS_QUIET)
         fprintf(stderr, "%s: nothing left to do: all %zu steps are done\n", arguments->out, trial->train.steps);
-    else
+    if (!nothing_left)
         ok = ok && begin(run, status) && take_steps(run, status);
     *interrupted = run->interrupted;
     if (run->folder.steps && run->folder.step && (!ok || run->interrupted))
@@ -301,7 +308,7 @@ static bool check_device(const struct trial *trial, struct status *status)
 
 int command_train(int argc, char **argv)
 {
-    struct arguments arguments = {.token_dtype = "bytes", .keep = 1};
+    struct arguments arguments = {.token_dtype = "bytes", .keep_checkpoints = 1};
     trial_flags_open(&arguments.flags, without, own_flags);
     const struct argp argp = {
         .options = arguments.flags.options,
@@ -317,7 +324,7 @@ int command_train(int argc, char **argv)
     struct status status = {0};
     struct trial trial = {0};
     bool interrupted = false;
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
                 check_device(&trial, &status) && choose_within(&trial, &status) &&
                 train(&trial, &arguments, &interrupted, &status);

@@ -90,45 +90,6 @@ static void print_table(const struct table *table, const char *dtype, struct ver
     printf("\n");
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case 'm':
-        arguments->model = text;
-        return 0;
-    case 's':
-        arguments->shape = text;
-        return 0;
-    case 't':
-        arguments->dtype = text;
-        return 0;
-    case 'd':
-        arguments->device = text;
-        return 0;
-    case 'k':
-        arguments->kv_gradient_dtype = text;
-        return 0;
-    case 'g':
-        arguments->gradient_dtype = text;
-        return 0;
-    case 'o':
-        arguments->objective = text;
-        return 0;
-    case 'b':
-        arguments->batch = text;
-        return 0;
-    case 'j':
-        arguments->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 // name NULL: the default.
 static bool read_accumulator(const char *flag, const char *name, enum dtype model, enum dtype *dtype,
                              struct status *status)
@@ -191,41 +152,56 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
 
 int command_verify(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {.name = "model", .key = 'm', .arg = "DIR|PRESET", .doc = "instead of small models of every kind"},
-        {.name = "shape", .key = 's', .arg = "TEXT", .doc = "only shapes whose name has this in it"},
-        {.name = "dtype", .key = 't', .arg = "DTYPE", .doc = "f64, f32 or bf16 (f64)"},
+    static const struct flag options[] = {
+        {.name = "model",
+         .key = 'm',
+         TEXT_AT(struct arguments, model),
+         .arg = "DIR|PRESET",
+         .doc = "instead of small models of every kind"},
+        {.name = "shape",
+         .key = 's',
+         TEXT_AT(struct arguments, shape),
+         .arg = "TEXT",
+         .doc = "only shapes whose name has this in it"},
+        {.name = "dtype",
+         .key = 't',
+         TEXT_AT(struct arguments, dtype),
+         .arg = "DTYPE",
+         .doc = "f64, f32 or bf16 (f64)"},
         {.name = "device",
          .key = 'd',
+         TEXT_AT(struct arguments, device),
          .arg = "DEVICE",
          .doc = "where to compute: cpu, cuda, cuda:1 for a second card (cpu)"},
         {.name = "kv-gradient-dtype",
          .key = 'k',
+         TEXT_AT(struct arguments, kv_gradient_dtype),
          .arg = "DTYPE",
          .doc = "accumulator of the gradient of keys and values (f32; f64 for f64)"},
         {.name = "gradient-dtype",
          .key = 'g',
+         TEXT_AT(struct arguments, gradient_dtype),
          .arg = "DTYPE",
          .doc = "accumulator of the weights' gradients (f32; f64 for f64)"},
         {.name = "objective",
          .key = 'o',
-         .arg = "NAME,OPTION=VALUE",
+         TEXT_AT(struct arguments, objective),
+         .arg = "OBJECTIVE,OPTION=VALUE",
          .doc = "what is minimised, of `longbp list objectives` (token-mean)"},
         {.name = "batch",
          .key = 'b',
+         TEXT_AT(struct arguments, batch),
          .arg = "FILE",
          .doc = "a batch file, instead of random tokens of every shape"},
-        {.name = "json", .key = 'j', .doc = "one JSON object per case"},
+        {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "one JSON object per case"},
         {0}};
     static const struct argp argp = {
-        .options = options,
-        .parser = parse,
         .doc =
             "Holds every method's gradient against full backprop in f64, on small awkward shapes. Exit code 1 if "
             "one is off."};
     struct arguments arguments = {.dtype = "f64", .device = "cpu"};
     struct status status = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    arguments_parse(&argp, options, argc, argv, &arguments);
     setvbuf(stdout, NULL, _IOLBF, 0); // a run that is cut off has said what it found
     struct table *table = calloc(1, sizeof *table);
     CHECK(table);

@@ -1,4 +1,5 @@
 #include "harness/command/method_flags.h"
+#include "harness/run/ranks.h"
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_keys.h"
 #include <string.h>
@@ -17,6 +18,18 @@ static bool decode(const struct trial_flags *flags, const char *method, struct t
     bool said = json_object_get(json_object_get(flags->trial, "data"), "batch"); // by a batch file
     if (said || json_object_get(flags->trial, "context"))
         return trial_flags_decode(flags, method, trial, status);
+    const char *key;
+    json_t *value;
+    *trial = (struct trial){0};
+    json_object_foreach(flags->method, key, value)
+    {
+        const char *text = json_string_value(value) ? json_string_value(value) : "";
+        if (*text && text[strlen(text) - 1] == '%') {
+            status_set(status, STATUS_BAD_INPUT,
+                       "--%s: a share is of the columns of one context; give their number", key);
+            return false;
+        }
+    }
     struct status first = {0};
     bool decoded = false;
     for (int i = -1; i < 31 && !decoded; i++) {
@@ -108,7 +121,9 @@ static void add_variants(struct search *search, const char *method, size_t first
         if (!is_tried(search, tried, tried.key->tried[i]))
             continue;
         set_key(search, tried, tried.key->tried[i]);
-        if (decode(search->flags, method, add_trial(search->trials), &why) && !is_known(search->trials, first))
+        struct trial *trial = add_trial(search->trials);
+        if (decode(search->flags, method, trial, &why) && !is_known(search->trials, first) &&
+            ranks_fit(trial, &why))
             add_variants(search, method, first, next + 1);
         else
             trial_free(&search->trials->trials[--search->trials->count]);
@@ -120,7 +135,9 @@ static void add_variants(struct search *search, const char *method, size_t first
 static bool add_method(struct search *search, const struct method *method, struct status *status)
 {
     size_t first = search->trials->count;
-    if (!decode(search->flags, method->name, add_trial(search->trials), status))
+    struct trial *trial = add_trial(search->trials);
+    if (!decode(search->flags, method->name, trial, status) ||
+        (search->request.variants && !ranks_fit(trial, status)))
         return false;
     if (search->request.variants)
         add_variants(search, method->name, first, 0);
@@ -223,13 +240,17 @@ static bool add_all(struct search *search, struct status *status)
         why = (struct status){0};
         if (add_method(search, methods[i], &why))
             continue;
-        trial_free(&trials->trials[--trials->count]);
-        if (!is_choice_of_others(search->flags, methods[i])) {
+        struct trial *refused = &trials->trials[--trials->count];
+        bool passed_over = why.code == STATUS_UNSUPPORTED || is_choice_of_others(search->flags, methods[i]);
+        if (passed_over)
+            json_array_append_new(trials->left_out,
+                                  json_pack("{s:s, s:s}", "method", methods[i]->name, "reason",
+                                            refused->unsupported ? refused->unsupported : why.message));
+        trial_free(refused);
+        if (!passed_over) {
             *status = why;
             return false;
         }
-        json_array_append_new(trials->left_out,
-                              json_pack("{s:s, s:s}", "method", methods[i]->name, "reason", why.message));
     }
     if (trials->count == 0)
         *status = why;

@@ -5,13 +5,16 @@
 struct method_trials {
     struct trial *trials;
     size_t count;
-    json_t *left_out; // [{"method", "reason"}] of "all": those that have not the choice that an option was given
+    // [{"method", "reason"}] of "all": those that have not the choice that an option was given, or that ranks
+    // cannot share as they are to.
+    json_t *left_out;
 };
 
 struct method_request {
     const char *names; // "all", or a list with commas
     bool exact;        // only the exact ones
-    // Beside each trial one for every other value that the table of trial keys says is tried (trial_keys.h): of
+    // Of methods that ranks can share as is asked for alone; beside each trial one for every other value that the
+    // table of trial keys says is tried (trial_keys.h): of
     // keys that change the gradient where `also` names them, with commas; NULL: of none.
     bool variants;
     const char *also;

@@ -2,7 +2,7 @@
 #include "harness/files/size.h"
 #include <string.h>
 
-void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct argp_option *own,
+void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct flag *own,
                      const char *host)
 {
     *flags = (struct plan_flags){.needs = needs};
@@ -38,28 +38,10 @@ static void check_needs(const struct plan_flags *flags, struct argp_state *state
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state)
 {
     switch (key) {
-    case PLAN_LIKE:
-        flags->like = text;
-        return 0;
     case PLAN_MEMORY_LIMIT:
     case PLAN_DEVICE_MEMORY:
         flags->memory = text;
         flags->memory_flag = key == PLAN_MEMORY_LIMIT ? "--memory-limit" : "--device-memory";
-        return 0;
-    case PLAN_METHODS:
-        flags->methods = text;
-        return 0;
-    case PLAN_ALSO:
-        flags->also = text;
-        return 0;
-    case PLAN_EXACT:
-        flags->exact = true;
-        return 0;
-    case PLAN_JSON:
-        flags->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected \"%s\"", text);
         return 0;
     case ARGP_KEY_END:
         check_needs(flags, state);

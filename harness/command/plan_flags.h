@@ -15,33 +15,26 @@ struct plan_flags {
     bool exact, json;
 };
 
-// Of a command's own flags, keys from 0x200 on are these.
-enum plan_flag {
-    PLAN_LIKE = 0x200,
-    PLAN_MEMORY_LIMIT,
-    PLAN_DEVICE_MEMORY,
-    PLAN_METHODS,
-    PLAN_ALSO,
-    PLAN_EXACT,
-    PLAN_JSON
-};
+// Of a command's own flags, keys from 0x200 on are these. The others have their place here: this struct comes first
+// in the command's.
+enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 // clang-format off
 #define PLAN_FLAG_LIKE \
-    {.name = "like", .key = PLAN_LIKE, .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
+    {.name = "like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
     {.name = "memory-limit", .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
      .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable)"}
 #define PLAN_FLAG_DEVICE_MEMORY \
     {.name = "device-memory", .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same"}
 #define PLAN_FLAG_ALSO \
-    {.name = "also", .key = PLAN_ALSO, .arg = "KEY,KEY", \
+    {.name = "also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
      .doc = "where a method is chosen: keys of which other values are tried, too, though they change the gradient: " \
             "kv-gradient-dtype (bf16), weights (nf4, int8) (none)"}
-#define PLAN_FLAG_JSON(what) {.name = "json", .key = PLAN_JSON, .doc = "print JSON" what}
+#define PLAN_FLAG_JSON(what) {.name = "json", SET_AT(struct plan_flags, json), .doc = "print JSON" what}
 // clang-format on
 
 // As trial_flags_open. host: what the absence of --host-memory means.
-void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct argp_option *own,
+void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct flag *own,
                      const char *host);
 void plan_flags_close(struct plan_flags *flags);
 // For the command's argp parser, with all keys that are not its own; at the end what is needed must be there.

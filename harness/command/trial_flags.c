@@ -1,6 +1,8 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/command/trial_flags.h"
+#include "harness/command/argument_words.h"
 #include "harness/command/flags.h"
+#include "harness/command/option_words.h"
 #include "harness/command/shell.h"
 #include "harness/files/json_source.h"
 #include "harness/spec/trial_key_words.h"
@@ -48,12 +50,15 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
 // "tokens of a sequence", "of weights and activations: f64, f32 or bf16 (f32)"
 static char *describe(const struct trial_key *key, const char *otherwise)
 {
-    char standard[160] = "", named[160], *doc;
-    bool as_json = key->spelling == SPELLED_OBJECT || key->type == KEY_METHOD; // which a flag's values are not
-    const char *values = as_json ? NULL : key->values;
-    if (values && key->spelling == SPELLED_NAMED) { // up to what JSON has
-        snprintf(named, sizeof named, "%.*s", (int)strcspn(values, ","), values);
+    char standard[160] = "", choices[400], named[500], *doc;
+    const char *values = key->values;
+    if (key->spelling == SPELLED_NAMED || key->type == KEY_METHOD) {
+        const char *list = values + strlen("a name"); // "a name of `longbp list methods`, or" as JSON
+        argument_words_list(key->argument, choices, sizeof choices);
+        snprintf(named, sizeof named, "%s%.*s", choices, (int)strcspn(list, ","), list);
         values = named;
+    } else if (key->spelling == SPELLED_OBJECT) { // which a flag's values are not
+        values = NULL;
     }
     if (!key->required && key->type != KEY_BOOL)
         trial_key_default(key, standard, sizeof standard);
@@ -100,20 +105,22 @@ static void add_flag(struct argp_option **next, struct argp_option flag)
         (struct argp_option){.name = respelled(flag.name, '-', '_'), .flags = OPTION_ALIAS | OPTION_HIDDEN};
 }
 
-void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct argp_option *own)
+void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct flag *own)
 {
     size_t options = 0, others = 0;
     *flags = (struct trial_flags){.trial = json_object(), .method = json_object()};
     while (methods_option(options))
         options++;
-    while (own[others].name)
+    struct argp_option *of_command = flag_options(own);
+    while (of_command[others].name)
         others++;
     add_keys(flags, trial_keys, NULL, without);
     flags->options = calloc(2 * (flags->key_count + others + options) + 2, sizeof *flags->options);
     CHECK(flags->options && flags->trial && flags->method);
     struct argp_option *next = flags->options;
     for (size_t i = 0; i < others; i++)
-        add_flag(&next, own[i]);
+        add_flag(&next, of_command[i]);
+    free(of_command);
     for (size_t i = 0; i < flags->key_count; i++)
         add_flag(&next, (struct argp_option){.name = name_of(flags->keys[i]),
                                              .key = FIRST_KEY + (int)i,
@@ -123,8 +130,8 @@ void trial_flags_open(struct trial_flags *flags, const char *const *without, con
     for (size_t i = 0; i < options; i++)
         add_flag(&next, (struct argp_option){.name = methods_option(i)->name,
                                              .key = FIRST_KEY + (int)(flags->key_count + i),
-                                             .arg = "VALUE",
-                                             .doc = methods_option(i)->help});
+                                             .arg = option_argument(methods_option(i)),
+                                             .doc = option_describe(methods_option(i))});
 }
 
 void trial_flags_describe(struct trial_flags *flags, const char *name, const char *standard)
@@ -257,12 +264,26 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
     }
 }
 
+size_t trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *kind, struct status *status)
+{
+    size_t bytes = strcmp(kind, "bytes") == 0 ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
+    if (!bytes)
+        status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", kind);
+    else if (path)
+        json_object_set_new(flags->trial, "data",
+                            bytes == 1 ? json_pack("{s:s}", "text", path)
+                                       : json_pack("{s:s, s:s}", "tokens", path, "dtype", kind));
+    return bytes;
+}
+
 void trial_flags_close(struct trial_flags *flags)
 {
     for (struct argp_option *option = flags->options; option && (option->name || option->doc); option++) {
         free((char *)option->name);
-        if (option->key >= FIRST_KEY && option->key < FIRST_KEY + (int)flags->key_count)
+        if (option->key >= FIRST_KEY)
             free((char *)option->doc);
+        if (option->key >= FIRST_KEY + (int)flags->key_count)
+            free((char *)option->arg);
     }
     free(flags->keys);
     free(flags->options);

@@ -15,7 +15,7 @@ struct trial_flags {
 // Every key of a trial that has a flag is one, those named in `without` apart, which ends in NULL; so is every
 // option of every method. own: the command's other flags, ending in {0}, with keys below 0x1000. Every flag can be
 // written with hyphens or, as in specs, with underscores. Release with trial_flags_close.
-void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct argp_option *own);
+void trial_flags_open(struct trial_flags *flags, const char *const *without, const struct flag *own);
 // In place of a key's default in its help, where that means something else to the command; nothing if it has no
 // flag.
 void trial_flags_describe(struct trial_flags *flags, const char *name, const char *standard);
@@ -28,4 +28,7 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
 // Appends what was given for the trial's keys to a shell's command line (shell.h), those named in `without` apart,
 // which ends in NULL; of the method nothing.
 void trial_flags_append(const struct trial_flags *flags, const char *const *without, char **command);
+// Sets the data of the trial that is asked for to a file of tokens; path NULL: to none. kind: bytes, u16 or u32.
+// The bytes of a token; 0 and a status if it is another kind.
+size_t trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *kind, struct status *status);
 void trial_flags_close(struct trial_flags *flags);

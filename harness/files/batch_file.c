@@ -256,8 +256,30 @@ bool batch_file_read(struct batch_data *file, const char *path, size_t context, 
     return ok;
 }
 
+static void keep(void *items, size_t first, size_t count, size_t bytes)
+{
+    if (items)
+        memmove(items, (char *)items + first * bytes, count * bytes);
+}
+
+void batch_data_keep(struct batch_data *data, size_t first, size_t count)
+{
+    size_t row = first * data->context, rows = count * data->context;
+    CHECK(!data->of && first + count <= data->batch);
+    keep(data->ids, row, rows, sizeof *data->ids);
+    keep(data->labels, row, rows, sizeof *data->labels);
+    keep(data->lengths, first, count, sizeof *data->lengths);
+    keep(data->documents, row, rows, sizeof *data->documents);
+    keep(data->weights, row, rows, sizeof *data->weights);
+    keep(data->old_logprobs, row, rows, sizeof *data->old_logprobs);
+    keep(data->reference_logprobs, row, rows, sizeof *data->reference_logprobs);
+    keep(data->advantages, first, count, sizeof *data->advantages);
+    data->batch = count;
+}
+
 void batch_data_free(struct batch_data *file)
 {
+    free(file->of);
     free(file->ids);
     free(file->labels);
     free(file->lengths);

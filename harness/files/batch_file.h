@@ -11,6 +11,10 @@
 // a file, all else F64, F32, BF16 or F16.
 struct batch_data {
     size_t context, batch;
+    // Of no file: where rows hold several sequences (harness/run/shared_prompt.h), how many there are, and of each
+    // token whose it is, as batch_set_branches takes it. NULL: a row is a sequence.
+    size_t sequences;
+    int32_t *of;
     int32_t *ids;
     int32_t *labels;            // what each position is to predict, or NO_TARGET
     int32_t *lengths;           // [batch] tokens of each sequence; the rest of its row is padding
@@ -18,7 +22,7 @@ struct batch_data {
     double *weights;            // of the rows
     double *old_logprobs;       // of the labels, by the policy that sampled them
     double *reference_logprobs; // of the labels, by the reference
-    double *advantages;         // [batch]
+    double *advantages;         // [batch], of sequences
 };
 
 // The shape of its ids, without reading the rest. path: as share_resolve takes it. False and a status if there are
@@ -32,4 +36,6 @@ bool batch_file_expect(const char *path, size_t context, size_t batch, struct st
 // after a failure.
 bool batch_file_read(struct batch_data *file, const char *path, size_t context, size_t batch, size_t vocab,
                      struct status *status);
+// Sequences [first, first + count), each in a row of its own, become all that there are.
+void batch_data_keep(struct batch_data *data, size_t first, size_t count);
 void batch_data_free(struct batch_data *file);

@@ -31,11 +31,6 @@ static bool exists(const char *folder, const char *name)
     return found;
 }
 
-static bool is_lora(const struct parameter *p)
-{
-    return strstr(p->name, ".lora_") != NULL;
-}
-
 static void shards_close(struct shards *shards)
 {
     for (size_t i = 0; i < shards->count; i++) {
@@ -150,7 +145,7 @@ static bool check_names(const struct shards *shards, const char *folder, const s
     struct list missing = {0}, unexpected = {0}, twice = {0};
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (is_lora(p) == lora && !shards_find(shards, p->name)) {
+        if (parameter_is_factor(p) == lora && !shards_find(shards, p->name)) {
             list_add(&missing, p->name);
         }
     }
@@ -160,7 +155,7 @@ static bool check_names(const struct shards *shards, const char *folder, const s
             const struct parameter *p = model_parameter(model, name);
             if (shards_find(shards, name) != &shards->files[i]) {
                 list_add(&twice, name);
-            } else if ((!p || is_lora(p) != lora) && !is_harmless(model, name)) {
+            } else if ((!p || parameter_is_factor(p) != lora) && !is_harmless(model, name)) {
                 list_add(&unexpected, name);
             }
         }
@@ -219,7 +214,8 @@ static bool read_all(const struct shards *shards, struct model *model, bool lora
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         // All are checked before the first is read: reading takes minutes.
-        if (is_lora(&model->parameters[i]) == lora && !check_tensor(shards, &model->parameters[i], status)) {
+        if (parameter_is_factor(&model->parameters[i]) == lora &&
+            !check_tensor(shards, &model->parameters[i], status)) {
             return false;
         }
     }
@@ -227,7 +223,7 @@ static bool read_all(const struct shards *shards, struct model *model, bool lora
     CHECK(block);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (is_lora(p) == lora && model_has(model, p)) {
+        if (parameter_is_factor(p) == lora && model_has(model, p)) {
             read_values(model, p, check_tensor(shards, p, status), rounding, block);
         }
     }
@@ -269,7 +265,7 @@ static void randomize_lora(struct model *model, uint64_t seed, enum dtype roundi
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (is_lora(p) && model_has(model, p)) {
+        if (parameter_is_factor(p) && model_has(model, p)) {
             model_randomize_parameter(model, p, seed, rounding);
         }
     }

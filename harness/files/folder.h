@@ -36,7 +36,8 @@ bool folder_write(const char *folder, const struct config *config, uint64_t seed
 // Whether the disk of a folder, there or to be made, has room for so many bytes; some file systems do not say.
 // False and a status (io): `what` take them; `remedy` besides another folder.
 bool folder_has_room(const char *folder, size_t bytes, const char *what, const char *remedy, struct status *status);
-// Writes what of an opened model trains, in the dtype that it has: its weights and config.json, or with LoRA the
-// factors alone as PEFT keeps them, with the rank and scale, and `base`, the folder of the weights below; NULL:
-// there is none. Each file is whole or not there, the weights last.
+// Writes what of an opened model trains (model_can_train), in the dtype that it has: its weights and config.json;
+// or with LoRA the factors as PEFT keeps them, with the rank and scale, and `base`, the folder of the weights
+// below; NULL: there is none. Or both, and the weights below are those beside. Each file is whole or not there;
+// weights come behind what describes them, and factors last.
 bool folder_save(const char *folder, struct model *model, const char *base, struct status *status);

@@ -15,11 +15,6 @@ static char *path_of(const char *folder, const char *name)
     return path;
 }
 
-static bool is_saved(const struct model *model, const struct parameter *p)
-{
-    return !model->lora.rank || strstr(p->name, ".lora_");
-}
-
 // In blocks of rows.
 static bool save_values(struct safetensors_writer *writer, struct device *device, struct tensor t,
                         struct status *status)
@@ -39,26 +34,30 @@ static bool save_values(struct safetensors_writer *writer, struct device *device
     return ok;
 }
 
-static bool save_unit(struct safetensors_writer *writer, struct model *model, size_t unit, struct status *status)
+static bool save_unit(struct safetensors_writer *writer, struct model *model, size_t unit, bool factors,
+                      struct status *status)
 {
     struct parameters parameters = unit_parameters(model, unit);
     bool ok = true;
     unit_acquire(model, unit);
     for (size_t i = 0; ok && i < parameters.count; i++)
-        if (is_saved(model, &parameters.items[i]))
+        if (parameter_is_factor(&parameters.items[i]) == factors)
             ok = save_values(writer, model->device, parameters.items[i].value, status);
     unit_release(model, unit);
     return ok;
 }
 
-static bool save_weights(const char *path, struct model *model, struct status *status)
+// LoRA's factors, or all else.
+static bool save_weights(const char *folder, const char *name, struct model *model, bool factors,
+                         struct status *status)
 {
+    char *path = path_of(folder, name);
     struct safetensors_item *items = calloc(model->parameter_count + 1, sizeof *items);
     CHECK(items);
     size_t count = 0;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (is_saved(model, p))
+        if (parameter_is_factor(p) == factors)
             items[count++] =
                 (struct safetensors_item){.name = p->name,
                                           .dtype = model->device->ops->dtype,
@@ -68,11 +67,12 @@ static bool save_weights(const char *path, struct model *model, struct status *s
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t unit = 0; ok && unit < unit_count(model); unit++)
-        ok = save_unit(&writer, model, unit, status);
+        ok = save_unit(&writer, model, unit, factors, status);
     unit_settle(model);
     ok = ok && safetensors_commit(&writer, status);
     safetensors_discard(&writer);
     free(items);
+    free(path);
     return ok;
 }
 
@@ -102,11 +102,9 @@ static bool save_adapter_config(const char *folder, const char *base, const stru
 
 bool folder_save(const char *folder, struct model *model, const char *base, struct status *status)
 {
-    bool adapter = model->lora.rank > 0;
-    char *path = path_of(folder, adapter ? FOLDER_ADAPTER : FOLDER_WEIGHTS);
-    bool ok = (adapter ? save_adapter_config(folder, base, &model->lora, status)
-                       : folder_write_config(folder, &model->config, model->device->ops->dtype, status)) &&
-              save_weights(path, model, status);
-    free(path);
-    return ok;
+    bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
+    return (!weights || (folder_write_config(folder, &model->config, model->device->ops->dtype, status) &&
+                         save_weights(folder, FOLDER_WEIGHTS, model, false, status))) &&
+           (!adapter || (save_adapter_config(folder, weights ? NULL : base, &model->lora, status) &&
+                         save_weights(folder, FOLDER_ADAPTER, model, true, status)));
 }

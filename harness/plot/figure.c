@@ -338,6 +338,7 @@ static const char *const along_dtype[] = {"dtype", "kv_gradient_dtype", "gradien
 
 static const struct figure gradient_error = {
     .name = "gradient-error",
+    .own_axes = true,
     .needs = "two records or more of exact methods with a gradient check (\"gradient\": \"full-f64\") at one "
              "context",
     .one_context = true,
@@ -441,6 +442,7 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
 
 static const struct figure timeline = {
     .name = "timeline",
+    .own_axes = true,
     .needs = "records with a time line (\"timeline\": true)",
     .one_context = true,
     .within = nothing,
@@ -453,6 +455,8 @@ const struct figure *const figures[] = {&memory,
                                         &sparsity,
                                         &gradient_error,
                                         &figure_accumulators,
+                                        &figure_prompt,
+                                        &figure_pair_sums,
                                         &timeline,
                                         &figure_categories,
                                         &figure_prediction,
@@ -460,4 +464,5 @@ const struct figure *const figures[] = {&memory,
                                         &figure_published_time,
                                         &figure_training,
                                         &figure_rates,
+                                        &figure_optimizers,
                                         NULL};

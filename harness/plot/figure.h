@@ -10,7 +10,8 @@
 struct figure {
     const char *name;          // of the script, and the end of the picture's name
     const char *needs;         // the records it is drawn from, for the message when there are none
-    bool one_context;          // a picture is of one context, the longest that has what is needed
+    bool one_context;          // a picture is of one context
+    bool own_axes;             // has no curves, or axes as published: not to be set
     bool estimates;            // of plans it shows estimates of time
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
@@ -23,8 +24,8 @@ struct figure {
                             FILE *table);
 };
 
-extern const struct figure figure_accumulators, figure_categories, figure_prediction, figure_published_memory,
-    figure_published_time, figure_training, figure_rates;
+extern const struct figure figure_optimizers, figure_accumulators, figure_categories, figure_pair_sums,
+    figure_prediction, figure_published_memory, figure_published_time, figure_prompt, figure_training, figure_rates;
 
 // All figures, ending in NULL.
 extern const struct figure *const figures[];

@@ -142,6 +142,7 @@ static const char *const any_setting[] = {"model", "lora", "kv_gradient_dtype", 
 
 const struct figure figure_published_memory = {
     .name = "published-memory",
+    .own_axes = true,
     .needs = "peak_bytes of an experiment that has published points",
     .within = any_setting,
     .quantity = PUBLISHED_MEMORY,
@@ -150,6 +151,7 @@ const struct figure figure_published_memory = {
 
 const struct figure figure_published_time = {
     .name = "published-time",
+    .own_axes = true,
     .needs = "times or estimates of an experiment that has published points",
     .estimates = true,
     .within = any_setting,

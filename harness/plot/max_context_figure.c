@@ -12,17 +12,53 @@ static void number(FILE *table, double value)
     fprintf(table, isfinite(value) ? "\t%.15g" : "\tNaN", value);
 }
 
-static void tabulate(const struct longest_contexts *contexts, FILE *table)
+static const struct longest_group *group_of(const struct longest_contexts *contexts, const struct longest_row *row)
 {
+    return row->group ? &contexts->groups[row->group - 1] : NULL;
+}
+
+// Of one card.
+static size_t write_bars(const struct longest_contexts *contexts, FILE *table)
+{
+    size_t series = 0, groups = 0, last = 0;
     fputs("series\tmethod\tlabel\trank\tgroup\tgroup_label\tmax_context\tpublished\tmark\n", table);
-    for (size_t i = 0; i < contexts->row_count && contexts->rows[i].group; i++) {
-        const struct longest_row *row = &contexts->rows[i];
-        fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", i + 1, *row->method ? row->method : "published", row->label,
-                row->group, contexts->groups[row->group - 1].words);
+    for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
+        const struct longest_group *group = group_of(contexts, row);
+        if (!group || group->cards > 1)
+            continue;
+        groups += row->group != last;
+        last = row->group;
+        fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", ++series, *row->method ? row->method : "published", row->label,
+                groups, group->words);
         number(table, row->tokens);
         number(table, row->published);
         fprintf(table, "\t%s\n", *row->mark ? row->mark : "-"); // gnuplot has no empty words
     }
+    return series;
+}
+
+// Over several cards, of what is alike but for their number: a series for each method with its options.
+static void write_cards(const struct longest_contexts *contexts, const char *alike, FILE *table)
+{
+    const char **labels = calloc(contexts->row_count + 1, sizeof *labels);
+    size_t count = 0;
+    CHECK(labels);
+    fputs("series\tmethod\tlabel\trank\tcards\tmax_context\tpublished\n", table);
+    for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
+        const struct longest_group *group = group_of(contexts, row);
+        if (!group || group->cards == 1 || !*row->method || strcmp(group->alike, alike) != 0)
+            continue;
+        size_t series = 0;
+        while (series < count && strcmp(labels[series], row->label) != 0)
+            series++;
+        if (series == count)
+            labels[count++] = row->label;
+        fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group->cards);
+        number(table, row->tokens > 0 ? row->tokens : NAN);
+        number(table, row->published);
+        fputs("\n", table);
+    }
+    free(labels);
 }
 
 static const char *file_of(const char *path)
@@ -41,35 +77,88 @@ static void list_files(const struct max_context_request *request, char *source, 
         text_append(source, bytes, ", %s", file_of(request->paths[i]));
 }
 
+// What the pictures have in common: where their numbers are from.
+struct origin {
+    char source[900], machine[700];
+};
+
+static struct origin origin_of(const struct max_context_request *request, const struct longest_contexts *contexts)
+{
+    struct origin origin;
+    list_files(request, origin.source, sizeof origin.source);
+    if (*contexts->other_sources)
+        text_append(origin.source, sizeof origin.source, "; beside %s", contexts->other_sources);
+    snprintf(origin.machine, sizeof origin.machine, "planned at revision %s, one sequence on a card%s%s",
+             *contexts->revisions ? contexts->revisions : "unknown", *contexts->sources ? "; published: " : "",
+             contexts->sources);
+    return origin;
+}
+
+static bool draw(const struct max_context_request *request, const struct longest_contexts *contexts,
+                 const char *figure, const char *name, const char *setting, const char *table,
+                 struct status *status)
+{
+    struct origin origin = origin_of(request, contexts);
+    const struct picture picture = {.form = request->form,
+                                    .name = name,
+                                    .figure = figure,
+                                    .table = table,
+                                    .setting = setting,
+                                    .source = origin.source,
+                                    .machine = origin.machine};
+    return picture_draw(&picture, status);
+}
+
+static bool draw_bars(const struct max_context_request *request, const struct longest_contexts *contexts,
+                      struct status *status)
+{
+    char *words = NULL;
+    size_t bytes;
+    FILE *table = open_memstream(&words, &bytes);
+    CHECK(table);
+    size_t count = write_bars(contexts, table);
+    CHECK(fclose(table) == 0);
+    bool fine =
+        count == 0 || draw(request, contexts, "max-context", "max-context",
+                           "the last context that fits: one token, or one chunk, more does not", words, status);
+    free(words);
+    return fine;
+}
+
+// A picture for what is alike but for the number of cards; the first is cards.FORMAT, the next cards-2.
+static bool draw_cards(const struct max_context_request *request, const struct longest_contexts *contexts,
+                       struct status *status)
+{
+    bool fine = true;
+    size_t drawn = 0;
+    for (size_t g = 0; fine && g < contexts->group_count; g++) {
+        const struct longest_group *group = &contexts->groups[g];
+        size_t first = 0;
+        while (contexts->groups[first].cards == 1 || strcmp(contexts->groups[first].alike, group->alike) != 0)
+            if (++first > g)
+                break;
+        if (group->cards == 1 || first != g)
+            continue;
+        char *words = NULL, name[40];
+        size_t bytes;
+        FILE *table = open_memstream(&words, &bytes);
+        CHECK(table);
+        write_cards(contexts, group->alike, table);
+        CHECK(fclose(table) == 0);
+        snprintf(name, sizeof name, drawn ? "cards-%zu" : "cards", drawn + 1);
+        fine = draw(request, contexts, "cards", name, group->alike, words, status);
+        drawn++;
+        free(words);
+    }
+    return fine;
+}
+
 bool max_context_plot(const struct max_context_request *request, const struct published *published,
                       struct status *status)
 {
     struct longest_contexts contexts;
-    char *words = NULL, source[900], machine[700];
-    size_t bytes;
-    FILE *table = open_memstream(&words, &bytes);
-    CHECK(table);
-    bool fine = longest_contexts_open(&contexts, request->paths, request->path_count, published, status);
-    if (fine)
-        tabulate(&contexts, table);
-    CHECK(fclose(table) == 0);
-    list_files(request, source, sizeof source);
-    if (*contexts.other_sources)
-        text_append(source, sizeof source, "; beside %s", contexts.other_sources);
-    snprintf(machine, sizeof machine, "planned at revision %s, batch 1%s%s",
-             *contexts.revisions ? contexts.revisions : "unknown", *contexts.sources ? "; published: " : "",
-             contexts.sources);
-    const struct picture picture = {.folder = request->folder,
-                                    .scripts = request->scripts,
-                                    .formats = request->formats,
-                                    .name = "max-context",
-                                    .figure = "max-context",
-                                    .table = words,
-                                    .setting = "the last context that fits: one token, or one chunk, more does not",
-                                    .source = source,
-                                    .machine = machine};
-    fine = fine && picture_draw(&picture, status);
+    bool fine = longest_contexts_open(&contexts, request->paths, request->path_count, published, status) &&
+                draw_bars(request, &contexts, status) && draw_cards(request, &contexts, status);
     longest_contexts_close(&contexts);
-    free(words);
     return fine;
 }

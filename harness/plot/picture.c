@@ -1,5 +1,6 @@
 #include "harness/plot/picture.h"
 #include "harness/files/output_file.h"
+#include "harness/files/word_list.h"
 #include "harness/plot/gnuplot.h"
 #include <errno.h>
 #include <limits.h>
@@ -27,17 +28,58 @@ static bool make_folder(const char *path, struct status *status)
     return true;
 }
 
+#define MM_PER_UNIT (25.4 / 96) // the scripts count in 1/96 inch
+
+// A picture that gnuplot drew has no size of its own: writes it into the head of the file, to be freed, as large as
+// fits into what is asked.
+static char *svg_of_size(const char *svg, struct picture_size size, size_t *bytes)
+{
+    const char *box = strstr(svg, "viewBox=\"");
+    double width, height;
+    CHECK(box && sscanf(box, "viewBox=\"0 0 %lf %lf\"", &width, &height) == 2);
+    double mm = size.width_mm / width;
+    if (size.height_mm > 0 && mm * height > size.height_mm) {
+        mm = size.height_mm / height;
+    }
+    char *sized = NULL;
+    FILE *stream = open_memstream(&sized, bytes);
+    CHECK(stream);
+    fprintf(stream, "%.*swidth=\"%.2fmm\" height=\"%.2fmm\" %s", (int)(box - svg), svg, mm * width, mm * height,
+            box);
+    CHECK(fclose(stream) == 0);
+    return sized;
+}
+
 static bool draw(const struct picture *picture, const char *format, struct status *status)
 {
-    char path[PATH_MAX + 400];
-    const struct gnuplot_variable variables[] = {{"format", format},
-                                                 {"setting", picture->setting},
-                                                 {"source", picture->source},
-                                                 {"machine", picture->machine}};
-    size_t bytes;
-    char *drawn = gnuplot_draw(picture->scripts, picture->figure, variables, sizeof variables / sizeof *variables,
-                               picture->table, &bytes, status);
-    snprintf(path, sizeof path, "%s/%.300s.%s", picture->folder, picture->name, format);
+    const struct picture_form *form = picture->form;
+    char path[PATH_MAX + 400], width[32], height[32];
+    struct gnuplot_variable variables[8] = {{"format", format},
+                                            {"setting", picture->setting},
+                                            {"source", picture->source},
+                                            {"machine", picture->machine}};
+    size_t count = 4, bytes;
+    if (form->title) {
+        variables[count++] = (struct gnuplot_variable){"given_title", form->title};
+    }
+    if (form->log) {
+        variables[count++] = (struct gnuplot_variable){"given_log", form->log};
+    }
+    if (form->size.width_mm > 0) {
+        snprintf(width, sizeof width, "%.2f", form->size.width_mm / MM_PER_UNIT);
+        variables[count++] = (struct gnuplot_variable){"given_width", width};
+    }
+    if (form->size.height_mm > 0) {
+        snprintf(height, sizeof height, "%.2f", form->size.height_mm / MM_PER_UNIT);
+        variables[count++] = (struct gnuplot_variable){"given_height", height};
+    }
+    char *drawn = gnuplot_draw(form->scripts, picture->figure, variables, count, picture->table, &bytes, status);
+    if (drawn && form->size.width_mm > 0 && strcmp(format, "svg") == 0) {
+        char *sized = svg_of_size(drawn, form->size, &bytes);
+        free(drawn);
+        drawn = sized;
+    }
+    snprintf(path, sizeof path, "%s/%.300s.%s", form->folder, picture->name, format);
     bool written = drawn && output_file_write(path, drawn, bytes, status);
     free(drawn);
     if (written) {
@@ -46,20 +88,42 @@ static bool draw(const struct picture *picture, const char *format, struct statu
     return written;
 }
 
-bool picture_draw(const struct picture *picture, struct status *status)
+bool picture_form_check(const struct picture_form *form, struct status *status)
+{
+    static const char *const axes[] = {"x", "y", "x,y", "y,x", "none"};
+    bool known = !form->log;
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        known |= form->log && strcmp(form->log, axes[i]) == 0;
+    }
+    return word_list_check(form->formats, "svg,png,pdf", "--format", status) &&
+           (known ||
+            status_set(status, STATUS_BAD_INPUT, "--log: expected x, y, x,y or none, found \"%.40s\"", form->log));
+}
+
+static bool draw_all(const struct picture *picture, struct status *status)
 {
     char folder[PATH_MAX], data[PATH_MAX + 308], formats[64], *rest = NULL;
-    if (snprintf(folder, sizeof folder, "%s/data", picture->folder) >= (int)sizeof folder) {
-        return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", picture->folder);
+    if (snprintf(folder, sizeof folder, "%s/data", picture->form->folder) >= (int)sizeof folder) {
+        return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", picture->form->folder);
     }
     snprintf(data, sizeof data, "%s/%.300s.tsv", folder, picture->name);
     if (!make_folder(folder, status) || !output_file_write(data, picture->table, strlen(picture->table), status)) {
         return false;
     }
-    snprintf(formats, sizeof formats, "%s", picture->formats);
+    snprintf(formats, sizeof formats, "%s", picture->form->formats);
     bool drawn = true;
     for (char *format = strtok_r(formats, ",", &rest); drawn && format; format = strtok_r(NULL, ",", &rest)) {
         drawn = draw(picture, format, status);
     }
+    return drawn;
+}
+
+bool picture_draw(const struct picture *picture, struct status *status)
+{
+    struct picture shown = *picture;
+    char *table = series_choice_apply(picture->form->series, picture->table);
+    shown.table = table;
+    bool drawn = !table || draw_all(&shown, status);
+    free(table);
     return drawn;
 }

@@ -1,18 +1,29 @@
 // Picture: a table and the words around it, drawn by the script of its figure in every format that is wanted.
 #pragma once
-#include "kernels/base/status.h"
-#include <stdbool.h>
+#include "harness/plot/picture_size.h"
+#include "harness/plot/series_choice.h"
+
+// Where pictures go and how they look, alike for all that one request draws.
+struct picture_form {
+    const char *folder;  // tables go to folder/data; made if it is not there
+    const char *scripts; // folder of the gnuplot scripts
+    const char *formats; // some of "svg,png,pdf"
+    const char *title;   // instead of the figures' own headings, "": none; NULL: those
+    const char *log;     // the logarithmic axes: "x", "y", "x,y", "none"; NULL: as the figure has them
+    struct picture_size size;
+    struct series_choice *series; // that are shown
+};
 
 struct picture {
-    const char *folder;                     // tables go to folder/data; made if it is not there
-    const char *scripts;                    // folder of the gnuplot scripts
-    const char *formats;                    // "svg,png"
+    const struct picture_form *form;
     const char *name;                       // of the files
     const char *figure;                     // the script
     const char *table;                      // tab-separated, with a header line
     const char *setting, *source, *machine; // below the heading, and two lines at the foot
 };
 
-// Writes folder/data/NAME.tsv and folder/NAME.FORMAT and prints the path of each picture. False and a status if a
-// file cannot be written or drawing failed.
+// False and a status that names the option of `longbp plot` if the formats or the axes are none.
+bool picture_form_check(const struct picture_form *form, struct status *status);
+// Writes folder/data/NAME.tsv and folder/NAME.FORMAT and prints the path of each picture; nothing where none of the
+// chosen series is in the table. False and a status if a file cannot be written or drawing failed.
 bool picture_draw(const struct picture *picture, struct status *status);

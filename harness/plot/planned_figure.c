@@ -111,9 +111,7 @@ static bool draw(const struct planned_request *request, const char *path, const 
         snprintf(machine, sizeof machine, "planned at revision %.20s%s; seconds are estimates%s%.60s",
                  text(output, "revision"), json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
                  *profile ? " by profile " : "", profile);
-        const struct picture picture = {.folder = request->folder,
-                                        .scripts = request->scripts,
-                                        .formats = request->formats,
+        const struct picture picture = {.form = request->form,
                                         .name = name,
                                         .figure = figure,
                                         .table = words,

@@ -7,7 +7,7 @@
 struct planned_request {
     const char *const *paths; // one output each; a picture each, named after the file
     size_t path_count;
-    const char *folder, *scripts, *formats; // as in picture.h
+    const struct picture_form *form;
 };
 // Draws NAME-front.FORMAT, and NAME-frontier.FORMAT. False and a status if a file is wrong or drawing failed.
 bool front_plot(const struct planned_request *request, struct status *status);

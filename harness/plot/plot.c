@@ -1,10 +1,13 @@
 #include "harness/plot/plot.h"
+#include "harness/files/text.h"
+#include "harness/files/word_list.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/gnuplot.h"
 #include "harness/plot/max_context_figure.h"
 #include "harness/plot/picture.h"
 #include "harness/plot/planned_figure.h"
 #include "harness/results/record.h"
+#include "harness/results/record_filter.h"
 #include "harness/results/results.h"
 #include "harness/results/setting.h"
 #include "harness/spec/trial.h"
@@ -12,10 +15,15 @@
 #include <math.h>
 #include <string.h>
 
+// Pictures of one context each, of the longest ones: a sweep may have a hundred contexts.
+#define CONTEXTS_DRAWN 4
+
 // Records that belong into one picture.
 struct group {
     const char *experiment;
     json_t *setting;
+    double context;                         // 0: several
+    char *table;                            // NULL: the records do not make one
     const struct published_file *published; // of a figure that is drawn beside it
     size_t count;
     const struct record **records;
@@ -33,9 +41,11 @@ static void group_records(struct grouping *grouping, const struct figure *figure
     for (size_t i = 0; i < results->count; i++) {
         const struct record *record = results->records[i];
         const char *experiment = record->experiment;
+        double context = figure->one_context ? record->trial.context : 0;
         json_t *setting = setting_of(record->trial.json, figure->within);
         size_t at = 0;
-        while (at < grouping->count && (strcmp(grouping->groups[at].experiment, experiment) != 0 ||
+        while (at < grouping->count && (grouping->groups[at].context != context ||
+                                        strcmp(grouping->groups[at].experiment, experiment) != 0 ||
                                         !json_equal(grouping->groups[at].setting, setting))) {
             at++;
         }
@@ -45,6 +55,7 @@ static void group_records(struct grouping *grouping, const struct figure *figure
             grouping->groups[at] = (struct group){
                 .experiment = experiment,
                 .setting = json_incref(setting),
+                .context = context,
                 .published =
                     figure->tabulate_beside ? published_find(published, experiment, figure->quantity) : NULL};
         }
@@ -61,6 +72,7 @@ static void grouping_free(struct grouping *grouping)
     for (size_t i = 0; i < grouping->count; i++) {
         json_decref(grouping->groups[i].setting);
         free(grouping->groups[i].records);
+        free(grouping->groups[i].table);
     }
     free(grouping->groups);
 }
@@ -92,37 +104,6 @@ static char *tabulate(const struct figure *figure, const struct published_file *
         free(text);
         return NULL;
     }
-    return text;
-}
-
-// As tabulate, of the longest context that makes a table; only its records stay in the group.
-static char *tabulate_longest(const struct figure *figure, struct group *group, double *context)
-{
-    const struct record **records = calloc(group->count + 1, sizeof *records);
-    CHECK(records);
-    char *text = NULL;
-    size_t count;
-    double below = INFINITY;
-    do {
-        *context = 0;
-        for (size_t i = 0; i < group->count; i++) {
-            double own = group->records[i]->trial.context;
-            *context = own < below && own > *context ? own : *context;
-        }
-        below = *context;
-        count = 0;
-        for (size_t i = 0; i < group->count; i++) {
-            if (group->records[i]->trial.context == *context) {
-                records[count++] = group->records[i];
-            }
-        }
-        text = count ? tabulate(figure, group->published, records, count) : NULL;
-    } while (count && !text);
-    if (text) {
-        memcpy(group->records, records, count * sizeof *records);
-        group->count = count;
-    }
-    free(records);
     return text;
 }
 
@@ -205,101 +186,130 @@ static void picture_name(const char *experiment, const struct figure *figure, co
 struct drawing {
     const struct figure *figure;
     const struct group *group;
-    const char *table, *suffix;
-    double context; // 0: several
+    const char *suffix;
 };
 
-static bool draw(const struct plot_request *request, const char *scripts, const struct results *results,
-                 const struct drawing *drawing, struct status *status)
+static bool draw(const struct picture_form *form, const struct results *results, const struct drawing *drawing,
+                 struct status *status)
 {
     const struct group *group = drawing->group;
     char name[300], setting[200], source[400], machine[400];
     picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
     json_t *common = setting_common(group->records, group->count);
-    setting_describe(common, drawing->context, setting, sizeof setting);
+    setting_describe(common, group->context, setting, sizeof setting);
     json_decref(common);
     captions(drawing->figure, group, results, source, machine);
-    const struct picture picture = {.folder = request->folder,
-                                    .scripts = scripts,
-                                    .formats = request->formats,
+    const struct picture picture = {.form = form,
                                     .name = name,
                                     .figure = drawing->figure->name,
-                                    .table = drawing->table,
+                                    .table = group->table,
                                     .setting = setting,
                                     .source = source,
                                     .machine = machine};
     return picture_draw(&picture, status);
 }
 
+// Whether two groups would be one but for their contexts.
+static bool alike(const struct group *a, const struct group *b)
+{
+    return strcmp(a->experiment, b->experiment) == 0 && json_equal(a->setting, b->setting);
+}
+
+// How many of the groups that are alike have a table, and a longer context than `shorter`.
+static size_t longer_contexts(const struct grouping *grouping, const struct group *group, double shorter)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < grouping->count; i++) {
+        const struct group *other = &grouping->groups[i];
+        count += other->table && other->context > shorter && alike(group, other);
+    }
+    return count;
+}
+
+static bool is_drawn(const struct grouping *grouping, const struct group *group)
+{
+    return group->table && longer_contexts(grouping, group, group->context) < CONTEXTS_DRAWN;
+}
+
+// What tells the pictures of one experiment apart: the settings that differ.
+static void suffix_of(const struct grouping *grouping, const struct group *group, char *text, size_t bytes)
+{
+    json_t **rivals = calloc(grouping->count + 1, sizeof *rivals);
+    CHECK(rivals);
+    size_t count = 0;
+    for (size_t i = 0; i < grouping->count; i++) {
+        const struct group *other = &grouping->groups[i];
+        if (other->table && strcmp(other->experiment, group->experiment) == 0) {
+            rivals[count++] = other->setting;
+        }
+    }
+    setting_suffix(group->setting, rivals, count, text, bytes);
+    free(rivals);
+}
+
+// Says which contexts are in no picture although others are, once for all groups that are alike.
+static void say_left_out(const struct grouping *grouping, const struct group *group, const struct figure *figure)
+{
+    char lacking[200] = "", shorter[200] = "", name[300], suffix[160], context[32];
+    for (size_t i = 0; i < grouping->count; i++) {
+        const struct group *other = &grouping->groups[i];
+        if (!alike(group, other)) {
+            continue;
+        }
+        if (other < group) {
+            return;
+        }
+        snprintf(context, sizeof context, "%.0f", other->context);
+        if (!other->table) {
+            list_add(lacking, sizeof lacking, context);
+        } else if (!is_drawn(grouping, other)) {
+            list_add(shorter, sizeof shorter, context);
+        }
+    }
+    suffix_of(grouping, group, suffix, sizeof suffix);
+    picture_name(group->experiment, figure, suffix, name, sizeof name);
+    if (*lacking && longer_contexts(grouping, group, 0)) {
+        fprintf(stderr, "%s: no picture of context %s, which would need %s\n", name, lacking, figure->needs);
+    }
+    if (*shorter) {
+        fprintf(stderr, "%s: of the longest %d contexts; --where context=N draws another of %s\n", name,
+                CONTEXTS_DRAWN, shorter);
+    }
+}
+
 // Every picture of one figure; *drawn counts them.
-static bool draw_figure(const struct plot_request *request, const char *scripts, const struct results *results,
+static bool draw_figure(const struct picture_form *form, const struct results *results,
                         const struct published *published, const struct figure *figure, size_t *drawn,
                         struct status *status)
 {
     struct grouping grouping;
     group_records(&grouping, figure, results, published);
-    char **tables = calloc(grouping.count + 1, sizeof *tables);
-    double *contexts = calloc(grouping.count + 1, sizeof *contexts);
-    json_t **rivals = calloc(grouping.count + 1, sizeof *rivals);
-    CHECK(tables && contexts && rivals);
     for (size_t i = 0; i < grouping.count; i++) {
         struct group *group = &grouping.groups[i];
-        tables[i] = figure->one_context ? tabulate_longest(figure, group, &contexts[i])
-                                        : tabulate(figure, group->published, group->records, group->count);
+        group->table = tabulate(figure, group->published, group->records, group->count);
     }
     bool fine = true;
+    size_t before = *drawn;
     for (size_t i = 0; fine && i < grouping.count; i++) {
-        // Pictures of the same experiment are told apart by the settings that differ.
-        size_t rival_count = 0;
-        for (size_t j = 0; j < grouping.count; j++) {
-            if (tables[j] && strcmp(grouping.groups[j].experiment, grouping.groups[i].experiment) == 0) {
-                rivals[rival_count++] = grouping.groups[j].setting;
-            }
+        const struct group *group = &grouping.groups[i];
+        char suffix[200];
+        suffix_of(&grouping, group, suffix, sizeof suffix);
+        if (group->context > 0 && longer_contexts(&grouping, group, 0) > 1) {
+            text_append(suffix, sizeof suffix, "-context-%.0f", group->context);
         }
-        char suffix[160];
-        setting_suffix(grouping.groups[i].setting, rivals, rival_count, suffix, sizeof suffix);
-        struct drawing drawing = {figure, &grouping.groups[i], tables[i], suffix, contexts[i]};
-        if (tables[i]) {
-            fine = draw(request, scripts, results, &drawing, status);
+        if (is_drawn(&grouping, group)) {
+            fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
             (*drawn)++;
         }
+        if (figure->one_context) {
+            say_left_out(&grouping, group, figure);
+        }
     }
-    for (size_t i = 0; i < grouping.count; i++) {
-        free(tables[i]);
+    if (form->log && figure->own_axes && *drawn > before) {
+        fprintf(stderr, "%s: --log leaves its axes as they are\n", figure->name);
     }
-    free(tables);
-    free(contexts);
-    free(rivals);
     grouping_free(&grouping);
     return fine;
-}
-
-// Whether a list with commas holds the word.
-static bool listed(const char *list, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        if (strncmp(at, word, length) == 0 && (!at[length] || at[length] == ',')) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// Refuses a list with a word that is not among the known ones.
-static bool check_list(const char *list, const char *known, const char *option, struct status *status)
-{
-    char words[256];
-    if (snprintf(words, sizeof words, "%s", list) >= (int)sizeof words) {
-        return status_set(status, STATUS_BAD_INPUT, "%s: the list is too long", option);
-    }
-    char *rest = NULL;
-    for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-        if (!listed(known, word)) {
-            return status_set(status, STATUS_BAD_INPUT, "%s: \"%s\" is not one of %s", option, word, known);
-        }
-    }
-    return true;
 }
 
 void plot_figures(const char *separator, char *text, size_t bytes)
@@ -315,8 +325,8 @@ static bool check_request(const struct plot_request *request, struct status *sta
 {
     char known[256];
     plot_figures(",", known, sizeof known);
-    return check_list(request->formats, "svg,png", "--format", status) &&
-           (!request->figures || check_list(request->figures, known, "--figures", status));
+    return picture_form_check(&request->form, status) &&
+           (!request->figures || word_list_check(request->figures, known, "--figures", status));
 }
 
 static bool nothing_drawn(const struct plot_request *request, const struct results *results, struct status *status)
@@ -324,7 +334,7 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
     char text[1000] = "";
     for (size_t i = 0; figures[i]; i++) {
         size_t used = strlen(text);
-        if (!request->figures || listed(request->figures, figures[i]->name)) {
+        if (!request->figures || word_list_has(request->figures, figures[i]->name)) {
             snprintf(text + used, sizeof text - used, "\n  %s: %s", figures[i]->name, figures[i]->needs);
         }
     }
@@ -344,37 +354,49 @@ static bool load_published(struct published *published, const struct plot_reques
     return false;
 }
 
+static bool open_records(struct results *results, const struct plot_request *request, struct status *status)
+{
+    if (!results_open(results, request->paths, request->path_count, false, status)) {
+        return false;
+    }
+    size_t count = results->count;
+    return record_filter(results, request->conditions, request->condition_count, status) &&
+           (!count || results->count ||
+            status_set(status, STATUS_BAD_INPUT,
+                       "--where: none of these %zu records; `longbp report` shows what they have", count));
+}
+
 bool plot(const struct plot_request *request, struct status *status)
 {
     struct results results = {0};
     struct published published = {0};
-    struct max_context_request bars = {.paths = request->max_context_paths,
-                                       .path_count = request->max_context_count,
-                                       .folder = request->folder,
-                                       .formats = request->formats};
-    struct planned_request fronts = {request->advice_paths, request->advice_count, request->folder, NULL,
-                                     request->formats},
-                           frontiers = {request->frontier_paths, request->frontier_count, request->folder, NULL,
-                                        request->formats};
+    struct series_choice series;
+    struct picture_form form = request->form;
+    series_choice_open(&series, request->series);
+    form.series = &series;
+    const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
+    const struct planned_request fronts = {request->advice_paths, request->advice_count, &form},
+                                 frontiers = {request->frontier_paths, request->frontier_count, &form};
     char *scripts = NULL;
     size_t drawn = 0, planned = bars.path_count + fronts.path_count + frontiers.path_count;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
-                results_open(&results, request->paths, request->path_count, status) &&
-                (scripts = gnuplot_scripts(request->scripts, status)) != NULL;
+                open_records(&results, request, status) &&
+                (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
+    form.scripts = scripts;
     for (size_t i = 0; fine && figures[i]; i++) {
-        if (!request->figures || listed(request->figures, figures[i]->name)) {
-            fine = draw_figure(request, scripts, &results, &published, figures[i], &drawn, status);
+        if (!request->figures || word_list_has(request->figures, figures[i]->name)) {
+            fine = draw_figure(&form, &results, &published, figures[i], &drawn, status);
         }
     }
     if (fine && bars.path_count) {
-        bars.scripts = scripts;
         fine = max_context_plot(&bars, &published, status);
     }
-    fronts.scripts = frontiers.scripts = scripts;
     fine = fine && front_plot(&fronts, status) && frontier_plot(&frontiers, status);
     if (fine && !drawn && (request->path_count || !planned)) {
         fine = nothing_drawn(request, &results, status);
     }
+    fine = fine && series_choice_check(&series, status);
+    series_choice_close(&series);
     results_close(&results);
     published_free(&published);
     free(scripts);

@@ -1,8 +1,7 @@
 // Plot: chooses from recorded results the figures that they can draw, writes their tables, and has them drawn.
 // A picture is of one setting (model, dtype, device, ...): records that differ in it never share a picture.
 #pragma once
-#include "kernels/base/status.h"
-#include <stdbool.h>
+#include "harness/plot/picture.h"
 #include <stddef.h>
 
 struct plot_request {
@@ -12,15 +11,17 @@ struct plot_request {
     size_t max_context_count;
     const char *const *advice_paths, *const *frontier_paths; // of `advise` and `frontier --json`: a picture each
     size_t advice_count, frontier_count;
-    const char *folder;    // of the pictures; their tables go to folder/data
-    const char *scripts;   // folder of the gnuplot scripts; NULL: as gnuplot_scripts finds it
-    const char *formats;   // "svg,png"
-    const char *figures;   // names, with commas; NULL: all that can be drawn
-    const char *published; // folder of the published points; NULL: as published_load finds it, if it is there
+    const char *const *conditions; // of the results' records that count (record_filter.h)
+    size_t condition_count;
+    const char *series;       // that are shown, as series_choice_open takes them
+    struct picture_form form; // scripts NULL: as gnuplot_scripts finds them; its series are those above
+    const char *figures;      // names, with commas; NULL: all that can be drawn
+    const char *published;    // folder of the published points; NULL: as published_load finds it, if it is there
 };
 
 // Writes the names of all figures separated: by "," as request->figures takes them.
 void plot_figures(const char *separator, char *text, size_t bytes);
-// Draws EXPERIMENT-FIGURE in every format and prints the path of each picture. False and a status if a file is
-// wrong, if nothing can be drawn (the message says what each figure needs), or if drawing failed.
+// Draws EXPERIMENT-FIGURE in every format and prints the path of each picture; those of one context are drawn of
+// the longest four, and what is left out is said on stderr. False and a status if a file is wrong, if nothing can
+// be drawn (the message says what each figure needs), or if drawing failed.
 bool plot(const struct plot_request *request, struct status *status);

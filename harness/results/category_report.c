@@ -129,7 +129,7 @@ static void print_table(struct printer *p, struct line *lines, size_t count)
         add_category(p, &table, work, lines, count);
     add_line(p, &table, &total);
     fputs("\n", p->stream);
-    text_table_print(&table, p->report->markdown, p->stream);
+    text_table_print(&table, p->report->format, p->stream);
     text_table_free(&table);
 }
 
@@ -149,7 +149,7 @@ static void print_rates(const struct printer *p, const struct record *record)
         fprintf(p->stream, "a step of %.3f ms%s, taken apart beside the samples, whose %s is %s ms\n",
                 record->categories.step_ms, draw, drawn ? "mean over draws" : "median",
                 text_table_number(step_time_of(record).ms, 3).text);
-    if (p->report->markdown)
+    if (p->report->format == TABLE_MARKDOWN)
         fputc('\n', p->stream);
     if (roofline->given)
         fprintf(p->stream,
@@ -171,8 +171,8 @@ static void print_head(const struct category_report *report, const char *label, 
     setting_describe(setting, record->trial.context, described, sizeof described);
     json_decref(setting);
     fprintf(stream,
-            report->markdown ? "## %s, where a step's time goes: %s\n\n%s\n\n"
-                             : "%s, where a step's time goes: %s\n%s\n",
+            report->format == TABLE_MARKDOWN ? "## %s, where a step's time goes: %s\n\n%s\n\n"
+                                             : "%s, where a step's time goes: %s\n%s\n",
             record->experiment, label, described);
 }
 

@@ -1,11 +1,12 @@
 // Category report: where a step's time goes, a table for each record that says so.
 #pragma once
 #include "harness/results/results.h"
+#include "harness/results/text_table.h"
 #include <stdio.h>
 
 struct category_report {
-    bool markdown;
-    bool operations; // below each category its operations, and GEMM by shape
+    enum table_format format; // text or markdown
+    bool operations;          // below each category its operations, and GEMM by shape
 };
 
 // Writes the table of one record; false if it has none.

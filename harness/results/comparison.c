@@ -1,8 +1,5 @@
 #include "harness/results/comparison.h"
-#include "harness/files/text.h"
 #include "harness/results/record.h"
-#include "harness/results/series.h"
-#include "harness/spec/trial_text.h"
 #include <math.h>
 #include <string.h>
 
@@ -14,27 +11,28 @@ const char *comparison_verdict_name(enum comparison_verdict verdict)
 
 // --- pairs
 
-// Lists of the places of a file's records by id.
-static json_t *by_id(const struct result_file *file)
+// Lists of the places of a side's records by their keys.
+static json_t *by_key(const struct comparison_side *side)
 {
     json_t *lists = json_object();
-    for (size_t i = 0; i < file->count; i++) {
-        const char *id = file->records[i].id;
-        if (!json_object_get(lists, id))
-            json_object_set_new(lists, id, json_array());
-        json_array_append_new(json_object_get(lists, id), json_integer((json_int_t)i));
+    for (size_t i = 0; i < side->count; i++) {
+        if (!json_object_get(lists, side->keys[i]))
+            json_object_set_new(lists, side->keys[i], json_array());
+        json_array_append_new(json_object_get(lists, side->keys[i]), json_integer((json_int_t)i));
     }
     return lists;
 }
 
-static const struct record *record_at(const struct result_file *file, const json_t *list, size_t i)
+static const struct record *record_at(const struct comparison_side *side, const json_t *list, size_t i)
 {
-    return &file->records[json_integer_value(json_array_get(list, i))];
+    size_t place = (size_t)json_integer_value(json_array_get(list, i));
+    CHECK(side->records && place < side->count);
+    return side->records[place];
 }
 
-static const struct record *last_of(const struct result_file *file, const json_t *list)
+static const struct record *last_of(const struct comparison_side *side, const json_t *list)
 {
-    return record_at(file, list, json_array_size(list) - 1);
+    return record_at(side, list, json_array_size(list) - 1);
 }
 
 static bool same_machine(const struct record *a, const struct record *b)
@@ -82,15 +80,15 @@ static bool is_empty_draw(const struct record *record, size_t sample)
     return sample < record->sample_columns.count && record->sample_columns.items[sample] == 0;
 }
 
-// The samples of a trial in one file, written to *end, which moves on.
-static struct time_samples pool(const struct result_file *file, const json_t *list, double **end)
+// The samples of a trial in one side, written to *end, which moves on.
+static struct time_samples pool(const struct comparison_side *side, const json_t *list, double **end)
 {
     struct time_run *runs = malloc((json_array_size(list) + 1) * sizeof *runs);
     CHECK(runs);
     size_t run_count = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const struct record *record = record_at(file, list, i);
-        if (!is_pooled(record, last_of(file, list)))
+        const struct record *record = record_at(side, list, i);
+        if (!is_pooled(record, last_of(side, list)))
             continue;
         struct time_run run = {.ms = *end};
         for (size_t j = 0; j < record->samples_ms.count; j++)
@@ -100,32 +98,33 @@ static struct time_samples pool(const struct result_file *file, const json_t *li
         if (run.count)
             runs[run_count++] = run;
     }
-    struct time_samples samples = time_samples_pool(runs, run_count, is_drawn(last_of(file, list)));
+    struct time_samples samples = time_samples_pool(runs, run_count, is_drawn(last_of(side, list)));
     free(runs);
     return samples;
 }
 
-static size_t sample_count(const struct result_file *file)
+static size_t sample_count(const struct comparison_side *side)
 {
     size_t count = 0;
-    for (size_t i = 0; i < file->count; i++)
-        count += file->records[i].samples_ms.count;
+    for (size_t i = 0; i < side->count; i++)
+        count += side->records[i]->samples_ms.count;
     return count;
 }
 
-static void make_pairs(struct comparison *comparison, const struct result_file *base, const struct result_file *new)
+static void make_pairs(struct comparison *comparison, const struct comparison_side *base,
+                       const struct comparison_side *new)
 {
-    json_t *base_lists = by_id(base), *new_lists = by_id(new), *list;
-    const char *id;
+    json_t *base_lists = by_key(base), *new_lists = by_key(new), *list;
+    const char *key;
     comparison->trials =
         calloc(json_object_size(base_lists) + json_object_size(new_lists) + 1, sizeof *comparison->trials);
     comparison->samples = malloc((sample_count(base) + sample_count(new) + 1) * sizeof *comparison->samples);
     CHECK(comparison->trials && comparison->samples);
     double *end = comparison->samples;
-    json_object_foreach(base_lists, id, list)
+    json_object_foreach(base_lists, key, list)
     {
         struct trial_comparison *trial = &comparison->trials[comparison->count++];
-        const json_t *match = json_object_get(new_lists, id);
+        const json_t *match = json_object_get(new_lists, key);
         trial->base = last_of(base, list);
         trial->new = match ? last_of(new, match) : NULL;
         if (!match)
@@ -141,9 +140,9 @@ static void make_pairs(struct comparison *comparison, const struct result_file *
         }
     }
     comparison->base_only = comparison->count - comparison->both;
-    json_object_foreach(new_lists, id, list)
+    json_object_foreach(new_lists, key, list)
     {
-        if (!json_object_get(base_lists, id))
+        if (!json_object_get(base_lists, key))
             comparison->trials[comparison->count++].new = last_of(new, list);
     }
     comparison->new_only = comparison->count - comparison->base_only - comparison->both;
@@ -158,86 +157,23 @@ static const struct record *either(const struct trial_comparison *trial)
     return trial->new ? trial->new : trial->base;
 }
 
-// In what of a key the records differ: NULL: nothing; true: its value; an object: these members.
-static json_t *differing(const char *key, const struct record *const *records, size_t count)
-{
-    const json_t *first = json_object_get(records[0]->trial.json, key);
-    json_t *members = NULL, *member;
-    const char *name;
-    for (size_t i = 1; i < count; i++) {
-        const json_t *value = json_object_get(records[i]->trial.json, key);
-        if (first == value || json_equal(first, value)) // NULL: not recorded
-            continue;
-        if (!json_is_object(first) || !json_is_object(value)) {
-            json_decref(members);
-            return json_true();
-        }
-        members = members ? members : json_object();
-        const json_t *const sides[] = {first, value};
-        for (size_t side = 0; side < 2; side++)
-            json_object_foreach((json_t *)sides[side], name, member)
-            {
-                if (!json_equal(member, json_object_get(sides[1 - side], name)))
-                    json_object_set_new(members, name, json_true());
-            }
-    }
-    return members;
-}
-
-// "kv_gradient_dtype bf16": the value, or of an object those of its members.
-static void append_key(char *text, size_t bytes, const struct trial_key *key, json_t *value, const json_t *members)
-{
-    char words[200];
-    json_t *part = json_is_object(members) ? json_object() : json_incref(value), *member;
-    const char *name;
-    json_object_foreach((json_t *)members, name, member)
-    {
-        json_object_set(part, name, json_object_get(value, name));
-    }
-    trial_key_text(key, part, words, sizeof words);
-    text_append(text, bytes, ", %s", words);
-    json_decref(part);
-}
-
-// by_key: of each of trial_keys, in what the trials differ.
-static void name_trial(struct trial_comparison *trial, const char *label, json_t *const *by_key)
-{
-    const struct record_trial *own = &either(trial)->trial;
-    snprintf(trial->context, sizeof trial->context, "%.0f", own->context);
-    snprintf(trial->what, sizeof trial->what, "%s, context %s", label, trial->context);
-    for (size_t i = 0; i < trial_key_count(); i++) {
-        json_t *value = json_object_get(own->json, trial_keys[i].name);
-        if (by_key[i] && value)
-            append_key(trial->what, sizeof trial->what, &trial_keys[i], value, by_key[i]);
-    }
-    text_append(trial->what, sizeof trial->what, ", %s %s", own->dtype, own->device);
-    trial->time.groups[0] = record_method(either(trial));
-    trial->time.groups[1] = trial->context;
-    trial->time.groups[2] = own->dtype;
-}
-
 static void name_trials(struct comparison *comparison)
 {
-    static const char *const none[] = {NULL};
-    static const struct names always_said = {4, {"method", "context", "dtype", "device"}};
     const struct record **records = calloc(comparison->count + 1, sizeof *records);
-    CHECK(records);
+    struct trial_name *names = calloc(comparison->count + 1, sizeof *names);
+    CHECK(records && names);
     for (size_t i = 0; i < comparison->count; i++)
         records[i] = either(&comparison->trials[i]);
-    json_t *by_key[TRIAL_KEYS_MAX] = {NULL};
-    for (size_t i = 0; comparison->count && i < trial_key_count(); i++)
-        if (names_find(&always_said, trial_keys[i].name) == always_said.count)
-            by_key[i] = differing(trial_keys[i].name, records, comparison->count);
-    struct series_table table;
-    series_make(&table, records, comparison->count, none, true);
-    for (size_t s = 0; s < table.count; s++)
-        for (size_t r = 0; r < table.series[s].record_count; r++)
-            for (size_t i = 0; i < comparison->count; i++)
-                if (records[i] == table.series[s].records[r])
-                    name_trial(&comparison->trials[i], table.series[s].label, by_key);
-    series_free(&table);
-    for (size_t i = 0; i < trial_key_count(); i++)
-        json_decref(by_key[i]);
+    trial_names_make(names, records, comparison->count, true);
+    for (size_t i = 0; i < comparison->count; i++) {
+        struct trial_comparison *trial = &comparison->trials[i];
+        trial->what = names[i];
+        snprintf(trial->context, sizeof trial->context, "%.0f", records[i]->trial.context);
+        trial->time.groups[0] = record_method(records[i]);
+        trial->time.groups[1] = trial->context;
+        trial->time.groups[2] = records[i]->trial.dtype;
+    }
+    free(names);
     free(records);
 }
 
@@ -249,29 +185,30 @@ static int severity(enum record_status status)
     return status == RECORD_OK ? 0 : status == RECORD_CRASH || status == RECORD_FAILED ? 2 : 1;
 }
 
-static enum change status_change(const struct trial_comparison *trial, bool deterministic)
+static enum change status_change(const struct trial_comparison *trial, const struct comparison_options *options)
 {
     if (!trial->base || !trial->new) {
         bool result = trial->base && trial->base->status == RECORD_OK;
-        return result ? CHANGE_LOST : CHANGE_ALLOWED;
+        return result && !options->settings ? CHANGE_LOST : CHANGE_OTHER;
     }
     enum record_status base = trial->base->status, new = trial->new->status;
     // Another machine may be too slow for the limit of time.
-    if (deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)
+    if (options->deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)
         return CHANGE_LOST;
     if (severity(base) != severity(new))
         return severity(new) > severity(base) ? CHANGE_WORSE : CHANGE_BETTER;
-    return base == new ? CHANGE_NONE : CHANGE_ALLOWED;
+    return base == new ? CHANGE_NONE : CHANGE_OTHER;
 }
 
 static void compare_records(struct comparison *comparison, struct trial_comparison *trial)
 {
-    trial->status = status_change(trial, comparison->options.deterministic);
+    trial->status = status_change(trial, &comparison->options);
     bool both = trial->base && trial->new;
     if (!both || trial->base->status != RECORD_OK || trial->new->status != RECORD_OK)
         return;
     trial->change_count = quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances);
-    trial->bits = gradient_bits_compare(trial->base, trial->new);
+    if (!comparison->options.settings)
+        trial->bits = gradient_bits_compare(trial->base, trial->new);
     comparison->bits_known += trial->bits.known;
     if (trial->bits.changed) {
         comparison->bits_changed++;
@@ -307,12 +244,14 @@ static enum change first_of(const struct trial_comparison *trial, enum change ch
 
 static void count_changes(struct comparison *comparison)
 {
-    static const enum change order[] = {CHANGE_WORSE, CHANGE_LOST, CHANGE_BETTER, CHANGE_ALLOWED};
+    static const enum change order[] = {CHANGE_WORSE, CHANGE_LOST, CHANGE_BETTER, CHANGE_ALLOWED, CHANGE_OTHER};
     for (size_t i = 0; i < comparison->count; i++) {
         struct trial_comparison *trial = &comparison->trials[i];
         for (size_t j = 0; j < sizeof order / sizeof *order && trial->change == CHANGE_NONE; j++)
             trial->change = first_of(trial, order[j]);
         comparison->by_change[trial->change]++;
+        for (size_t j = 0; j < trial->change_count; j++)
+            comparison->let_pass += trial->changes[j].change == CHANGE_ALLOWED;
     }
 }
 
@@ -352,7 +291,44 @@ static void conclude(struct comparison *comparison)
         snprintf(comparison->reason, sizeof comparison->reason, "%s", reason);
 }
 
-static bool whole(const struct result_file *file, struct status *status)
+void comparison_make_sides(struct comparison *comparison, const struct comparison_side *base,
+                           const struct comparison_side *new, const struct comparison_options *options)
+{
+    *comparison = (struct comparison){.options = *options};
+    make_pairs(comparison, base, new);
+    name_trials(comparison);
+    for (size_t i = 0; i < comparison->count; i++)
+        compare_records(comparison, &comparison->trials[i]);
+    compare_times(comparison);
+    count_changes(comparison);
+    conclude(comparison);
+}
+
+void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key)
+{
+    side->records = realloc(side->records, (side->count + 1) * sizeof *side->records);
+    side->keys = realloc(side->keys, (side->count + 1) * sizeof *side->keys);
+    CHECK(side->records && side->keys);
+    side->records[side->count] = record;
+    side->keys[side->count++] = key;
+}
+
+void comparison_side_free(struct comparison_side *side)
+{
+    free(side->records);
+    free(side->keys);
+    *side = (struct comparison_side){0};
+}
+
+static struct comparison_side side_of(const struct result_file *file)
+{
+    struct comparison_side side = {0};
+    for (size_t i = 0; i < file->count; i++)
+        comparison_side_add(&side, &file->records[i], file->records[i].id);
+    return side;
+}
+
+bool comparison_is_whole(const struct result_file *file, struct status *status)
 {
     return !file->torn_line ||
            status_set(status, STATUS_BAD_INPUT,
@@ -364,16 +340,12 @@ static bool whole(const struct result_file *file, struct status *status)
 bool comparison_make(struct comparison *comparison, const struct result_file *base, const struct result_file *new,
                      const struct comparison_options *options, struct status *status)
 {
-    *comparison = (struct comparison){.options = *options};
-    if (!whole(base, status) || !whole(new, status))
+    if (!comparison_is_whole(base, status) || !comparison_is_whole(new, status))
         return false;
-    make_pairs(comparison, base, new);
-    name_trials(comparison);
-    for (size_t i = 0; i < comparison->count; i++)
-        compare_records(comparison, &comparison->trials[i]);
-    compare_times(comparison);
-    count_changes(comparison);
-    conclude(comparison);
+    struct comparison_side sides[2] = {side_of(base), side_of(new)};
+    comparison_make_sides(comparison, &sides[0], &sides[1], options);
+    comparison_side_free(&sides[0]);
+    comparison_side_free(&sides[1]);
     return true;
 }
 

@@ -9,17 +9,19 @@
 #include "harness/results/quantity.h"
 #include "harness/results/result_file.h"
 #include "harness/results/time_change.h"
+#include "harness/results/trial_names.h"
 
 struct comparison_options {
     struct allowance allowances[QUANTITY_COUNT];
     bool deterministic; // leave the times out
+    bool settings;      // of settings: other bits are not told, and a trial that one side alone has is not missed
     double threshold;   // of the ratio of times
 };
 
 struct trial_comparison {
     const struct record *base, *new; // the last records, borrowed; NULL: the file has none
-    enum change change; // of everything: worse, lost (open), better, allowed or none, the first that holds
-    char what[320]; // "seco, chunk 128, context 1024, f32 cpu": no more options and keys than tell it from others
+    enum change change; // of everything: worse, lost (open), better, allowed, other or none, the first that holds
+    struct trial_name what; // "seco, chunk 128, context 1024, f32 cpu"
     char context[24];
     enum change status; // worse: ok became something else; lost: ok, and now not there
     struct quantity_change changes[QUANTITY_CHANGES_MAX];
@@ -42,6 +44,7 @@ struct comparison {
     struct trial_comparison *trials; // [count], in the order of base, then those of new alone
     size_t count, both, base_only, new_only;
     size_t by_change[CHANGE_COUNT];  // trials
+    size_t let_pass;                 // figures that grew within what --allow says
     size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
     unsigned long bits_causes;       // of those that changed
     struct time_change time;
@@ -50,8 +53,22 @@ struct comparison {
     double *samples;  // what the trials' samples point to
 };
 
-// Compares two files; the records stay theirs. False and a status if one has a torn last line: what was cut off
-// might be what became worse. Release with comparison_free, also after a failure.
+// The records of one side, borrowed, and what pairs each with those of the other side: records of the same key are
+// of one trial.
+struct comparison_side {
+    size_t count;
+    const struct record **records; // [count]
+    const char **keys;             // [count]
+};
+void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key);
+void comparison_side_free(struct comparison_side *side);
+// Compares two sides. Release with comparison_free.
+void comparison_make_sides(struct comparison *comparison, const struct comparison_side *base,
+                           const struct comparison_side *new, const struct comparison_options *options);
+// False and a status if the last line is torn: what was cut off might be what became worse.
+bool comparison_is_whole(const struct result_file *file, struct status *status);
+// Compares two files; the records stay theirs. False and a status if one is not whole. Release with
+// comparison_free, also after a failure.
 bool comparison_make(struct comparison *comparison, const struct result_file *base, const struct result_file *new,
                      const struct comparison_options *options, struct status *status);
 void comparison_free(struct comparison *comparison);

@@ -1,336 +1,239 @@
 #include "harness/results/comparison_report.h"
-#include <math.h>
+#include "harness/results/comparison_rows.h"
+#include "harness/results/text_table.h"
 #include <string.h>
 
-static const char *const axis_names[TIME_AXES] = {"method", "context", "dtype"};
-
-// Whether a trial's times are worth a line by themselves.
-static bool time_shown(const struct trial_comparison *trial, bool all)
+enum comparison_format comparison_format_find(const char *name)
 {
-    bool measured = trial->time.verdict != TIME_NOT_MEASURED;
-    return measured && (all || trial->time.regression || trial->time.open);
+    static const char *const names[COMPARISON_FORMATS] = {"text", "markdown", "junit", "json"};
+    enum comparison_format format = COMPARISON_TEXT;
+    while (format < COMPARISON_FORMATS && strcmp(name, names[format]) != 0)
+        format++;
+    return format;
 }
 
-// Changed bits are worth a line by themselves where nothing explains them but the program.
-static bool bits_shown(const struct trial_comparison *trial, bool all)
-{
-    return trial->bits.changed && (all || !trial->bits.causes);
-}
+// --- for people
 
-static bool trial_shown(const struct trial_comparison *trial, bool all)
+static void write_row(const struct comparison_row *row, FILE *stream)
 {
-    return all || trial->change != CHANGE_NONE || bits_shown(trial, all);
-}
-
-// --- table
-
-static void print_head(const struct trial_comparison *trial, const char *change)
-{
-    printf("%-11s %.8s  %s: ", change, (trial->new ? trial->new : trial->base)->id, trial->what);
-}
-
-static void print_status(const struct trial_comparison *trial)
-{
-    print_head(trial, trial->status == CHANGE_ALLOWED ? "other" : change_name(trial->status));
-    if (!trial->new)
-        printf("only in BASE (%s)\n", record_status_name(trial->base->status));
-    else if (!trial->base)
-        printf("only in NEW (%s)\n", record_status_name(trial->new->status));
+    if (row->trial)
+        fprintf(stream, "%-11s %.8s  %s: ", row->change, (row->trial->new ? row->trial->new : row->trial->base)->id,
+                row->what);
     else
-        printf("%s became %s%s%.160s\n", record_status_name(trial->base->status),
-               record_status_name(trial->new->status), *text_or(trial->new->reason, "") ? ": " : "",
-               text_or(trial->new->reason, ""));
-}
-
-static void print_value(double value)
-{
-    if (isnan(value))
-        printf("unknown");
-    else if (value == floor(value))
-        printf("%.0f", value);
+        fprintf(stream, "%-11s %s: ", row->change, row->what);
+    if (*row->base)
+        fprintf(stream, "%s %s -> %s%s%s\n", row->subject, row->base, row->new, *row->note ? ", " : "", row->note);
     else
-        printf("%.4g", value);
+        fprintf(stream, "%s%s%s\n", row->subject, *row->note ? " " : "", row->note);
 }
 
-static void print_quantity(const struct trial_comparison *trial, const struct quantity_change *change)
-{
-    print_head(trial, change_name(change->change));
-    printf("%s ", change->name);
-    print_value(change->base);
-    printf(" -> ");
-    print_value(change->new);
-    if (change->base > 0 && isfinite(change->new))
-        printf(" (%+.3g %%)", 100 * (change->new / change->base - 1));
-    putchar('\n');
-}
-
-static void print_bits(const struct trial_comparison *trial)
-{
-    print_head(trial, "bits");
-    printf("gradient bits changed in %zu of %zu tensors, first in %s\n", trial->bits.changed, trial->bits.tensors,
-           trial->bits.first);
-}
-
-static void print_ratio(struct shift ratio)
-{
-    printf("x%.3f [%.3f, %.3f]", ratio.estimate, ratio.low, ratio.high);
-}
-
-static const char *time_word(enum time_verdict verdict, bool open)
-{
-    return open ? "slower?" : time_verdict_name(verdict);
-}
-
-static void print_time(const struct trial_comparison *trial)
-{
-    const struct time_trial *time = &trial->time;
-    print_head(trial, time_word(time->verdict, time->open));
-    if (time->judged) {
-        printf("time %.4g ms -> %.4g ms, ", time_samples_middle(time->base), time_samples_middle(time->new));
-        if (time->base.draws)
-            printf("mean of %zu draws, ", time->base.draws);
-        print_ratio(time->ratio);
-        printf(", p %.2g, for so many trials %.2g", time->p, time->p_holm);
-    } else {
-        printf("time, %zu and %zu samples", time->base.count, time->new.count);
-    }
-    printf("%s%s\n", *time->reason ? ": " : "", time->reason);
-}
-
-static void print_trial(const struct trial_comparison *trial, bool all)
-{
-    if (trial->status != CHANGE_NONE)
-        print_status(trial);
-    for (size_t i = 0; i < trial->change_count; i++)
-        print_quantity(trial, &trial->changes[i]);
-    if (bits_shown(trial, all))
-        print_bits(trial);
-    if (time_shown(trial, all))
-        print_time(trial);
-    else if (all && trial->change == CHANGE_NONE && !trial->bits.changed) {
-        print_head(trial, "same");
-        printf("%s\n", record_status_name(trial->new->status));
-    }
-}
-
-static void print_group(const struct time_group *group)
-{
-    bool open = group->open || (group->verdict == TIME_SLOWER && !group->regression);
-    printf("%-11s %s%s%s: time ", time_word(group->verdict, open), group->axis < 0 ? "" : axis_names[group->axis],
-           group->axis < 0 ? "" : " ", group->name);
-    print_ratio(group->ratio);
-    printf(" over %zu trials\n", group->trials);
-}
-
-static void print_times(const struct time_change *time, bool all)
-{
-    for (size_t i = 0; i < time->group_count; i++) {
-        const struct time_group *group = &time->groups[i];
-        if (all || group->regression || group->open || group->verdict == TIME_FASTER)
-            print_group(group);
-    }
-    if (time->judged)
-        print_group(&time->all);
-}
-
-static void print_bits_summary(const struct comparison *comparison)
+static void write_bits(const struct comparison *comparison, const char *before, FILE *stream)
 {
     if (!comparison->bits_known)
         return;
-    printf("gradients: bits changed in %zu of %zu trials", comparison->bits_changed, comparison->bits_known);
+    fprintf(stream, "%sgradients: bits changed in %zu of %zu trials", before, comparison->bits_changed,
+            comparison->bits_known);
     const char *separator = "; not the same in both: ";
     for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++) {
         if (comparison->bits_causes >> i & 1) {
-            printf("%s%s", separator, gradient_bits_causes[i]);
+            fprintf(stream, "%s%s", separator, gradient_bits_causes[i]);
             separator = ", ";
         }
     }
-    putchar('\n');
+    fputc('\n', stream);
 }
 
-static void print_summary(const struct comparison *comparison)
+// before: of each line.
+static void write_counts(const struct comparison *comparison, const char *before, FILE *stream)
 {
     const size_t *trials = comparison->by_change;
-    printf("%zu trials in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu open, %zu better, %zu otherwise "
-           "changed\n",
-           comparison->both, comparison->base_only, comparison->new_only, trials[CHANGE_WORSE], trials[CHANGE_LOST],
-           trials[CHANGE_BETTER], trials[CHANGE_ALLOWED]);
-    print_bits_summary(comparison);
+    fprintf(
+        stream,
+        "%s%zu trials in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu open, %zu better, %zu otherwise "
+        "changed\n",
+        before, comparison->both, comparison->base_only, comparison->new_only, trials[CHANGE_WORSE],
+        trials[CHANGE_LOST], trials[CHANGE_BETTER], trials[CHANGE_ALLOWED] + trials[CHANGE_OTHER]);
+    if (comparison->let_pass)
+        fprintf(stream, "%s%zu figures grew and were let pass by --allow\n", before, comparison->let_pass);
+    write_bits(comparison, before, stream);
     if (comparison->options.deterministic)
-        printf("times: left out\n");
+        fprintf(stream, "%stimes: left out\n", before);
     else
-        printf("times: %s (%zu of %zu trials judged, threshold %.3g %%)\n",
-               time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
-               100 * comparison->options.threshold);
-    printf("verdict: %s%s%s\n", comparison_verdict_name(comparison->verdict), *comparison->reason ? ": " : "",
-           comparison->reason);
+        fprintf(stream, "%stimes: %s (%zu of %zu trials judged, threshold %.3g %%)\n", before,
+                time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
+                100 * comparison->options.threshold);
 }
 
-void comparison_print(const struct comparison *comparison, bool all)
+static void write_verdict(const struct comparison *comparison, FILE *stream)
 {
-    for (size_t i = 0; i < comparison->count; i++)
-        if (trial_shown(&comparison->trials[i], all))
-            print_trial(&comparison->trials[i], all);
-    print_times(&comparison->time, all);
-    print_summary(comparison);
+    fprintf(stream, "verdict: %s%s%s", comparison_verdict_name(comparison->verdict),
+            *comparison->reason ? ": " : "", comparison->reason);
 }
 
-// --- JSON
-
-static json_t *number(double value)
+static void write_text(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
 {
-    return isfinite(value) ? json_real(value) : json_null();
+    if (item->title)
+        fprintf(stream, "%s\n", item->title);
+    for (size_t i = 0; i < rows->count; i++)
+        write_row(&rows->rows[i], stream);
+    write_counts(&item->comparison, "", stream);
+    write_verdict(&item->comparison, stream);
+    fputc('\n', stream);
 }
 
-static void set(json_t *object, const char *key, json_t *value)
+static void write_markdown(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
 {
-    CHECK(value && json_object_set_new(object, key, value) == 0);
+    struct text_table table = {0};
+    text_table_row(&table, (const char *const[]){"", "trial", "", "before", "after", "", NULL});
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct comparison_row *row = &rows->rows[i];
+        text_table_row(&table, (const char *const[]){row->change, row->what, row->subject, row->base, row->new,
+                                                     row->note, NULL});
+    }
+    if (item->title)
+        fprintf(stream, "### %s\n\n", item->title);
+    fputs("**", stream);
+    write_verdict(&item->comparison, stream);
+    fputs("**\n\n", stream);
+    write_counts(&item->comparison, "- ", stream);
+    if (rows->count) {
+        fputc('\n', stream);
+        text_table_print(&table, TABLE_MARKDOWN, stream);
+    }
+    text_table_free(&table);
 }
 
-static void set_ratio(json_t *object, bool known, struct shift ratio)
+// --- for test runners
+
+static void write_escaped(const char *text, FILE *stream)
 {
-    set(object, "ratio", known ? number(ratio.estimate) : json_null());
-    set(object, "low", known ? number(ratio.low) : json_null());
-    set(object, "high", known ? number(ratio.high) : json_null());
+    for (; *text; text++) {
+        if (*text == '&')
+            fputs("&amp;", stream);
+        else if (*text == '<')
+            fputs("&lt;", stream);
+        else if (*text == '>')
+            fputs("&gt;", stream);
+        else if (*text == '"')
+            fputs("&quot;", stream);
+        else
+            fputc((unsigned char)*text < ' ' ? ' ' : *text, stream);
+    }
 }
 
-static json_t *group_json(const struct time_group *group)
+struct test_case {
+    const char *name;
+    bool failure, open;
+    const struct comparison_row *rows; // [count]: what is said of it
+    size_t count;
+    const char *reason; // of one without rows
+};
+
+static void write_case(const struct test_case *test, FILE *stream)
 {
-    json_t *object = json_object();
-    set(object, "axis", group->axis < 0 ? json_null() : json_string(axis_names[group->axis]));
-    set(object, "name", json_string(group->name));
-    set(object, "trials", json_integer((json_int_t)group->trials));
-    set(object, "verdict", json_string(time_verdict_name(group->verdict)));
-    set_ratio(object, group->trials > 0, group->ratio);
-    set(object, "regression", json_boolean(group->regression));
-    set(object, "open", json_boolean(group->open));
-    return object;
+    const char *element = test->failure ? "failure" : test->open ? "skipped" : "system-out";
+    fputs("    <testcase classname=\"longbp.compare\" name=\"", stream);
+    write_escaped(test->name, stream);
+    fputs("\">\n", stream);
+    if (test->count || *test->reason) {
+        fprintf(stream, "      <%s>", element);
+        for (size_t i = 0; i < test->count; i++) {
+            const struct comparison_row *row = &test->rows[i];
+            const char *const words[] = {row->change,  " ",
+                                         row->subject, *row->base ? " " : "",
+                                         row->base,    *row->base ? " -> " : "",
+                                         row->new,     *row->note ? ", " : "",
+                                         row->note};
+            for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+                write_escaped(words[w], stream);
+            fputc('\n', stream);
+        }
+        write_escaped(test->reason, stream);
+        fprintf(stream, "</%s>\n", element);
+    }
+    fputs("    </testcase>\n", stream);
 }
 
-static json_t *times_json(const struct comparison *comparison)
+// The trial, or the group, that begins at row *next, which moves on.
+static struct test_case case_of(const struct comparison_rows *rows, size_t *next)
 {
-    const struct time_change *time = &comparison->time;
-    json_t *object = json_object(), *groups = json_array();
-    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
-    set(object, "reason", json_string(time->reason));
-    set(object, "threshold", number(time->threshold));
-    set(object, "measured", json_integer((json_int_t)time->measured));
-    set(object, "judged", json_integer((json_int_t)time->judged));
-    set(object, "unsteady", json_integer((json_int_t)time->unsteady));
-    set(object, "spread", time->spread_known ? number(time->spread) : json_null());
-    set(object, "shared", number(time->shared));
-    set(object, "disturbed", number(time->disturbed));
-    set(object, "chance", number(time->chance));
-    set(object, "all", group_json(&time->all));
-    for (size_t i = 0; i < time->group_count; i++)
-        json_array_append_new(groups, group_json(&time->groups[i]));
-    set(object, "groups", groups);
-    return object;
+    const struct comparison_row *first = &rows->rows[*next];
+    struct test_case test = {.name = first->what, .rows = first, .reason = ""};
+    do {
+        test.failure |= rows->rows[*next].failure;
+        test.open |= rows->rows[*next].open;
+        test.count++;
+        (*next)++;
+    } while (first->trial && *next < rows->count && rows->rows[*next].trial == first->trial);
+    return test;
 }
 
-static json_t *middle_json(struct time_samples samples)
+// rows: of all trials. The verdict is a case, too, so that the suite fails where the command does.
+static void write_suite(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
 {
-    return samples.count ? number(time_samples_middle(samples)) : json_null();
+    const struct comparison *comparison = &item->comparison;
+    struct test_case *tests = calloc(rows->count + 1, sizeof *tests);
+    CHECK(tests);
+    size_t count = 0, failures = 0, skipped = 0;
+    for (size_t next = 0; next < rows->count;)
+        tests[count++] = case_of(rows, &next);
+    tests[count++] = (struct test_case){
+        .name = "verdict",
+        .failure = comparison->verdict == COMPARISON_REGRESSION,
+        .open = comparison->verdict == COMPARISON_CANNOT_TELL,
+        .reason = *comparison->reason ? comparison->reason : comparison_verdict_name(comparison->verdict)};
+    for (size_t i = 0; i < count; i++) {
+        failures += tests[i].failure;
+        skipped += tests[i].open && !tests[i].failure;
+    }
+    fputs("  <testsuite name=\"", stream);
+    write_escaped(item->title ? item->title : "longbp compare", stream);
+    fprintf(stream, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n", count, failures, skipped);
+    for (size_t i = 0; i < count; i++)
+        write_case(&tests[i], stream);
+    fputs("  </testsuite>\n", stream);
+    free(tests);
 }
 
-static json_t *time_json(const struct time_trial *time)
+// --- all
+
+static void write_json(const struct titled_comparison *comparisons, size_t count, bool all, FILE *stream)
 {
-    if (time->verdict == TIME_NOT_MEASURED)
-        return json_null();
-    json_t *object = json_object();
-    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
-    set(object, "reason", json_string(time->reason));
-    set_ratio(object, time->judged, time->ratio);
-    set(object, "p", time->judged ? number(time->p) : json_null());
-    set(object, "p_holm", time->judged ? number(time->p_holm) : json_null());
-    set(object, "regression", json_boolean(time->regression));
-    set(object, "open", json_boolean(time->open));
-    set(object, "base_samples", json_integer((json_int_t)time->base.taken));
-    set(object, "new_samples", json_integer((json_int_t)time->new.taken));
-    set(object, "draws", json_integer((json_int_t)time->base.draws));
-    set(object, "base_ms", middle_json(time->base));
-    set(object, "new_ms", middle_json(time->new));
-    return object;
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_t *object = comparison_json(&comparisons[i].comparison, all);
+        if (comparisons[i].title)
+            CHECK(json_object_set_new(object, "title", json_string(comparisons[i].title)) == 0);
+        CHECK(json_array_append_new(array, object) == 0);
+    }
+    bool titled = count > 0 && comparisons[0].title;
+    json_dumpf(titled ? array : json_array_get(array, 0), stream, JSON_INDENT(1));
+    fputc('\n', stream);
+    json_decref(array);
 }
 
-static json_t *quantity_json(const struct quantity_change *change)
+void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,
+                      bool all, FILE *stream)
 {
-    json_t *object = json_object();
-    set(object, "name", json_string(change->name));
-    set(object, "base", number(change->base));
-    set(object, "new", number(change->new));
-    set(object, "change", json_string(change_name(change->change)));
-    return object;
-}
-
-static json_t *bits_json(const struct gradient_bits *bits)
-{
-    if (!bits->known)
-        return json_null();
-    json_t *object = json_object();
-    set(object, "tensors", json_integer((json_int_t)bits->tensors));
-    set(object, "changed", json_integer((json_int_t)bits->changed));
-    set(object, "first", bits->first ? json_string(bits->first) : json_null());
-    return object;
-}
-
-static json_t *bits_summary_json(const struct comparison *comparison)
-{
-    json_t *object = json_object(), *causes = json_array();
-    set(object, "known", json_integer((json_int_t)comparison->bits_known));
-    set(object, "changed", json_integer((json_int_t)comparison->bits_changed));
-    for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
-        if (comparison->bits_causes >> i & 1)
-            json_array_append_new(causes, json_string(gradient_bits_causes[i]));
-    set(object, "not_the_same", causes);
-    return object;
-}
-
-static json_t *status_json(const struct record *record)
-{
-    return record ? json_string(record_status_name(record->status)) : json_null();
-}
-
-static json_t *trial_json(const struct trial_comparison *trial)
-{
-    const struct record *record = trial->new ? trial->new : trial->base;
-    json_t *object = json_object(), *status = json_object(), *quantities = json_array();
-    set(object, "id", json_string(record->id));
-    set(object, "what", json_string(trial->what));
-    set(object, "command", record->command ? json_string(record->command) : json_null());
-    set(object, "change", json_string(change_name(trial->change)));
-    set(status, "base", status_json(trial->base));
-    set(status, "new", status_json(trial->new));
-    set(status, "change", json_string(change_name(trial->status)));
-    set(object, "status", status);
-    for (size_t i = 0; i < trial->change_count; i++)
-        json_array_append_new(quantities, quantity_json(&trial->changes[i]));
-    set(object, "quantities", quantities);
-    set(object, "gradient_bits", bits_json(&trial->bits));
-    set(object, "time", time_json(&trial->time));
-    return object;
-}
-
-json_t *comparison_json(const struct comparison *comparison, bool all)
-{
-    const size_t *by_change = comparison->by_change;
-    json_t *object = json_object(), *trials = json_object(), *changed = json_array();
-    set(object, "verdict", json_string(comparison_verdict_name(comparison->verdict)));
-    set(object, "reason", json_string(comparison->reason));
-    set(trials, "both", json_integer((json_int_t)comparison->both));
-    set(trials, "base_only", json_integer((json_int_t)comparison->base_only));
-    set(trials, "new_only", json_integer((json_int_t)comparison->new_only));
-    set(trials, "worse", json_integer((json_int_t)by_change[CHANGE_WORSE]));
-    set(trials, "open", json_integer((json_int_t)by_change[CHANGE_LOST]));
-    set(trials, "better", json_integer((json_int_t)by_change[CHANGE_BETTER]));
-    set(trials, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
-    set(trials, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
-    set(object, "trials", trials);
-    set(object, "gradient_bits", bits_summary_json(comparison));
-    set(object, "time", times_json(comparison));
-    for (size_t i = 0; i < comparison->count; i++)
-        if (trial_shown(&comparison->trials[i], all))
-            json_array_append_new(changed, trial_json(&comparison->trials[i]));
-    set(object, "changed", changed);
-    return object;
+    if (format == COMPARISON_JSON) {
+        write_json(comparisons, count, all, stream);
+        return;
+    }
+    if (format == COMPARISON_JUNIT)
+        fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n", stream);
+    for (size_t i = 0; i < count; i++) {
+        struct comparison_rows rows;
+        comparison_rows_make(&rows, &comparisons[i].comparison, all || format == COMPARISON_JUNIT);
+        if (i && format != COMPARISON_JUNIT)
+            fputc('\n', stream);
+        if (format == COMPARISON_JUNIT)
+            write_suite(&comparisons[i], &rows, stream);
+        else if (format == COMPARISON_MARKDOWN)
+            write_markdown(&comparisons[i], &rows, stream);
+        else
+            write_text(&comparisons[i], &rows, stream);
+        comparison_rows_free(&rows);
+    }
+    if (format == COMPARISON_JUNIT)
+        fputs("</testsuites>\n", stream);
 }

@@ -40,7 +40,20 @@ static void add_words(char *list, size_t bytes, const char *separator, const cha
         text_append(list, bytes, "%s%s", *list ? separator : "", words);
 }
 
-// Whether the point is of the same model, training, card, quantisation, optimizer and kind of memory.
+static size_t cards_of(const json_t *setting)
+{
+    size_t data = count_at(json_object_get(setting, "parallel"), "data");
+    return data ? data : 1;
+}
+
+static bool is_one_on_a_card(const json_t *setting)
+{
+    size_t batch = count_at(setting, "batch");
+    return !batch || batch == cards_of(setting);
+}
+
+// Whether the point, which is of one sequence on a card, is of the same model, training, cards, quantisation,
+// optimizer and kind of memory.
 static bool is_beside(const struct published_point *point, const json_t *output)
 {
     const json_t *setting = json_object_get(output, "setting"), *optimizer = json_object_get(setting, "optimizer");
@@ -50,6 +63,7 @@ static bool is_beside(const struct published_point *point, const json_t *output)
            strcmp(point->model, text(setting, "model")) == 0 &&
            (!*point->training || strcmp(point->training, training) == 0) &&
            strcmp(point->weights, text(setting, "weights")) == 0 && strcmp(point->optimizer, stepped) == 0 &&
+           cards_of(setting) == (point->cards ? point->cards : 1) && is_one_on_a_card(setting) &&
            (strcmp(point->host, "yes") == 0) == (count_at(output, "host_limit_bytes") > 0);
 }
 
@@ -78,14 +92,19 @@ static double reported(struct longest_contexts *contexts, const struct published
 }
 
 // "qwen3-8b, bf16, all weights trained, dKV f32, gradients bf16, on rtx-3090: 23.19 GiB usable"
-static void describe(const json_t *output, char *words, size_t bytes)
+static void describe(const json_t *output, const json_t *setting, char *words, size_t bytes)
 {
-    const json_t *setting = json_object_get(output, "setting");
     char size[32];
-    setting_describe(setting, 0, words, bytes);
-    char *device = strstr(words, ", plan"); // every one is planned
-    if (device)
-        *device = 0;
+    json_t *said = json_copy((json_t *)setting);
+    size_t batch = count_at(setting, "batch"), cards = cards_of(json_object_get(output, "setting"));
+    json_object_del(said, "device"); // every one is planned
+    json_object_del(said, "batch");
+    setting_describe(said, 0, words, bytes);
+    json_decref(said);
+    if (batch % cards)
+        text_append(words, bytes, ", batch %zu", batch);
+    else if (batch / cards > 1)
+        text_append(words, bytes, ", %zu sequences on a card", batch / cards);
     const char *profile = text(setting, "profile"), *gradients = text(setting, "gradient_dtype");
     bool lora = json_is_object(json_object_get(setting, "lora")),
          told = strcmp(gradients, "bf16") == 0; // not the default
@@ -211,18 +230,29 @@ static bool add_output(struct longest_contexts *contexts, const char *path, cons
     return true;
 }
 
+static struct longest_group group_of(const json_t *output)
+{
+    const json_t *setting = json_object_get(output, "setting");
+    struct longest_group group = {.words = "", .cards = cards_of(setting)};
+    json_t *alike = json_deep_copy(setting);
+    json_object_del(json_object_get(alike, "parallel"), "data");
+    describe(output, setting, group.words, sizeof group.words);
+    describe(output, alike, group.alike, sizeof group.alike);
+    json_decref(alike);
+    return group;
+}
+
 // Of outputs that follow one another with the same words. Their number.
 static size_t open_group(struct longest_contexts *contexts, json_t *const *outputs)
 {
-    struct longest_group group = {""}, next = {""};
+    struct longest_group group = group_of(outputs[0]), next = group;
     size_t count = 0;
-    describe(outputs[0], group.words, sizeof group.words);
     contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof group);
     CHECK(contexts->groups);
     contexts->groups[contexts->group_count++] = group;
     do {
         if (outputs[++count])
-            describe(outputs[count], next.words, sizeof next.words);
+            next = group_of(outputs[count]);
     } while (outputs[count] && strcmp(next.words, group.words) == 0);
     return count;
 }

@@ -15,9 +15,11 @@ struct longest_row {
     const char *mark, *setting; // of a row of others: as in struct published_point, borrowed
 };
 
-// What is planned for one model and training on one card.
+// What is planned for one model and training on one kind of card.
 struct longest_group {
     char words[320]; // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
+    size_t cards;    // that have some of the sequences each
+    char alike[320]; // the words, but for how many
 };
 
 struct longest_contexts {
@@ -29,7 +31,7 @@ struct longest_contexts {
 };
 
 // Reads outputs of max-context. Those that follow one another with the same setting and limits are one group. A
-// point without a method of ours is a row of the first group that has its model, training, card, quantisation,
+// point without a method of ours is a row of the first group that has its model, training, cards, quantisation,
 // optimizer and, or not, a host; with one, it stands in the rows of that method and options. The points are
 // borrowed. False and a status if a file is none. Release with longest_contexts_close, also after a failure.
 bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,

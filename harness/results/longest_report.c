@@ -26,7 +26,8 @@ static void add_row(struct text_table *table, const struct longest_row *row)
                                                 published, *row->method ? row->limit : row->setting, NULL});
 }
 
-static void print_group(const struct longest_contexts *contexts, size_t group, bool markdown, FILE *stream)
+static void print_group(const struct longest_contexts *contexts, size_t group, enum table_format format,
+                        FILE *stream)
 {
     struct text_table table = {0};
     size_t rows = 0;
@@ -37,19 +38,21 @@ static void print_group(const struct longest_contexts *contexts, size_t group, b
             add_row(&table, &contexts->rows[i]);
     const char *words = group ? contexts->groups[group - 1].words : "reported of what nothing here is planned for";
     if (rows) {
-        fprintf(stream, markdown ? "\n**%s**\n\n" : "\n%s\n", words);
-        text_table_print(&table, markdown, stream);
+        fprintf(stream, format == TABLE_MARKDOWN ? "\n**%s**\n\n" : "\n%s\n", words);
+        text_table_print(&table, format, stream);
     }
     text_table_free(&table);
 }
 
-void longest_report_write(const struct longest_contexts *contexts, bool markdown, FILE *stream)
+void longest_report_write(const struct longest_contexts *contexts, enum table_format format, FILE *stream)
 {
-    bool both = *contexts->sources && *contexts->other_sources;
-    fprintf(stream, "%slongest contexts, batch 1\n%splanned at revision %s; published: %s%s%s\n",
+    bool markdown = format == TABLE_MARKDOWN, both = *contexts->sources && *contexts->other_sources;
+    fprintf(stream,
+            "%slongest contexts, of one sequence on a card but where it says more\n%splanned at revision %s; "
+            "published: %s%s%s\n",
             markdown ? "## " : "", markdown ? "\n" : "", *contexts->revisions ? contexts->revisions : "unknown",
             contexts->sources, both ? "; " : "", contexts->other_sources);
     for (size_t group = 1; group <= contexts->group_count; group++)
-        print_group(contexts, group, markdown, stream);
-    print_group(contexts, 0, markdown, stream);
+        print_group(contexts, group, format, stream);
+    print_group(contexts, 0, format, stream);
 }

@@ -80,7 +80,7 @@ struct prediction_errors prediction_errors_of(const struct record *const *record
     return errors;
 }
 
-static void print_points(const struct series_table *all, bool markdown, FILE *stream)
+static void print_points(const struct series_table *all, enum table_format format, FILE *stream)
 {
     struct text_table table = {0};
     const char *const head[] = {"", "context", "measured ms", "predicted ms", "from", "to", "error %", NULL};
@@ -96,7 +96,7 @@ static void print_points(const struct series_table *all, bool markdown, FILE *st
                                        words[3].text,        words[4].text, words[5].text, NULL};
             text_table_row(&table, row);
         }
-    text_table_print(&table, markdown, stream);
+    text_table_print(&table, format, stream);
     text_table_free(&table);
     fputs("\n", stream);
 }
@@ -110,7 +110,7 @@ static const char *label_of(const struct series_table *all, const struct record 
     return record_method(record);
 }
 
-bool prediction_report_write(const struct results *results, bool points, bool markdown, FILE *stream)
+bool prediction_report_write(const struct results *results, bool points, enum table_format format, FILE *stream)
 {
     const struct record **records = calloc(results->count + 1, sizeof *records);
     CHECK(records);
@@ -122,9 +122,10 @@ bool prediction_report_write(const struct results *results, bool points, bool ma
     if (errors.worst_record) {
         struct series_table all;
         series_make(&all, records, count, nothing, true);
-        fprintf(stream, "%sstep times, predicted by measured rates and measured\n\n", markdown ? "## " : "");
+        fprintf(stream, "%sstep times, predicted by measured rates and measured\n\n",
+                format == TABLE_MARKDOWN ? "## " : "");
         if (points)
-            print_points(&all, markdown, stream);
+            print_points(&all, format, stream);
         fprintf(
             stream,
             "%zu trials: median error %.1f %%, worst %.1f %% (%s, context %.0f); %zu measured within the range of "

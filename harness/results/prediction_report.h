@@ -1,6 +1,7 @@
 // Prediction report: how well the times of steps were said before, by a profile that has measured rates.
 #pragma once
 #include "harness/results/results.h"
+#include "harness/results/text_table.h"
 #include <stdio.h>
 
 // Trials that are predicted, and how far off: |predicted / measured - 1|.
@@ -18,4 +19,4 @@ bool prediction_counts(const struct record *record);
 
 // Writes, of every trial that counts, what was predicted and measured, if points, and the errors; whether there are
 // any.
-bool prediction_report_write(const struct results *results, bool points, bool markdown, FILE *stream);
+bool prediction_report_write(const struct results *results, bool points, enum table_format format, FILE *stream);

@@ -11,7 +11,7 @@
 
 const char *published_quantity_name(enum published_quantity quantity)
 {
-    static const char *const names[] = {"memory", "time", "max-context", "loss"};
+    static const char *const names[] = {"memory", "time", "max-context", "loss", "resident"};
     return names[quantity];
 }
 
@@ -54,6 +54,7 @@ static const struct column columns[] = {
     TEXT(host),
     TEXT(mark),
     TEXT(setting),
+    COUNT(cards),
     COUNT(chunk),
     COUNT(context),
     {"rate", offsetof(struct published_point, rate), 0, 0, 0, true},
@@ -62,6 +63,7 @@ static const struct column columns[] = {
     VALUE("seconds", 1e3, PUBLISHED_TIME),
     VALUE("kilotokens", 1e3, PUBLISHED_MAX_CONTEXT),
     VALUE("nats", 1, PUBLISHED_LOSS),
+    VALUE("gigabytes", 1e9, PUBLISHED_RESIDENT),
 };
 
 // What is being read: the file, its line, and what its columns are.
@@ -97,8 +99,8 @@ static bool read_header(struct reader *reader, char *line)
             return refuse(
                 reader,
                 "expected columns of series, method, model, training, profile, weights, optimizer, host, "
-                "mark, setting, chunk or another number among methods' options, context, rate, and one of "
-                "peak_mib, peak_gib, seconds, kilotokens, nats",
+                "mark, setting, cards, chunk or another number among methods' options, context, rate, and one of "
+                "peak_mib, peak_gib, seconds, kilotokens, nats, gigabytes",
                 word);
         for (size_t i = 0; i < reader->column_count; i++)
             if (reader->columns[i] == column && reader->options[i] == option)
@@ -225,8 +227,8 @@ static bool read_name(struct published_file *file, const char *name, struct stat
         }
     }
     return status_set(status, STATUS_BAD_INPUT,
-                      "%s: the name is not EXPERIMENT-memory.csv, EXPERIMENT-time.csv, EXPERIMENT-max-context.csv "
-                      "or EXPERIMENT-loss.csv",
+                      "%s: the name is not EXPERIMENT-memory.csv, EXPERIMENT-time.csv, EXPERIMENT-max-context.csv, "
+                      "EXPERIMENT-loss.csv or EXPERIMENT-resident.csv",
                       file->path);
 }
 

@@ -10,6 +10,7 @@ enum published_quantity {
     PUBLISHED_TIME,
     PUBLISHED_MAX_CONTEXT,
     PUBLISHED_LOSS,
+    PUBLISHED_RESIDENT,
     PUBLISHED_QUANTITIES
 };
 
@@ -24,6 +25,7 @@ struct published_point {
     char optimizer[16];           // empty: none
     char host[8];                 // "yes": something is kept on the host
     char mark[64], setting[160];  // what sets it apart ("sparse"), and how it was come by; empty: not given
+    size_t cards;                 // that have some of the sequences each; 0: one
     size_t chunk, context;        // tokens; 0: not given
     size_t option_count;
     struct {
@@ -48,7 +50,7 @@ struct published {
     struct published_file *files; // by path
 };
 
-// "memory", "time", "max-context", "loss"
+// "memory", "time", "max-context", "loss", "resident"
 const char *published_quantity_name(enum published_quantity quantity);
 // Whether it is of one step at a context, as memory and time are.
 bool published_is_of_a_step(enum published_quantity quantity);

@@ -24,8 +24,13 @@ static const char *const quantity_names[QUANTITY_COUNT + 1] = {
 
 const char *change_name(enum change change)
 {
-    static const char *const names[] = {"same", "better", "allowed", "worse", "lost"};
+    static const char *const names[CHANGE_COUNT] = {"same", "better", "allowed", "other", "worse", "lost"};
     return names[change];
+}
+
+bool quantity_is_bytes(const char *name)
+{
+    return strstr(name, "bytes") || strncmp(name, "peak_by_category", strlen("peak_by_category")) == 0;
 }
 
 // --- allowances
@@ -69,6 +74,8 @@ bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *tex
         else if (!assigned || !read_amount(value + 1, &allowances[i]))
             status_set(status, STATUS_BAD_INPUT,
                        "--allow: %s: expected a share or an amount, such as %s=1%% or %s=4096", item, item, item);
+        else
+            snprintf(allowances[i].text, sizeof allowances[i].text, "%.26s=%.20s", item, value + 1);
     }
     free(copy);
     return status->code == STATUS_OK;
@@ -90,33 +97,43 @@ struct change_list {
 static enum change judge(double base, double new, double slack_below, double slack_above)
 {
     if (isnan(base) || isnan(new))
-        return isnan(base) && isnan(new) ? CHANGE_NONE : isnan(base) ? CHANGE_ALLOWED : CHANGE_LOST;
+        return isnan(base) && isnan(new) ? CHANGE_NONE : isnan(base) ? CHANGE_OTHER : CHANGE_LOST;
     if (new < base - slack_below)
         return CHANGE_BETTER;
     return new > base + slack_above ? CHANGE_WORSE : new > base ? CHANGE_ALLOWED : CHANGE_NONE;
 }
 
-static enum change add(struct change_list *list, const char *parent, const char *name, double base, double new,
-                       enum change change)
+static void add(struct change_list *list, const char *parent, const char *name, double base, double new,
+                enum change change, const struct allowance *by)
 {
     if (change == CHANGE_NONE)
-        return change;
+        return;
     CHECK(list->count < QUANTITY_CHANGES_MAX);
     struct quantity_change *added = &list->changes[list->count++];
     *added = (struct quantity_change){.base = base, .new = new, .change = change};
+    if (change == CHANGE_ALLOWED && by->given)
+        snprintf(added->allowance, sizeof added->allowance, "%s", by->text);
+    else if (change == CHANGE_ALLOWED)
+        added->change = CHANGE_OTHER;
     snprintf(added->name, sizeof added->name, "%s%s", parent, name);
-    return change;
 }
 
-static void add_categories(struct change_list *list, const double *base, const double *new, bool peak_fell,
-                           const struct allowance *own, double peak_extra)
+// Parts of a peak that fell may grow: of them nothing was asked.
+static void add_categories(struct change_list *list, const struct record *base, const struct record *new,
+                           const struct allowance allowances[QUANTITY_COUNT])
 {
+    static const struct allowance none = {0};
+    const struct allowance *own = &allowances[QUANTITY_PEAK_BY_CATEGORY], *peak = &allowances[QUANTITY_PEAK_BYTES];
+    bool peak_fell = new->peak_bytes < base->peak_bytes;
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         // A category that a record does not name held nothing.
-        double before = fmax(base[i], 0), after = fmax(new[i], 0);
-        double slack = peak_fell ? INFINITY : own->given ? extra(*own, before) : peak_extra;
+        double before = fmax(base->peak_by_category[i], 0), after = fmax(new->peak_by_category[i], 0);
+        double slack = peak_fell ? INFINITY : own->given ? extra(*own, before) : extra(*peak, base->peak_bytes);
         add(list, "peak_by_category.", category_name((enum category)i), before, after,
-            judge(before, after, 0, slack));
+            judge(before, after, 0, slack),
+            peak_fell    ? &none
+            : own->given ? own
+                         : peak);
     }
 }
 
@@ -138,7 +155,8 @@ static void add_error(struct change_list *list, const char *name, double before,
 {
     enum change change = judge(before, after, slack, slack);
     // Within rounding nothing changed.
-    add(list, "", name, before, after, change == CHANGE_ALLOWED && !isnan(before) ? CHANGE_NONE : change);
+    static const struct allowance none = {0};
+    add(list, "", name, before, after, change == CHANGE_ALLOWED ? CHANGE_NONE : change, &none);
 }
 
 static bool has_categories(const struct record *record)
@@ -176,10 +194,9 @@ size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], co
     for (int i = 0; i < QUANTITY_COUNT; i++) {
         if (i != QUANTITY_PEAK_BY_CATEGORY)
             add(&list, "", quantity_names[i], before[i], after[i],
-                judge(before[i], after[i], 0, extra(allowances[i], before[i])));
+                judge(before[i], after[i], 0, extra(allowances[i], before[i])), &allowances[i]);
         else if (has_categories(base) && has_categories(new))
-            add_categories(&list, base->peak_by_category, new->peak_by_category, new->peak_bytes < base->peak_bytes,
-                           &allowances[i], extra(allowances[QUANTITY_PEAK_BYTES], base->peak_bytes));
+            add_categories(&list, base, new, allowances);
     }
     double slack = error_slack(base, new);
     add_error(&list, "gradient.relative_l2", base->gradient.relative_l2, new->gradient.relative_l2, slack);

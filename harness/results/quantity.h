@@ -20,6 +20,7 @@ enum quantity {
 struct allowance {
     bool given, relative;
     double amount;
+    char text[48]; // as it was said: "peak_bytes=1%"
 };
 
 // Reads "peak_bytes=1%,launches=2,bytes_moved=64KiB" on top of what the allowances hold.
@@ -28,19 +29,23 @@ bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *tex
 enum change {
     CHANGE_NONE,
     CHANGE_BETTER,
-    CHANGE_ALLOWED, // more, but within the allowance; or known in the new record alone
+    CHANGE_ALLOWED, // more, but within what --allow lets pass
+    CHANGE_OTHER,   // known in the new record alone; or a part of a peak that fell
     CHANGE_WORSE,
     CHANGE_LOST, // known in the base record alone
     CHANGE_COUNT
 };
-// "same", "better", "allowed", "worse", "lost".
+// "same", "better", "allowed", "other", "worse", "lost".
 const char *change_name(enum change change);
 
 struct quantity_change {
     char name[48];
     double base, new; // NAN: not known
     enum change change;
+    char allowance[48]; // of CHANGE_ALLOWED: what was said, "peak_bytes=1%"; else ""
 };
+// Whether a quantity of this name, a part of the peak among them, is of bytes.
+bool quantity_is_bytes(const char *name);
 #define QUANTITY_CHANGES_MAX (QUANTITY_COUNT + CATEGORY_COUNT + 3)
 
 // Everything that changed between two records of one trial, both ok; returns how many.

@@ -40,7 +40,7 @@ struct record_measure {
     bool given;
     double warmup, samples, max_seconds;
     const char *gradient;
-    int timeline, gemm, bias, categories;
+    int timeline, gemm, bias, pair_sums, categories;
 };
 
 struct record_limits {
@@ -58,17 +58,23 @@ struct record_host {
     const char *folder;
 };
 
+struct record_parallel {
+    bool given;
+    double data, stage, zero;
+};
+
 struct record_trial {
     bool given;
     const json_t *json; // the whole of it
-    const json_t *model, *data, *lora, *objective, *optimizer, *method, *train;
+    const json_t *model, *data, *documents, *lora, *objective, *optimizer, *method, *train;
     const char *dtype, *device, *profile, *labels, *reference, *weights, *kv_gradient_dtype, *gradient_dtype;
-    double batch, context, seed;
+    double batch, context, seed, prompt, group;
     int deterministic, tf32, whole_attention;
     struct record_measure measure;
     struct record_limits limits;
     struct record_place place;
     struct record_host host;
+    struct record_parallel parallel;
 };
 
 struct record_sm_clock {
@@ -94,6 +100,11 @@ struct record_gradient {
 struct record_bias {
     bool given;
     double relative_l2, rms_error, subsets;
+};
+
+struct record_pair_sums {
+    bool given;
+    double difference, f64_error, f32_error, bf16_error, bf16_once_error;
 };
 
 // Of a training run: a number of each step, and of each evaluation.
@@ -162,6 +173,7 @@ struct record {
     struct record_ranks ranks;
     struct record_gradient gradient;
     struct record_bias bias;
+    struct record_pair_sums pair_sums;
     struct record_curve curve;
     struct record_timeline timeline;
     struct record_categories categories;

@@ -17,6 +17,7 @@ FIELDS measure_fields[] = {
     {FIELD(record_measure, timeline), .type = FIELD_BOOL},
     {FIELD(record_measure, gemm), .type = FIELD_BOOL},
     {FIELD(record_measure, bias), .type = FIELD_BOOL},
+    {FIELD(record_measure, pair_sums), .type = FIELD_BOOL},
     {FIELD(record_measure, categories), .type = FIELD_BOOL},
     {0}};
 
@@ -35,6 +36,13 @@ FIELDS place_fields[] = {
 FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"},
                         {0}};
 
+FIELDS parallel_fields[] = {
+    {FIELD(record_parallel, data), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each takes some sequences"},
+    {FIELD(record_parallel, stage), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each has some of the layers"},
+    {FIELD(record_parallel, zero), .type = FIELD_COUNT,
+     .meaning = "in shares over data ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
+    {0}};
+
 FIELDS trial_fields[] = {
     {FIELD(record_trial, model), .type = FIELD_ANY, .meaning = "preset, folder or shape"},
     {FIELD(record_trial, dtype), .type = FIELD_STRING, .required = true, .meaning = "of weights and activations"},
@@ -48,6 +56,13 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, data), .type = FIELD_ANY,
      .meaning = "random, {text: PATH}, {tokens: PATH, dtype: u16 or u32} or {batch: PATH}"},
     {FIELD(record_trial, labels), .type = FIELD_STRING, .meaning = "file", .null = "the next token"},
+    {FIELD(record_trial, documents), .type = FIELD_ANY,
+     .meaning = "lengths in tokens of those packed into a sequence: 512, a list, or {mean: 512}",
+     .null = "each sequence is one, or what a batch file says"},
+    {FIELD(record_trial, prompt), .type = FIELD_COUNT, .unit = "tokens",
+     .meaning = "that each sequence begins with and does not predict"},
+    {FIELD(record_trial, group), .type = FIELD_COUNT, .unit = "sequences",
+     .meaning = "whose common prompt is walked once"},
     {FIELD(record_trial, objective), .type = FIELD_ANY, .meaning = "what is minimised: name, or name and options"},
     {FIELD(record_trial, reference), .type = FIELD_STRING, .meaning = "file, random, adapter-off, or a folder",
      .null = "the objective reads none"},
@@ -64,6 +79,8 @@ FIELDS trial_fields[] = {
      .meaning = "attention's backward is not cut into blocks"},
     {FIELD(record_trial, method), .type = FIELD_OBJECT, .required = true,
      .meaning = "name, and every option it knows"},
+    {FIELD(record_trial, parallel), .type = FIELD_OBJECT, .meaning = "ranks that share a step",
+     .members = parallel_fields},
     {FIELD(record_trial, measure), .type = FIELD_OBJECT, .meaning = "what was asked for",
      .members = measure_fields},
     {FIELD(record_trial, limits), .type = FIELD_OBJECT, .members = limits_fields},
@@ -113,6 +130,17 @@ FIELDS bias_fields[] = {
     {FIELD(record_bias, rms_error), .type = FIELD_SIZE, .meaning = "sqrt(E||g - r||^2) / ||r||",
      .null = "not finite"},
     {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of columns, each walked once"},
+    {0}};
+
+FIELDS pair_sums_fields[] = {
+    {FIELD(record_pair_sums, difference), .type = FIELD_SIZE, .unit = "nats",
+     .meaning = "|D|, D the chosen sequence's sum of log-probs over the reference's, less the rejected one's"},
+    {FIELD(record_pair_sums, f64_error), .type = FIELD_SIZE, .unit = "nats",
+     .meaning = "|error of D| with its four sums in f64, row by row"},
+    {FIELD(record_pair_sums, f32_error), .type = FIELD_SIZE, .unit = "nats", .meaning = "in f32"},
+    {FIELD(record_pair_sums, bf16_error), .type = FIELD_SIZE, .unit = "nats", .meaning = "in bf16, its rows too"},
+    {FIELD(record_pair_sums, bf16_once_error), .type = FIELD_SIZE, .unit = "nats",
+     .meaning = "of rows in bf16, each sum rounded to it once"},
     {0}};
 
 FIELDS curve_fields[] = {
@@ -293,9 +321,12 @@ const struct record_field record_fields[] = {
                 "together, times the slowest's, and what is taken apart rank 0's",
      .null = "one rank", .members = ranks_fields},
     {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
-     .null = "not asked for, or planned", .members = gradient_fields},
+     .null = "not asked for, planned, or the method computes none", .members = gradient_fields},
     {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "of the gradient over all draws",
      .null = "not asked for, planned, or nothing is drawn", .members = bias_fields},
+    {FIELD(record, pair_sums), .type = FIELD_OBJECT,
+     .meaning = "means over pairs: how far a pair's difference of log-probs is off by the dtype of its sums",
+     .null = "not asked for, planned, or no objective of pairs", .members = pair_sums_fields},
     {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
      .null = "no training run, or planned", .members = curve_fields},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",

@@ -2,6 +2,7 @@
 #include "harness/results/category_report.h"
 #include "harness/results/longest_report.h"
 #include "harness/results/prediction_report.h"
+#include "harness/results/record_filter.h"
 #include "harness/results/results.h"
 #include "harness/results/text_table.h"
 #include <math.h>
@@ -92,15 +93,16 @@ static struct word label_word(const struct curve *curve, bool models)
 struct printer {
     const struct report_request *request;
     const struct pairing *pairing;
-    bool models; // more than one: labels begin with it
+    bool models;   // more than one: labels begin with it
+    bool markdown; // the tables are
     FILE *stream;
 };
 
 static void print_table(const struct printer *printer, const char *title, struct text_table *table)
 {
     if (table->rows > 1) {
-        fprintf(printer->stream, printer->request->markdown ? "\n**%s**\n\n" : "\n%s\n", title);
-        text_table_print(table, printer->request->markdown, printer->stream);
+        fprintf(printer->stream, printer->markdown ? "\n**%s**\n\n" : "\n%s\n", title);
+        text_table_print(table, printer->request->table.format, printer->stream);
     }
     text_table_free(table);
 }
@@ -197,11 +199,10 @@ static void print_head(const struct printer *printer)
         }
     }
     const char *quantity = published_quantity_name(pairing->file->quantity);
-    fprintf(printer->stream, printer->request->markdown ? "## %s, %s\n\n" : "%s, %s\n", pairing->file->experiment,
-            quantity);
+    fprintf(printer->stream, printer->markdown ? "## %s, %s\n\n" : "%s, %s\n", pairing->file->experiment, quantity);
     fprintf(printer->stream, "published: %s%s\n", pairing->file->source,
             is_memory(printer) ? " (peak of PyTorch's allocator)" : " (measured)");
-    if (printer->request->markdown)
+    if (printer->markdown)
         fputc('\n', printer->stream);
     if (is_memory(printer))
         fprintf(printer->stream, "ours: peak of the arena, every byte of the step, %s\n",
@@ -214,19 +215,22 @@ static void print_head(const struct printer *printer)
         fprintf(printer->stream, "ours: measured\n");
     if (any_drawn(printer))
         fprintf(printer->stream, "%swhere columns are drawn ours is the mean over draws\n",
-                printer->request->markdown ? "\n" : "");
+                printer->markdown ? "\n" : "");
     if (pairing->missing)
         fprintf(printer->stream, "%sno record of ours for %zu of %zu published points\n",
-                printer->request->markdown ? "\n" : "", pairing->missing, pairing->file->count);
+                printer->markdown ? "\n" : "", pairing->missing, pairing->file->count);
 }
 
 static void print_pairing(const struct report_request *request, const struct pairing *pairing, FILE *stream)
 {
-    struct printer printer = {.request = request, .pairing = pairing, .stream = stream};
+    struct printer printer = {.request = request,
+                              .pairing = pairing,
+                              .markdown = request->table.format == TABLE_MARKDOWN,
+                              .stream = stream};
     for (size_t c = 1; c < pairing->curve_count; c++)
         printer.models |= strcmp(pairing->curves[c].model, pairing->curves[0].model) != 0;
     print_head(&printer);
-    if (request->points)
+    if (!request->summary)
         print_points(&printer);
     print_ratios(&printer);
     if (is_memory(&printer))
@@ -268,49 +272,74 @@ static bool write_longest(const struct report_request *request, const struct pub
     if (fine && apart)
         fputs("\n", stream);
     if (fine)
-        longest_report_write(&contexts, request->markdown, stream);
+        longest_report_write(&contexts, request->table.format, stream);
     longest_contexts_close(&contexts);
     return fine;
+}
+
+static bool any_categories(const struct results *results)
+{
+    bool any = false;
+    for (size_t i = 0; i < results->count; i++)
+        any |= results->records[i]->categories.rows.count > 0;
+    return any;
+}
+
+// Everything but the table; how many parts there were. False and a status if a file is wrong.
+static bool write_parts(const struct report_request *request, const struct results *results,
+                        const struct published *published, size_t *written, FILE *stream, struct status *status)
+{
+    const struct record **records = calloc(results->count + 1, sizeof *records);
+    CHECK(records);
+    for (size_t i = 0; i < published->count; i++) {
+        const struct published_file *file = &published->files[i];
+        size_t count = records_of(results, file->experiment, records);
+        if (!published_is_of_a_step(file->quantity) || count == 0)
+            continue;
+        struct pairing pairing;
+        pairing_make(&pairing, file, records, count);
+        if ((*written)++)
+            fputs("\n", stream);
+        print_pairing(request, &pairing, stream);
+        pairing_free(&pairing);
+    }
+    free(records);
+    bool apart = any_categories(results) && *written;
+    const struct category_report categories = {.format = request->table.format, .operations = !request->summary};
+    if (apart)
+        fputs("\n", stream);
+    *written += category_report_write(&categories, results, stream);
+    struct prediction_errors predicted = prediction_errors_of(results->records, results->count);
+    if (predicted.count && (*written)++)
+        fputs("\n", stream);
+    if (predicted.count)
+        prediction_report_write(results, !request->summary, request->table.format, stream);
+    return !request->max_context_count || write_longest(request, published, (*written)++, stream, status);
+}
+
+bool report_is_table_alone(const struct report_request *request)
+{
+    const struct record_table_request *table = &request->table;
+    return table->columns || table->sort || table->format > TABLE_MARKDOWN;
 }
 
 bool report_write(const struct report_request *request, FILE *stream, struct status *status)
 {
     struct results results = {0};
     struct published published = {0};
-    bool fine = published_load(&published, request->published, status) &&
-                results_open(&results, request->paths, request->path_count, status);
-    const struct record **records = calloc(results.count + 1, sizeof *records);
-    CHECK(records);
     size_t written = 0;
-    for (size_t i = 0; fine && i < published.count; i++) {
-        const struct published_file *file = &published.files[i];
-        size_t count = records_of(&results, file->experiment, records);
-        if (!published_is_of_a_step(file->quantity) || count == 0)
-            continue;
-        struct pairing pairing;
-        pairing_make(&pairing, file, records, count);
-        if (written++)
-            fputs("\n", stream);
-        print_pairing(request, &pairing, stream);
-        pairing_free(&pairing);
+    bool alone = report_is_table_alone(request), table = request->path_count && (alone || !request->summary);
+    bool fine = results_open(&results, request->paths, request->path_count, request->every, status) &&
+                record_filter(&results, request->conditions, request->condition_count, status) &&
+                (alone || published_load(&published, request->published, status));
+    if (fine && table) {
+        fine = record_table_write(&request->table, &results, stream, status);
+        written++;
     }
-    const struct category_report categories = {.markdown = request->markdown, .operations = request->points};
-    if (fine) {
-        if (written)
-            fputs("\n", stream);
-        written += category_report_write(&categories, &results, stream);
-    }
-    struct prediction_errors predicted = prediction_errors_of(results.records, fine ? results.count : 0);
-    if (predicted.count && written++)
-        fputs("\n", stream);
-    if (predicted.count)
-        prediction_report_write(&results, request->points, request->markdown, stream);
-    written += predicted.count > 0;
-    if (fine && request->max_context_count)
-        fine = write_longest(request, &published, written++, stream, status);
+    if (fine && !alone)
+        fine = write_parts(request, &results, &published, &written, stream, status);
     if (fine && !written)
         fine = nothing_published(&results, &published, status);
-    free(records);
     results_close(&results);
     published_free(&published);
     return fine;

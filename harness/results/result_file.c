@@ -74,18 +74,30 @@ static void keep(void *objects, const json_t *record)
     CHECK(json_array_append(objects, (json_t *)record) == 0);
 }
 
-bool result_file_read(struct result_file *file, const char *path, struct status *status)
+static void read_objects(struct result_file *file, json_t *objects)
 {
-    json_t *objects = json_array();
-    CHECK(objects);
-    bool fine = result_file_scan(file, path, keep, objects, status);
     file->objects = objects;
     file->count = json_array_size(objects);
     file->records = calloc(file->count + 1, sizeof *file->records);
     CHECK(file->records);
     for (size_t i = 0; i < file->count; i++)
         record_read(&file->records[i], json_array_get(objects, i));
+}
+
+bool result_file_read(struct result_file *file, const char *path, struct status *status)
+{
+    json_t *objects = json_array();
+    CHECK(objects);
+    bool fine = result_file_scan(file, path, keep, objects, status);
+    read_objects(file, objects);
     return fine;
+}
+
+void result_file_wrap(struct result_file *file, const char *path, json_t *objects)
+{
+    *file = (struct result_file){.path = strdup(path)};
+    CHECK(file->path);
+    read_objects(file, objects);
 }
 
 void result_file_close(struct result_file *file)

@@ -22,6 +22,8 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
 typedef void result_visit(void *visitor, const json_t *record);
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status);
+// Takes over records that were made elsewhere, a list of objects.
+void result_file_wrap(struct result_file *file, const char *path, json_t *objects);
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is.
 void result_file_warn(const struct result_file *file);

@@ -1,44 +1,73 @@
 #include "harness/results/results.h"
+#include <stdlib.h>
 
-// places: {id: its place}.
-static void add_records(struct results *results, const struct result_file *file, json_t *places)
+static void make_room(struct results *results, size_t count)
 {
-    results->records = realloc(results->records, (results->count + file->count + 1) * sizeof *results->records);
-    results->origins = realloc(results->origins, (results->count + file->count + 1) * sizeof *results->origins);
-    CHECK(results->records && results->origins);
+    results->records = realloc(results->records, (count + 1) * sizeof *results->records);
+    results->objects = realloc(results->objects, (count + 1) * sizeof *results->objects);
+    results->origins = realloc(results->origins, (count + 1) * sizeof *results->origins);
+    CHECK(results->records && results->objects && results->origins);
+}
+
+void results_begin(struct results *results, bool every)
+{
+    *results = (struct results){.places = every ? NULL : json_object()};
+    CHECK(every || results->places);
+}
+
+void results_add(struct results *results, const struct result_file *file)
+{
+    results->files = realloc(results->files, (results->file_count + 1) * sizeof *results->files);
+    CHECK(results->files);
+    results->files[results->file_count++] = *file;
+    make_room(results, results->count + file->count);
     for (size_t i = 0; i < file->count; i++) {
         const struct record *record = &file->records[i];
-        const json_t *place = json_object_get(places, record->id);
+        const json_t *place = json_object_get(results->places, record->id);
         size_t at = place ? (size_t)json_integer_value(place) : results->count++;
-        if (!place)
-            CHECK(json_object_set_new(places, record->id, json_integer((json_int_t)at)) == 0);
+        if (results->places && !place)
+            CHECK(json_object_set_new(results->places, record->id, json_integer((json_int_t)at)) == 0);
         results->records[at] = record;
+        results->objects[at] = json_array_get(file->objects, i);
         results->origins[at] = file->path;
     }
 }
 
-bool results_open(struct results *results, const char *const *paths, size_t count, struct status *status)
+bool results_open(struct results *results, const char *const *paths, size_t count, bool every,
+                  struct status *status)
 {
-    *results = (struct results){.files = calloc(count + 1, sizeof *results->files)};
-    json_t *places = json_object();
-    CHECK(results->files && places);
     bool fine = true;
+    results_begin(results, every);
     for (size_t i = 0; i < count && fine; i++) {
-        struct result_file *file = &results->files[results->file_count++];
-        fine = result_file_read(file, paths[i], status);
-        result_file_warn(file);
-        add_records(results, file, places);
+        struct result_file file;
+        fine = result_file_read(&file, paths[i], status);
+        result_file_warn(&file);
+        results_add(results, &file);
     }
-    json_decref(places);
     return fine;
+}
+
+void results_keep(struct results *results, results_choice *keep, void *chooser)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < results->count; i++) {
+        if (!keep(chooser, results->records[i], results->objects[i]))
+            continue;
+        results->records[kept] = results->records[i];
+        results->objects[kept] = results->objects[i];
+        results->origins[kept++] = results->origins[i];
+    }
+    results->count = kept;
 }
 
 void results_close(struct results *results)
 {
     for (size_t i = 0; i < results->file_count; i++)
         result_file_close(&results->files[i]);
+    json_decref(results->places);
     free(results->files);
     free(results->records);
+    free(results->objects);
     free(results->origins);
     *results = (struct results){0};
 }

@@ -5,11 +5,21 @@
 struct results {
     size_t count;
     const struct record **records; // [count], in the order in which the files first have them
+    const json_t **objects;        // [count], what they were read from
     const char **origins;          // [count], paths
     size_t file_count;
     struct result_file *files;
+    json_t *places; // {id: its place}; NULL: every record has its own
 };
 
-// False and a status if a file is wrong. Release with results_close, also after a failure.
-bool results_open(struct results *results, const char *const *paths, size_t count, struct status *status);
+// every: all records, also those of one trial. False and a status if a file is wrong. Release with results_close,
+// also after a failure.
+bool results_open(struct results *results, const char *const *paths, size_t count, bool every,
+                  struct status *status);
+// The same file by file, which they take over: results_begin, then results_add.
+void results_begin(struct results *results, bool every);
+void results_add(struct results *results, const struct result_file *file);
+// Leaves out all records but those that `keep` takes.
+typedef bool results_choice(void *chooser, const struct record *record, const json_t *object);
+void results_keep(struct results *results, results_choice *keep, void *chooser);
 void results_close(struct results *results);

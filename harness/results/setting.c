@@ -1,7 +1,7 @@
 #include "harness/results/setting.h"
 #include "harness/files/named_options.h"
 #include "harness/files/text.h"
-#include "harness/spec/trial_keys.h"
+#include "harness/spec/trial_key_decode.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 #include <ctype.h>
@@ -10,8 +10,7 @@
 json_t *setting_of(const json_t *trial, const char *const *within)
 {
     static const char *const always[] = {"method", "measure", "context", NULL};
-    json_t *setting = json_copy((json_t *)trial);
-    CHECK(setting);
+    json_t *setting = trial_recorded(trial);
     for (size_t i = 0; always[i]; i++) {
         json_object_del(setting, always[i]);
     }
@@ -29,12 +28,14 @@ json_t *setting_common(const struct record *const *records, size_t count)
         const char *key;
         json_t *value;
         void *next;
+        json_t *own = setting_of(records[i]->trial.json, nothing);
         json_object_foreach_safe(common, next, key, value)
         {
-            if (!json_equal(value, json_object_get(records[i]->trial.json, key))) {
+            if (!json_equal(value, json_object_get(own, key))) {
                 json_object_del(common, key);
             }
         }
+        json_decref(own);
     }
     return common;
 }
@@ -91,6 +92,35 @@ static void append_named(char *text, size_t bytes, const char *before, const jso
     json_decref(defaults);
 }
 
+bool setting_named(const char *key, const json_t *value, char *text, size_t bytes)
+{
+    const struct option_table *table = table_of(key, value);
+    if (table) {
+        append_named(text, bytes, "", value, table);
+    }
+    return table;
+}
+
+// Before whatever follows.
+static const char *comma(const char *text)
+{
+    return *text ? ", " : "";
+}
+
+// "8 data ranks, zero 2"
+static void append_ranks(char *text, size_t bytes, const json_t *parallel)
+{
+    static const char *const kinds[] = {"data", "stage"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (count_of(parallel, kinds[i]) > 1) {
+            text_append(text, bytes, "%s%lld %s ranks", comma(text), count_of(parallel, kinds[i]), kinds[i]);
+        }
+    }
+    if (count_of(parallel, "zero") > 0) {
+        text_append(text, bytes, ", zero %lld", count_of(parallel, "zero"));
+    }
+}
+
 void setting_describe(const json_t *setting, double context, char *text, size_t bytes)
 {
     *text = 0;
@@ -100,41 +130,55 @@ void setting_describe(const json_t *setting, double context, char *text, size_t 
     }
     const json_t *lora = json_object_get(setting, "lora"), *dtype = json_object_get(setting, "dtype");
     if (json_is_object(lora)) {
-        text_append(text, bytes, "%sLoRA rank %lld", *text ? ", " : "", count_of(lora, "rank"));
+        text_append(text, bytes, "%sLoRA rank %lld", comma(text), count_of(lora, "rank"));
     }
     if (json_is_string(json_object_get(setting, "weights"))) {
-        text_append(text, bytes, ", weights in %s", json_string_value(json_object_get(setting, "weights")));
+        text_append(text, bytes, "%sweights in %s", comma(text),
+                    json_string_value(json_object_get(setting, "weights")));
     }
     static const char *const named[] = {"optimizer", "objective"};
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const json_t *value = json_object_get(setting, named[i]);
         const struct option_table *table = table_of(named[i], value);
         if (table && strcmp(name_of(value), objectives[0]->name) != 0) {
-            append_named(text, bytes, ", ", value, table);
+            append_named(text, bytes, comma(text), value, table);
         }
     }
     if (json_is_string(dtype)) {
-        text_append(text, bytes, "%s%s", *text ? ", " : "", json_string_value(dtype));
+        text_append(text, bytes, "%s%s", comma(text), json_string_value(dtype));
     }
-    const char *kept, *between = ", ";
+    const char *kept;
+    bool on_host = false;
     json_t *place;
     json_object_foreach(json_object_get(setting, "place"), kept, place)
     {
         if (json_string_value(place) && strcmp(json_string_value(place), "host") == 0) {
-            text_append(text, bytes, "%s%s", between, kept);
-            between = " + ";
+            text_append(text, bytes, "%s%s", on_host ? " + " : comma(text), kept);
+            on_host = true;
         }
     }
-    text_append(text, bytes, "%s", strcmp(between, ", ") != 0 ? " on the host" : "");
+    text_append(text, bytes, "%s", on_host ? " on the host" : "");
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         if (key->words && json_is_true(json_object_get(setting, key->name))) {
-            text_append(text, bytes, ", %s", key->words);
+            text_append(text, bytes, "%s%s", comma(text), key->words);
         }
     }
-    text_append(text, bytes, ", %s, batch %lld", json_string_value(json_object_get(setting, "device")),
-                count_of(setting, "batch"));
+    append_ranks(text, bytes, json_object_get(setting, "parallel"));
+    const char *device = json_string_value(json_object_get(setting, "device"));
+    if (device) {
+        text_append(text, bytes, "%s%s", comma(text), device);
+    }
+    if (json_object_get(setting, "batch")) {
+        text_append(text, bytes, "%sbatch %lld", comma(text), count_of(setting, "batch"));
+    }
+    if (count_of(setting, "group") > 1) {
+        text_append(text, bytes, "%sgroups of %lld", comma(text), count_of(setting, "group"));
+    }
+    if (count_of(setting, "prompt") > 0) {
+        text_append(text, bytes, "%sprompt %lld", comma(text), count_of(setting, "prompt"));
+    }
     if (context > 0) {
-        text_append(text, bytes, ", context %.0f", context);
+        text_append(text, bytes, "%scontext %.0f", comma(text), context);
     }
 }
 

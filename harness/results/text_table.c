@@ -4,6 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum table_format table_format_find(const char *name)
+{
+    static const char *const names[TABLE_FORMATS] = {"text", "markdown", "latex", "csv", "json"};
+    enum table_format format = TABLE_TEXT;
+    while (format < TABLE_FORMATS && strcmp(name, names[format]) != 0)
+        format++;
+    return format;
+}
+
 struct text_table_word text_table_number(double value, int decimals)
 {
     struct text_table_word word = {"-"};
@@ -17,10 +26,10 @@ void text_table_row(struct text_table *table, const char *const *words)
     size_t count = 0;
     while (words[count])
         count++;
-    CHECK(count <= TEXT_TABLE_COLUMNS && (table->rows == 0 || table->columns == count));
+    CHECK(table->rows == 0 || table->columns == count);
     table->columns = count;
     table->cells = realloc(table->cells, (table->rows + 1) * count * sizeof *table->cells);
-    CHECK(table->cells);
+    CHECK(table->cells || count == 0);
     for (size_t i = 0; i < count; i++) {
         char *copy = strdup(words[i]);
         CHECK(copy);
@@ -28,6 +37,64 @@ void text_table_row(struct text_table *table, const char *const *words)
     }
     table->rows++;
 }
+
+// --- words that a format would take for its own signs
+
+struct escape {
+    char sign;
+    const char *written;
+};
+
+static const struct escape markdown_escapes[] = {{'|', "\\|"}, {'\n', " "}, {0}};
+static const struct escape text_escapes[] = {{'\n', " "}, {0}};
+static const struct escape latex_escapes[] = {{'\\', "\\textbackslash{}"},
+                                              {'{', "\\{"},
+                                              {'}', "\\}"},
+                                              {'$', "\\$"},
+                                              {'&', "\\&"},
+                                              {'#', "\\#"},
+                                              {'_', "\\_"},
+                                              {'%', "\\%"},
+                                              {'~', "\\textasciitilde{}"},
+                                              {'^', "\\textasciicircum{}"},
+                                              {'<', "\\textless{}"},
+                                              {'>', "\\textgreater{}"},
+                                              {'|', "\\textbar{}"},
+                                              {'\n', " "},
+                                              {0}};
+
+// To be freed.
+static char *escaped(const char *word, enum table_format format)
+{
+    const struct escape *escapes = format == TABLE_LATEX      ? latex_escapes
+                                   : format == TABLE_MARKDOWN ? markdown_escapes
+                                                              : text_escapes;
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    CHECK(stream);
+    for (; *word; word++) {
+        const struct escape *escape = escapes;
+        while (escape->sign && escape->sign != *word)
+            escape++;
+        if (escape->sign)
+            fputs(escape->written, stream);
+        else
+            fputc(*word, stream);
+    }
+    CHECK(fclose(stream) == 0);
+    return text;
+}
+
+// --- rows
+
+struct look {
+    const char *before, *between, *after; // of a row
+};
+
+static const struct look looks[] = {[TABLE_TEXT] = {"", "  ", "\n"},
+                                    [TABLE_MARKDOWN] = {"| ", " | ", " |\n"},
+                                    [TABLE_LATEX] = {"", " & ", " \\\\\n"}};
 
 static void print_rule(const struct text_table *table, const int *widths, FILE *stream)
 {
@@ -40,23 +107,48 @@ static void print_rule(const struct text_table *table, const int *widths, FILE *
     fputs("|\n", stream);
 }
 
-void text_table_print(const struct text_table *table, bool markdown, FILE *stream)
+static void print_begin(const struct text_table *table, FILE *stream)
 {
-    int widths[TEXT_TABLE_COLUMNS] = {0};
-    for (size_t i = 0; i < table->rows * table->columns; i++) {
-        int length = (int)strlen(table->cells[i]);
-        int *width = &widths[i % table->columns];
+    fputs("\\begin{tabular}{", stream);
+    for (size_t c = 0; c < table->columns; c++)
+        fputc(c ? 'r' : 'l', stream);
+    fputs("}\n\\hline\n", stream);
+}
+
+static void print_row(char *const *words, size_t columns, const int *widths, const struct look *look, FILE *stream)
+{
+    for (size_t c = 0; c < columns; c++)
+        fprintf(stream, "%s%*s", c ? look->between : look->before, c ? widths[c] : -widths[c], words[c]);
+    fputs(look->after, stream);
+}
+
+void text_table_print(const struct text_table *table, enum table_format format, FILE *stream)
+{
+    CHECK(format <= TABLE_LATEX);
+    size_t count = table->rows * table->columns;
+    char **words = calloc(count + 1, sizeof *words);
+    int *widths = calloc(table->columns + 1, sizeof *widths);
+    CHECK(words && widths);
+    for (size_t i = 0; i < count; i++) {
+        words[i] = escaped(table->cells[i], format);
+        int length = (int)strlen(words[i]), *width = &widths[i % table->columns];
         *width = length > *width ? length : *width;
     }
+    if (format == TABLE_LATEX)
+        print_begin(table, stream);
     for (size_t r = 0; r < table->rows; r++) {
-        for (size_t c = 0; c < table->columns; c++) {
-            const char *word = table->cells[r * table->columns + c];
-            fprintf(stream, markdown ? "| %*s " : c ? "  %*s" : "%*s", c ? widths[c] : -widths[c], word);
-        }
-        fputs(markdown ? "|\n" : "\n", stream);
-        if (markdown && r == 0)
+        print_row(words + r * table->columns, table->columns, widths, &looks[format], stream);
+        if (r == 0 && format == TABLE_MARKDOWN)
             print_rule(table, widths, stream);
+        if (r == 0 && format == TABLE_LATEX)
+            fputs("\\hline\n", stream);
     }
+    if (format == TABLE_LATEX)
+        fputs("\\hline\n\\end{tabular}\n", stream);
+    for (size_t i = 0; i < count; i++)
+        free(words[i]);
+    free(words);
+    free(widths);
 }
 
 void text_table_free(struct text_table *table)

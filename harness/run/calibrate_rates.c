@@ -207,7 +207,7 @@ static void open_rope(struct operands *o, const size_t *at)
 }
 static void run_rope(struct operands *o)
 {
-    op_rope(o->device, o->t[0], o->t[1], 0, 1, tensor_none(), 1);
+    op_rope(o->device, o->t[0], o->t[1], 0, 1, (struct documents){0}, 1);
 }
 
 static void open_adamw(struct operands *o, const size_t *at)

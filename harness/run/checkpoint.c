@@ -114,12 +114,15 @@ static bool each_state(const struct model *model, visit_state *visit, void *cont
     bool ok = true;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
+        char name[160];
         for (size_t s = 0; ok && s < PARAMETER_STATES; s++) {
-            char name[160];
             snprintf(name, sizeof name, "%s.state%zu", p->name, s);
             if (p->state[s].data)
                 ok = visit(context, name, p->state[s], status);
         }
+        snprintf(name, sizeof name, "%s.projector", p->name);
+        if (ok && p->projector.data)
+            ok = visit(context, name, p->projector, status);
     }
     return ok;
 }
@@ -223,7 +226,7 @@ size_t checkpoint_bytes(const struct model *model)
     struct listing listing = list_states(model);
     size_t bytes = listing.bytes;
     for (size_t i = 0; i < model->parameter_count; i++)
-        if (!model->lora.rank || strstr(model->parameters[i].name, ".lora_"))
+        if (model_can_train(model, &model->parameters[i]))
             bytes += tensor_count(model->parameters[i].value) * dtype_bytes(model->device->ops->dtype);
     listing_free(&listing);
     return bytes;
@@ -254,9 +257,10 @@ bool checkpoint_read(const char *folder, size_t step, struct model *model, struc
     char *path = path_of(folder, step, ""), *state;
     CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, path) > 0);
     enum dtype dtype = model->device->ops->dtype;
-    optimizer_begin(model, step, 1); // what then had a state has one
-    bool ok = (model->lora.rank ? folder_read_adapter(path, model, 0, dtype, status)
-                                : folder_read_weights(path, model, 0, dtype, status)) &&
+    optimizer_begin(model, step, 1);                        // what then had a state has one
+    bool adapter = model->lora.rank && !model->lora_beside; // and nothing besides
+    bool ok = (adapter ? folder_read_adapter(path, model, 0, dtype, status)
+                       : folder_read_weights(path, model, 0, dtype, status)) &&
               read_states(state, model, status);
     free(state);
     free(path);

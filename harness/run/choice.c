@@ -1,6 +1,7 @@
 #include "harness/run/choice.h"
 #include "harness/files/size.h"
 #include "harness/run/planner.h"
+#include "harness/run/ranks.h"
 #include "harness/spec/method_decode.h"
 #include <string.h>
 
@@ -11,9 +12,9 @@ bool choice_is_open(const struct trial *trial)
 
 bool choice_possible(const struct trial *trial, struct status *status)
 {
-    return trial_ranks(trial) == 1 ||
+    return trial->parallel.stage == 1 ||
            status_set(status, STATUS_BAD_INPUT,
-                      "%s chooses for one rank, and parallel.stage is %zu: name a method, seco or spaco",
+                      "%s chooses for one stage, and parallel.stage is %zu: name a method, seco or spaco",
                       method_auto.name, trial->parallel.stage);
 }
 
@@ -61,6 +62,8 @@ static bool set_places(struct trial *trial, size_t number)
 {
     const struct optimizer *optimizer = trial->optimizer;
     bool in_walk = optimizer && optimizer_updates_in_walk(optimizer, trial->optimizer_options);
+    if (in_walk && !trial->method->rows && !trial->lora.rank)
+        return false;
     bool none[] = {false, in_walk || trial->train.clip > 0, !optimizer};
     enum place *places[] = {&trial->weights_place, &trial->gradients_place, &trial->optimizer_place};
     for (size_t i = 0; i < 3; i++) {
@@ -87,7 +90,8 @@ static size_t list_trials(const struct trial *trial, bool host, struct trial **t
             struct trial *next = &(*trials)[count];
             *next = *trial;
             next->method = methods[i];
-            if (!set_places(next, number))
+            struct status why = {0};
+            if (!set_places(next, number) || !ranks_fit(next, &why))
                 continue;
             next->options = options_new(&methods[i]->options);
             count++;
@@ -100,7 +104,7 @@ bool choose_method(struct trial *trial, struct planned_limits limits, struct sta
 {
     if (!choice_is_open(trial))
         return true;
-    if (!choice_possible(trial, status))
+    if (!ranks_possible(trial, status))
         return false;
     struct trial *trials;
     struct space space;

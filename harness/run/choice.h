@@ -5,7 +5,7 @@
 
 // Whether the trial leaves its method to be chosen.
 bool choice_is_open(const struct trial *trial);
-// False and a status if nothing can be chosen for the trial: it has several ranks.
+// False and a status if nothing can be chosen for the trial: it has several stages.
 bool choice_possible(const struct trial *trial, struct status *status);
 // What the trial's memory is: its limits; else of a plan what its profile says is usable and nothing on the host,
 // of a device what it and the host have free. False and a status if the device cannot be opened.

@@ -54,17 +54,6 @@ static struct gradient_error error_of(const struct sums *sums)
     };
 }
 
-static uint64_t hash_of_tensor(struct device *device, struct tensor t)
-{
-    size_t size = tensor_bytes(t);
-    void *bytes = calloc(size + 1, 1);
-    CHECK(bytes);
-    op_download(device, bytes, t);
-    uint64_t hash = XXH3_64bits(bytes, size);
-    free(bytes);
-    return hash;
-}
-
 void gradient_set_hash(struct gradient_set *set)
 {
     size_t line_max = sizeof set->tensors->name + 20, length = 0;
@@ -77,22 +66,33 @@ void gradient_set_hash(struct gradient_set *set)
     free(text);
 }
 
+void gradient_set_add(struct gradient_set *set, const struct parameter *parameter, enum dtype dtype,
+                      const void *bytes)
+{
+    struct gradient_tensor *tensor = &set->tensors[set->count++];
+    memcpy(tensor->name, parameter->name, sizeof tensor->name);
+    tensor->size = parameter->size;
+    tensor->hash = XXH3_64bits(bytes, tensor->size * dtype_bytes(dtype));
+    tensor->values = malloc((tensor->size + 1) * sizeof(double));
+    CHECK(tensor->values);
+    for (size_t i = 0; i < tensor->size; i++)
+        tensor->values[i] = dtype_value(bytes, dtype, i);
+}
+
 void gradient_set_take(struct gradient_set *set, const struct model *model)
 {
     *set = (struct gradient_set){0};
     set->tensors = calloc(model->parameter_count + 1, sizeof *set->tensors);
     CHECK(set->tensors);
     for (size_t i = 0; i < model->parameter_count; i++) {
-        const struct parameter *parameter = &model->parameters[i];
-        if (!parameter->grad.data)
+        struct tensor grad = model->parameters[i].grad;
+        if (!grad.data)
             continue;
-        struct gradient_tensor *tensor = &set->tensors[set->count++];
-        memcpy(tensor->name, parameter->name, sizeof tensor->name);
-        tensor->size = tensor_count(parameter->grad);
-        tensor->values = malloc((tensor->size + 1) * sizeof(double));
-        CHECK(tensor->values);
-        tensor_read(model->device, parameter->grad, tensor->values);
-        tensor->hash = hash_of_tensor(model->device, parameter->grad);
+        void *bytes = calloc(tensor_bytes(grad) + 1, 1);
+        CHECK(bytes);
+        op_download(model->device, bytes, grad);
+        gradient_set_add(set, &model->parameters[i], grad.dtype, bytes);
+        free(bytes);
     }
     gradient_set_hash(set);
 }

@@ -43,6 +43,9 @@ struct gradient_report {
 
 // Copies the model's gradients. Release with gradient_set_free.
 void gradient_set_take(struct gradient_set *set, const struct model *model);
+// A parameter's gradient, of which these are the bytes, becomes the set's next tensor; there is room for it.
+void gradient_set_add(struct gradient_set *set, const struct parameter *parameter, enum dtype dtype,
+                      const void *bytes);
 // Its hash, of its tensors'.
 void gradient_set_hash(struct gradient_set *set);
 void gradient_set_free(struct gradient_set *set);

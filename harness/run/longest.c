@@ -3,6 +3,7 @@
 // searched at their lowest rung, which takes the least memory.
 #include "harness/run/longest.h"
 #include "harness/run/choice.h"
+#include "harness/run/ranks.h"
 #include <math.h>
 #include <string.h>
 
@@ -33,18 +34,21 @@ static bool bound_of(struct search *search, const struct family *family, double 
     *most = 0;
     if (!planned_bound(&bound, trial, family->options, &search->memos, search->status))
         return false;
-    double per_token = bound.floor_bytes_per_token, tokens = (double)trial->context * (double)trial->batch,
-           unit = search->extent == EXTENT_BATCH ? (double)trial->context : (double)trial->batch,
+    // Tokens that are walked are less by prompts that are shared: more with every sequence, as many at any context.
+    double per_token = bound.floor_bytes_per_token, tokens = (double)bound.tokens,
+           sequences = (double)trial_sequences(trial, 0).count,
+           spared = search->extent == EXTENT_BATCH ? 0 : (double)trial->context * sequences - tokens,
+           unit = search->extent == EXTENT_BATCH ? tokens / sequences / (double)trial->parallel.data : sequences,
            resident = (double)bound.peak_bytes - per_token * tokens;
     if (bound.why.code == STATUS_BAD_INPUT || bound.host_resident_bytes > search->limits.host_bytes)
         return true;
     *most = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
     if (per_token > 0)
-        *most = fmin(*most, ((double)search->limits.device_bytes - resident) / per_token / unit);
+        *most = fmin(*most, (((double)search->limits.device_bytes - resident) / per_token + spared) / unit);
     double host_resident = (double)bound.host_resident_bytes,
            host_per_token = ((double)bound.host_peak_bytes - host_resident) / tokens;
     if (host_per_token > 0)
-        *most = fmin(*most, ((double)search->limits.host_bytes - host_resident) / host_per_token / unit);
+        *most = fmin(*most, (((double)search->limits.host_bytes - host_resident) / host_per_token + spared) / unit);
     *most = floor(fmax(*most, 0));
     return true;
 }
@@ -99,10 +103,11 @@ bool longest_find(struct longest *longest, struct trial *trials, size_t count, c
     struct search search = {.longest = longest, .extent = extent, .limits = limits, .status = status};
     struct space space;
     *longest = (struct longest){0};
-    if (!choice_possible(&trials[0], status))
+    if (count && (!choice_possible(&trials[0], status) ||
+                  !(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(&trials[0], status)))
         return false;
     for (size_t i = 0; i < count; i++)
-        set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT);
+        set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT + trials[i].prompt);
     space_open(&space, trials, count, given);
     planned_memos_open(&search.memos);
     bool fine = search_all(&search, &space);

@@ -1,6 +1,7 @@
 // Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
 // linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
 #include "harness/run/max_context.h"
+#include "harness/run/largest_turn.h"
 #include "harness/run/ranks.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
@@ -40,15 +41,16 @@ static size_t chunk_of(const struct trial *trial)
 
 bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status)
 {
-    size_t count = trial_ranks(trial), most = 0;
+    struct status why = {0};
+    size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, most = 0;
     bool ok = true;
-    for (size_t rank = 0; ok && rank < count && rank < trial->config.layers; rank++) {
+    for (size_t rank = 0; ok && rank < count; rank += trial->parallel.data) {
         struct setup setup;
         struct setup_options options = setup_options_of(trial);
-        struct comm comm = comm_planned(rank, count < trial->config.layers ? count : trial->config.layers);
+        struct comm comm = comm_planned(rank, count);
         options.memory_limit_bytes = 0;
         options.host_memory_limit_bytes = SIZE_MAX;
-        options.pipeline = count > 1 ? &comm : NULL;
+        options.ranks = count > 1 ? &comm : NULL;
         ok = setup_open(&setup, trial, &options, status);
         if (ok && setup.device->arena.live_bytes > most) {
             most = setup.device->arena.live_bytes;
@@ -74,7 +76,7 @@ static void note_peak(struct max_context *found, const struct trial *tried, cons
     memcpy(found->peak_by_category, arena->peak_by_category, sizeof found->peak_by_category);
     if (tried->method->floor_bytes_per_token)
         found->floor_bytes_per_token =
-            tried->method->floor_bytes_per_token(&setup->model, tried->options, tried->context);
+            tried->method->floor_bytes_per_token(&setup->model, tried->options, setup->batch.context);
 }
 
 static void note_fit(struct search *search, size_t units, const struct max_context *found)
@@ -106,10 +108,11 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
     struct setup setup;
     struct setup_options options = search->options;
     struct comm comm = comm_planned(rank, trial_ranks(tried));
-    options.pipeline = comm.size > 1 ? &comm : NULL;
+    options.ranks = comm.size > 1 ? &comm : NULL;
     if (setup_open(&setup, tried, &options, status)) {
+        largest_turn_give(&setup, tried, tried->options, NULL);
         if (tried->optimizer)
-            optimizer_begin(&setup.model, 1, 1);
+            optimizer_begin_again(&setup.model, 1, 1);
         model_zero_gradients(&setup.model);
         method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
         if (tried->optimizer)
@@ -123,7 +126,8 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
     setup_close(&setup);
 }
 
-// Plans one step of every rank, with the optimizer's, which may bring to the device what is kept on the host.
+// Plans one step of every stage's first rank, which no other of its replicas takes more than, with the optimizer's,
+// which may bring to the device what is kept on the host.
 static enum outcome attempt(struct search *search, size_t units)
 {
     struct trial *tried = search->tried;
@@ -132,14 +136,15 @@ static enum outcome attempt(struct search *search, size_t units)
     *(search->extent == EXTENT_BATCH ? &tried->batch : &tried->context) = units * search->result->granularity;
     options_free(&tried->method->options, tried->options);
     tried->options = options_copy(&tried->method->options, search->trial->options);
-    if (tried->method->check && !tried->method->check(tried->options, &tried->config, tried->context, &status)) {
+    if (tried->method->check &&
+        !tried->method->check(tried->options, &tried->config, trial_row_tokens(tried), &status)) {
         note_failure(search, units, false, status.message);
         return FORBIDDEN;
     }
     if (tried->method->largest_draw)
-        tried->method->largest_draw(tried->options, tried->context);
+        tried->method->largest_draw(tried->options, trial_row_tokens(tried));
     search->result->plans++;
-    for (size_t rank = 0; status.code == STATUS_OK && rank < trial_ranks(tried); rank++)
+    for (size_t rank = 0; status.code == STATUS_OK && rank < trial_ranks(tried); rank += tried->parallel.data)
         plan_rank(search, rank, &found, &status);
     if (status.code == STATUS_OK)
         note_fit(search, units, &found);
@@ -218,8 +223,7 @@ static bool goes_on(struct search *search)
 
 size_t extent_unit(const struct trial *trial, enum extent extent)
 {
-    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
-    return pairs && extent == EXTENT_BATCH ? 2 : 1;
+    return extent == EXTENT_BATCH ? trial_together(trial) * trial->parallel.data : 1;
 }
 
 bool max_context_find(struct max_context *result, const struct trial *trial, enum extent extent, size_t limit_bytes,
@@ -228,7 +232,8 @@ bool max_context_find(struct max_context *result, const struct trial *trial, enu
     bool whole_chunks = trial->method->largest_draw && extent == EXTENT_CONTEXT;
     *result = (struct max_context){.granularity = whole_chunks ? chunk_of(trial) : extent_unit(trial, extent)};
     struct status why = {0};
-    if (!ranks_possible(trial, &why)) { // which is this method's result, not the end of the others
+    if (!(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(
+            trial, &why)) { // which is this method's result, not the end of the others
         snprintf(result->reason, sizeof result->reason, "%.500s", why.message);
         return true;
     }

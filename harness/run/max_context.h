@@ -12,7 +12,8 @@ struct max_context {
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // of the step at that context; 0: none
     size_t host_peak_bytes;                              // of that step
     double floor_bytes_per_token;                        // of that step
-    double flops, forward_flops;                         // counted, of all ranks; of a forward pass at that context
+    // Counted, of all stages; of a forward pass at that context. Of data ranks the first's.
+    double flops, forward_flops;
     bool memory_bound; // it is memory, and not what the options allow, that nothing longer goes for
     char reason[512];  // why nothing longer, or nothing at all, goes
     size_t plans;      // steps planned to find it
@@ -21,7 +22,7 @@ struct max_context {
 // What is taken before any step: weights, gradients, the optimizer's state, what the device's libraries keep. False
 // and a status if it cannot be planned at all (unsupported: the device has no such dtype).
 bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status);
-// What the extent is a multiple of, whatever the method: of a batch of pairs 2.
+// What the extent is a multiple of, whatever the method: of a batch of pairs 2; and as many for each data rank.
 size_t extent_unit(const struct trial *trial, enum extent extent);
 // The trial's own value of the extent does not matter; it must be on a device without data. A method that draws
 // columns is planned for the largest draw (method.h), over contexts of whole chunks. from: where to begin, such as

@@ -1,4 +1,5 @@
 #include "harness/run/planned_step.h"
+#include "harness/run/largest_turn.h"
 #include <math.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static void walk(struct planned_step *step, const struct trial *trial, const voi
         bound_roofline(&device->roofline);
     device->counters = (struct counters){0};
     if (trial->optimizer)
-        optimizer_begin(&setup->model, 1, 1);
+        optimizer_begin_again(&setup->model, 1, 1);
     model_zero_gradients(&setup->model);
     method_step(trial->method, &setup->model, &setup->batch, options, &report);
     if (trial->optimizer)
@@ -96,15 +97,14 @@ static void walk(struct planned_step *step, const struct trial *trial, const voi
 }
 
 static bool plan(struct planned_step *step, const struct trial *trial, const void *options,
-                 struct planned_limits limits, bool bound, struct memo *memo, struct status *status)
+                 struct planned_limits limits, bool bound, struct planned_memos *memos, struct status *status)
 {
     const struct method *method = trial->method;
     *step = (struct planned_step){0};
-    if (method->check && !method->check(options, &trial->config, trial->context, &step->why))
+    if (method->check && !method->check(options, &trial->config, trial_row_tokens(trial), &step->why))
         return true;
     struct setup setup;
-    struct setup_options how = setup_options_of(trial);
-    how.device = trial->planned ? trial->device : strncmp(trial->device, "cuda", 4) == 0 ? "plan-cuda" : "plan-cpu";
+    struct setup_options how = setup_options_planned(trial);
     how.memory_limit_bytes = limits.device_bytes == NO_LIMIT ? 0 : limits.device_bytes;
     how.host_memory_limit_bytes = limits.host_bytes ? limits.host_bytes : 1; // an arena's 0 is no limit
     void *own = options_copy(&method->options, options);                     // of the largest draw
@@ -112,21 +112,25 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
     struct device_rules rules;
     bool walked = false; // then it is memory that is too little, or a size that the device does not take
     if (method->largest_draw)
-        method->largest_draw(own, trial->context);
+        method->largest_draw(own, trial_row_tokens(trial));
+    struct comm first = comm_planned(0, trial_ranks(trial)); // no replica takes more
+    how.ranks = first.size > 1 ? &first : NULL;
     if (setup_open(&setup, trial, &how, &step->why)) {
-        size_t resident = setup.device->arena.live_bytes, tokens = trial->context * trial->batch;
+        largest_turn_give(&setup, trial, own, memos->steps);
+        size_t resident = setup.device->arena.live_bytes, context = setup.batch.context;
         if (method->floor_bytes_per_token)
-            step->floor_bytes_per_token = method->floor_bytes_per_token(&setup.model, own, trial->context);
+            step->floor_bytes_per_token = method->floor_bytes_per_token(&setup.model, own, context);
+        step->tokens = context * setup.batch.batch;
         step->host_resident_bytes = setup.device->host.live_bytes;
         step->resident_bytes = resident;
-        step->floor_bytes = resident + (size_t)(step->floor_bytes_per_token * (double)tokens);
+        step->floor_bytes = resident + (size_t)(step->floor_bytes_per_token * (double)step->tokens);
         if (bound) {
             ops = *setup.device->ops;
             rules = at_once(ops.rules);
             ops.rules = &rules;
             setup.device->ops = &ops;
         }
-        setup.device->memo = memo;
+        setup.device->memo = bound ? memos->bounds : memos->steps;
         walk(step, trial, own, &setup, bound);
         step->why = setup.device->status;
         walked = true;
@@ -142,11 +146,11 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status)
 {
-    return plan(step, trial, options, limits, false, memos->steps, status);
+    return plan(step, trial, options, limits, false, memos, status);
 }
 
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
                    struct planned_memos *memos, struct status *status)
 {
-    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos->bounds, status);
+    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos, status);
 }

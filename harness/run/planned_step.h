@@ -9,6 +9,7 @@ struct planned_step {
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT], host_peak_bytes;
     double seconds; // all queues; infinite: over a link of no known rate
     double flops, floor_bytes_per_token;
+    size_t tokens;                              // of all rows that are walked
     size_t resident_bytes, host_resident_bytes; // before the step
     size_t floor_bytes; // before the step, and the method's floor: no smaller columns or blocks take less
     struct status why;
@@ -31,8 +32,8 @@ void planned_memos_close(struct planned_memos *memos);
 // in the time of a byte, which is enough to choose by.
 void planned_roofline(const struct trial *trial, struct roofline *roofline);
 // Zeroes the gradients, walks, and lets the trial's optimizer take its step. The trial's device may be a real one:
-// it is planned for. options: in place of the trial's own, and checked. False and a status if it cannot be planned
-// at all.
+// it is planned for. Of data ranks the first, which no other takes more than; what they send takes no time.
+// options: in place of the trial's own, and checked. False and a status if it cannot be planned at all.
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status);
 // A lower bound of the same step's seconds and of its device's bytes, sooner. Of the time: nothing waits for a

@@ -13,10 +13,13 @@
 #define SHOW_EVERY_S     0.2 // of a line that is renewed
 #define PLAIN_LINES_FROM ((size_t)1 << 30)
 
-void progress_open(struct progress *progress, const struct spec *spec, size_t total)
+void progress_open(struct progress *progress, const struct spec *spec, size_t total, enum progress_detail detail)
 {
-    *progress =
-        (struct progress){.spec = spec, .terminal = isatty(STDERR_FILENO), .total = total, .start_s = clock_s()};
+    *progress = (struct progress){.detail = detail,
+                                  .spec = spec,
+                                  .terminal = detail != PROGRESS_QUIET && isatty(STDERR_FILENO),
+                                  .total = total,
+                                  .start_s = clock_s()};
 }
 
 // "1:02:03", "4:05"
@@ -81,10 +84,12 @@ static void describe_with_program(const struct spec *spec, const struct trial *t
 
 void progress_begin(const struct progress *progress, const struct trial *trial, const char *program)
 {
-    if (!progress->terminal)
-        return;
     char what[512], left[32] = "";
     describe_with_program(progress->spec, trial, program, what, sizeof what);
+    if (progress->detail == PROGRESS_VERBOSE)
+        fprintf(stderr, "[%zu/%zu] begins, id %s: %s\n", progress->done + 1, progress->total, trial->id, what);
+    if (!progress->terminal)
+        return;
     if (progress->done) {
         double each_s = (clock_s() - progress->start_s) / (double)progress->done;
         clock_text(each_s * (double)(progress->total - progress->done), left, sizeof left);
@@ -92,6 +97,18 @@ void progress_begin(const struct progress *progress, const struct trial *trial, 
     }
     fprintf(stderr, "\r\033[K[%zu/%zu] %s%.80s", progress->done + 1, progress->total, left, what);
     fflush(stderr);
+}
+
+static void print_end(const struct progress *progress, const struct record *record, enum record_status status,
+                      const char *what)
+{
+    bool all = progress->detail == PROGRESS_VERBOSE || !record->reason || strlen(record->reason) <= REASON_BYTES;
+    fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
+            record->wall_s, what);
+    if (status != RECORD_OK && record->reason)
+        fprintf(stderr, ": %.*s%s", all ? (int)strlen(record->reason) : REASON_BYTES, record->reason,
+                all ? "" : "...");
+    fputc('\n', stderr);
 }
 
 void progress_end(struct progress *progress, const struct trial *trial, const char *program,
@@ -105,11 +122,8 @@ void progress_end(struct progress *progress, const struct trial *trial, const ch
     progress->counts[status]++;
     describe_with_program(progress->spec, trial, program, what, sizeof what);
     progress_clear(progress);
-    fprintf(stderr, "[%zu/%zu] %-11s %8.2f s  %s", progress->done, progress->total, record_status_name(status),
-            record.wall_s, what);
-    if (status != RECORD_OK && record.reason)
-        fprintf(stderr, ": %.*s%s", REASON_BYTES, record.reason, strlen(record.reason) > REASON_BYTES ? "..." : "");
-    fputc('\n', stderr);
+    if (status != RECORD_OK || progress->detail != PROGRESS_QUIET)
+        print_end(progress, &record, status, what);
     record_free(&record);
     json_decref(object);
 }

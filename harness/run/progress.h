@@ -4,15 +4,19 @@
 #include "harness/results/record.h"
 #include "harness/spec/spec.h"
 
+// How much is said: what goes wrong alone; or every trial's begin, id and whole reason, too.
+enum progress_detail { PROGRESS_PLAIN, PROGRESS_QUIET, PROGRESS_VERBOSE };
+
 struct progress {
+    enum progress_detail detail;
     const struct spec *spec; // whose trials; NULL: bytes or steps
-    bool terminal;
-    size_t total, done; // trials or steps of this run; or bytes, as far as they were shown
+    bool terminal;           // on which a line is renewed
+    size_t total, done;      // trials or steps of this run; or bytes, as far as they were shown
     size_t counts[RECORD_STATUS_COUNT];
     double start_s, shown_s;
 };
 
-void progress_open(struct progress *progress, const struct spec *spec, size_t total);
+void progress_open(struct progress *progress, const struct spec *spec, size_t total, enum progress_detail detail);
 // program: that measures the trial, if it is not this one; else NULL.
 void progress_begin(const struct progress *progress, const struct trial *trial, const char *program);
 // line: the record; its reason is shown.

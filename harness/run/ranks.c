@@ -1,37 +1,89 @@
 #include "harness/run/ranks.h"
+#include "harness/run/child.h"
 #include "harness/run/choice.h"
+#include "harness/run/launch.h"
+#include "kernels/transformer/bucket.h"
 #include <string.h>
+#include <unistd.h>
 
-bool ranks_possible(const struct trial *trial, struct status *status)
+static bool stages_fit(const struct trial *trial, struct status *status)
 {
-    size_t stages = trial->parallel.stage;
-    if (stages == 1)
-        return true;
-    if (choice_is_open(trial))
-        return choice_possible(trial, status);
-    if (!trial->method->pipeline)
+    const struct method *method = trial->method;
+    if (!(method->parallel & PARALLEL_STAGE))
         return status_set(
             status, STATUS_UNSUPPORTED,
             "%s takes no stage ranks: it ends a row before it begins the one below, and a pipeline would "
             "wait for all rows of the ranks above; seco and spaco walk columns",
-            trial->method->name);
-    const struct option *rows = option_find(&trial->method->options, "stage_rows");
+            method->name);
+    const struct option *rows = option_find(&method->options, "stage_rows");
     const struct index_list *list = rows ? (const void *)((const char *)trial->options + rows->offset) : NULL;
-    if (options_count(&trial->method->options, trial->options, "stages", 1) > 1 || (list && list->count))
+    if (options_count(&method->options, trial->options, "stages", 1) > 1 || (list && list->count))
         return status_set(
             status, STATUS_UNSUPPORTED,
             "stages of %s run their layers stage by stage, stage ranks column by column: give one of the "
             "two",
-            trial->method->name);
-    if (stages > trial->config.layers)
+            method->name);
+    if (trial->parallel.stage > trial->config.layers)
         return status_set(status, STATUS_UNSUPPORTED, "the model's %zu layers are too few for %zu stage ranks",
-                          trial->config.layers, stages);
+                          trial->config.layers, trial->parallel.stage);
     if (trial->config.tied && trial->gradients_place == PLACE_HOST && !trial->lora.rank)
         return status_set(
             status, STATUS_UNSUPPORTED,
             "the gradient of a tied table is a sum of both ends of the pipeline and must be on their devices "
             "for it: place.gradients is host");
-    if (!trial->planned && strcmp(trial->device, "cpu") != 0)
+    return true;
+}
+
+static bool data_fits(const struct trial *trial, struct status *status)
+{
+    const struct method *method = trial->method;
+    if (!choice_is_open(trial) && !(method->parallel & PARALLEL_DATA))
+        return status_set(status, STATUS_UNSUPPORTED, "%s takes no data ranks", method->name);
+    if (!choice_is_open(trial) && !method->rows && trial->parallel.zero > ZERO_OPTIMIZER)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "%s completes no gradient before its last column, so that shares of them would save nothing, and "
+            "would gather weights for every column of every layer: parallel.zero is at most %d; full, "
+            "checkpoint and streambp walk rows",
+            method->name, ZERO_OPTIMIZER);
+    if (trial->weights_place == PLACE_HOST || trial->gradients_place == PLACE_HOST ||
+        trial->optimizer_place == PLACE_HOST)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "data ranks send each other what is on their devices: leave \"place\" out, and take a "
+                          "higher parallel.zero");
+    if (trial->optimizer && !trial->optimizer->by_element)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "%s moves whole matrices, and data ranks sum and share out gradients by elements; take another "
+            "optimizer, or stage ranks of seco and spaco",
+            trial->optimizer->name);
+    if (trial->parallel.zero == ZERO_WEIGHTS && trial->quantisation)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "quantised weights are not kept in shares: parallel.zero is at most %d with them",
+                          ZERO_GRADIENTS);
+    return true;
+}
+
+bool ranks_fit(const struct trial *trial, struct status *status)
+{
+    const struct parallel *parallel = &trial->parallel;
+    if (choice_is_open(trial) && !choice_possible(trial, status))
+        return false;
+    return (parallel->stage == 1 || stages_fit(trial, status)) && (parallel->data == 1 || data_fits(trial, status));
+}
+
+bool ranks_possible(const struct trial *trial, struct status *status)
+{
+    size_t together = trial_together(trial), ranks = trial_ranks(trial);
+    if (!ranks_fit(trial, status))
+        return false;
+    if (trial->parallel.data > trial->batch / together)
+        return status_set(status, STATUS_UNSUPPORTED, "the batch's %s are %zu, too few for %zu data ranks",
+                          together > 2 || trial->group > 1 ? "groups"
+                          : together > 1                   ? "pairs"
+                                                           : "sequences",
+                          trial->batch / together, trial->parallel.data);
+    if (ranks > 1 && !trial->planned && strcmp(trial->device, "cpu") != 0)
         return status_set(status, STATUS_UNSUPPORTED,
                           "device %s has no transport between ranks yet: ranks are the CPU's, or planned",
                           trial->device);
@@ -44,6 +96,7 @@ struct rank_figures rank_figures_of(const struct trial_result *result, double lo
                                    .resident_bytes = result->resident_bytes,
                                    .host_peak_bytes = result->host_peak_bytes,
                                    .floor_bytes_per_token = result->floor_bytes_per_token,
+                                   .tokens = result->tokens,
                                    .loss = loss,
                                    .counters = result->counters};
     memcpy(figures.peak_by_category, result->peak_by_category, sizeof figures.peak_by_category);
@@ -101,6 +154,7 @@ void ranks_merge(struct trial_result *result, const struct rank_figures *ranks, 
     result->peak_bytes = largest->peak_bytes;
     result->resident_bytes = largest->resident_bytes;
     result->floor_bytes_per_token = largest->floor_bytes_per_token;
+    result->tokens = largest->tokens;
     memcpy(result->peak_by_category, largest->peak_by_category, sizeof result->peak_by_category);
     result->host_peak_bytes = host->host_peak_bytes;
     memcpy(result->host_peak_by_category, host->host_peak_by_category, sizeof result->host_peak_by_category);
@@ -108,62 +162,90 @@ void ranks_merge(struct trial_result *result, const struct rank_figures *ranks, 
     result->rank_count = count;
 }
 
-// The rank whose gradient of the parameter is taken: the lowest that has it.
-static size_t owner_of(const struct model *model, const struct parameter *parameter, size_t context,
-                       const struct world *world)
+// Elements [first, first + count) of a parameter's gradient, which a rank has.
+struct piece {
+    size_t first, count;
+};
+
+// Whether a rank gives the parameter's gradient, or its share of it: where all replicas have the same, the first.
+static bool gives(const struct model *model, const struct parameter *parameter, struct split split, size_t context,
+                  const struct comm *all, size_t rank)
 {
     struct model other = *model;
-    struct comm comm = world->comm;
-    for (comm.rank = 0; comm.rank < comm.size; comm.rank++) {
-        other.ranks = ranks_in_pipeline(&comm, &model->config, context);
-        if (model_has(&other, parameter))
-            return comm.rank;
+    struct comm comm = *all;
+    comm.rank = rank;
+    other.ranks = ranks_of(&comm, split, &model->config, context);
+    bool lowest = ranks_lowest(&other.ranks); // of a tied table's two ends
+    return model_has(&other, parameter) && (lowest || parameter != model->embedding) &&
+           (split.zero != ZERO_NOTHING || other.ranks.replicas.rank == 0);
+}
+
+// The bytes of this rank's piece, to be freed.
+static void *download(const struct model *model, const struct parameter *parameter, struct piece *piece)
+{
+    struct parameter share = bucket_share(model, parameter);
+    size_t bytes = tensor_bytes(share.grad);
+    void *values = malloc(bytes + 1);
+    CHECK(values);
+    *piece = (struct piece){share.first, tensor_count(share.grad)};
+    op_download(model->device, values, share.grad);
+    return values;
+}
+
+// A parameter's bytes of all that give some; on rank 0, which alone has room for them.
+static void gather_parameter(char *all, const struct model *model, const struct parameter *parameter,
+                             struct split split, size_t context, const struct world *world)
+{
+    size_t own = world->comm.rank, size = dtype_bytes(model->gradient_dtype);
+    for (size_t rank = 0; rank < world->comm.size; rank++) {
+        struct piece piece;
+        if ((own != 0 && own != rank) || !gives(model, parameter, split, context, &world->comm, rank))
+            continue;
+        void *values = own == rank ? download(model, parameter, &piece) : NULL;
+        if (own == rank && rank > 0) {
+            world->ops->send(world, 0, &piece, sizeof piece);
+            world->ops->send(world, 0, values, piece.count * size);
+        } else if (own == rank) {
+            memcpy(all + piece.first * size, values, piece.count * size);
+        } else {
+            world->ops->receive(world, rank, &piece, sizeof piece);
+            world->ops->receive(world, rank, all + piece.first * size, piece.count * size);
+        }
+        free(values);
     }
-    CHECK(!"a parameter of nobody");
 }
 
-static bool trains(const struct model *model, const struct parameter *parameter)
+void ranks_gradients(struct gradient_set *set, const struct model *model, struct split split, size_t context,
+                     const struct world *world)
 {
-    return !model->lora.rank || strstr(parameter->name, "lora_");
-}
-
-void ranks_gradients(struct gradient_set *set, const struct model *model, size_t context, const struct world *world)
-{
-    struct gradient_set own = {0};
-    size_t rank = world->comm.rank, next = 0;
-    gradient_set_take(&own, model);
     if (world->comm.size == 1) {
-        *set = own;
+        gradient_set_take(set, model);
         return;
     }
     *set = (struct gradient_set){.tensors = calloc(model->parameter_count + 1, sizeof *set->tensors)};
     CHECK(set->tensors);
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *parameter = &model->parameters[i];
-        if (!trains(model, parameter))
+        bool here = model_has(model, parameter);
+        if (here ? !parameter->trains : !model_can_train(model, parameter))
             continue;
-        size_t owner = owner_of(model, parameter, context, world);
-        struct gradient_tensor *mine = model_has(model, parameter) ? &own.tensors[next++] : NULL;
-        CHECK(owner != rank || mine);
-        if (owner == rank && rank > 0) {
-            world->ops->send(world, 0, &mine->hash, sizeof mine->hash);
-            world->ops->send(world, 0, mine->values, mine->size * sizeof *mine->values);
-        }
-        if (rank > 0)
-            continue;
-        struct gradient_tensor *tensor = &set->tensors[set->count++];
-        memcpy(tensor->name, parameter->name, sizeof tensor->name);
-        tensor->size = parameter->value.rows * parameter->value.cols;
-        tensor->values = malloc((tensor->size + 1) * sizeof *tensor->values);
-        CHECK(tensor->values);
-        if (mine && owner == 0) {
-            tensor->hash = mine->hash;
-            memcpy(tensor->values, mine->values, tensor->size * sizeof *tensor->values);
-        } else {
-            world->ops->receive(world, owner, &tensor->hash, sizeof tensor->hash);
-            world->ops->receive(world, owner, tensor->values, tensor->size * sizeof *tensor->values);
-        }
+        char *bytes = calloc(parameter->size + 1, dtype_bytes(model->gradient_dtype));
+        CHECK(bytes);
+        gather_parameter(bytes, model, parameter, split, context, world);
+        if (world->comm.rank == 0)
+            gradient_set_add(set, parameter, model->gradient_dtype, bytes);
+        free(bytes);
     }
     gradient_set_hash(set);
-    gradient_set_free(&own);
+}
+
+bool ranks_launch_open(struct launch *launch, const struct trial *trial, const char *program, const char *words,
+                       struct status *status)
+{
+    char self[4096] = "";
+    if (!program && readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
+        return status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
+    const char *const command[] = {program ? program : self, "trial", TRIAL_OF_RANKS, NULL};
+    return ranks_possible(trial, status) && world_has_mpi(status) &&
+           launch_open(launch, words, trial_ranks(trial), command, status);
 }

@@ -5,18 +5,24 @@
 #include "harness/run/record_line.h"
 #include "kernels/base/world.h"
 
-// Whether the method, the model and the device can be shared by as many ranks as the trial asks for. False and a
-// status (unsupported) that says why not.
+// Whether ranks can share the method and the model as the trial asks for; and whether its batch and its device,
+// too. False and a status (unsupported) that says why not.
+bool ranks_fit(const struct trial *trial, struct status *status);
 bool ranks_possible(const struct trial *trial, struct status *status);
+// What starts a trial's ranks: words (launch.h) with `program`, NULL: this one. Release with launch_close, also
+// after a failure. False and a status (unsupported) if they cannot be started.
+struct launch;
+bool ranks_launch_open(struct launch *launch, const struct trial *trial, const char *program, const char *words,
+                       struct status *status);
 // What this rank came to.
 struct rank_figures rank_figures_of(const struct trial_result *result, double loss);
 // all: on rank 0 the figures of every rank; and there samples_ms becomes that of the slowest rank each time.
 void ranks_gather(const struct world *world, struct rank_figures *all, const struct rank_figures *own,
                   double *samples_ms, size_t sample_count);
-// The step's: the highest rank's, the others' is 0.
+// The step's: that of the highest stages, of which each has its sequences'; the others' is 0.
 double ranks_loss(const struct rank_figures *ranks, size_t count);
 // The result's figures of all ranks: the most memory, and what that rank had besides; everyone's work.
 void ranks_merge(struct trial_result *result, const struct rank_figures *ranks, size_t count);
 // The gradients of all ranks' parts, on rank 0; on others an empty set. Release with gradient_set_free.
-void ranks_gradients(struct gradient_set *set, const struct model *model, size_t context,
+void ranks_gradients(struct gradient_set *set, const struct model *model, struct split split, size_t context,
                      const struct world *world);

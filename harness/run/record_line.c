@@ -117,7 +117,6 @@ static void fill_sensors(struct record *record, const struct trial_result *resul
 
 static void fill_memory(struct record *record, const struct trial_result *result)
 {
-    const struct trial *trial = result->trial;
     record->peak_bytes = reached(result->peak_bytes);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         record->peak_by_category[i] = result->peak_bytes ? (double)result->peak_by_category[i] : NAN;
@@ -129,8 +128,7 @@ static void fill_memory(struct record *record, const struct trial_result *result
     record->device_reserved_bytes = reached(result->device_reserved_bytes);
     if (!result->resident_bytes)
         return;
-    double bound = (double)result->resident_bytes +
-                   result->floor_bytes_per_token * (double)trial->context * (double)trial->batch;
+    double bound = (double)result->resident_bytes + result->floor_bytes_per_token * result->tokens;
     record->floor_bytes_per_token = result->floor_bytes_per_token;
     record->lower_bound_bytes = ceil(bound);
     record->peak_over_bound = result->status == RECORD_OK ? (double)result->peak_bytes / bound : NAN;
@@ -222,6 +220,17 @@ static void fill_bias(struct record_bias *bias, const struct trial_result *resul
                                      .relative_l2 = result->bias->relative_l2,
                                      .rms_error = result->bias->rms_error,
                                      .subsets = (double)result->bias->subsets};
+}
+
+static void fill_pair_sums(struct record_pair_sums *sums, const struct trial_result *result)
+{
+    if (result->pair_sums)
+        *sums = (struct record_pair_sums){.given = true,
+                                          .difference = result->pair_sums->difference,
+                                          .f64_error = result->pair_sums->f64_error,
+                                          .f32_error = result->pair_sums->f32_error,
+                                          .bf16_error = result->pair_sums->bf16_error,
+                                          .bf16_once_error = result->pair_sums->bf16_once_error};
 }
 
 static void fill_curve(struct record_curve *curve, const struct trial_result *result)
@@ -352,6 +361,7 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_ranks(&record->ranks, result);
     fill_gradient(&record->gradient, result);
     fill_bias(&record->bias, result);
+    fill_pair_sums(&record->pair_sums, result);
     fill_curve(&record->curve, result);
     fill_timeline(&record->timeline, result);
     fill_categories(&record->categories, result);

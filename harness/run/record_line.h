@@ -4,6 +4,7 @@
 #include "harness/results/record.h"
 #include "harness/run/bias.h"
 #include "harness/run/gradient_error.h"
+#include "harness/run/pair_sums.h"
 #include "harness/run/provenance.h"
 #include "harness/run/watch.h"
 #include "harness/spec/trial.h"
@@ -14,6 +15,7 @@ struct rank_figures {
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     double floor_bytes_per_token, loss;
+    double tokens;
     struct counters counters;
 };
 
@@ -39,6 +41,7 @@ struct trial_result {
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
+    double tokens;                                   // of all rows that a step walks
     double floor_bytes_per_token, model_flops;
     struct counters counters;         // of one step
     const struct rank_figures *ranks; // [rank_count]; NULL: one rank, or not reached
@@ -49,6 +52,7 @@ struct trial_result {
     double noise_floor, sums_relative_l2; // NaN: no sums in bf16
     double gemm_flops_per_s;
     const struct bias *bias;
+    const struct pair_sums *pair_sums;
     const struct curve *curve;
     const struct arena *timeline; // the arena whose events are recorded
     const struct breakdown *breakdown;

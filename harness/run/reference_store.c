@@ -42,6 +42,9 @@ static XXH128_hash_t setting_of(const struct trial *trial)
     CHECK(setting);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         json_object_del(setting, others[i]);
+    // Of the optimizer what trains with LoRA.
+    json_object_set_new(setting, "lora_beside",
+                        json_boolean(trial->optimizer && trial->optimizer->lora == LORA_BESIDE));
     char *text = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
     CHECK(text);
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));

@@ -31,7 +31,7 @@ static void walk(struct run *run, bool update)
     }
     device_timer_start(device);
     if (update)
-        optimizer_begin(model, ++run->updates, 1);
+        optimizer_begin_again(model, ++run->updates, 1);
     model_zero_gradients(model);
     double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
     method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
@@ -130,8 +130,8 @@ static bool same_work(const struct run *run)
            !(run->draws && run->trial->train.accumulate > 1);
 }
 
-// Counts are those of the first sample, and so is the peak, but where parts of the model train by turns. A sample
-// that walks the same columns must ask for the same work.
+// Counts are those of the first sample, and so is the peak, but where updates are not alike. A sample that walks
+// the same columns must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
 {
     struct trial_result *result = &run->result;
@@ -139,8 +139,8 @@ static bool note_sample(struct run *run, size_t i)
     if (i == 0) {
         result->counters = *counters;
         run_note_peak(run);
-    } else if (run->trial->optimizer && run->trial->optimizer->begin) {
-        run_note_peak(run); // another part trains, which may take more
+    } else if (run->trial->optimizer && run->trial->optimizer->uneven) {
+        run_note_peak(run); // this one may take more
     } else if (same_work(run) && memcmp(&result->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);

@@ -23,6 +23,7 @@ struct run {
     struct reference reference;
     struct gradient_report gradient;
     struct bias bias;
+    struct pair_sums pair_sums;
     struct breakdown breakdown;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
     void *options;                  // of the current draw

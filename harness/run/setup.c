@@ -2,8 +2,10 @@
 // reference, comes and goes before the device.
 #include "harness/run/setup.h"
 #include "harness/files/folder.h"
+#include "harness/run/shared_prompt.h"
 #include "harness/run/step_data.h"
 #include "harness/run/step_logprobs.h"
+#include <string.h>
 
 struct setup_options setup_options_of(const struct trial *trial)
 {
@@ -17,6 +19,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .optimizer_place = trial->optimizer_place,
         .optimizer = trial->optimizer,
         .optimizer_options = trial->optimizer_options,
+        .lora_beside = trial->optimizer && trial->optimizer->lora == LORA_BESIDE,
         .deterministic = trial->deterministic,
         .tf32 = trial->tf32,
         .whole_attention = trial->whole_attention,
@@ -24,6 +27,14 @@ struct setup_options setup_options_of(const struct trial *trial)
         .host_memory_limit_bytes = trial->host_memory_limit_bytes,
         .host_folder = trial->host_folder,
     };
+}
+
+struct setup_options setup_options_planned(const struct trial *trial)
+{
+    struct setup_options options = setup_options_of(trial);
+    if (!trial->planned)
+        options.device = strncmp(trial->device, "cuda", 4) == 0 ? "plan-cuda" : "plan-cpu";
+    return options;
 }
 
 struct setup_options setup_options_reference(void)
@@ -34,25 +45,61 @@ struct setup_options setup_options_reference(void)
         .kv_gradient_dtype = DTYPE_F64,
         .gradient_dtype = DTYPE_F64,
         .dequantised = true,
+        .apart = true,
     };
 }
 
-// The batch, and what its objective reads besides; the model has its weights. On a device without data there is
-// nothing but the documents.
-static void open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
+static void open_tokens(struct batch *batch, struct device *device, const struct batch_data *data)
 {
-    bool dataless = setup->device->ops->dataless;
-    batch_open(&setup->batch, setup->device, dataless ? NULL : data->ids, dataless ? NULL : data->labels,
-               trial->context, trial->batch);
+    bool dataless = device->ops->dataless;
+    batch_open(batch, device, dataless ? NULL : data->ids, dataless ? NULL : data->labels, data->context,
+               data->batch);
     if (data->documents)
-        batch_set_documents(&setup->batch, setup->device, data->documents);
-    if (!dataless)
-        step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
-    batch_set_objective(&setup->batch, setup->device, trial->objective, trial->objective_options,
+        batch_set_documents(batch, device, data->documents);
+    if (data->of)
+        batch_set_branches(batch, device, data->of, data->sequences);
+}
+
+static void set_objective(struct batch *batch, struct device *device, const struct trial *trial,
+                          const struct batch_data *data)
+{
+    batch_set_objective(batch, device, trial->objective, trial->objective_options,
                         &(struct batch_values){.weights = data->weights,
                                                .old_logprobs = data->old_logprobs,
                                                .reference_logprobs = data->reference_logprobs,
                                                .advantages = data->advantages});
+}
+
+// What all ranks' sequences come to, counted by each of them.
+struct whole_step {
+    struct normaliser normaliser;
+    double model_flops;
+};
+
+static void add(struct whole_step *whole, const struct trial *trial, const struct batch *batch)
+{
+    const struct normaliser *n = &batch->normaliser;
+    whole->normaliser.rows += n->rows;
+    whole->normaliser.sequences += n->sequences;
+    whole->normaliser.pairs += n->pairs;
+    whole->normaliser.chosen_rows += n->chosen_rows;
+    whole->normaliser.weight += n->weight;
+    whole->model_flops += model_flops(&trial->config, &trial->lora, batch);
+}
+
+// The batch, and what its objective reads besides; the model has its weights. On a device without data there is
+// nothing but the documents.
+static void open_batch(struct setup *setup, const struct trial *trial, const struct whole_step *whole,
+                       struct batch_data *data)
+{
+    open_tokens(&setup->batch, setup->device, data);
+    if (!setup->device->ops->dataless)
+        step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
+    set_objective(&setup->batch, setup->device, trial, data);
+    struct whole_step own = {0};
+    add(&own, trial, &setup->batch);
+    setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
+    setup->model_flops = whole ? whole->model_flops : own.model_flops;
 }
 
 static bool read_weights(struct setup *setup, const struct trial *trial, struct status *status)
@@ -64,7 +111,7 @@ static bool read_weights(struct setup *setup, const struct trial *trial, struct 
 }
 
 static bool open_with(struct setup *setup, const struct trial *trial, const struct setup_options *options,
-                      struct batch_data *data, struct status *status)
+                      const struct whole_step *whole, struct batch_data *data, struct status *status)
 {
     setup->device = device_open(options->device, options->dtype, options->memory_limit_bytes, status);
     if (!setup->device)
@@ -84,6 +131,7 @@ static bool open_with(struct setup *setup, const struct trial *trial, const stru
     struct model_options model_options = {.lora = trial->lora,
                                           .quantisation = trial->quantisation,
                                           .dequantised = options->dequantised,
+                                          .lora_beside = options->lora_beside,
                                           .weights_place = options->weights_place,
                                           .gradients_place = options->gradients_place,
                                           .optimizer_place = options->optimizer_place,
@@ -92,30 +140,85 @@ static bool open_with(struct setup *setup, const struct trial *trial, const stru
                                           .optimizer = options->optimizer,
                                           .optimizer_options = options->optimizer_options};
     struct ranks ranks;
-    if (options->pipeline) {
-        ranks = ranks_in_pipeline(options->pipeline, &trial->config, trial->context);
+    if (options->ranks) {
+        ranks = ranks_of(options->ranks, trial_split(trial), &trial->config, trial->context);
         model_options.ranks = &ranks;
     }
     model_open(&setup->model, &trial->config, &model_options, setup->device);
     // On a device without data weights would go nowhere.
     if (setup->device->status.code == STATUS_OK &&
         (setup->device->ops->dataless || read_weights(setup, trial, status)))
-        open_batch(setup, trial, data);
+        open_batch(setup, trial, whole, data);
     if (setup->device->status.code != STATUS_OK)
         status_set(status, setup->device->status.code, "%s", setup->device->status.message);
     return status->code == STATUS_OK;
+}
+
+// Some sequences of the step, each in a row of its own or those of a group in one. How long such a row of a batch
+// file is turns out here; whether the method's options go with it, too.
+static bool read_data(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
+                      struct row_range sequences, struct status *status)
+{
+    bool (*read)(struct batch_data *, const struct trial *, struct status *) =
+        trial_plans_on(options->device) ? step_data_read_shape : step_data_read;
+    const struct method *method = trial->method;
+    if (!read(data, trial, status))
+        return false;
+    batch_data_keep(data, sequences.start, sequences.count);
+    if (trial->group <= 1 || options->apart)
+        return true;
+    return shared_prompt_pack(data, trial->group, trial->data.path, status) &&
+           (!method->check || method->check(trial->options, &trial->config, data->context, status));
+}
+
+static bool count_part(struct whole_step *whole, const struct trial *trial, const struct setup_options *options,
+                       struct device *device, size_t replica, struct status *status)
+{
+    struct batch_data data = {0};
+    struct batch batch;
+    bool done = read_data(&data, trial, options, trial_sequences(trial, replica), status);
+    if (done) {
+        open_tokens(&batch, device, &data);
+        set_objective(&batch, device, trial, &data);
+        add(whole, trial, &batch);
+        batch_close(&batch, device);
+    }
+    batch_data_free(&data);
+    return done;
+}
+
+// The sequences of every rank, one rank's after another, on a device without a model.
+static bool count_all(struct whole_step *whole, const struct trial *trial, const struct setup_options *options,
+                      struct status *status)
+{
+    struct device *device = device_open(trial_plans_on(options->device) ? "plan-cpu" : "cpu", DTYPE_F32, 0, status);
+    bool done = device != NULL;
+    *whole = (struct whole_step){0};
+    for (size_t replica = 0; done && replica < trial->parallel.data; replica++)
+        done = count_part(whole, trial, options, device, replica, status);
+    if (done && device->status.code != STATUS_OK)
+        done = status_set(status, device->status.code, "%s", device->status.message);
+    if (device)
+        device_close(device);
+    return done;
 }
 
 bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status)
 {
     struct batch_data data = {0};
+    struct whole_step whole;
+    struct setup_options own = *options;
+    size_t replicas = options->ranks ? trial->parallel.data : 1;
     bool dataless = trial_plans_on(options->device);
     *setup = (struct setup){0};
-    bool open = (dataless ? step_data_read_documents(&data, trial, status)
-                          : step_data_read(&data, trial, status) &&
-                                step_logprobs_of_folder(&data, trial, options, status)) &&
-                open_with(setup, trial, options, &data, status);
+    if (own.sequences.count == 0)
+        own.sequences = replicas > 1 ? trial_sequences(trial, options->ranks->rank % replicas)
+                                     : (struct row_range){0, trial->batch};
+    bool open = read_data(&data, trial, &own, own.sequences, status) &&
+                (replicas == 1 || count_all(&whole, trial, &own, status)) &&
+                (dataless || step_logprobs_of_folder(&data, trial, &own, status)) &&
+                open_with(setup, trial, &own, replicas > 1 ? &whole : NULL, &data, status);
     batch_data_free(&data);
     return open;
 }

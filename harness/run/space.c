@@ -9,7 +9,8 @@ static bool is_tried(const struct option *option, const json_t *given)
 static bool set_value(const struct family *family, void *options, const struct option *option, size_t index)
 {
     const struct trial *trial = family->trial;
-    return option->nth(option, (char *)options + option->offset, index, trial->config.layers, trial->context);
+    return option->nth(option, (char *)options + option->offset, index, trial->config.layers,
+                       trial_row_tokens(trial));
 }
 
 static void add_family(struct space *space, const struct trial *trial, const void *options,

@@ -1,5 +1,6 @@
 #include "harness/run/step_data.h"
 #include "kernels/base/random.h"
+#include <string.h>
 
 // Element (sequence, token) of what is random does not depend on the shape.
 static uint64_t element(size_t sequence, size_t token)
@@ -37,7 +38,9 @@ static struct objective_terms terms_of(const struct trial *trial)
     return objective_terms(trial->objective, trial->objective_options);
 }
 
-// The next token, but for prompts: from one token to half of a sequence, the same for both of a pair.
+// The next token, but for prompts: of as many tokens as they are to have, or from one token to half of a sequence,
+// the same for both of a pair. A context that is shorter, as a search may try it, has one token left. ids NULL:
+// what is predicted is nobody's matter.
 static int32_t *completions(const struct trial *trial, const int32_t *ids, struct status *status)
 {
     size_t context = trial->context;
@@ -47,9 +50,11 @@ static int32_t *completions(const struct trial *trial, const int32_t *ids, struc
         status_set(status, STATUS_OOM, "no room on the host for the labels of %zu sequences", trial->batch);
     for (size_t b = 0; labels && b < trial->batch; b++) {
         size_t prompt = 1 + (context > 1 ? random_below(&random, b / 2, context / 2) : 0);
+        if (trial->prompt)
+            prompt = trial->prompt < context ? trial->prompt : context - 1;
         for (size_t t = 0; t < context; t++) {
             size_t i = b * context + t;
-            labels[i] = t + 1 >= prompt && t + 1 < context ? ids[i + 1] : NO_TARGET;
+            labels[i] = t + 1 < prompt || t + 1 == context ? NO_TARGET : ids ? ids[i + 1] : 0;
         }
     }
     return labels;
@@ -113,6 +118,7 @@ static int32_t *packed_documents(const struct trial *trial, struct status *statu
     struct random random = random_named(trial->seed, "documents");
     if (!documents)
         status_set(status, STATUS_OOM, "no room on the host for the documents of %zu tokens", count);
+    CHECK(trial->context > 0);
     size_t left = 0, drawn = 0; // tokens of a document
     int32_t document = 0;
     for (size_t i = 0; documents && i < count; i++) {
@@ -125,6 +131,16 @@ static int32_t *packed_documents(const struct trial *trial, struct status *statu
         left--;
     }
     return documents;
+}
+
+// The sequences of a group begin alike.
+static void share_prompts(int32_t *ids, const struct trial *trial)
+{
+    for (size_t b = 0; trial->group > 1 && b < trial->batch; b++) {
+        size_t first = b - b % trial->group;
+        if (b > first)
+            memcpy(ids + b * trial->context, ids + first * trial->context, trial->prompt * sizeof *ids);
+    }
 }
 
 static void pack(struct batch_data *data, const struct trial *trial, struct status *status)
@@ -143,9 +159,11 @@ static bool read_tokens(struct batch_data *data, const struct trial *trial, stru
     data->ids = tokens_read(&trial->data, trial->context, trial->batch, vocab, trial->seed, status);
     if (!data->ids)
         return false;
+    share_prompts(data->ids, trial);
     if (trial->labels)
         data->labels = tokens_read_labels(trial->labels, trial->context, trial->batch, vocab, status);
-    else if (random && (terms.divisor == PER_PAIR || (terms.required | terms.optional) & compared))
+    else if (trial->prompt ||
+             (random && (terms.divisor == PER_PAIR || (terms.required | terms.optional) & compared)))
         data->labels = completions(trial, data->ids, status);
     if (random && terms.required & BATCH_WEIGHTS)
         data->weights = random_weights(trial, status);
@@ -161,10 +179,12 @@ unsigned step_data_noise(const struct trial *trial)
     return old | (trial->reference.kind == REFERENCE_RANDOM ? BATCH_REFERENCE : 0);
 }
 
-bool step_data_read_documents(struct batch_data *data, const struct trial *trial, struct status *status)
+bool step_data_read_shape(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     *data = (struct batch_data){.context = trial->context, .batch = trial->batch};
     pack(data, trial, status);
+    if (trial->group > 1 && trial->data.kind != DATA_BATCH)
+        data->labels = completions(trial, NULL, status);
     return status->code == STATUS_OK && (trial->data.kind != DATA_BATCH || read_batch_file(data, trial, status));
 }
 

@@ -5,6 +5,13 @@
 #define CHUNK      512
 #define HEAD_CHUNK 256
 
+void step_logprobs(struct tensor log_prob, struct model *model, const struct batch *batch, bool without_adapter)
+{
+    log_prob_pass(
+        model, batch, log_prob,
+        (struct log_prob_options){.chunk = CHUNK, .head_chunk = HEAD_CHUNK, .without_adapter = without_adapter});
+}
+
 // [batch, context], sequence-major, 0 where this rank does not have them; to be freed.
 static double *forward(struct model *model, const struct batch *batch, bool without_adapter)
 {
@@ -13,9 +20,7 @@ static double *forward(struct model *model, const struct batch *batch, bool with
     struct tensor log_prob = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
     double *values = calloc(rows, sizeof *values), *turned = calloc(rows, sizeof *turned);
     CHECK(values && turned);
-    log_prob_pass(
-        model, batch, log_prob,
-        (struct log_prob_options){.chunk = CHUNK, .head_chunk = HEAD_CHUNK, .without_adapter = without_adapter});
+    step_logprobs(log_prob, model, batch, without_adapter);
     if (device->status.code == STATUS_OK && ranks_highest(&model->ranks)) {
         tensor_read(device, log_prob, values);
         for (size_t i = 0; i < rows; i++)
@@ -34,7 +39,7 @@ bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
     struct setup setup;
     struct setup_options own = *options;
     struct trial reference = *trial; // what it points to is borrowed
-    own.optimizer = NULL;
+    own.optimizer = NULL;            // and of the same sequences, though its own objective may group them otherwise
     reference.model_folder = trial->reference.folder;
     reference.quantisation = QUANTISATION_NONE;
     reference.reference = (struct reference_model){0};

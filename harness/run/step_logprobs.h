@@ -5,6 +5,8 @@
 #include "harness/run/setup.h"
 #include "harness/run/step_data.h"
 
+// Of a batch's targets by the model, or by it without its adapter. log_prob: as log_prob_pass takes it.
+void step_logprobs(struct tensor log_prob, struct model *model, const struct batch *batch, bool without_adapter);
 // Where the trial's reference is a folder: that model is loaded onto a device of its own, opened like the trial's,
 // walked forward alone, without room for gradients, and closed again. False and a status.
 bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,

@@ -6,6 +6,8 @@
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
+#include "harness/run/sweep_possible.h"
+#include "harness/run/sweep_table.h"
 #include "kernels/base/random.h"
 #include <string.h>
 #include <unistd.h>
@@ -45,18 +47,6 @@ static char *obituary_of_child(const struct trial *trial, struct child_result *c
     return obituary(trial, status, child->reason, child->wall_s);
 }
 
-// What starts the ranks. False and a status (unsupported) if they cannot be started.
-static bool open_launch(struct launch *launch, const struct trial *trial, const char *program, const char *words,
-                        struct status *status)
-{
-    char self[4096] = "";
-    if (!program && readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
-        return status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
-    const char *const command[] = {program ? program : self, "trial", TRIAL_OF_RANKS, NULL};
-    return ranks_possible(trial, status) && world_has_mpi(status) &&
-           launch_open(launch, words, trial_ranks(trial), command, status);
-}
-
 bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *launch_words,
                  const char *rerun, int store, int signals, struct sweep_trial *outcome, struct status *status)
 {
@@ -67,7 +57,9 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, const char 
     bool several = trial_ranks(trial) > 1 && !trial->planned;
     char *command, *own = NULL;
     *outcome = (struct sweep_trial){0};
-    if (several && !open_launch(&launch, trial, program, launch_words, &why))
+    if (trial->unsupported)
+        own = obituary(trial, RECORD_UNSUPPORTED, trial->unsupported, 0);
+    else if (several && !ranks_launch_open(&launch, trial, program, launch_words, &why))
         own = obituary(trial, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED, why.message, 0);
     else if (!child_run(program, several ? &launch : NULL, trial->canonical, store,
                         limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status)) {
@@ -236,11 +228,12 @@ static int run_trials(struct sweep *sweep, size_t left, struct status *status)
     const struct progress *progress = &sweep->progress;
     char counts[160], results[1024];
     name_results(sweep, results, sizeof results);
-    progress_open(&sweep->progress, sweep->spec, left);
+    progress_open(&sweep->progress, sweep->spec, left, sweep->options->detail);
     bool fine = run_rounds(sweep, status), lost = fine && !results_kept(sweep, status);
     progress_counts(progress, counts, sizeof counts);
-    fprintf(stderr, "%s: %zu of %zu trials done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "", counts,
-            lost ? "" : "; results in ", lost ? "" : results);
+    if (sweep->options->detail != PROGRESS_QUIET)
+        fprintf(stderr, "%s: %zu of %zu trials done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "",
+                counts, lost ? "" : "; results in ", lost ? "" : results);
     if (progress->done < left)
         fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", name, left - progress->done);
     if (!fine)
@@ -262,11 +255,14 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
         snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
     if (left == 0) {
         name_results(sweep, results, sizeof results);
-        fprintf(stderr, "%s: nothing left to do: %s %s all %zu trials%s\n", name, results,
-                sweep->side_count > 1 ? "have" : "has", all, rounds);
+        if (sweep->options->detail != PROGRESS_QUIET)
+            fprintf(stderr, "%s: nothing left to do: %s %s all %zu trials%s\n", name, results,
+                    sweep->side_count > 1 ? "have" : "has", all, rounds);
         return any_ok(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
     }
-    if (left < all)
+    if (!sweep_possible(sweep->spec, sweep->options->launch, status))
+        return EXIT_BAD_INPUT;
+    if (left < all && sweep->options->detail != PROGRESS_QUIET)
         fprintf(stderr, "%s: %zu of %zu trials%s are left to do\n", name, left, all, rounds);
     return run_trials(sweep, left, status);
 }
@@ -279,6 +275,18 @@ static bool open_side(struct sweep *sweep, struct side *side, const char *out, s
     for (size_t i = 0; i < sweep->spec->trial_count; i++)
         side->any_ok |= result_ids_find(&side->log.existing, sweep->spec->trials[i].id).ok > 0;
     return true;
+}
+
+// What the trials came to, of each build.
+static bool write_tables(const struct sweep *sweep, struct status *status)
+{
+    bool fine = true;
+    for (size_t s = 0; fine && s < sweep->side_count; s++) {
+        if (sweep->side_count > 1)
+            printf("%s%s\n\n", s ? "\n" : "", sweep->sides[s].log.path);
+        fine = sweep_table_write(sweep->spec, sweep->sides[s].log.path, stdout, status);
+    }
+    return fine;
 }
 
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status)
@@ -294,6 +302,8 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
         sweep.side_count++;
     }
     int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
+    if (open && status->code == STATUS_OK && !sweep.interrupted && !write_tables(&sweep, status))
+        code = EXIT_BAD_INPUT;
     for (size_t s = 0; s < sweep.side_count; s++)
         result_log_close(&sweep.sides[s].log);
     if (sweep.references >= 0)

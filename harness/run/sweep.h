@@ -16,12 +16,14 @@ struct sweep_options {
     const char *launch; // what starts a trial's ranks (harness/run/launch.h); NULL: mpirun
     bool fresh;         // measure everything; what the file holds moves to OUT.bak
     bool retry;         // measure again what is not ok
-    size_t rounds;      // records that each trial is to have; at least 1
+    enum progress_detail detail;
+    size_t rounds; // records that each trial is to have; at least 1
 };
 
-// Runs what is left to do and says on stderr how it goes. The exit code: 0, also where trials ran out of memory or
-// time, for those are results; 1 if a gradient was wrong or a trial crashed, if no trial of the spec is ok, now or
-// from before, or, with a status, if the results were removed meanwhile; 2 and a status for what stopped it.
+// Runs what is left to do, says on stderr how it goes, and writes to stdout what all trials came to, as a table.
+// The exit code: 0, also where trials ran out of memory or time, for those are results; 1 if a gradient was wrong
+// or a trial crashed, if no trial of the spec is ok, now or from before, or, with a status, if the results were
+// removed meanwhile; 2 and a status for what stopped it.
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status);
 // One trial's record, to be freed; NULL if it was interrupted before it had one. `interrupted` may come with a
 // record.

@@ -115,13 +115,13 @@ static double squares(struct device *device, struct tensor t)
     return sum;
 }
 
-// Gradients that are kept on the host are on the device only while they are used, and are not scaled there; those
-// that are freed in the walk are gone.
+// Gradients that are kept on the host are on the device only while they are used, and are not scaled there; of
+// those that are freed or projected in the walk there is no norm.
 static void clip(struct train *train)
 {
     struct model *model = &train->setup->model;
     double most = train->trial->train.clip, sum = 0;
-    bool data = !model->device->ops->dataless && !model->updates_in_walk;
+    bool data = !model->device->ops->dataless && model->keeps_gradients;
     for (size_t i = 0; data && i < model->parameter_count; i++)
         if (model->parameters[i].grad.data)
             sum += squares(model->device, model->parameters[i].grad);
@@ -153,7 +153,10 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     train->rate = factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
     report->loss = 0;
     device_timer_start(device);
-    optimizer_begin(model, train->step + 1, factor);
+    if (device->ops->dataless) // a plan, of the turn that it was given
+        optimizer_begin_again(model, train->step + 1, factor);
+    else
+        optimizer_begin(model, train->step + 1, factor);
     model_zero_gradients(model);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
@@ -165,7 +168,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
                           train->step + 1);
     device_timer_start(device);
     clip(train);
-    bool known = !device->ops->dataless && !model->updates_in_walk;
+    bool known = !device->ops->dataless && model->keeps_gradients;
     if (known && device->status.code == STATUS_OK && !isfinite(train->gradient_norm))
         return status_set(status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
                           train->step + 1);

@@ -182,7 +182,8 @@ bool train_folder_open(struct train_folder *folder, const char *path, const json
     folder->ours = !folder->begun;
     if (!(folder->begun ? check_settings(folder, settings, status) : write_settings(folder, settings, status)))
         return false;
-    folder->finished = is_there(folder, FOLDER_WEIGHTS) || is_there(folder, FOLDER_ADAPTER);
+    bool lora = json_is_object(json_object_get(settings, "lora"));
+    folder->finished = is_there(folder, lora ? FOLDER_ADAPTER : FOLDER_WEIGHTS); // the last that is written
     folder->step = checkpoint_last(path);
     return folder->finished || open_steps(folder, status);
 }

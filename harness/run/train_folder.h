@@ -2,7 +2,9 @@
 //   training.json      what was asked for
 //   steps.jsonl        a line of JSON per step and per evaluation
 //   checkpoint-000100  weights and optimizer state after a step (harness/run/checkpoint.h)
-//   model.safetensors  and config.json, or a PEFT adapter: the weights after the last step, written when it is done
+//   model.safetensors  and config.json, or a PEFT adapter, or both: the weights after the last step, written when
+//   it
+//                      is done
 #pragma once
 #include "kernels/base/status.h"
 #include "kernels/transformer/model.h"

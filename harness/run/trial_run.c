@@ -12,11 +12,13 @@
 #include "harness/run/trial_run.h"
 #include "harness/run/calibrate.h"
 #include "harness/run/choice.h"
+#include "harness/run/largest_turn.h"
 #include "harness/run/provenance.h"
 #include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/run_steps.h"
 #include "harness/run/setup.h"
+#include "harness/run/step_logprobs.h"
 #include "harness/run/watch.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/timer.h"
@@ -44,7 +46,7 @@ static bool check_gradient(struct run *run)
     if (!run_step(run, 0, false))
         return false;
     struct gradient_set set;
-    ranks_gradients(&set, &run->setup.model, trial->context, run->world);
+    ranks_gradients(&set, &run->setup.model, trial_split(trial), trial->context, run->world);
     if (!first) {
         gradient_set_free(&set);
         run_rest(run);
@@ -74,11 +76,27 @@ static bool measure_bias(struct run *run)
     return true;
 }
 
+static bool measure_pair_sums(struct run *run)
+{
+    struct device *device = run->setup.device;
+    const struct batch *batch = &run->setup.batch;
+    struct tensor log_prob =
+        tensor_new(device, batch->context * batch->batch, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
+    step_logprobs(log_prob, &run->setup.model, batch, false);
+    if (device->status.code == STATUS_OK) {
+        pair_sums_of(&run->pair_sums, device, batch, log_prob);
+        run->result.pair_sums = &run->pair_sums;
+    }
+    tensor_free(device, &log_prob);
+    run->status = device->status;
+    return run_fine(run);
+}
+
 static bool record_timeline(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     arena_timeline_start(arena);
-    bool done = run_step(run, 0, run->setup.model.updates_in_walk); // else gradients would stay
+    bool done = run_step(run, 0, !run->setup.model.keeps_gradients); // else all would be there
     arena_timeline_stop(arena);
     run->result.timeline = done ? arena : NULL;
     return done;
@@ -118,24 +136,25 @@ static void take_description(struct provenance *provenance, const struct device 
         snprintf(provenance->blas + used, sizeof provenance->blas - used, "; %s", device->description);
 }
 
-// The rank's part of the model; its peak begins with it. pipeline NULL: one rank.
-static bool open_part(struct run *run, const struct comm *pipeline)
+// The rank's part of the step; its peak begins with it. ranks NULL: there is one.
+static bool open_part(struct run *run, const struct comm *ranks)
 {
     const struct trial *trial = run->trial;
     struct setup_options options = setup_options_of(trial);
-    options.pipeline = pipeline;
+    options.ranks = ranks;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
+    largest_turn_give(&run->setup, trial, trial->options, NULL);
     take_description(&run->result.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
     run->result.resident_bytes = run->setup.device->arena.live_bytes;
-    run->result.model_flops = model_flops(&trial->config, &trial->lora, &run->setup.batch) *
-                              (double)(trial->train.steps ? trial->train.accumulate : 1);
+    run->result.model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
     if (trial->method->floor_bytes_per_token)
         run->result.floor_bytes_per_token =
-            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, trial->context);
+            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
+    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
     return true;
 }
 
@@ -188,9 +207,12 @@ static bool measure_rank(struct run *run)
     bool several = run->world->comm.size > 1;
     if (!open_part(run, several ? &run->world->comm : NULL))
         return false;
-    if (trial->measure.gradient == GRADIENT_FULL_F64 && !check_gradient(run))
+    bool checked = trial->measure.gradient == GRADIENT_FULL_F64 && !trial->method->no_gradient;
+    if (checked && !check_gradient(run))
         return false;
     if (trial->measure.bias && !measure_bias(run))
+        return false;
+    if (trial->measure.pair_sums && !measure_pair_sums(run))
         return false;
     run->watch = watch_open(run->setup.device); // before the warm-up: what is loaded now does not let the card cool
     for (size_t i = 0; i < trial->measure.warmup; i++)

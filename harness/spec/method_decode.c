@@ -1,4 +1,7 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/spec/method_decode.h"
+#include <math.h>
+#include <string.h>
 
 struct named_tables method_tables(void)
 {
@@ -26,15 +29,53 @@ json_t *method_json(const struct method *method, const void *options)
     return named_options_json(method->name, &method->options, options);
 }
 
-bool method_decode(const struct method_fields *fields, const struct config *config, size_t context, void *options,
-                   struct status *status)
+static bool is_share(const struct option *option, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return option->share && text && *text && text[strlen(text) - 1] == '%';
+}
+
+// Shares become counts: rounded, and one at least.
+static bool set_shares(const struct method_fields *fields, size_t context, void *options, struct status *status)
 {
     const struct method *method = fields->method;
-    if (!named_options_set(&fields->given, &method->options, options, status))
+    for (size_t i = 0; method->options.rows && method->options.rows[i].name; i++) {
+        const struct option *option = &method->options.rows[i];
+        struct json_field field = fields->given.options[i];
+        if (!is_share(option, field.value))
+            continue;
+        const char *text = json_string_value(field.value);
+        char *end;
+        double share = strtod(text, &end) / 100;
+        bool digits = strspn(text, "0123456789.") == strlen(text) - 1 && strcmp(end, "%") == 0;
+        if (!digits || !(share > 0 && share <= 1))
+            return json_field_expected(field, status, "a share above 0%% and up to 100%%, such as 25%%");
+        double count = floor(share * (double)method->whole(options, context) + 0.5);
+        *(size_t *)((char *)options + option->offset) = count < 1 ? 1 : (size_t)count;
+    }
+    return true;
+}
+
+bool method_decode(const struct method_fields *fields, const struct config *config, size_t context, void *options,
+                   char **unsupported, struct status *status)
+{
+    const struct method *method = fields->method;
+    struct named_options counts = fields->given;
+    for (size_t i = 0; method->options.rows && method->options.rows[i].name; i++)
+        if (is_share(&method->options.rows[i], counts.options[i].value))
+            counts.options[i].value = NULL;
+    if (!named_options_set(&counts, &method->options, options, status) ||
+        !set_shares(fields, context, options, status))
         return false;
     struct status why = {0};
-    if (method->check && !method->check(options, config, context, &why))
-        return json_field_fail(fields->given.entry, status, "method \"%s\" at context %zu: %s", method->name,
-                               context, why.message);
-    return true;
+    *unsupported = NULL;
+    if (!method->check || method->check(options, config, context, &why))
+        return true;
+    CHECK(asprintf(unsupported, "method \"%s\" at context %zu: %s", method->name, context, why.message) > 0);
+    if (why.code == STATUS_UNSUPPORTED)
+        return true;
+    json_field_fail(fields->given.entry, status, "%s", *unsupported);
+    free(*unsupported);
+    *unsupported = NULL;
+    return false;
 }

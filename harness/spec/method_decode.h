@@ -15,6 +15,7 @@ bool method_fields_read(struct method_fields *fields, struct json_field entry, s
 // The name and every option: a new reference. Options NULL: the defaults.
 json_t *method_json(const struct method *method, const void *options);
 // Decodes what was given into options, which hold the defaults, and checks them together, with the model and the
-// context in tokens.
+// context in tokens. *unsupported, to be freed: why this model or this context does not go with them; NULL: it
+// does.
 bool method_decode(const struct method_fields *fields, const struct config *config, size_t context, void *options,
-                   struct status *status);
+                   char **unsupported, struct status *status);

@@ -108,29 +108,24 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     return read_rates(profile, json_field_get(root, "rates"), status);
 }
 
-// The profiles that there are, without ".json".
-struct listing {
-    struct names names;
-    char text[NAMES_MAX][64];
-};
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void list_profiles(struct listing *listing)
+void profile_list_read(struct profile_list *list)
 {
-    struct names *names = &listing->names;
+    struct names *names = &list->names;
+    *list = (struct profile_list){0};
     char path[PATH_MAX];
     DIR *entries = opendir(share_resolve("experiments/devices", path));
     for (struct dirent *entry; entries && (entry = readdir(entries)) && names->count < NAMES_MAX;) {
         const char *end = strrchr(entry->d_name, '.');
         size_t length = end ? (size_t)(end - entry->d_name) : 0;
-        if (!end || strcmp(end, ".json") != 0 || length >= sizeof listing->text[0])
+        if (!end || strcmp(end, ".json") != 0 || length >= sizeof list->text[0])
             continue;
-        memcpy(listing->text[names->count], entry->d_name, length); // zeroed before
-        names_add(names, listing->text[names->count]);
+        memcpy(list->text[names->count], entry->d_name, length); // zeroed before
+        names_add(names, list->text[names->count]);
     }
     if (entries)
         closedir(entries);
@@ -139,12 +134,12 @@ static void list_profiles(struct listing *listing)
 
 static bool unknown(const char *name, struct status *status)
 {
-    struct listing listing = {0};
+    struct profile_list list;
     char hint[640];
-    list_profiles(&listing);
-    names_hint(&listing.names, name, "known profiles", hint, sizeof hint);
+    profile_list_read(&list);
+    names_hint(&list.names, name, "known profiles", hint, sizeof hint);
     return status_set(status, STATUS_BAD_INPUT, "no profile \"%.100s\" in experiments/devices; %s", name,
-                      listing.names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
+                      list.names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
 }
 
 static bool is_path(const char *name)

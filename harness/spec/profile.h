@@ -1,6 +1,7 @@
 // Profile: what a card or a machine holds and how fast it is at best, each number beside where it comes from; plans
 // make their time estimates from it. Files: experiments/devices/NAME.json.
 #pragma once
+#include "harness/files/names.h"
 #include "kernels/base/rates.h"
 
 struct profile_number {
@@ -21,6 +22,12 @@ struct profile {
     char rates_source[256];                           // how
 };
 
+// The names of the profiles in experiments/devices, without ".json", in their order.
+struct profile_list {
+    struct names names;
+    char text[NAMES_MAX][64];
+};
+void profile_list_read(struct profile_list *list);
 // Loads a profile by its name, from experiments/devices as share_resolve finds it, or, if the text has a "/" or
 // ends in ".json", from that file. Every key is known, every number is finite, positive and has a source. False and
 // a status that names file, line and column if not.

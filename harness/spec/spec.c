@@ -43,7 +43,7 @@ static bool add_override(struct expansion *e, const char *flag, const char *name
                               override->name);
     }
     struct names known = {0};
-    trial_key_names(&known);
+    trial_key_names(&known, trial_keys);
     const struct option *option;
     for (size_t i = 0; (option = methods_option(i)); i++)
         names_add(&known, option->name);
@@ -93,7 +93,7 @@ static bool unknown_axis(struct json_field axes, const char *name, const struct 
 static bool read_axes(struct expansion *e, struct json_field axes, struct status *status)
 {
     struct names known = {0};
-    trial_key_names(&known);
+    trial_key_names(&known, trial_keys);
     if (!axes.value)
         return json_field_fail(axes, status, "missing; expected {\"context\": [1024, ...], \"method\": [...]}");
     if (!json_is_object(axes.value))
@@ -140,7 +140,7 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
 {
     struct json_field root = json_field_root(&e->source), axes = json_field_get(root, "axes");
     struct names known = {2, {"experiment", "question"}};
-    trial_key_names(&known);
+    trial_key_names(&known, trial_keys);
     names_add(&known, "axes");
     if (!json_field_object(root, &known, NULL, status))
         return false;
@@ -404,7 +404,8 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
     uint32_t *table = calloc(slots, sizeof *table);
     spec->trials = calloc(total, sizeof *spec->trials);
     CHECK(table && spec->trials);
-    bool ok = true;
+    bool ok = true, any = false;
+    struct status first = {0};
     for (size_t n = 0; ok && n < total; n++) {
         struct trial_fields fields;
         struct trial trial = {0};
@@ -416,11 +417,16 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
             memcpy(kept->id, trial.id, sizeof kept->id);
             kept->place = (uint32_t)n;
             spec->trial_count += add_id(table, slots, spec->trials, spec->trial_count);
+            any |= !trial.unsupported;
         }
+        if (ok && trial.unsupported && first.code == STATUS_OK)
+            json_field_fail(fields.method.given.entry, &first, "%s", trial.unsupported);
         trial_free(&trial);
     }
     free(table);
-    return ok;
+    if (ok && !any) // one message instead of as many records
+        *status = first;
+    return ok && any;
 }
 
 static struct expansion *expansion_new(void)

@@ -29,9 +29,11 @@ struct spec_changes {
 // one value, and "axes", with a list of values for any key of a trial; "context" and "method" must be there. An
 // entry of axes.method is a name, or an object in which an option may be a list: then it is an axis of the entry
 // (for an option that is a list, a list of lists is). An entry may also give keys of a trial itself ("context",
-// ...), again one value or a list: they count for that entry in place of the spec's. Returns false and a status
-// that names file, line and column if anything is wrong anywhere. Release with spec_free, also after a failure.
-// changes may be NULL. path, and those of data and labels within: as share_resolve takes them.
+// ...), again one value or a list: they count for that entry in place of the spec's. A trial whose method does not
+// go with its model or context (a budget above the number of columns) is one that says so itself
+// (trial.unsupported), unless no trial is possible. Returns false and a status that names file, line and column if
+// anything is wrong anywhere. Release with spec_free, also after a failure. changes may be NULL. path, and those of
+// data and labels within: as share_resolve takes them.
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status);
 // The same from memory; name takes the path's place in messages.
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,

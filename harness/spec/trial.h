@@ -15,6 +15,7 @@ struct measure {
     bool gemm;       // record the device's GEMM rate beside the samples
     bool categories; // record where a step's time goes
     bool bias;       // expectation and spread of an estimate over every draw
+    bool pair_sums;  // how far a pair's difference of log-probs is off by the dtype of its sums
 };
 
 // Documents that are packed into a sequence, one after another until it is full. Of the lengths in turn; or at
@@ -26,7 +27,9 @@ struct packing {
 
 // Ranks that share a step, a process each.
 struct parallel {
-    size_t stage; // of a pipeline
+    size_t data;  // take some of the sequences each
+    size_t stage; // take some of the layers each, as a pipeline
+    size_t zero;  // what those of data have in shares (enum zero)
 };
 
 enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
@@ -77,6 +80,8 @@ struct trial {
     struct data_source data;
     char *labels; // NULL: the next token
     struct packing packing;
+    size_t group;  // sequences, one after another, whose prompt is walked once; 0 and 1: each has its own
+    size_t prompt; // tokens of a sequence that it begins with and does not predict; 0: as the data have it
     const struct objective *objective;
     void *objective_options; // the objective's own struct
     struct reference_model reference;
@@ -93,6 +98,7 @@ struct trial {
     struct training train;
     struct measure measure;
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
+    char *unsupported;                                  // why it cannot be, in a spec; NULL: it can
     char *host_folder; // NULL: what is kept on the host is in its memory; else in files of this folder
 };
 
@@ -101,7 +107,14 @@ struct trial {
 // trial_free, also after a failure.
 bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status);
 void trial_free(struct trial *trial);
-// How many ranks it takes.
+// Tokens of a row that a step walks: of sequences of a group those of all of them. Of a batch file at most so many.
+size_t trial_row_tokens(const struct trial *trial);
+// How many ranks it takes, and what they share.
 size_t trial_ranks(const struct trial *trial);
+struct split trial_split(const struct trial *trial);
+// The sequences that a replica takes: replica 0 no fewer than any other. As many stay together as make pairs and
+// groups.
+size_t trial_together(const struct trial *trial);
+struct row_range trial_sequences(const struct trial *trial, size_t replica);
 // Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
 bool trial_plans_on(const char *device);

@@ -1,12 +1,15 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_decode.h"
 #include "harness/spec/trial_id.h"
+#include "harness/spec/trial_key_decode.h"
 #include <string.h>
 
 static json_t *decode_method(struct trial *trial, const struct method_fields *fields, struct status *status)
 {
     trial->method = fields->method;
     trial->options = options_new(&trial->method->options);
-    return method_decode(fields, &trial->config, trial->context, trial->options, status)
+    return method_decode(fields, &trial->config, trial_row_tokens(trial), trial->options, &trial->unsupported,
+                         status)
                ? method_json(trial->method, trial->options)
                : NULL;
 }
@@ -23,6 +26,8 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
 {
     const struct training *train = &trial->train;
     struct json_field field = fields->keys[trial_key_find("train")];
+    if (trial->method->no_gradient)
+        return json_field_fail(field, status, "method \"%s\" has no gradient to train by", trial->method->name);
     if (!trial->optimizer)
         return json_field_fail(field, status, "nothing would update the weights; give \"optimizer\"");
     if (trial->labels || trial->data.kind == DATA_BATCH)
@@ -35,13 +40,21 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
     if (trial->packing.count || trial->packing.mean)
         return json_field_fail(field, status,
                                "takes each window of tokens as one document; leave \"documents\" out");
+    if (trial->prompt || trial->group > 1)
+        return json_field_fail(field, status, "predicts every token of a window; leave \"%s\" out",
+                               trial->group > 1 ? "group" : "prompt");
     if (trial_ranks(trial) > 1)
         return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
     bool in_walk = optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
     if (in_walk && (train->clip > 0 || train->accumulate > 1))
         return json_field_fail(json_field_get(field, train->clip > 0 ? "clip" : "accumulate"), status,
                                "needs all gradients at once, and the optimizer's \"when\": \"walk\" frees each "
-                               "within the walk; leave one of the two out");
+                               "within the walk; leave it out, or give \"when\": \"end\"");
+    if (train->clip > 0 && !optimizer_keeps_gradients(trial->optimizer, trial->optimizer_options))
+        return json_field_fail(
+            json_field_get(field, "clip"), status,
+            "needs the norm of whole gradients, and the optimizer's \"sums\": \"projected\" makes "
+            "none; leave one of the two out");
     if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
         return json_field_fail(json_field_get(field, "clip"), status,
                                "all gradients are scaled at once, which needs them on the device; leave it out, or "
@@ -73,7 +86,81 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
     return true;
 }
 
-static bool check_together(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+// Prompts, and groups that share them.
+static bool check_prompt(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    struct json_field prompt = fields->keys[trial_key_find("prompt")];
+    struct json_field group = fields->keys[trial_key_find("group")];
+    bool file = trial->data.kind == DATA_BATCH;
+    if (trial->prompt && (file || trial->labels))
+        return json_field_fail(prompt, status, "%s says by its labels where prompts end; leave this out",
+                               file ? trial->data.path : trial->labels);
+    if (trial->prompt >= trial->context)
+        return json_field_fail(prompt, status, "leaves nothing to predict of %zu tokens; give fewer",
+                               trial->context);
+    if (trial->group <= 1)
+        return true;
+    if (trial->batch % trial->group)
+        return json_field_fail(group, status, "a batch of %zu sequences is no number of groups of %zu; give %zu",
+                               trial->batch, trial->group, (trial->batch / trial->group + 1) * trial->group);
+    if (!file && !trial->prompt)
+        return json_field_fail(group, status, "shares a prompt; give its tokens, \"prompt\"");
+    if (trial->packing.count || trial->packing.mean)
+        return json_field_fail(group, status, "shares a prompt, which \"documents\" cut; leave one of the two out");
+    return true;
+}
+
+// What an optimizer moves, and when, together with other keys.
+// What goes with the rest of the trial but not with its method leaves the trial unsupported.
+static bool check_optimizer(struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    const struct optimizer *optimizer = trial->optimizer;
+    struct json_field field = fields->keys[trial_key_find("optimizer")];
+    if (optimizer->lora == LORA_NEVER && trial->lora.rank)
+        return json_field_fail(field, status,
+                               "\"%s\" moves weights, which \"lora\" freezes; leave one of the two out",
+                               optimizer->name);
+    if (optimizer->lora == LORA_BESIDE && !trial->lora.rank)
+        return json_field_fail(field, status,
+                               "\"%s\" trains LoRA's factors beside the weights, and there are none; give \"lora\"",
+                               optimizer->name);
+    if (optimizer->lora == LORA_BESIDE && trial->quantisation)
+        return json_field_fail(
+            fields->keys[trial_key_find("weights")], status,
+            "quantised weights cannot train, and with optimizer \"%s\" they do; leave one of the "
+            "two out",
+            optimizer->name);
+    if (optimizer->turn && trial->parallel.stage > 1)
+        return json_field_fail(
+            field, status,
+            "\"%s\" lets one part of the model train at a time, and the other stages would wait; "
+            "leave \"stage\" out",
+            optimizer->name);
+    if (optimizer->role && trial_ranks(trial) > 1)
+        return json_field_fail(field, status,
+                               "\"%s\" gives layers roles that ranks do not share out; leave \"parallel\" out",
+                               optimizer->name);
+    if (trial->method->no_gradient && !trial->unsupported)
+        CHECK(asprintf(&trial->unsupported,
+                       "method \"%s\" computes no gradient that optimizer \"%s\" could move weights by; leave the "
+                       "optimizer out, or take another method",
+                       trial->method->name, optimizer->name) > 0);
+    if (!optimizer_updates_in_walk(optimizer, trial->optimizer_options))
+        return true;
+    struct json_field when = json_field_get(field, "when");
+    if (trial->gradients_place == PLACE_HOST)
+        return json_field_fail(when, status,
+                               "\"walk\" frees gradients in the walk; place.gradients has nothing to keep");
+    if (!trial->method->rows && !trial->lora.rank && !trial->unsupported)
+        CHECK(asprintf(
+                  &trial->unsupported,
+                  "method \"%s\" completes no gradient before its last column, so all of them live at once and "
+                  "\"walk\" saves nothing; give the optimizer \"when\": \"end\", or take a method that walks rows",
+                  trial->method->name) > 0);
+    return true;
+}
+
+static bool check_together(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     if (trial->train.steps && !check_train(trial, fields, status))
         return false;
@@ -82,21 +169,12 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
         return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
                                "there is no optimizer; give \"optimizer\", or leave it out");
     }
-    bool in_walk = trial->optimizer && optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
-    struct json_field optimizer = fields->keys[trial_key_find("optimizer")];
-    if (in_walk && trial->gradients_place == PLACE_HOST)
-        return json_field_fail(json_field_get(optimizer, "when"), status,
-                               "\"walk\" frees gradients in the walk; place.gradients has nothing to keep");
-    if (in_walk && !trial->method->rows && !trial->lora.rank)
-        return json_field_fail(json_field_get(optimizer, "when"), status,
-                               "method \"%s\" completes no gradient before its last column, so all of them live at "
-                               "once and \"walk\" saves nothing; leave it out, or take a method that walks rows",
-                               trial->method->name);
-    if (trial->optimizer && trial->optimizer->begin && trial_ranks(trial) > 1)
-        return json_field_fail(optimizer, status,
-                               "\"%s\" lets one part of the model train at a time, and the other ranks would wait; "
-                               "leave \"parallel\" out",
-                               trial->optimizer->name);
+    if (trial->parallel.zero && trial->parallel.data == 1)
+        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "zero"), status,
+                               "shares out what ranks of \"data\" would each have whole, and there is one; give "
+                               "\"data\", or leave it out");
+    if (trial->optimizer && !check_optimizer(trial, fields, status))
+        return false;
     size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
         return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",
@@ -106,7 +184,7 @@ static bool check_together(const struct trial *trial, const struct trial_fields 
         return json_field_fail(fields->keys[documents], status,
                                "%s says where its documents are, in a tensor \"documents\"; leave this out",
                                trial->data.path);
-    return check_objective(trial, fields, status);
+    return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }
 
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct status *status)
@@ -138,7 +216,7 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
     struct json_source source;
     struct trial_fields fields;
     struct names known = {0};
-    trial_key_names(&known);
+    trial_key_names(&known, trial_keys);
     bool ok = json_source_parse(&source, origin, json, strlen(json), status);
     struct json_field root = json_field_root(&source);
     ok = ok && json_field_object(root, &known, NULL, status);
@@ -146,6 +224,10 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
         fields.keys[i] = json_field_get(root, trial_keys[i].name);
     ok = ok && method_fields_read(&fields.method, *trial_field(&fields, "method"), status) &&
          trial_decode_fields(trial, &fields, status);
+    if (ok && trial->unsupported) {
+        ok = json_field_fail(fields.method.given.entry, status, "%s", trial->unsupported);
+        status->code = STATUS_UNSUPPORTED;
+    }
     json_source_close(&source);
     return ok;
 }
@@ -155,9 +237,37 @@ bool trial_plans_on(const char *device)
     return !strncmp(device, "plan", 4);
 }
 
+size_t trial_row_tokens(const struct trial *trial)
+{
+    size_t T = trial->context, prompt = trial->prompt < T ? trial->prompt : T - 1;
+    if (trial->group <= 1)
+        return T;
+    // The prompt's last token is each sequence's own, and the last one's target is nobody's.
+    return prompt ? prompt - 1 + trial->group * (T - prompt) : trial->group * T;
+}
+
 size_t trial_ranks(const struct trial *trial)
 {
-    return trial->parallel.stage;
+    return trial->parallel.data * trial->parallel.stage;
+}
+
+struct split trial_split(const struct trial *trial)
+{
+    return (struct split){trial->parallel.data, trial->parallel.stage, (enum zero)trial->parallel.zero};
+}
+
+size_t trial_together(const struct trial *trial)
+{
+    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
+    size_t group = trial->group > 1 ? trial->group : 1;
+    return pairs && group % 2 ? 2 * group : group;
+}
+
+struct row_range trial_sequences(const struct trial *trial, size_t replica)
+{
+    size_t together = trial_together(trial);
+    struct row_range groups = comm_share(trial->batch / together, trial->parallel.data, replica);
+    return (struct row_range){groups.start * together, groups.count * together};
 }
 
 void trial_free(struct trial *trial)
@@ -171,6 +281,7 @@ void trial_free(struct trial *trial)
     free(trial->packing.lengths);
     free(trial->reference.folder);
     free(trial->host_folder);
+    free(trial->unsupported);
     if (trial->options)
         options_free(&trial->method->options, trial->options);
     if (trial->objective_options)

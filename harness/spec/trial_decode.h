@@ -12,5 +12,6 @@ struct trial_fields {
 
 // The field of a key by its name.
 struct json_field *trial_field(struct trial_fields *fields, const char *key);
-// As trial_decode, on fields. Release with trial_free, also after a failure.
+// As trial_decode, on fields; a trial whose method does not go with its model or context says so itself. Release
+// with trial_free, also after a failure.
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct status *status);

@@ -54,6 +54,10 @@ static const struct trial_key measure_keys[] = {
      .type = KEY_BOOL,
      .offset = AT(measure.bias),
      .meaning = "expectation and spread of an estimate over everything that can be drawn"},
+    {.name = "pair_sums",
+     .type = KEY_BOOL,
+     .offset = AT(measure.pair_sums),
+     .meaning = "how far a pair's difference is off by the dtype of its sums"},
     {.name = "categories",
      .type = KEY_BOOL,
      .offset = AT(measure.categories),
@@ -94,15 +98,29 @@ static const struct trial_key limits_keys[] = {
      .argument = "SIZE"},
     {0}};
 
-static const struct trial_key parallel_keys[] = {{.name = "stage",
-                                                  .type = KEY_COUNT,
-                                                  .offset = AT(parallel.stage),
-                                                  .minimum = 1,
-                                                  .maximum = 65536,
-                                                  .initial = 1,
-                                                  .unit = "ranks",
-                                                  .meaning = "a pipeline: each has some of the layers"},
-                                                 {0}};
+static const struct trial_key parallel_keys[] = {
+    {.name = "data",
+     .type = KEY_COUNT,
+     .offset = AT(parallel.data),
+     .minimum = 1,
+     .maximum = 65536,
+     .initial = 1,
+     .unit = "ranks",
+     .meaning = "each takes some of the sequences; times those of stage"},
+    {.name = "stage",
+     .type = KEY_COUNT,
+     .offset = AT(parallel.stage),
+     .minimum = 1,
+     .maximum = 65536,
+     .initial = 1,
+     .unit = "ranks",
+     .meaning = "a pipeline: each has some of the layers"},
+    {.name = "zero",
+     .type = KEY_COUNT,
+     .offset = AT(parallel.zero),
+     .maximum = ZERO_WEIGHTS,
+     .meaning = "what ranks of data have in shares: 1 the optimizer's state, 2 gradients too, 3 weights too"},
+    {0}};
 
 const struct trial_key trial_keys[] = {
     {.name = "model",
@@ -134,7 +152,7 @@ const struct trial_key trial_keys[] = {
      .values = "its name or path",
      .null = "no estimate",
      .quiet = true,
-     .argument = "NAME|FILE",
+     .argument = "PROFILE|FILE",
      .spelling = SPELLED_TEXT,
      .decode = decode_profile},
     {.name = "data",
@@ -188,13 +206,30 @@ const struct trial_key trial_keys[] = {
      .argument = "N|mean=N",
      .spelling = SPELLED_OBJECT,
      .decode = decode_documents},
+    {.name = "prompt",
+     .type = KEY_COUNT,
+     .offset = AT(prompt),
+     .maximum = CONTEXT_MAX,
+     .unit = "tokens",
+     .meaning =
+         "that each sequence begins with and does not predict; 0: none, or as an objective or a batch file has it",
+     .argument = "N"},
+    {.name = "group",
+     .type = KEY_COUNT,
+     .offset = AT(group),
+     .minimum = 1,
+     .maximum = BATCH_MAX,
+     .initial = 1,
+     .unit = "sequences",
+     .meaning = "one after another, whose common prompt is walked once",
+     .argument = "N"},
     {.name = "objective",
      .type = KEY_OWN,
      .meaning = "what is minimised",
      .values = "a name of `longbp list objectives`, or {name: NAME, OPTION: VALUE, ...}",
      .standard = "token-mean",
      .telling = "name",
-     .argument = "NAME,OPTION=VALUE",
+     .argument = "OBJECTIVE,OPTION=VALUE",
      .spelling = SPELLED_NAMED,
      .decode = decode_objective},
     {.name = "lora",
@@ -213,7 +248,7 @@ const struct trial_key trial_keys[] = {
          "file (the batch file), random, adapter-off (the model without lora), or a folder with another model",
      .null = "the objective reads none; else file or random as the data are, else adapter-off",
      .quiet = true,
-     .argument = "NAME|DIR",
+     .argument = "file|random|adapter-off|DIR",
      .spelling = SPELLED_TEXT,
      .decode = decode_reference},
     {.name = "weights",
@@ -232,7 +267,7 @@ const struct trial_key trial_keys[] = {
      .values = "a name of `longbp list optimizers`, or {name: NAME, OPTION: VALUE, ...}",
      .null = "none",
      .telling = "name",
-     .argument = "NAME,OPTION=VALUE",
+     .argument = "OPTIMIZER,OPTION=VALUE",
      .spelling = SPELLED_NAMED,
      .decode = decode_optimizer},
     {.name = "kv_gradient_dtype",
@@ -269,14 +304,14 @@ const struct trial_key trial_keys[] = {
     {.name = "method",
      .type = KEY_METHOD,
      .required = true,
-     .meaning = "with its options: `longbp list methods`",
-     .values = "its name, or {name: NAME, OPTION: VALUE, ...}",
-     .argument = "NAME",
+     .meaning = "how the gradient is computed",
+     .values = "a name of `longbp list methods`, or {name: NAME, OPTION: VALUE, ...}",
+     .argument = "METHOD",
      .spelling = SPELLED_TEXT},
     {.name = "parallel",
      .type = KEY_OBJECT,
      .meaning = "ranks that share a step, a process each",
-     .argument = "stage=N",
+     .argument = "data=N,zero=N,stage=N",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",
@@ -356,151 +391,8 @@ json_t *tried_key_value(struct tried_key tried, const json_t *canonical)
                            tried.key->name);
 }
 
-static void add_names(struct names *names, const struct trial_key *keys)
+void trial_key_names(struct names *names, const struct trial_key *keys)
 {
     for (; keys->name; keys++)
         names_add(names, keys->name);
-}
-
-void trial_key_names(struct names *names)
-{
-    add_names(names, trial_keys);
-}
-
-// --- reading: the default, then what is given
-
-static bool read_choice(const struct trial_key *key, struct json_field field, int *value, struct status *status)
-{
-    struct names names = {0};
-    size_t index = (size_t)key->initial;
-    names_add_all(&names, key->choices);
-    if (!json_field_choice(field, &names, key->kind, &index, status))
-        return false;
-    *value = (int)index;
-    return true;
-}
-
-static bool read_text(const struct trial_key *key, struct json_field field, char **value, struct status *status)
-{
-    char expected[160];
-    const char *text = NULL;
-    snprintf(expected, sizeof expected, "null or %s", key->values);
-    if (!json_field_given(field))
-        return true;
-    if (!json_field_text(field, expected, &text, status))
-        return false;
-    *value = strdup(text);
-    CHECK(*value);
-    return true;
-}
-
-static bool read_size(struct json_field field, size_t *bytes, struct status *status)
-{
-    if (!json_field_given(field))
-        return true;
-    if (!json_is_string(field.value))
-        return json_field_count(field, 1, JSON_INTEGER_MAX, " of bytes", bytes, status);
-    return size_parse(json_string_value(field.value), bytes) || json_field_expected(field, status, SIZE_EXPECTED);
-}
-
-static bool read_told(const struct trial_key *key, const struct trial *trial, struct json_field field,
-                      size_t *value, struct status *status)
-{
-    struct status why = {0};
-    if (!key->told(trial, value, &why))
-        return json_field_fail(field, status, "%s", why.message);
-    return (double)*value <= key->maximum ||
-           json_field_fail(field, status, "%s says %zu, at most %.0f are possible", trial->data.path, *value,
-                           key->maximum);
-}
-
-static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
-                        struct status *status);
-
-static bool read_members(const struct trial_key *key, struct trial *trial, struct json_field field,
-                         struct status *status)
-{
-    struct names known = {0};
-    add_names(&known, key->members);
-    if (field.value && !json_field_object(field, &known, key->name, status))
-        return false;
-    for (const struct trial_key *member = key->members; member->name; member++) {
-        if (!read_simple(member, trial, json_field_get(field, member->name), status))
-            return false;
-    }
-    if (key->settle)
-        key->settle(trial);
-    return true;
-}
-
-static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
-                        struct status *status)
-{
-    void *value = (char *)trial + key->offset;
-    char unit[64];
-    trial_key_unit(key, unit, sizeof unit);
-    switch (key->type) {
-    case KEY_BOOL:
-        *(bool *)value = key->initial > 0;
-        return json_field_bool(field, value, status);
-    case KEY_COUNT:
-        *(size_t *)value = (size_t)key->initial;
-        if (!field.value && key->told && !read_told(key, trial, field, value, status))
-            return false;
-        if (key->required && !field.value && !*(size_t *)value)
-            return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
-        return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
-    case KEY_NUMBER:
-        *(double *)value = key->initial;
-        return json_field_number(field, key->minimum, key->maximum, value, status);
-    case KEY_CHOICE:
-        return read_choice(key, field, value, status);
-    case KEY_TEXT:
-        return read_text(key, field, value, status);
-    case KEY_SIZE:
-        return read_size(field, value, status);
-    case KEY_OBJECT:
-        return read_members(key, trial, field, status);
-    default:
-        CHECK(!"a key that reads itself");
-    }
-}
-
-// --- writing
-
-static json_t *simple_json(const struct trial_key *key, const struct trial *trial)
-{
-    const void *value = (const char *)trial + key->offset;
-    json_t *object;
-    switch (key->type) {
-    case KEY_BOOL:
-        return json_boolean(*(const bool *)value);
-    case KEY_COUNT:
-        return json_integer((json_int_t) * (const size_t *)value);
-    case KEY_NUMBER:
-        return json_real(*(const double *)value);
-    case KEY_CHOICE:
-        return json_string(key->choices[*(const int *)value]);
-    case KEY_TEXT:
-        return *(char *const *)value ? json_string(*(char *const *)value) : json_null();
-    case KEY_SIZE:
-        return *(const size_t *)value ? json_integer((json_int_t) * (const size_t *)value) : json_null();
-    case KEY_OBJECT:
-        object = json_object();
-        for (const struct trial_key *member = key->members; member->name; member++)
-            json_object_set_new(object, member->name, simple_json(member, trial));
-        return object;
-    default:
-        CHECK(!"a key that writes itself");
-    }
-}
-
-json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struct json_field field,
-                         struct status *status)
-{
-    if (key->decode)
-        return key->decode(trial, field, status);
-    if (key->type == KEY_OBJECT && key->null && !json_field_given(field))
-        return json_null();
-    return read_simple(key, trial, field, status) ? simple_json(key, trial) : NULL;
 }

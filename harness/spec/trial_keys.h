@@ -72,10 +72,5 @@ struct tried_key {
 size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX]);
 // Its value in a trial's canonical JSON, borrowed.
 json_t *tried_key_value(struct tried_key tried, const json_t *canonical);
-// Adds all names.
-void trial_key_names(struct names *names);
-
-// Reads a key of any type but KEY_METHOD: the value with its defaults spelled out, a new reference, or NULL and a
-// status.
-json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struct json_field field,
-                         struct status *status);
+// Adds all names of a table, which ends in a NULL name.
+void trial_key_names(struct names *names, const struct trial_key *keys);

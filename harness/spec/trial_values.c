@@ -422,8 +422,8 @@ void settle_train(struct trial *trial)
     trial->train.evaluate.kind = trial->data.kind;
 }
 
-// One spec serves all devices and methods: a plan is one step without a gradient, and only what is drawn has a
-// bias, which one rank alone measures.
+// One spec serves all devices, methods and objectives: a plan is one step without a gradient, only what is drawn
+// has a bias, and only pairs have their sums, which one rank alone measures.
 void settle_measure(struct trial *trial)
 {
     struct measure *measure = &trial->measure;
@@ -436,7 +436,9 @@ void settle_measure(struct trial *trial)
     if (trial->train.steps) { // whose steps are the samples
         measure->warmup = 0;
         measure->samples = 1;
-        measure->timeline = measure->categories = measure->bias = false;
+        measure->timeline = measure->categories = measure->bias = measure->pair_sums = false;
     }
+    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
+    measure->pair_sums = measure->pair_sums && !trial->planned && pairs && trial_ranks(trial) == 1;
     measure->bias = measure->bias && !trial->planned && trial->method->each_draw && trial_ranks(trial) == 1;
 }

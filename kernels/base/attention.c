@@ -24,49 +24,67 @@ static double causal_pairs(struct attention_shape s, size_t left, size_t first, 
 static double pairs_seen(struct attention_shape s, size_t first, size_t keys)
 {
     double pairs = 0;
-    if (!s.mask.starts) {
+    if (!s.mask.documents.starts) {
         pairs = causal_pairs(s, 0, first, keys) - (s.mask.window ? causal_pairs(s, s.mask.window, first, keys) : 0);
         return pairs * s.batch;
     }
     for (size_t i = 0; i < s.queries; i++) {
         size_t end = smaller(s.start + i + 1, first + keys);
         for (size_t b = 0; b < s.batch; b++) {
-            size_t from = larger(attention_first_key(&s, i, b), first);
+            struct seen_keys seen = attention_seen_keys(&s, i, b);
+            size_t from = larger(seen.own, first);
             pairs += end > from ? end - from : 0;
+            from = larger(seen.first, first), seen.end = smaller(seen.end, first + keys);
+            pairs += seen.end > from ? seen.end - from : 0;
         }
     }
     return pairs;
 }
 
-// The first key that any query sees.
+// The first key that any query sees. Without a prefix no query sees one before the first query's.
 static size_t first_key(const struct attention_shape *s)
 {
-    size_t first = attention_first_key(s, 0, 0);
-    for (size_t b = 1; s->mask.starts && b < s->batch; b++) {
-        first = smaller(first, attention_first_key(s, 0, b));
+    size_t first = attention_keys(*s);
+    for (size_t i = 0; i < (s->mask.documents.prefixes ? s->queries : 1); i++) {
+        for (size_t b = 0; b < (s->mask.documents.starts ? s->batch : 1); b++) {
+            struct seen_keys seen = attention_seen_keys(s, i, b);
+            first = smaller(first, seen.first < seen.end ? seen.first : seen.own);
+        }
     }
-    return smaller(first, attention_keys(*s));
+    return first;
+}
+
+// Keys between prefix and documents that no query of any sequence sees.
+static size_t keys_left_out(const struct attention_shape *s)
+{
+    size_t least = s->mask.documents.prefixes ? SIZE_MAX : 0, keys = attention_keys(*s);
+    for (size_t b = 0; s->mask.documents.prefixes && b < s->batch; b++) {
+        struct seen_keys seen = attention_seen_keys(s, 0, b);
+        size_t end = seen.first < seen.end ? seen.end : seen.own;
+        least = smaller(least, smaller(seen.own, keys) - smaller(end, keys));
+    }
+    return least;
 }
 
 static void check_attention(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
 {
-    struct tensor starts = s.mask.device_starts;
+    const struct documents *of = &s.mask.documents;
     CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
-    CHECK(!s.mask.starts == !starts.data);
-    CHECK(!starts.data || (starts.dtype == DTYPE_I32 && tensor_count(starts) == q.rows));
+    CHECK(!of->starts == !of->device_starts.data && !of->prefixes == !of->device_prefixes.data);
+    check_documents(of, q.rows, s.batch);
     CHECK(q.rows == s.queries * s.batch && q.cols == s.heads * s.head_dim);
     CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
 }
 
 static size_t keys_read(struct attention_shape s)
 {
-    return attention_keys(s) - first_key(&s);
+    return attention_keys(s) - first_key(&s) - keys_left_out(&s);
 }
 
 static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k)
 {
     return 2 * bytes(q) + 2.0 * keys_read(s) * s.batch * k.cols * dtype_bytes(k.dtype) +
-           bytes(s.mask.device_starts);
+           bytes(s.mask.documents.device_starts) + bytes(s.mask.documents.device_prefixes);
 }
 
 static struct range attention(enum work work, const char *name, struct attention_shape s)
@@ -118,20 +136,25 @@ static void attention_backward(struct device *device, struct attention_shape sha
 }
 
 // The part's rows of a mask. Nothing is left of a window that is longer than what the last query could see, nor of
-// documents that begin no later than the keys.
+// documents that begin no later than the keys, or where their prefix ends.
 static struct attention_mask mask_of(const struct attention_shape *shape, size_t first, size_t queries)
 {
     size_t row = first * shape->batch, rows = queries * shape->batch;
     struct attention_mask mask = shape->mask;
+    struct documents *of = &mask.documents;
     if (mask.window >= shape->start + first + queries) {
         mask.window = 0;
     }
     bool later = false;
-    for (size_t b = 0; mask.starts && b < shape->batch; b++) {
-        later |= mask.starts[row + rows - shape->batch + b] > 0;
+    for (size_t b = 0; of->starts && b < shape->batch; b++) {
+        later |= of->starts[row + rows - shape->batch + b] > (of->prefixes ? of->prefixes[b] : 0);
     }
-    mask.starts = later ? mask.starts + row : NULL;
-    mask.device_starts = later ? tensor_rows(mask.device_starts, row, rows) : tensor_none();
+    if (later) {
+        of->starts += row;
+        of->device_starts = tensor_rows(of->device_starts, row, rows);
+    } else {
+        *of = (struct documents){0};
+    }
     return mask;
 }
 
@@ -175,7 +198,7 @@ static struct key_block block_before(const struct device *device, struct attenti
 // cut.
 static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
 {
-    size_t keys = shape.mask.starts ? attention_keys(shape) : 1;
+    size_t keys = shape.mask.documents.starts ? attention_keys(shape) : 1;
     return holds(device, tensor_rows(k, 0, keys * shape.batch), "attention");
 }
 

@@ -27,6 +27,12 @@ struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size
     return part;
 }
 
+struct row_range comm_share(size_t count, size_t ranks, size_t rank)
+{
+    size_t each = count / ranks, larger = count % ranks;
+    return (struct row_range){rank * each + (rank < larger ? rank : larger), each + (rank < larger)};
+}
+
 static double total_bytes(const struct comm *comm, const struct message *messages, size_t count)
 {
     double bytes = 0;
@@ -169,12 +175,10 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
 void comm_sum(const struct comm *comm, struct device *device, struct tensor t)
 {
     struct row_range *owned = calloc(comm->size, sizeof *owned);
-    size_t count = tensor_count(t), start = 0;
+    size_t count = tensor_count(t);
     CHECK(owned);
     for (size_t r = 0; r < comm->size; r++) {
-        size_t end = count / comm->size * (r + 1) + count % comm->size * (r + 1) / comm->size;
-        owned[r] = (struct row_range){start, end - start};
-        start = end;
+        owned[r] = comm_share(count, comm->size, r);
     }
     t = tensor_reshape(t, count, 1);
     comm_sum_rows(comm, device, t, owned);

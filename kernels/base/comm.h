@@ -43,6 +43,8 @@ void comm_receive(const struct comm *comm, struct device *device, size_t peer, s
 struct row_range {
     size_t start, count;
 };
+// Rank's share of so many, in order: as even as may be, the first ranks' one larger.
+struct row_range comm_share(size_t count, size_t ranks, size_t rank);
 // Rank r holds rows owned[r] of t; then every rank holds all of them.
 void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                       const struct row_range *owned);

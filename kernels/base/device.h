@@ -57,16 +57,29 @@ struct roofline {
 // sqrt(head_dim). Positions count from the first key that is given: attention over a block of keys that begins at
 // key a of the context is that over rows of k and v from a on, with a taken from start; such blocks are put
 // together by attention_merge. Devices are handed two kinds alone: keys = start + queries (causal), and keys <=
-// start (all queries see all keys); the fronts cut what lies between. Either may have a mask, which takes from
-// what a query sees the keys before a first one; without any effect it is not handed on.
-struct attention_mask {
-    // A query at position p sees no key before p - window + 1; 0: any.
-    size_t window;
-    // By row of q, a query sees no key before this one: the first of its document, counted as positions are. Not
-    // beyond the query, and from one query of a sequence to the next it does not fall. [queries * batch] on the
-    // host, and [queries * batch, 1] i32 on the device. NULL and no tensor: any.
+// start (all queries see all keys); the fronts cut what lies between. Either may have a mask, which takes keys from
+// what a query sees; without any effect it is not handed on.
+//
+// Documents of a sequence. Where several continue one prefix, as completions of a prompt do, its tokens stand in
+// the sequence once: a causal mask with a gap is all that tells this from the sequences one by one, so that every
+// walk has it, and a prefix's keys take the gradients of all that see them as those of any key that later columns
+// see.
+struct documents {
+    // By row, the first token of its document, counted as positions are: not beyond the row's own, and from one
+    // token of a sequence to the next it does not fall. [tokens * batch] on the host, and [tokens * batch, 1] i32
+    // on the device. NULL and no tensor: 0.
     const int32_t *starts;
     struct tensor device_starts;
+    // By sequence, the tokens of its first document, all of them, where the others continue it: theirs stand behind
+    // its last, and see it; else 0. [batch] and [batch, 1] i32. NULL and no tensor: 0.
+    const int32_t *prefixes;
+    struct tensor device_prefixes;
+};
+struct attention_mask {
+    // A query at position p of its document, and of what that continues, sees no key before p - window + 1; 0: any.
+    size_t window;
+    // A query sees no key before its document, but for the prefix that this continues.
+    struct documents documents;
 };
 struct attention_shape {
     size_t queries, start, batch, heads, kv_heads, head_dim;
@@ -80,15 +93,38 @@ static inline size_t attention_keys(struct attention_shape shape)
 }
 static inline bool attention_is_masked(struct attention_shape shape)
 {
-    return shape.mask.window > 0 || shape.mask.starts;
+    return shape.mask.window > 0 || shape.mask.documents.starts;
 }
-// The first key that query i of a sequence sees.
-static inline size_t attention_first_key(const struct attention_shape *shape, size_t i, size_t sequence)
+
+// The keys that a query sees: [first, end) of a prefix, none where first >= end; and [own, itself], where own does
+// not fall from one query of a sequence to the next.
+struct seen_keys {
+    uint32_t first, end, own; // in 32 bits, as positions are: a card has few registers
+};
+// Of the query behind which `behind` begins, one after its position, in a document that begins at `start`.
+HOST_DEVICE static inline struct seen_keys seen_keys_of(uint32_t behind, size_t window, uint32_t start,
+                                                        uint32_t prefix)
 {
-    const struct attention_mask *mask = &shape->mask;
-    size_t end = shape->start + i + 1, first = mask->window && mask->window < end ? end - mask->window : 0;
-    int32_t start = mask->starts ? mask->starts[i * shape->batch + sequence] : 0;
-    return start > 0 && (size_t)start > first ? (size_t)start : first;
+    struct seen_keys seen = {0, start > 0 ? prefix : 0, start};
+    uint32_t stands = behind - start + seen.end; // behind its position in what it sees
+    if (window > 0 && window < stands) {
+        uint32_t most = (uint32_t)window;
+        seen.first = stands - most;
+        seen.own = behind - start > most ? behind - most : start;
+    }
+    return seen;
+}
+HOST_DEVICE static inline bool seen_keys_have(struct seen_keys seen, uint32_t key)
+{
+    return key >= seen.own || (key >= seen.first && key < seen.end);
+}
+// Of query i of a sequence.
+static inline struct seen_keys attention_seen_keys(const struct attention_shape *shape, size_t i, size_t sequence)
+{
+    const struct documents *of = &shape->mask.documents;
+    return seen_keys_of((uint32_t)(shape->start + i + 1), shape->mask.window,
+                        of->starts ? (uint32_t)of->starts[i * shape->batch + sequence] : 0,
+                        of->prefixes ? (uint32_t)of->prefixes[sequence] : 0);
 }
 
 // Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads *
@@ -136,19 +172,18 @@ typedef void bias_backward_op(struct device *device, struct tensor grad_bias, st
 // y may be x. rstd may be no tensor.
 typedef void rmsnorm_forward_op(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
                                 struct tensor gain, double epsilon);
-// u = grad_y * gain;  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate.
-// grad_gain += sum over rows of grad_y * x * rstd, if it is a tensor.
+// u = grad_y * gain;  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate, if it is a
+// tensor. grad_gain += sum over rows of grad_y * x * rstd, if it is one.
 // Without accumulate grad_x may be x or grad_y.
 typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bool accumulate,
                                  struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
                                  struct tensor rstd);
 
 // Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
-// direction * position * frequencies[j]; row r stands at position start + r / batch - starts[r]. direction: +1, or
-// -1 for the gradient. frequencies: [1, D/2], f64. starts: [rows, 1] i32, none beyond start + r / batch and none
-// below 0; no tensor: 0.
+// direction * position * frequencies[j]; row r stands at position start + r / batch - starts[r], with starts[r] > 0
+// so much further on as its prefix is long. direction: +1, or -1 for the gradient. frequencies: [1, D/2], f64.
 typedef void rope_op(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                     struct tensor starts, int direction);
+                     struct documents documents, int direction);
 
 // o = softmax(q k^T * scale + causal + mask) v;  logsumexp: [queries * batch, heads], natural logarithm. Of a query
 // that sees none of the keys o is 0 and logsumexp -infinity.
@@ -190,13 +225,19 @@ typedef void cross_entropy_op(struct device *device, struct tensor logits, struc
 // logsumexp = log(sum over the row of exp(logits)), log_prob = logits[target] - logsumexp
 typedef void log_prob_op(struct device *device, struct tensor log_prob, struct tensor logsumexp,
                          struct tensor logits, struct tensor targets);
-// A block of rows, of which row r is one of sequence (first + r) % sequences, and what objectives read of them. No
-// tensor: not given. log_prob, weights, old, reference: [n, 1], and advantages: [sequences, 1], of the statistics'
-// dtype; counts: [sequences, 1] i32, the sequence's rows with a target; slopes: [sequences, 1] f64.
+// A block of rows and what objectives read of them. No tensor: not given. of: [n, 1] i32, the sequence that a row
+// is one of; not given: (first + r) % sequences. log_prob, weights, old, reference: [n, 1], and advantages:
+// [sequences, 1], of the statistics' dtype; counts: [sequences, 1] i32, the sequence's rows with a target; slopes:
+// [sequences, 1] f64.
 struct objective_block {
     size_t first, sequences;
-    struct tensor targets, log_prob, weights, old, reference, counts, advantages, slopes;
+    struct tensor of, targets, log_prob, weights, old, reference, counts, advantages, slopes;
 };
+HOST_DEVICE static inline size_t objective_sequence(const struct objective_block *block, size_t row)
+{
+    const int32_t *of = (const int32_t *)block->of.data;
+    return of ? (size_t)of[row] : (block->first + row) % block->sequences;
+}
 // loss += loss_weight * sum of w f(log_prob), grad = grad_weight * (w f'(log_prob) + slope of the sequence), f the
 // terms'. w: the row's weight, or 1 / its sequence's count, or 1. old not given: log_prob; advantages: 1; slopes:
 // 0. grad: [n, 1], and may be log_prob.

@@ -36,3 +36,12 @@ static inline float dtype_from_bf16(uint16_t bits)
     memcpy(&value, &wide, sizeof value);
     return value;
 }
+
+// Element i of values of a dtype that devices hold.
+static inline double dtype_value(const void *values, enum dtype dtype, size_t i)
+{
+    return dtype == DTYPE_F64    ? ((const double *)values)[i]
+           : dtype == DTYPE_F32  ? ((const float *)values)[i]
+           : dtype == DTYPE_BF16 ? dtype_from_bf16(((const uint16_t *)values)[i])
+                                 : ((const int32_t *)values)[i];
+}

@@ -70,6 +70,14 @@ static inline bool same_shape(struct tensor a, struct tensor b)
     return a.rows == b.rows && a.cols == b.cols;
 }
 
+// Documents of so many rows of `batch` sequences.
+static inline void check_documents(const struct documents *documents, size_t rows, size_t batch)
+{
+    struct tensor starts = documents->device_starts, prefixes = documents->device_prefixes;
+    CHECK(!starts.data || (starts.dtype == DTYPE_I32 && tensor_count(starts) == rows));
+    CHECK(!prefixes.data || (starts.data && prefixes.dtype == DTYPE_I32 && tensor_count(prefixes) == batch));
+}
+
 // Parts are of a multiple of this many rows, where one of them fits: tiles and blocks stay whole.
 #define PART_ROWS 2048
 

@@ -78,22 +78,7 @@ void tensor_read(struct device *device, struct tensor t, double *values)
     op_download(device, host, t);
 #pragma omp parallel for schedule(static) if (n > CONVERTED_ALONE)
     for (size_t i = 0; i < n; i++) {
-        switch (t.dtype) {
-        case DTYPE_F64:
-            values[i] = ((double *)host)[i];
-            break;
-        case DTYPE_F32:
-            values[i] = ((float *)host)[i];
-            break;
-        case DTYPE_BF16:
-            values[i] = dtype_from_bf16(((uint16_t *)host)[i]);
-            break;
-        case DTYPE_I32:
-            values[i] = ((int32_t *)host)[i];
-            break;
-        default:
-            CHECK(!"a dtype that devices hold");
-        }
+        values[i] = dtype_value(host, t.dtype, i);
     }
     free(host);
 }

@@ -149,7 +149,7 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
     if (failed(device)) {
         return;
     }
-    CHECK(same_shape(grad_x, x) && same_shape(grad_y, x) && is_vector(gain, x.cols));
+    CHECK((!grad_x.data || same_shape(grad_x, x)) && same_shape(grad_y, x) && is_vector(gain, x.cols));
     CHECK(tensor_count(rstd) == x.rows && (!grad_gain.data || is_vector(grad_gain, x.cols)));
     CHECK(!accumulate || (grad_x.data != x.data && grad_x.data != grad_y.data));
     if (begin(device, operation(WORK_NORM, "rmsnorm_backward"), 0,
@@ -161,15 +161,16 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
 }
 
 void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-             struct tensor starts, int direction)
+             struct documents documents, int direction)
 {
     if (failed(device)) {
         return;
     }
     CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
-    CHECK(!starts.data || (starts.dtype == DTYPE_I32 && tensor_count(starts) == x.rows));
-    if (begin(device, operation(WORK_ROPE, "rope"), 0, 2 * bytes(x) + bytes(starts))) {
-        device->ops->rope(device, x, frequencies, start, batch, starts, direction);
+    check_documents(&documents, x.rows, batch);
+    if (begin(device, operation(WORK_ROPE, "rope"), 0,
+              2 * bytes(x) + bytes(documents.device_starts) + bytes(documents.device_prefixes))) {
+        device->ops->rope(device, x, frequencies, start, batch, documents, direction);
         range_pop(device);
     }
 }
@@ -273,6 +274,7 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     }
     size_t rows = tensor_count(block.targets);
     CHECK(is_statistic(device, grad, rows) && is_statistic(device, block.log_prob, rows) && is_loss(loss));
+    CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
     CHECK(!block.weights.data || is_statistic(device, block.weights, rows));
     CHECK(!block.old.data || is_statistic(device, block.old, rows));
     CHECK(terms.beta == 0 || is_statistic(device, block.reference, rows));
@@ -281,7 +283,7 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     CHECK(!block.slopes.data || is_of(block.slopes, block.sequences, DTYPE_F64));
     if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
               bytes(block.log_prob) + bytes(block.weights) + bytes(block.old) + bytes(block.reference) +
-                  bytes(block.targets) + bytes(grad))) {
+                  bytes(block.targets) + bytes(block.of) + bytes(grad))) {
         device->ops->objective_rows(device, terms, grad, loss, block, loss_weight, grad_weight);
         range_pop(device);
     }
@@ -294,9 +296,10 @@ void op_sequence_sums(struct device *device, struct tensor sums, struct objectiv
     }
     size_t rows = tensor_count(block.targets);
     CHECK(is_of(sums, block.sequences, DTYPE_F64) && is_statistic(device, block.log_prob, rows));
+    CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
     CHECK(!base.data || is_statistic(device, base, rows));
     if (begin(device, operation(WORK_HEAD, "sequence_sums"), 0,
-              bytes(block.log_prob) + bytes(base) + bytes(block.targets) + 2 * bytes(sums))) {
+              bytes(block.log_prob) + bytes(base) + bytes(block.targets) + bytes(block.of) + 2 * bytes(sums))) {
         device->ops->sequence_sums(device, sums, block, base);
         range_pop(device);
     }

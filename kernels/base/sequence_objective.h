@@ -10,7 +10,7 @@ enum sequence_objective {
                     // 2507.18071
 };
 
-// With x = beta D:
+// With x = beta D, D the difference of S where the divergence is the reverse KL:
 enum pair_kind {
     PAIR_SIGMOID, // -(1 - e) log sigma(x) - e log sigma(-x). Rafailov et al. 2023, arXiv 2305.18290, equation 7; e
                   // > 0: Mitchell 2023, "A note on DPO with noisy preferences"
@@ -20,9 +20,20 @@ enum pair_kind {
     PAIR_SIMPO    // as sigmoid of x - gamma, S the mean of l. Meng et al. 2024, arXiv 2405.14734, equation 6
 };
 
+// How far a sequence is from the reference, as a function phi of rho, its S; D is phi of the chosen one's less that
+// of the rejected one's. Wang et al. 2023, arXiv 2309.16240, table 1.
+enum divergence {
+    DIVERGENCE_REVERSE_KL, // rho
+    DIVERGENCE_FORWARD_KL, // -exp(-rho)
+    DIVERGENCE_JS,         // log sigma(rho)
+    DIVERGENCE_ALPHA       // exp((a - 1) rho) / (a - 1)
+};
+
 struct sequence_terms {
     enum sequence_objective kind;
     enum pair_kind pair;
+    enum divergence divergence;
+    double alpha;                  // a
     bool mean;                     // S is the mean over the rows with a target
     double beta, smoothing, gamma; // of pairs; smoothing is e
     struct clip clip;              // of ratios
@@ -33,6 +44,27 @@ struct sequence_terms {
 HOST_DEVICE static inline double objective_softplus_minus(double x)
 {
     return (x < 0 ? -x : 0) + log1p(exp(-fabs(x)));
+}
+
+// phi and its derivative.
+HOST_DEVICE static inline struct row_cost sequence_distance(struct sequence_terms terms, double rho)
+{
+    struct row_cost phi = {rho, 1};
+    double less = terms.divergence == DIVERGENCE_ALPHA ? terms.alpha - 1 : -1;
+    switch (terms.divergence) {
+    case DIVERGENCE_REVERSE_KL:
+        break;
+    case DIVERGENCE_FORWARD_KL:
+    case DIVERGENCE_ALPHA:
+        phi.slope = exp(less * rho);
+        phi.value = phi.slope / less;
+        break;
+    case DIVERGENCE_JS:
+        phi.value = -objective_softplus_minus(rho);
+        phi.slope = objective_sigmoid(-rho);
+        break;
+    }
+    return phi;
 }
 
 // By D.
@@ -76,9 +108,11 @@ HOST_DEVICE static inline double objective_share(int count)
 HOST_DEVICE static inline double pair_settle(struct sequence_terms terms, double sums[2], const int *counts)
 {
     double chosen = counts ? objective_share(counts[0]) : 1, rejected = counts ? objective_share(counts[1]) : 1;
-    struct row_cost cost = pair_cost(terms, chosen * sums[0] - rejected * sums[1]);
-    sums[0] = chosen * cost.slope;
-    sums[1] = -rejected * cost.slope;
+    struct row_cost near = sequence_distance(terms, chosen * sums[0]);
+    struct row_cost far = sequence_distance(terms, rejected * sums[1]);
+    struct row_cost cost = pair_cost(terms, near.value - far.value);
+    sums[0] = chosen * near.slope * cost.slope;
+    sums[1] = -rejected * far.slope * cost.slope;
     return cost.value;
 }
 

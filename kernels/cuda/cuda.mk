@@ -12,7 +12,7 @@ NVFLAGS   := '-gencode=arch=$(lastword $(CUDA_CODE)),code=[$(subst $(empty) ,$(c
              -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
              -Werror=all-warnings --expt-relaxed-constexpr
 # The base is linked into both sides: it has no state.
-CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c memory.c ops.c quantisation.c random.c world.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
+CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c eigen.c memory.c ops.c quantisation.c random.c world.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
 CUDA_C    := $(wildcard kernels/cuda/plugin/*.c)
 CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
              $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/plugin/*.cu))
@@ -97,7 +97,7 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 
 lint: lint-cuda
 lint-cuda:
-	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 2>/dev/null,:)
+	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
 
 test-programs: $(if $(SANITIZE),,$(GRAPHS))
 .PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda test-bf16 bench-cuda

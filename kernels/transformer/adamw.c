@@ -5,7 +5,7 @@
 static const struct option rows[] = {
     OPTIONS_ADAMW(1e-4, 0.01, MASTER_NONE), OPTION_WHEN(struct adamw_options), {0}};
 
-enum { FIRST_MOMENT, SECOND_MOMENT, MASTER };
+enum { MASTER = SECOND_MOMENT + 1 };
 
 static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {
@@ -23,20 +23,33 @@ void adamw_state(const struct model *model, const struct parameter *p, struct te
     }
 }
 
-void adamw_update(struct model *model, struct parameter *p)
+struct adam_step adamw_step(const struct model *model, const struct parameter *p)
 {
     const struct adamw_options *options = model->optimizer_options;
-    const struct adam_step step = {.rate = options->rate * model->update.rate_factor,
-                                   .beta1 = options->beta1,
-                                   .beta2 = options->beta2,
-                                   .epsilon = options->epsilon,
-                                   .decay = p->vector ? 0 : options->decay,
-                                   .t = model->update.age,
-                                   .form = (enum adam_form)options->form,
-                                   .rounding = weight_rounding(model, p, &options->weights),
-                                   .begins = model->update.age == 1};
+    return (struct adam_step){.rate = options->rate * model->update.rate_factor,
+                              .beta1 = options->beta1,
+                              .beta2 = options->beta2,
+                              .epsilon = options->epsilon,
+                              .decay = p->vector ? 0 : options->decay,
+                              .t = model->update.age,
+                              .form = (enum adam_form)options->form,
+                              .rounding = weight_rounding(model, p, &options->weights),
+                              .begins = model->update.age == 1};
+}
+
+void adamw_update_aged(struct model *model, struct parameter *p, double ratio, size_t age)
+{
+    struct adam_step step = adamw_step(model, p);
+    step.rate *= ratio;
+    step.t = age;
+    step.begins = age == 1;
     op_adamw(model->device, p->value, p->state[MASTER], p->grad, p->state[FIRST_MOMENT], p->state[SECOND_MOMENT],
              &step);
+}
+
+void adamw_update(struct model *model, struct parameter *p)
+{
+    adamw_update_aged(model, p, 1, model->update.age);
 }
 
 const struct optimizer optimizer_adamw = {
@@ -44,6 +57,7 @@ const struct optimizer optimizer_adamw = {
     .summary = "Adam with decoupled weight decay",
     .source = "Loshchilov & Hutter 2019, arXiv 1711.05101",
     .options = {rows, sizeof(struct adamw_options)},
+    .by_element = true,
     .check = check,
     .state = adamw_state,
     .update = adamw_update,

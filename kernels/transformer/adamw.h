@@ -16,7 +16,14 @@ struct adamw_options {
         OPTION_STATE(struct adamw_options), OPTION_MASTER(struct adamw_options, standard_master),                  \
         OPTION_ROUND(struct adamw_options), OPTION_SEED(struct adamw_options)
 
-// As struct optimizer's hooks, of a model whose optimizer_options begin with struct adamw_options.
+// Of a parameter's state, here and where moments are kept otherwise.
+enum { FIRST_MOMENT, SECOND_MOMENT };
+
+// This update of a parameter, of a model whose optimizer_options begin with struct adamw_options.
+struct adam_step adamw_step(const struct model *model, const struct parameter *parameter);
+// As struct optimizer's hooks, of such a model.
 void adamw_state(const struct model *model, const struct parameter *parameter,
                  struct tensor state[PARAMETER_STATES]);
 void adamw_update(struct model *model, struct parameter *parameter);
+// adamw_update at the rate times ratio, of a parameter whose state has seen so many updates, with this one.
+void adamw_update_aged(struct model *model, struct parameter *parameter, double ratio, size_t age);

@@ -1,14 +1,21 @@
 #include "kernels/transformer/objective.h"
 #include <math.h>
 
-// Adds sequence b's rows to the counts.
-static void count_rows(struct normaliser *normaliser, const int32_t *targets, size_t context, size_t batch)
+// The sequence of row t * B + b.
+static size_t sequence_of(const struct batch *batch, size_t row, size_t b)
 {
-    for (size_t t = 0; t < context; t++) {
-        for (size_t b = 0; b < batch; b++) {
-            bool counts = targets[t * batch + b] >= 0;
+    return batch->of ? (size_t)batch->of[row] : b;
+}
+
+static void count_rows(struct batch *batch, const int32_t *targets)
+{
+    struct normaliser *normaliser = &batch->normaliser;
+    normaliser->rows = normaliser->chosen_rows = 0;
+    for (size_t t = 0, row = 0; t < batch->context; t++) {
+        for (size_t b = 0; b < batch->batch; b++, row++) {
+            bool counts = targets[row] >= 0;
             normaliser->rows += counts;
-            normaliser->chosen_rows += counts && b % 2 == 0;
+            normaliser->chosen_rows += counts && sequence_of(batch, row, b) % 2 == 0;
         }
     }
 }
@@ -19,6 +26,7 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     size_t rows = context * batch;
     *opened = (struct batch){.context = context,
                              .batch = batch,
+                             .sequences = batch,
                              .normaliser = {.sequences = batch, .pairs = batch / 2},
                              .objective = objectives[0]};
     opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
@@ -36,7 +44,7 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
             turned_targets[to] = targets ? targets[from] : t + 1 < context ? ids[from + 1] : NO_TARGET;
         }
     }
-    count_rows(&opened->normaliser, turned_targets, context, batch);
+    count_rows(opened, turned_targets);
     op_upload(device, opened->ids, turned_ids);
     op_upload(device, opened->targets, turned_targets);
     free(turned_ids);
@@ -50,18 +58,36 @@ static void end_targets(struct batch *batch, struct device *device)
     int32_t *targets = malloc(rows * sizeof *targets);
     CHECK(targets);
     op_download(device, targets, batch->targets);
-    batch->normaliser.rows = batch->normaliser.chosen_rows = 0;
-    for (size_t row = 0, sequence = 0; row < rows; row++, sequence = sequence + 1 < B ? sequence + 1 : 0) {
+    for (size_t row = 0; row < rows; row++) {
         bool last = row + B >= rows || batch->starts[row + B] != batch->starts[row];
         targets[row] = last ? NO_TARGET : targets[row];
-        batch->normaliser.rows += targets[row] >= 0;
-        batch->normaliser.chosen_rows += targets[row] >= 0 && sequence % 2 == 0;
     }
+    count_rows(batch, targets);
     op_upload(device, batch->targets, targets);
     free(targets);
 }
 
-void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents)
+// To the device, where there is one with data.
+static struct tensor place_integers(struct device *device, const int32_t *values, size_t count)
+{
+    struct tensor placed = tensor_new(device, count, 1, DTYPE_I32, CATEGORY_DATA);
+    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+        op_upload(device, placed, values);
+    }
+    return placed;
+}
+
+// FNV-1a (Fowler, Noll & Vo 1991).
+static uint64_t hash(uint64_t from, const int32_t *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        from = (from ^ (uint64_t)values[i]) * 0x100000001b3;
+    }
+    return from;
+}
+
+// A document begins wherever the numbers of a sequence's tokens change. numbers: [batch, context].
+static void set_starts(struct batch *batch, struct device *device, const int32_t *numbers)
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
     CHECK(!batch->starts && !batch->weights.data);
@@ -69,24 +95,69 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
     CHECK(batch->starts);
     for (size_t row = 0; row < rows; row++) {
         size_t t = row / B, at = row % B * batch->context + t;
-        CHECK(t == 0 || documents[at - 1] <= documents[at]);
-        bool first = t == 0 || documents[at - 1] < documents[at];
+        bool first = t == 0 || numbers[at - 1] != numbers[at];
         batch->starts[row] = first ? (int32_t)t : batch->starts[row - B];
     }
-    batch->documents = 0xcbf29ce484222325; // FNV-1a (Fowler, Noll & Vo 1991)
-    for (size_t row = 0; row < rows; row++) {
-        batch->documents = (batch->documents ^ (uint64_t)batch->starts[row]) * 0x100000001b3;
+    batch->documents = hash(0xcbf29ce484222325, batch->starts, rows);
+    batch->device_starts = place_integers(device, batch->starts, rows);
+}
+
+void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents)
+{
+    for (size_t at = 0; at < batch->context * batch->batch; at++) {
+        CHECK(at % batch->context == 0 || documents[at - 1] <= documents[at]);
     }
-    batch->device_starts = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
+    set_starts(batch, device, documents);
     if (device->status.code == STATUS_OK && !device->ops->dataless) {
-        op_upload(device, batch->device_starts, batch->starts);
         end_targets(batch, device);
     }
 }
 
-struct tensor batch_starts(const struct batch *batch, struct span tokens)
+// Of every sequence its prefix, of every row its sequence; of a prefix's, which has no target, any.
+static void set_sequences(struct batch *batch, const int32_t *of, size_t count)
 {
-    return tensor_rows(batch->device_starts, tokens.start * batch->batch, tokens.count * batch->batch);
+    size_t rows = batch->context * batch->batch, B = batch->batch;
+    batch->prefixes = calloc(B, sizeof *batch->prefixes);
+    batch->of = calloc(rows, sizeof *batch->of);
+    CHECK(batch->prefixes && batch->of);
+    for (size_t row = 0; row < rows; row++) {
+        size_t t = row / B, b = row % B, at = b * batch->context + t;
+        bool shared = of[at] < 0;
+        CHECK(shared ? batch->prefixes[b] == (int32_t)t : (size_t)of[at] < count);
+        batch->prefixes[b] += shared;
+        batch->of[row] = shared ? batch->of[row] : of[at];
+    }
+}
+
+void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count)
+{
+    size_t rows = batch->context * batch->batch;
+    set_starts(batch, device, of);
+    set_sequences(batch, of, count);
+    batch->documents = hash(batch->documents, batch->prefixes, batch->batch);
+    batch->device_prefixes = place_integers(device, batch->prefixes, batch->batch);
+    batch->device_of = place_integers(device, batch->of, rows);
+    batch->sequences = batch->normaliser.sequences = count;
+    batch->normaliser.pairs = count / 2;
+    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+        int32_t *targets = malloc(rows * sizeof *targets);
+        CHECK(targets);
+        op_download(device, targets, batch->targets);
+        for (size_t row = 0; row < rows; row++) {
+            CHECK(targets[row] < 0 || batch->starts[row] > 0 || batch->prefixes[row % batch->batch] == 0);
+        }
+        count_rows(batch, targets);
+        free(targets);
+    }
+}
+
+struct documents batch_documents(const struct batch *batch, struct span tokens)
+{
+    size_t row = tokens.start * batch->batch, rows = tokens.count * batch->batch;
+    return (struct documents){.starts = batch->starts ? batch->starts + row : NULL,
+                              .device_starts = tensor_rows(batch->device_starts, row, rows),
+                              .prefixes = batch->prefixes,
+                              .device_prefixes = batch->device_prefixes};
 }
 
 static void release(struct batch *batch, struct device *device)
@@ -100,19 +171,19 @@ static void release(struct batch *batch, struct device *device)
     tensor_free(device, &batch->weights);
 }
 
-// Of the statistics' dtype; values: [batch, count], or NULL: not numbers.
-static struct tensor place(const struct batch *batch, struct device *device, size_t count, const double *values)
+// Of the statistics' dtype; values: [sequences, count], or NULL: not numbers.
+static struct tensor place(struct device *device, size_t sequences, size_t count, const double *values)
 {
-    size_t rows = count * batch->batch;
+    size_t rows = count * sequences;
     struct tensor placed = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
     if (device->status.code != STATUS_OK || device->ops->dataless) {
         return placed;
     }
     double *turned = malloc(rows * sizeof *turned);
     CHECK(turned);
-    for (size_t b = 0; b < batch->batch; b++) {
+    for (size_t b = 0; b < sequences; b++) {
         for (size_t t = 0; t < count; t++) {
-            turned[t * batch->batch + b] = values ? values[b * count + t] : NAN;
+            turned[t * sequences + b] = values ? values[b * count + t] : NAN;
         }
     }
     tensor_write(device, placed, turned);
@@ -125,13 +196,13 @@ static struct tensor place(const struct batch *batch, struct device *device, siz
 static void count(struct batch *batch, struct device *device, const double *weights, bool mean)
 {
     size_t B = batch->batch, rows = batch->context * B;
-    int32_t *targets = malloc(rows * sizeof *targets), *counts = calloc(B, sizeof *counts);
+    int32_t *targets = malloc(rows * sizeof *targets), *counts = calloc(batch->sequences, sizeof *counts);
     CHECK(targets && counts);
     op_download(device, targets, batch->targets);
     for (size_t b = 0; b < B; b++) {
         for (size_t t = 0; t < batch->context; t++) {
             bool is_counted = targets[t * B + b] >= 0;
-            counts[b] += is_counted;
+            counts[sequence_of(batch, t * B + b, b)] += is_counted;
             batch->normaliser.weight += is_counted && weights ? weights[b * batch->context + t] : 0;
         }
     }
@@ -165,24 +236,24 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     batch->normaliser.weight = 0;
     optional |= given->old_logprobs ? terms.optional & BATCH_OLD : 0;
     if (required & BATCH_WEIGHTS) {
-        batch->weights = place(batch, device, batch->context, given->weights);
+        batch->weights = place(device, batch->batch, batch->context, given->weights);
     }
     if ((required | optional) & BATCH_OLD) {
-        batch->old = place(batch, device, batch->context, given->old_logprobs);
+        batch->old = place(device, batch->batch, batch->context, given->old_logprobs);
     }
     if (required & BATCH_REFERENCE) {
-        batch->reference = place(batch, device, batch->context, given->reference_logprobs);
+        batch->reference = place(device, batch->batch, batch->context, given->reference_logprobs);
     }
     if (required & BATCH_ADVANTAGES) {
-        batch->advantages = place(batch, device, 1, given->advantages);
+        batch->advantages = place(device, batch->sequences, 1, given->advantages);
     }
     if (objective_counts(&terms)) {
-        batch->counts = tensor_new(device, batch->batch, 1, DTYPE_I32, CATEGORY_DATA);
+        batch->counts = tensor_new(device, batch->sequences, 1, DTYPE_I32, CATEGORY_DATA);
     }
     if (terms.sequences.kind != SEQUENCE_NONE) {
-        batch->sums = tensor_new(device, batch->batch, 1, DTYPE_F64, CATEGORY_DATA);
+        batch->sums = tensor_new(device, batch->sequences, 1, DTYPE_F64, CATEGORY_DATA);
     }
-    if (terms.deferred && batch->batch == 2) {
+    if (terms.deferred && batch->sequences == 2) {
         batch->units = tensor_new(device, 2, 1, DTYPE_F64, CATEGORY_DATA);
     }
     if (device->status.code == STATUS_OK && !dataless) {
@@ -192,9 +263,13 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
 
 void batch_close(struct batch *batch, struct device *device)
 {
+    tensor_free(device, &batch->device_of);
+    tensor_free(device, &batch->device_prefixes);
     tensor_free(device, &batch->device_starts);
+    free(batch->of);
+    free(batch->prefixes);
     free(batch->starts);
-    batch->starts = NULL;
+    batch->of = batch->prefixes = batch->starts = NULL;
     release(batch, device);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);

@@ -30,22 +30,26 @@ struct batch_values {
 
 struct objective;
 struct batch {
-    size_t context, batch;             // tokens of a sequence, sequences
+    size_t context, batch;             // tokens of a row of it, and such rows
+    size_t sequences;                  // batch, but where rows have several
     struct normaliser normaliser;      // of this batch alone; whoever makes one step of several puts their sum here
     struct tensor ids, targets;        // [context * batch, 1] i32; row t * batch + b
     const struct objective *objective; // kernels/transformer/objective.h
     const void *settings;              // of the objective, borrowed
     // No tensor: the objective does not read it, or it was not given.
     struct tensor weights, old, reference; // [context * batch, 1]
-    struct tensor advantages;              // [batch, 1]
-    struct tensor counts;                  // [batch, 1] i32, the sequence's rows with a target
-    struct tensor sums;                    // [batch, 1] f64, of a first pass, and then what settles them
-    struct tensor units;                   // [batch, 1] f64, where slopes may be deferred: those of a pair's S
-    // By row the first token of its document, on the host and on the device; NULL and no tensor: each sequence is
-    // one.
-    int32_t *starts;
-    struct tensor device_starts; // [context * batch, 1] i32
-    uint64_t documents;          // a number that tells these from others, by all starts; 0: none
+    struct tensor advantages;              // [sequences, 1]
+    struct tensor counts;                  // [sequences, 1] i32, the sequence's rows with a target
+    struct tensor sums;                    // [sequences, 1] f64, of a first pass, and then what settles them
+    struct tensor units;                   // [sequences, 1] f64, where slopes may be deferred: those of a pair's S
+    // By row the first token of its document, and by sequence what all but the first continue, on the host and on
+    // the device; NULL and no tensor: each sequence is one.
+    int32_t *starts, *prefixes;
+    struct tensor device_starts, device_prefixes; // [context * batch, 1], [batch, 1] i32
+    uint64_t documents;                           // a number that tells these from others, by all of them; 0: none
+    // By row its sequence, on the host and on the device; NULL and no tensor: row % batch.
+    int32_t *of;
+    struct tensor device_of; // [context * batch, 1] i32
 };
 
 // ids and targets: [batch, context], sequence-major as files hold them. targets NULL: the next token of the
@@ -61,6 +65,12 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
 // has no target. documents: [batch, context], a number for each token, which does not fall along a sequence. Before
 // the objective is chosen. Also on a device without data: there, too, it says what is seen.
 void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents);
-// Where the documents of these tokens begin, as an operation takes it; no tensor: at 0.
-struct tensor batch_starts(const struct batch *batch, struct span tokens);
+// Several sequences in a row of the batch, which begin with the same tokens: these stand there once, then what each
+// has of its own. Attention and positions are those of the sequences one by one. of: [batch, context], of each
+// token the sequence below `count` that it is one of, in runs, or -1, of which a row has a run at its beginning: of
+// the prefix. No token of that has a target. count: as many sequences as there are. Before the objective is chosen.
+// Also on a device without data.
+void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count);
+// Those of these tokens, as an operation takes them.
+struct documents batch_documents(const struct batch *batch, struct span tokens);
 void batch_close(struct batch *batch, struct device *device);

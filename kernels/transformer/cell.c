@@ -5,17 +5,13 @@
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/unit.h"
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 // Operations that work row by row run over blocks of at most this many of their `rows` rows, so that their scratch
 // does not grow with the chunk: a whole context can be one cell. GEMMs of a block still run at full speed; the
 // widest are the MLP's.
 static size_t block_rows(const struct model *model, size_t rows)
 {
-    return smaller(rows, model->device->ops->rules->block_rows(model->device, model->config.ffn));
+    size_t most = model->device->ops->rules->block_rows(model->device, model->config.ffn);
+    return rows < most ? rows : most;
 }
 
 static struct tensor activation(struct model *model, size_t rows, size_t cols)
@@ -32,24 +28,6 @@ static struct tensor statistic(struct model *model, size_t rows, size_t cols)
 {
     enum dtype dtype = dtype_statistic(model->device->ops->dtype);
     return tensor_new(model->device, rows, cols, dtype, CATEGORY_ACTIVATIONS);
-}
-
-struct kv kv_new(struct model *model, size_t rows, enum dtype dtype, enum category category)
-{
-    size_t cols = model->config.kv_heads * model->config.head_dim;
-    return (struct kv){tensor_new(model->device, rows, cols, dtype, category),
-                       tensor_new(model->device, rows, cols, dtype, category)};
-}
-
-void kv_free(struct model *model, struct kv *kv)
-{
-    tensor_free(model->device, &kv->k);
-    tensor_free(model->device, &kv->v);
-}
-
-struct kv kv_rows(struct kv kv, size_t start, size_t count)
-{
-    return (struct kv){tensor_rows(kv.k, start, count), tensor_rows(kv.v, start, count)};
 }
 
 static void cell_range_push(struct model *model, const char *name, size_t layer, size_t start)
@@ -73,7 +51,7 @@ static void normalize_and_rotate(struct model *model, const struct batch *batch,
                            model->config.norm_epsilon);
     }
     op_rope(model->device, y, model->rope_frequencies, tokens.start, x.rows / tokens.count,
-            batch_starts(batch, tokens), +1);
+            batch_documents(batch, tokens), +1);
 }
 
 // grad: that of y above, becomes that of x, which was `projected` before its norm.
@@ -82,7 +60,7 @@ static void normalize_and_rotate_backward(struct model *model, const struct batc
                                           struct tensor projected, struct span tokens)
 {
     op_rope(model->device, grad, model->rope_frequencies, tokens.start, grad.rows / tokens.count,
-            batch_starts(batch, tokens), -1);
+            batch_documents(batch, tokens), -1);
     if (norm) {
         op_rmsnorm_backward(model->device, by_head(model, grad), false, norm->grad, by_head(model, grad),
                             by_head(model, projected), norm->value, rstd);
@@ -108,9 +86,7 @@ static struct attention_shape attention_shape_of(const struct config *c, const s
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
-        .mask = {.window = config_window(c, layer),
-                 .starts = batch->starts ? batch->starts + chunk.start * batch->batch : NULL,
-                 .device_starts = batch_starts(batch, chunk)}};
+        .mask = {.window = config_window(c, layer), .documents = batch_documents(batch, chunk)}};
 }
 
 // What the cost of a part with attention depends on.
@@ -395,7 +371,7 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
 {
     struct memo_use use;
     const struct cell_key key = {
-        .part = CELL_BACKWARD_MLP, .rows = grad.rows, .trains = unit_trains(model, unit_of_layer(layer))};
+        .part = CELL_BACKWARD_MLP, .rows = grad.rows, .training = unit_training(model, unit_of_layer(layer))};
     cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
     if (layer > model->lowest_trained) {
@@ -408,17 +384,17 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     range_pop(model->device);
 }
 
-// From the gradients of q, k and v, as attention's backward leaves them, to that of x, added to grad.
+// From the gradients of q, k and v, as attention's backward leaves them, to that of x, if any, added to grad.
 static void projections_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                                  struct activations *a, struct tensor grad_q, struct kv grad_kv, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    // Whole tokens: RoPE wants a position per row.
     size_t n = grad.rows, B = n / chunk.count, block = block_rows(model, n);
-    size_t most = block > B ? block / B * B : B;
+    size_t most = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
     bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
+    bool descends = model_descends(model, layer), of_gain = w->attention_norm->grad.data;
     struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
     struct kv converted = {0};
     if (convert) {
@@ -448,11 +424,14 @@ static void projections_backward(struct model *model, const struct batch *batch,
         projection_backward_weights(model, &w->q, q, h_block);
         projection_backward_weights(model, &w->k, kv.k, h_block);
         projection_backward_weights(model, &w->v, kv.v, h_block);
-        projection_backward_input(model, &w->q, h_block, q, false);
-        projection_backward_input(model, &w->k, h_block, kv.k, true);
-        projection_backward_input(model, &w->v, h_block, kv.v, true);
-        op_rmsnorm_backward(device, tensor_rows(grad, row, rows), true, w->attention_norm->grad, h_block, x,
-                            w->attention_norm->value, tensor_rows(a->rstd_attention, row, rows));
+        if (descends || of_gain) {
+            projection_backward_input(model, &w->q, h_block, q, false);
+            projection_backward_input(model, &w->k, h_block, kv.k, true);
+            projection_backward_input(model, &w->v, h_block, kv.v, true);
+            op_rmsnorm_backward(device, descends ? tensor_rows(grad, row, rows) : tensor_none(), true,
+                                w->attention_norm->grad, h_block, x, w->attention_norm->value,
+                                tensor_rows(a->rstd_attention, row, rows));
+        }
     }
     kv_free(model, &converted);
     tensor_free(device, &h);
@@ -489,14 +468,15 @@ static void backward_attention(struct model *model, const struct batch *batch, s
     activations_free(model, a);
 }
 
-// grad: that of x_mid, becomes that of x.
+// grad: that of x_mid, becomes that of x, or is spent.
 void cell_backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                              struct activations *a, struct kv kv, const struct key_segment *segments,
                              size_t segment_count, struct tensor grad)
 {
     struct memo_use use = {0};
     struct cell_key key = key_of(&model->config, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);
-    key.trains = unit_trains(model, unit_of_layer(layer));
+    key.training = unit_training(model, unit_of_layer(layer));
+    key.descends = model_descends(model, layer);
     key.segment_start = segments[0].start;
     key.segment_count = segments[0].count;
     key.segment_dtype = segments[0].grad_k.dtype;

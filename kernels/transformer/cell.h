@@ -6,15 +6,7 @@
 #pragma once
 #include "kernels/transformer/activations.h"
 #include "kernels/transformer/batch.h"
-#include "kernels/transformer/model.h"
-
-// Keys (after RoPE) and values of one layer: [T * B, kv_heads * head_dim] each.
-struct kv {
-    struct tensor k, v;
-};
-struct kv kv_new(struct model *model, size_t rows, enum dtype dtype, enum category category);
-void kv_free(struct model *model, struct kv *kv);
-struct kv kv_rows(struct kv kv, size_t start, size_t count);
+#include "kernels/transformer/kv.h"
 
 // Keys and values of the chunk's input x: [n, d] into its rows of kv.
 // With qk_norm and keep: keep->k_projected and rstd_k are kept too.
@@ -30,9 +22,9 @@ void kv_rotate(struct model *model, const struct batch *batch, size_t layer, str
 // not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x.
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                   struct kv kv, struct tensor y, struct activations *keep, enum keep how);
-// grad: the gradient of the cell's output, becomes that of its input. Gradients of keys and values are added to the
-// segments; the last segment must hold the cell's own keys, whose gradient is complete, and spent, on return.
-// Weight gradients are added. The activations are freed as they are spent.
+// grad: the gradient of the cell's output, becomes that of its input, or is spent (model_descends). Gradients of
+// keys and values are added to the segments; the last segment must hold the cell's own keys, whose gradient is
+// complete, and spent, on return. Weight gradients are added. The activations are freed as they are spent.
 void cell_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                    struct activations *a, struct kv kv, const struct key_segment *segments, size_t segment_count,
                    struct tensor grad);

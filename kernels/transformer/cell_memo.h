@@ -16,7 +16,8 @@ struct cell_key {
     size_t start, count, window;
     uint64_t documents;
     size_t segment_start, segment_count, segment_dtype;
-    size_t trains;                // of a backward: the layer does
+    uint64_t training;            // of a backward: unit_training
+    size_t descends;              // of a backward: to the input
     size_t held, without_adapter; // set by cell_memo_begin
 };
 

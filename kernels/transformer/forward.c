@@ -3,10 +3,10 @@
 #include "kernels/transformer/head.h"
 #include "kernels/transformer/unit.h"
 
-// x: [T B, d] becomes the layer's output, chunk by chunk: only keys and values are read of the chunks before.
-static void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
+void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
 {
     size_t context = batch->context, B = batch->batch;
+    chunk = chunk && chunk < context ? chunk : context;
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(layer));
     for (size_t start = 0; start < context; start += chunk) {
@@ -19,25 +19,31 @@ static void row_forward(struct model *model, const struct batch *batch, size_t l
     kv_free(model, &kv);
 }
 
-double forward_loss(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk)
+void forward_pass(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk,
+                  struct tensor loss)
 {
     struct device *device = model->device;
-    size_t most = chunk && chunk < batch->context ? chunk : batch->context;
-    struct tensor loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
     struct tensor x = tensor_new(device, batch->context * batch->batch, model->config.width, device->ops->dtype,
                                  CATEGORY_ACTIVATIONS);
-    double value = 0;
-    op_zero(device, loss);
     embed_forward(model, batch, x, 0);
     for (size_t layer = 0; layer < model->config.layers; layer++) {
-        row_forward(model, batch, layer, most, x);
+        row_forward(model, batch, layer, chunk, x);
     }
     objective_begin(device, batch);
     head_loss(model, batch, x, 0, head_chunk, loss);
     objective_settle(device, batch, loss);
+    tensor_free(device, &x);
+}
+
+double forward_loss(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk)
+{
+    struct device *device = model->device;
+    struct tensor loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
+    double value = 0;
+    op_zero(device, loss);
+    forward_pass(model, batch, chunk, head_chunk, loss);
     unit_settle(model);
     op_download(device, &value, loss);
-    tensor_free(device, &x);
     tensor_free(device, &loss);
     return value;
 }

@@ -1,5 +1,6 @@
 #include "kernels/transformer/model.h"
 #include "kernels/transformer/batch.h"
+#include "kernels/transformer/bucket.h"
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/training.h"
 #include "kernels/transformer/unit.h"
@@ -20,6 +21,7 @@ static struct parameter *add(struct model *model, size_t rows, size_t cols, cons
     va_end(arguments);
     p->value.rows = rows;
     p->value.cols = cols;
+    p->size = rows * cols;
     p->vector = strstr(p->name, "norm.weight") || strstr(p->name, ".bias");
     return p;
 }
@@ -89,6 +91,11 @@ bool model_has(const struct model *model, const struct parameter *parameter)
     return parameter >= first && parameter < end;
 }
 
+bool model_can_train(const struct model *model, const struct parameter *parameter)
+{
+    return !model->lora.rank || model->lora_beside || parameter_is_factor(parameter);
+}
+
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
                 struct device *device)
 {
@@ -105,20 +112,21 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->optimizer_options = options->optimizer_options;
     model->updates_in_walk =
         options->optimizer && optimizer_updates_in_walk(options->optimizer, options->optimizer_options);
+    model->keeps_gradients =
+        !options->optimizer || optimizer_keeps_gradients(options->optimizer, options->optimizer_options);
     if (options->ranks) {
         model->ranks = *options->ranks;
     }
-    CHECK(!model->quantisation || model->lora.rank);
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        if (model_has(model, &model->parameters[i])) {
-            weights_new(model, &model->parameters[i]);
-        }
+    model->lora_beside = options->lora_beside || (options->optimizer && options->optimizer->lora == LORA_BESIDE);
+    CHECK(!model->quantisation || (model->lora.rank && !model->lora_beside));
+    buckets_open(model);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        weights_new(model, unit);
     }
-    if (model->optimizer && model->optimizer->begin) {
-        optimizer_begin(model, 1, 1);
-        model->update = (struct update){0};
+    if (model->optimizer && model->optimizer->turn) {
+        optimizer_give_turn(model, model->optimizer->turn(model->optimizer_options, config, 0));
     } else {
-        model_train(model, unit_count(model));
+        model_train(model);
     }
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
@@ -131,11 +139,12 @@ void model_open(struct model *model, const struct config *config, const struct m
 
 void model_close(struct model *model)
 {
-    for (size_t i = 0; model->device && i < model->parameter_count; i++) {
-        weights_free(model, &model->parameters[i]);
-        training_free(model, &model->parameters[i]);
+    for (size_t unit = 0; model->device && unit < unit_count(model); unit++) {
+        training_free(model, unit, false);
+        weights_free(model, unit);
     }
     if (model->device) {
+        buckets_close(model);
         tensor_free(model->device, &model->rope_frequencies);
     }
     free(model->parameters);
@@ -215,25 +224,45 @@ struct parameter *model_parameter(const struct model *model, const char *name)
     return NULL;
 }
 
-void model_train(struct model *model, size_t only)
+bool parameter_is_factor(const struct parameter *parameter)
 {
-    model->lowest_trained = 0;
+    return strstr(parameter->name, ".lora_") != NULL;
+}
+
+struct role model_role(const struct model *model, const struct parameter *p)
+{
+    const struct turn *turn = &model->turn;
+    if (!model_has(model, p) || !model_can_train(model, p)) {
+        return (struct role){0};
+    }
+    if (turn->taken && model->optimizer && model->optimizer->role) {
+        return model->optimizer->role(model, p);
+    }
+    return (struct role){.trains = !turn->taken || unit_of(model, p) == unit_of_layer(turn->layer)};
+}
+
+void model_train(struct model *model)
+{
+    for (size_t unit = 0; unit < unit_count(model); unit++) { // what one turn has goes before the next one's comes
+        training_free(model, unit, true);
+    }
     for (size_t unit = 0; unit < unit_count(model); unit++) {
-        struct parameters parameters = unit_parameters(model, unit);
-        for (size_t i = 0; i < parameters.count; i++) {
-            training_free(model, &parameters.items[i]);
-            if ((unit == only || only == unit_count(model)) && model_has(model, &parameters.items[i])) {
-                training_new(model, &parameters.items[i]);
-            }
-        }
+        training_new(model, unit);
     }
-    if (only >= unit_of_layer(0) && only < unit_of_head(model)) {
-        model->lowest_trained = only - unit_of_layer(0);
+    model->lowest_trained = 0;
+    while (model->turn.taken && !unit_training(model, unit_of_layer(model->lowest_trained))) {
+        model->lowest_trained++;
     }
+}
+
+bool model_descends(const struct model *model, size_t layer)
+{
+    return !model->turn.taken || layer > model->lowest_trained;
 }
 
 void model_zero_gradients(struct model *model)
 {
+    gradients_shape(model);
     if (model->updates_in_walk) {
         gradients_drop(model);
         return;
@@ -241,9 +270,11 @@ void model_zero_gradients(struct model *model)
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
         model->transits[unit].zero = model->gradients_place == PLACE_HOST;
+        bucket_zero_gradients(model, unit);
         for (size_t i = 0; i < parameters.count; i++) {
-            if (parameters.items[i].grad.data && !model->transits[unit].zero) {
-                op_zero(model->device, parameters.items[i].grad);
+            struct parameter *p = &parameters.items[i];
+            if (p->grad.data && !p->bucket && !model->transits[unit].zero) {
+                op_zero(model->device, p->grad);
             }
         }
     }
@@ -255,7 +286,8 @@ static double pairs_seen(const struct batch *batch, size_t window)
     size_t T = batch->context, most = window && window < T ? window : T;
     double pairs = (double)most * (most + 1) / 2 + (double)(T - most) * most;
     for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
-        size_t seen = row / batch->batch + 1 - (size_t)batch->starts[row]; // of the document
+        size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
+        seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
         pairs = (row ? pairs : 0) + (double)(seen < most ? seen : most);
     }
     return batch->starts ? pairs / (double)batch->batch : pairs;

@@ -4,14 +4,20 @@
 #include "kernels/base/random.h"
 #include "kernels/transformer/ranks.h"
 
-#define PARAMETER_STATES 4
+#define PARAMETER_STATES 5
 #define PARAMETER_PARTS  2
 
 struct batch;
+struct bucket;
 struct optimizer;
 struct unit_listener;
 struct parameter {
     char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
+    size_t size;    // all its elements; value, gradient and state may be of some, from number `first` on
+    size_t first;
+    struct bucket
+        *bucket; // of replicas (kernels/transformer/bucket.h), and the block that it begins with; else NULL
+    size_t block;
     // Its value, while its unit is acquired; else what it is made of, if it is kept otherwise: codes and scales, or
     // itself on the host; and those while they come from there (kernels/transformer/weights.h). No data of another
     // rank's.
@@ -20,8 +26,15 @@ struct parameter {
     // state is the optimizer's, of which it knows the meaning. far: what they are kept in on the host while they
     // are used on the device (kernels/transformer/training.h).
     struct tensor grad, state[PARAMETER_STATES], far_grad, far_state[PARAMETER_STATES];
-    bool vector; // a norm's gain or a bias: one dimension in files
-    bool trains; // and is this rank's
+    struct tensor projector; // directions of its gradient (kernels/transformer/projector.h), or no tensor
+    bool projected;          // the gradient's sums are those in them: [m, r] or [r, n]
+    bool vector;             // a norm's gain or a bias: one dimension in files
+    bool trains;             // and is this rank's
+};
+// What an optimizer makes of a parameter. keeps: it has a state also while it does not train, and the same one when
+// the turn changes.
+struct role {
+    bool trains, keeps;
 };
 
 // y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
@@ -32,6 +45,7 @@ struct projection {
 struct layer {
     struct parameter *attention_norm, *mlp_norm, *q_norm, *k_norm;
     struct projection q, k, v, o, gate, up, down;
+    size_t seen; // updates that a state which is kept has seen in earlier turns
 };
 
 // What of a unit is between the places, and when it is there. Weights: asked for. Gradients: 0, whatever is kept;
@@ -48,9 +62,16 @@ struct update {
     double rate_factor;
 };
 
+// Whose turn it is, where an optimizer lets layers train by turns.
+struct turn {
+    bool taken;           // else there are none, and all trains together
+    size_t number, layer; // both from 0 on
+};
+
 struct model {
     struct config config;
     struct lora lora;
+    bool lora_beside;     // weights train, too, and not LoRA's factors alone
     bool without_adapter; // forwards leave LoRA's products out
     struct device *device;
     struct ranks ranks;
@@ -61,15 +82,17 @@ struct model {
     const struct optimizer *optimizer; // NULL: none
     const void *optimizer_options;     // the optimizer's own struct
     bool updates_in_walk; // a unit's gradient lives from the first sum to its update, when it is complete
+    bool keeps_gradients; // behind a walk with an update all gradients are there, and whole
     struct update update;
-    size_t lowest_trained; // nothing below this layer trains, and a backward pass ends with it
-    size_t turn;           // of the optimizer's: which of what it lets train by turns, from 1 on; 0: none yet
+    struct turn turn;
+    size_t lowest_trained;          // nothing below this layer trains, and a backward pass ends with it
     struct unit_listener *listener; // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
     struct layer *layers;
     struct transit *transits;       // by unit
+    struct bucket *buckets;         // by unit, two of each; NULL: there are no replicas
     struct tensor rope_frequencies; // [1, head_dim / 2] f64
 };
 
@@ -78,6 +101,7 @@ struct model_options {
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
     enum quantisation quantisation;               // of the layers' projections, which then must not train
     bool dequantised;                             // they are kept as what the codes stand for: a reference
+    bool lora_beside;                             // as of the model, which has it from its optimizer, too
     enum place weights_place, gradients_place, optimizer_place; // where they are kept while they are not used
     const struct optimizer *optimizer;                          // whose state is kept; NULL: none
     const void *optimizer_options; // the optimizer's own struct, which stays the caller's
@@ -104,14 +128,23 @@ void model_randomize_parameter(struct model *model, struct parameter *parameter,
 // The same values on the host: `count` of the parameter's rows * cols numbers, from `first` on.
 void model_random_values(const struct parameter *parameter, uint64_t seed, enum dtype rounding, size_t first,
                          size_t count, double *values);
-// Whether the parameter is this rank's.
+// Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
 bool model_has(const struct model *model, const struct parameter *parameter);
+bool model_can_train(const struct model *model, const struct parameter *parameter);
+// Whether it is one of LoRA's.
+bool parameter_is_factor(const struct parameter *parameter);
+// What becomes of it in the turn that it is.
+struct role model_role(const struct model *model, const struct parameter *parameter);
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);
-// The model's parameters that train are from here on those of this unit alone, or with unit_count all: with a
-// gradient and an optimizer's state that is zero.
-void model_train(struct model *model, size_t unit);
-// grad = 0 for everything that trains.
+// The model's parameters that train are from here on those whose turn it is, or all: with a gradient and an
+// optimizer's state that is zero, unless it is kept.
+void model_train(struct model *model);
+// Whether a backward pass makes the gradient of the layer's input. Where layers train by turns that of the lowest
+// that trains is of no use.
+bool model_descends(const struct model *model, size_t layer);
+// grad = 0 for everything that trains, of the shape that the update under way sums it in; where there is none, of
+// the parameter's.
 void model_zero_gradients(struct model *model);
 // FLOPs of one forward pass over the batch's sequences, F in methods/methods.md; the pairs that the masks leave
 // counted exactly. Of the batch its shape and its documents count.

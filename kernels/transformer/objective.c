@@ -97,7 +97,7 @@ void objective_settle(struct device *device, const struct batch *batch, struct t
 
 bool objective_defers(const struct batch *batch)
 {
-    return batch->units.data && batch->batch == 2 && batch->normaliser.pairs == 1;
+    return batch->units.data && batch->sequences == 2 && batch->normaliser.pairs == 1;
 }
 
 double objective_settle_deferred(struct device *device, const struct batch *batch, struct tensor loss)
@@ -138,7 +138,8 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     struct tensor grad = log_prob; // in place
     struct objective_block block = {
         .first = first_row % batch->batch,
-        .sequences = batch->batch,
+        .sequences = batch->sequences,
+        .of = tensor_rows(batch->device_of, first_row, logits.rows),
         .targets = targets,
         .log_prob = log_prob,
         .weights = tensor_rows(batch->weights, first_row, logits.rows),

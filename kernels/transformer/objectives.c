@@ -32,8 +32,8 @@ static const struct objective dft = {
 
 // Defaults are those of Hugging Face's TRL.
 struct dpo_settings {
-    int kind, defer; // kind: enum pair_kind
-    double beta, smoothing, gamma, sft;
+    int kind, defer, divergence; // kind: enum pair_kind, divergence: enum divergence
+    double beta, smoothing, gamma, sft, alpha;
 };
 
 static const struct option dpo_options[] = {
@@ -67,6 +67,18 @@ static const struct option dpo_options[] = {
      .offset = offsetof(struct dpo_settings, sft),
      .maximum = 1e6,
      .help = "weight of the chosen sequences' cross-entropy, a mean over their tokens, beside the pairs' cost"},
+    {.name = "divergence",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct dpo_settings, divergence),
+     .initial = DIVERGENCE_REVERSE_KL,
+     .choices = OPTION_CHOICES("reverse-kl", "forward-kl", "js", "alpha"),
+     .help = "from the reference, by which a sequence's log-probs count; simpo has none but the first"},
+    {.name = "alpha",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, alpha),
+     .maximum = 0.99,
+     .initial = 0.5,
+     .help = "of divergence alpha: 0 is the forward KL, near 1 the reverse"},
     {.name = "defer",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct dpo_settings, defer),
@@ -84,11 +96,15 @@ static void dpo_set(struct objective_terms *terms, const void *of_objective)
     terms->rows.scale = settings->sft;
     terms->sequences = (struct sequence_terms){.kind = SEQUENCE_PAIRS,
                                                .pair = (enum pair_kind)settings->kind,
+                                               .divergence = (enum divergence)settings->divergence,
+                                               .alpha = settings->alpha,
                                                .mean = simpo || settings->kind == PAIR_IPO,
                                                .beta = settings->beta,
                                                .smoothing = settings->smoothing,
                                                .gamma = settings->gamma};
-    terms->deferred = settings->defer == 0 && settings->sft == 0;
+    // One slope is both sequences', but for a divergence that has a slope of each.
+    bool one_slope = settings->sft == 0 && settings->divergence == DIVERGENCE_REVERSE_KL;
+    terms->deferred = settings->defer == 0 && one_slope;
     terms->required = simpo ? 0 : BATCH_REFERENCE;
 }
 
@@ -102,6 +118,10 @@ static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_b
             "dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected ones; the batch has %zu; "
             "use an even number",
             sequences);
+    }
+    if (settings->kind == PAIR_SIMPO && settings->divergence != DIVERGENCE_REVERSE_KL) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"simpo\" has no reference to be near to; leave divergence out");
     }
     if (settings->kind == PAIR_ROBUST && settings->smoothing >= 0.5) {
         return status_set(status, STATUS_BAD_INPUT,

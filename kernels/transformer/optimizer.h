@@ -4,22 +4,45 @@
 #include "kernels/base/options.h"
 #include "kernels/transformer/model.h"
 
+// What an optimizer moves of a model with LoRA: its factors, as of one without the weights; it is for models
+// without it; or both, and it is for models with it.
+enum optimizer_lora { LORA_ALONE, LORA_NEVER, LORA_BESIDE };
+
 struct optimizer {
     const char *name;
     const char *summary; // one line
     const char *source;
     struct option_table options;
+    enum optimizer_lora lora;
+    bool uneven; // updates are not alike: some do more than others
+    // State and update of some of a parameter's elements, in whole blocks of 256, are those of the whole there:
+    // ranks may have shares of them.
+    bool by_element;
     // Hooks take options of the optimizer's own struct.
     // What the options cannot say alone, of a model in a dtype; NULL: nothing. False sets status.
     bool (*check)(const void *options, const struct config *config, enum dtype dtype, struct status *status);
-    // Where what trains is another one in turn: lets that of update model->update.t train (model_train), if it does
-    // not yet, and sets model->update.age. The same for the same t, whatever the update before. NULL: all of it
-    // does.
-    void (*begin)(struct model *model);
+    // Where layers train by turns: whose turn number `number` is, from 0 on; each is of so many updates as the
+    // option "interval" says. Among the first turns, as many as the model has layers, is one of every layer that
+    // ever has one. NULL: all trains together.
+    size_t (*turn)(const void *options, const struct config *config, size_t number);
+    // What the turn that it is makes of a parameter, of those that train in some turn (model_can_train). NULL: the
+    // layer's train, and nothing else does.
+    struct role (*role)(const struct model *model, const struct parameter *parameter);
+    // Notes what it wants of the turns before the one that it is; the same whatever was the turn before. NULL:
+    // nothing.
+    void (*turned)(struct model *model);
     // The shapes and dtypes of the tensors of a parameter's state, of which it knows the meaning; those that it
     // leaves alone are no tensors. NULL: it keeps none.
     void (*state)(const struct model *model, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);
+    // The shape and dtype of the parameter's projector, of which it knows the meaning, and which is on the device
+    // wherever the state is kept; or no tensor. NULL: none has one.
+    struct tensor (*projector)(const struct model *model, const struct parameter *parameter);
+    // Whether update t, from 1 on, is made of the sums of the parameter's gradient in its projector's directions,
+    // which then are all that the walks make of it. NULL: none is.
+    bool (*projects)(const struct model *model, const struct parameter *parameter, size_t t);
+    // Sets what of a new state and projector is not zero. NULL: all of it is.
+    void (*start)(struct model *model, struct parameter *parameter);
     // One update of a parameter that trains, by the model's optimizer_options and update.
     void (*update)(struct model *model, struct parameter *parameter);
 };
@@ -32,9 +55,22 @@ const struct optimizer *optimizer_find(const char *name);
 // "when". Then there is one micro-batch, and nothing can be made of all gradients together.
 bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options);
 
+// Whether behind the walks of an update all gradients are there, and whole: they are neither updated in the walk
+// nor, by the option "sums", projected in it.
+bool optimizer_keeps_gradients(const struct optimizer *optimizer, const void *options);
+
 // What the model's optimizer, which it must have, does with the gradients of the walks between the two, of one or
 // several micro-batches: update number t, from 1 on, of everything that trains, at the rate of its options times
 // rate_factor, which a schedule says.
 // To go on from a state that was kept behind update t: optimizer_begin of t, and then the state is that.
 void optimizer_begin(struct model *model, size_t t, double rate_factor);
 void optimizer_step(struct model *model);
+
+// Of one step that is taken again and again, in place of optimizer_begin: whose turn it is stays.
+void optimizer_begin_again(struct model *model, size_t t, double rate_factor);
+// Lets layers train by turns, of which the first is this one's.
+void optimizer_give_turn(struct model *model, size_t layer);
+// The lowest layers, upwards and at most `most`, that have a turn within the first so many updates (0: any number).
+// Returns how many they are; none where all trains together.
+size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *options, const struct config *config,
+                              size_t updates, size_t layers[], size_t most);

@@ -1,4 +1,5 @@
 #include "kernels/transformer/projection.h"
+#include "kernels/transformer/projector.h"
 
 static double lora_scale(const struct model *model)
 {
@@ -54,13 +55,15 @@ void projection_backward_weights(struct model *model, const struct projection *p
                                  struct tensor x)
 {
     struct device *device = model->device;
-    if (p->weight->grad.data) {
+    if (p->weight->grad.data && p->weight->projected) {
+        projector_add(device, p->weight->grad, p->weight->projector, grad_y, x);
+    } else if (p->weight->grad.data) {
         op_gemm(device, p->weight->grad, grad_y, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
     }
     if (p->bias && p->bias->grad.data) {
         op_bias_backward(device, p->bias->grad, grad_y);
     }
-    if (p->lora_a) {
+    if (p->lora_a && p->lora_a->grad.data) {
         struct tensor u = lora_down(model, p, x);
         op_gemm(device, p->lora_b->grad, grad_y, TRANSPOSE, u, NO_TRANSPOSE, lora_scale(model), 1);
         tensor_free(device, &u);

@@ -11,6 +11,6 @@ void projection_forward(struct model *model, const struct projection *p, struct 
 // grad_x = grad_y dy/dx, or +=.
 void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
                                struct tensor grad_y, bool accumulate);
-// Gradients of the weights += what grad_y and x give; nothing for frozen weights.
+// Gradients of the weights += what grad_y and x give; nothing for what is frozen.
 void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
                                  struct tensor x);

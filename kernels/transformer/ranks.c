@@ -2,7 +2,7 @@
 
 struct ranks ranks_alone(const struct config *config)
 {
-    return (struct ranks){.pipeline = comm_self, .end_layer = config->layers};
+    return (struct ranks){.pipeline = comm_self, .end_layer = config->layers, .replicas = comm_self};
 }
 
 // Forward FLOPs of a token in a layer, half the context attended to, and in the head.
@@ -33,18 +33,29 @@ static size_t highest_layers(size_t stages, const struct config *c, size_t conte
     return best;
 }
 
-struct ranks ranks_in_pipeline(const struct comm *pipeline, const struct config *config, size_t context)
+// The stage of a rank of the pipeline.
+static void cut_layers(struct ranks *ranks, const struct config *config, size_t context)
 {
-    struct ranks ranks = {.pipeline = *pipeline, .end_layer = config->layers};
-    size_t stages = pipeline->size;
+    size_t stages = ranks->pipeline.size;
     CHECK(stages > 0 && stages <= config->layers);
     if (stages == 1) {
-        return ranks;
+        return;
     }
     size_t below = config->layers - highest_layers(stages, config, context);
-    ranks.first_layer = below * pipeline->rank / (stages - 1);
-    if (!ranks_highest(&ranks)) {
-        ranks.end_layer = below * (pipeline->rank + 1) / (stages - 1);
+    ranks->first_layer = below * ranks->pipeline.rank / (stages - 1);
+    if (!ranks_highest(ranks)) {
+        ranks->end_layer = below * (ranks->pipeline.rank + 1) / (stages - 1);
     }
+}
+
+struct ranks ranks_of(const struct comm *all, struct split split, const struct config *config, size_t context)
+{
+    size_t replica = all->rank % split.replicas, stage = all->rank / split.replicas;
+    CHECK(all->size == split.replicas * split.stages);
+    struct ranks ranks = {.pipeline = comm_part(all, replica, split.replicas, split.stages),
+                          .end_layer = config->layers,
+                          .replicas = comm_part(all, stage * split.replicas, 1, split.replicas),
+                          .zero = split.zero};
+    cut_layers(&ranks, config, context);
     return ranks;
 }

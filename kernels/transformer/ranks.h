@@ -1,18 +1,32 @@
-// Ranks: which part of a model a process has where several share it. As a pipeline: the layers are cut into stages
-// of consecutive ones, bottom up; the lowest has the embedding too, the highest the head and the norm before it.
+// Ranks: which part of a step a process has where several share it. As a pipeline: the layers are cut into stages
+// of consecutive ones, bottom up; the lowest has the embedding too, the highest the head and the norm before it. As
+// replicas: each takes some of the sequences through the same layers, and their gradients are summed.
 #pragma once
 #include "kernels/base/comm.h"
 #include "kernels/transformer/config.h"
 
+// What replicas have a share of each, instead of all of it; with each also what is named before it (Rajbhandari et
+// al. 2020, arXiv 1910.02054).
+enum zero { ZERO_NOTHING, ZERO_OPTIMIZER, ZERO_GRADIENTS, ZERO_WEIGHTS };
+
+// Ranks in all: replicas * stages. Rank r is replica r % replicas of stage r / replicas.
+struct split {
+    size_t replicas, stages;
+    enum zero zero;
+};
+
 struct ranks {
     struct comm pipeline;          // the stages, the lowest first
     size_t first_layer, end_layer; // of this one's
+    struct comm replicas;          // those with the same layers
+    enum zero zero;
 };
 // One rank with all of the model.
 struct ranks ranks_alone(const struct config *config);
-// The part of a rank of `pipeline`, which has at most as many ranks as there are layers. The stages' work on a
-// context, of all tokens, is as even as whole layers allow: the highest has fewer layers, for it has the head.
-struct ranks ranks_in_pipeline(const struct comm *pipeline, const struct config *config, size_t context);
+// The part of a rank of `all`, which are as many as the split says; there are at most as many stages as layers. The
+// stages' work on a context, of all tokens, is as even as whole layers allow: the highest has fewer layers, for it
+// has the head.
+struct ranks ranks_of(const struct comm *all, struct split split, const struct config *config, size_t context);
 
 static inline bool ranks_lowest(const struct ranks *ranks)
 {

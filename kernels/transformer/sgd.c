@@ -63,6 +63,7 @@ const struct optimizer optimizer_sgd = {
     .summary = "stochastic gradient descent, with momentum if it is asked for",
     .source = "Sutskever et al. 2013, as torch.optim.SGD",
     .options = {rows, sizeof(struct sgd_options)},
+    .by_element = true,
     .check = check,
     .state = state,
     .update = update,

@@ -1,6 +1,8 @@
 #include "kernels/transformer/training.h"
 #include "kernels/base/queue.h"
+#include "kernels/transformer/bucket.h"
 #include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/projector.h"
 #include "kernels/transformer/unit.h"
 #include "kernels/transformer/weights.h"
 #include <string.h>
@@ -23,24 +25,47 @@ static void zero_state(struct device *device, struct tensor t)
     free(zeros);
 }
 
-void training_new(struct model *model, struct parameter *p)
+// Whether update t sums the gradient in the projector's directions; 0: there is none.
+static bool projects(const struct model *model, const struct parameter *p, size_t t)
+{
+    const struct optimizer *optimizer = model->optimizer;
+    return t > 0 && optimizer && p->projector.data && optimizer->projects && optimizer->projects(model, p, t);
+}
+
+// A gradient that is not set.
+static struct tensor gradient_new(struct model *model, struct parameter *p, enum place place)
+{
+    struct tensor shape = p->value;
+    if (p->projected) {
+        shape = projected_shape(shape.rows, shape.cols, projector_rank(p->projector, shape.rows, shape.cols));
+    }
+    return tensor_new_in(model->device, place, shape.rows, shape.cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+}
+
+static void projector_new(struct model *model, struct parameter *p)
 {
     struct device *device = model->device;
-    size_t rows = p->value.rows, cols = p->value.cols;
-    if (model->lora.rank && !strstr(p->name, "lora_")) {
-        return;
+    struct tensor projector = {0};
+    if (model->optimizer && model->optimizer->projector) {
+        projector = model->optimizer->projector(model, p);
     }
-    p->trains = true;
-    if (!model->updates_in_walk) {
-        p->grad =
-            tensor_new_in(device, model->gradients_place, rows, cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+    if (projector.rows > 0) {
+        p->projector = tensor_new(device, projector.rows, projector.cols, projector.dtype, CATEGORY_OPTIMIZER);
+        op_zero(device, p->projector);
     }
+    p->projected = projects(model, p, model->update.t ? model->update.t : 1);
+}
+
+static void state_new(struct model *model, struct parameter *p)
+{
+    struct device *device = model->device;
     struct tensor state[PARAMETER_STATES] = {0};
     if (model->optimizer && model->optimizer->state) {
-        model->optimizer->state(model, p, state);
+        struct parameter share = bucket_share(model, p);
+        model->optimizer->state(model, p->bucket ? &share : p, state);
     }
     for (size_t s = 0; s < PARAMETER_STATES; s++) {
-        if (state[s].rows > 0) {
+        if (state[s].rows > 0 && !p->state[s].data) {
             p->state[s] = tensor_new_in(device, model->optimizer_place, state[s].rows, state[s].cols,
                                         state[s].dtype, CATEGORY_OPTIMIZER);
             zero_state(device, p->state[s]);
@@ -48,14 +73,53 @@ void training_new(struct model *model, struct parameter *p)
     }
 }
 
-void training_free(struct model *model, struct parameter *p)
+static void parameter_new(struct model *model, struct parameter *p, struct role role)
 {
-    p->trains = false;
+    p->trains = role.trains;
+    if (role.trains) {
+        projector_new(model, p);
+    }
+    if (role.trains && !model->updates_in_walk && !p->bucket) {
+        p->grad = gradient_new(model, p, model->gradients_place);
+    }
+    if (role.trains || role.keeps) {
+        state_new(model, p);
+    }
+    if (role.trains && model->optimizer && model->optimizer->start) {
+        model->optimizer->start(model, p);
+    }
+}
+
+void training_new(struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        parameter_new(model, &parameters.items[i], model_role(model, &parameters.items[i]));
+    }
+    if (unit_training(model, unit)) {
+        bucket_new_gradients(model, unit);
+    }
+}
+
+static void parameter_free(struct model *model, struct parameter *p, bool keep_state)
+{
+    p->trains = p->projected = false;
     tensor_free(model->device, &p->grad);
     tensor_free(model->device, &p->far_grad);
-    for (size_t s = 0; s < PARAMETER_STATES; s++) {
+    tensor_free(model->device, &p->projector);
+    for (size_t s = 0; s < PARAMETER_STATES && !keep_state; s++) {
         tensor_free(model->device, &p->state[s]);
         tensor_free(model->device, &p->far_state[s]);
+    }
+}
+
+void training_free(struct model *model, size_t unit, bool keep)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    bucket_free_gradients(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        parameter_free(model, p, keep && model_role(model, p).keeps);
     }
 }
 
@@ -91,13 +155,14 @@ static void go(struct device *device, struct tensor *t, struct tensor *far)
 
 // ---- gradients
 
-static void gradients_make(struct model *model, struct parameters parameters)
+// Of a model that has none between steps: unless there are any, zero.
+static void gradients_make(struct model *model, size_t unit)
 {
+    struct parameters parameters = unit_parameters(model, unit);
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (p->trains && !p->grad.data) {
-            p->grad =
-                tensor_new(model->device, p->value.rows, p->value.cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+        if (p->trains && !p->bucket && !p->grad.data) {
+            p->grad = gradient_new(model, p, PLACE_DEVICE);
             op_zero(model->device, p->grad);
         }
     }
@@ -106,8 +171,27 @@ static void gradients_make(struct model *model, struct parameters parameters)
 static void gradients_free(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
+    bucket_free_gradients(model, unit);
     for (size_t i = 0; i < parameters.count; i++) {
         tensor_free(model->device, &parameters.items[i].grad);
+    }
+}
+
+void gradients_shape(struct model *model)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) { // what changes goes before what comes in its place
+        struct parameter *p = &model->parameters[i];
+        bool before = p->projected;
+        p->projected = projects(model, p, model->update.t);
+        if (p->projected != before) {
+            tensor_free(model->device, &p->grad);
+        }
+    }
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (p->trains && !p->bucket && !model->updates_in_walk && !p->grad.data) {
+            p->grad = gradient_new(model, p, model->gradients_place);
+        }
     }
 }
 
@@ -123,8 +207,9 @@ void gradients_enter(struct model *model, size_t unit)
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
     struct parameters parameters = unit_parameters(model, unit);
+    bucket_add(model, unit);
     if (model->updates_in_walk) {
-        gradients_make(model, parameters);
+        gradients_make(model, unit);
         return;
     }
     if (model->gradients_place != PLACE_HOST || transit->adding) {
@@ -226,6 +311,15 @@ static void update_settle(struct model *model, size_t unit)
     model->transits[unit] = (struct transit){.zero = model->transits[unit].zero};
 }
 
+// Of a parameter what this rank moves; it can be nothing.
+static void update_share(struct model *model, struct parameter *p)
+{
+    struct parameter share = bucket_share(model, p);
+    if (tensor_count(share.value) > 0) {
+        model->optimizer->update(model, p->bucket ? &share : p);
+    }
+}
+
 static void update_unit(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
@@ -233,9 +327,10 @@ static void update_unit(struct model *model, size_t unit)
     for (size_t i = 0; i < parameters.count; i++) {
         if (parameters.items[i].trains) {
             weights_enter(model, &parameters.items[i]);
-            model->optimizer->update(model, &parameters.items[i]);
+            update_share(model, &parameters.items[i]);
         }
     }
+    bucket_gather(model, unit);
     update_leave(model, unit);
 }
 
@@ -262,8 +357,10 @@ void gradients_leave(struct model *model, size_t unit)
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
     struct parameters parameters = unit_parameters(model, unit);
+    bucket_add(model, unit); // of a unit that nothing was added to
+    bucket_sum(model, unit);
     if (model->updates_in_walk) {
-        gradients_make(model, parameters); // of a unit that nothing was added to
+        gradients_make(model, unit); // the same
         if (model->update.t > 0) {
             update_want(model, unit);
             update_unit(model, unit);
@@ -272,6 +369,7 @@ void gradients_leave(struct model *model, size_t unit)
         }
         return;
     }
+    bucket_keep_share(model, unit);
     gradients_settle(model);
     if (transit->zero) { // nothing was added
         gradients_enter(model, unit);

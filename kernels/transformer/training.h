@@ -1,19 +1,25 @@
 // Training: where the gradients of what trains, and the optimizer's state, are kept between uses: on the device, or
 // on the host. There a gradient goes when its unit is done, once per step; to the device it comes before it is
 // first added to, unless it is zero, which is then made there; and weights, gradients and state come to be updated,
-// a unit at a time: the last one's go while the next one's come.
+// a unit at a time: the last one's go while the next one's come. Ranks that take the same layers sum a unit's
+// gradients when it is done (kernels/transformer/bucket.h).
 #pragma once
 #include "kernels/transformer/model.h"
 
-// Allocates the gradient and the state of a parameter, if it trains, where they are kept; the state is zero. And
-// frees them.
-void training_new(struct model *model, struct parameter *parameter);
-void training_free(struct model *model, struct parameter *parameter);
+// Allocates gradients and projectors of what trains of a unit, and a state where there is none of what has one,
+// where they are kept; state and projectors are zero. And frees them; with keep, all but the state of what keeps
+// it.
+void training_new(struct model *model, size_t unit);
+void training_free(struct model *model, size_t unit, bool keep);
 
+// The gradients get the shapes that the update under way sums them in; where there is none, the parameters'. They
+// are then not set.
+void gradients_shape(struct model *model);
 // The unit's gradients can be added to from here to gradients_leave.
 void gradients_enter(struct model *model, size_t unit);
-// They are on their way to the host from here on. Their memory is released when the next unit's leave, or settled.
-// Where updates are made in the walk, the unit is updated, if an update is under way, and they are freed.
+// They are summed over ranks, and on their way to the host from here on. Their memory is released when the next
+// unit's leave, or settled. Where updates are made in the walk, the unit is updated, if an update is under way, and
+// they are freed.
 void gradients_leave(struct model *model, size_t unit);
 void gradients_settle(struct model *model);
 // Frees those that live in the walk alone, wherever a walk without an update left them.

@@ -25,20 +25,31 @@ static struct parameter *first_of(const struct model *model, size_t unit)
                                          : model->parameters + model->parameter_count;
 }
 
+size_t unit_of(const struct model *model, const struct parameter *parameter)
+{
+    size_t unit = 0;
+    while (parameter >= first_of(model, unit + 1)) {
+        unit++;
+    }
+    return unit;
+}
+
 struct parameters unit_parameters(const struct model *model, size_t unit)
 {
     struct parameter *first = first_of(model, unit);
     return (struct parameters){first, (size_t)(first_of(model, unit + 1) - first)};
 }
 
-bool unit_trains(const struct model *model, size_t unit)
+uint64_t unit_training(const struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    size_t i = 0;
-    while (i < parameters.count && !parameters.items[i].trains) {
-        i++;
+    uint64_t training = 0;
+    CHECK(2 * parameters.count <= 64);
+    for (size_t i = 0; i < parameters.count; i++) {
+        const struct parameter *p = &parameters.items[i];
+        training |= (uint64_t)(p->trains + 2 * p->projected) << 2 * i;
     }
-    return i < parameters.count;
+    return training;
 }
 
 void unit_want(struct model *model, size_t unit)

@@ -9,6 +9,9 @@ size_t unit_of_layer(size_t layer);
 size_t unit_of_head(const struct model *model);
 size_t unit_count(const struct model *model);
 
+// The unit of a parameter of the model's.
+size_t unit_of(const struct model *model, const struct parameter *parameter);
+
 // Consecutive in the order of the model's.
 struct parameters {
     struct parameter *items;
@@ -16,8 +19,8 @@ struct parameters {
 };
 struct parameters unit_parameters(const struct model *model, size_t unit);
 
-// Whether a parameter of the unit trains.
-bool unit_trains(const struct model *model, size_t unit);
+// What of the unit trains and how its gradients are summed: the same number for the same, 0 for nothing.
+uint64_t unit_training(const struct model *model, size_t unit);
 
 // Whom a model's steps tell. Functions may be NULL; they are called after the device has failed, too.
 struct unit_listener {

@@ -29,5 +29,5 @@ struct weight_rounding weight_rounding(const struct model *model, const struct p
     CHECK(model->update.t < UPDATES_MAX);
     return (struct weight_rounding){.stochastic = options->round == ROUND_STOCHASTIC,
                                     .random = random_named(options->seed, parameter->name),
-                                    .first = (uint64_t)model->update.t << 37};
+                                    .first = ((uint64_t)model->update.t << 37) + parameter->first / 8};
 }

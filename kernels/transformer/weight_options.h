@@ -6,6 +6,7 @@
 enum { ROUND_NEAREST, ROUND_STOCHASTIC };
 enum { MASTER_NONE, MASTER_KEPT };
 enum { UPDATE_AT_END, UPDATE_IN_WALK };
+enum { SUMS_WHOLE, SUMS_PROJECTED };
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
 struct weight_options {
@@ -62,9 +63,10 @@ struct weight_options {
         .initial = (standard), .choices = OPTION_CHOICES("none", "f32"),                                           \
         .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"   \
     }
-#define OPTION_WHEN(options)                                                                                       \
+#define OPTION_WHEN(options) OPTION_WHEN_OF(options, UPDATE_AT_END)
+#define OPTION_WHEN_OF(options, standard)                                                                          \
     {                                                                                                              \
-        .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when),                          \
+        .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when), .initial = (standard),   \
         .choices = OPTION_CHOICES("end", "walk"),                                                                  \
         .help = "a unit's update: behind the walk, or within it, when its gradient is complete, which is freed"    \
     }

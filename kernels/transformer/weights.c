@@ -1,5 +1,6 @@
 #include "kernels/transformer/weights.h"
 #include "kernels/base/queue.h"
+#include "kernels/transformer/bucket.h"
 #include "kernels/transformer/unit.h"
 #include <string.h>
 
@@ -24,13 +25,16 @@ static void value_none(struct model *model, struct parameter *p)
                                .cols = p->value.cols};
 }
 
-void weights_new(struct model *model, struct parameter *p)
+static void parameter_new(struct model *model, struct parameter *p)
 {
     struct device *device = model->device;
     enum place place = model->weights_place;
     size_t count = tensor_count(p->value);
     value_none(model, p);
     struct tensor value = p->value;
+    if (bucket_has_values(model, p)) {
+        return;
+    }
     if (are_codes(model, p)) {
         size_t words = quantised_words(model->quantisation, count);
         p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
@@ -42,13 +46,31 @@ void weights_new(struct model *model, struct parameter *p)
     }
 }
 
-void weights_free(struct model *model, struct parameter *p)
+void weights_new(struct model *model, size_t unit)
 {
-    tensor_free(model->device, &p->value);
-    for (size_t i = 0; i < PARAMETER_PARTS; i++) {
-        tensor_free(model->device, &p->kept[i]);
-        tensor_free(model->device, &p->fetched[i]);
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        if (model_has(model, &parameters.items[i])) {
+            parameter_new(model, &parameters.items[i]);
+        }
     }
+    bucket_new_values(model, unit);
+}
+
+void weights_free(struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (!bucket_has_values(model, p)) {
+            tensor_free(model->device, &p->value);
+        }
+        for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+            tensor_free(model->device, &p->kept[part]);
+            tensor_free(model->device, &p->fetched[part]);
+        }
+    }
+    bucket_free_values(model, unit);
 }
 
 // Elements [first, first + count) of a tensor, as a column.
@@ -80,7 +102,9 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
         free(scales);
         free(codes);
     }
-    if (!are_codes(model, p)) {
+    if (bucket_has_values(model, p)) {
+        bucket_write(model, p, first, count, values);
+    } else if (!are_codes(model, p)) {
         tensor_write(device, elements(p->kept[0].data ? p->kept[0] : p->value, first, count), values);
     }
 }
@@ -162,6 +186,7 @@ void weights_acquire(struct model *model, size_t unit)
     for (size_t i = 0; i < parameters.count; i++) {
         weights_enter(model, &parameters.items[i]);
     }
+    bucket_acquire(model, unit);
 }
 
 void weights_release(struct model *model, size_t unit)
@@ -172,4 +197,5 @@ void weights_release(struct model *model, size_t unit)
     for (size_t i = 0; i < parameters.count; i++) {
         weights_leave(model, &parameters.items[i]);
     }
+    bucket_release(model, unit);
 }

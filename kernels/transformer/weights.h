@@ -1,17 +1,19 @@
 // Weights: how and where a model's are kept between uses: as they are, or those that do not train quantised; on the
-// device or on the host. What is kept otherwise than it is used is there as it is used only while its unit is
-// acquired (kernels/transformer/unit.h, which calls these); in between its value is no tensor, but for its shape.
+// device or on the host; by each of several ranks, or in shares. What is kept otherwise than it is used is there as
+// it is used only while its unit is acquired (kernels/transformer/unit.h, which calls these); in between its value
+// is no tensor, but for its shape.
 #pragma once
 #include "kernels/transformer/model.h"
 
-// Allocates a parameter's weights in the form that they are kept in, not yet set; and frees them.
-void weights_new(struct model *model, struct parameter *parameter);
-void weights_free(struct model *model, struct parameter *parameter);
+// Allocates a unit's weights in the form that they are kept in, not yet set; and frees them.
+void weights_new(struct model *model, size_t unit);
+void weights_free(struct model *model, size_t unit);
 // Whether the parameter is one of a model's quantised ones: the weight of a layer's projection.
 bool weights_are_quantised(const struct model *model, const struct parameter *parameter);
 // Weights [first, first + count) of a parameter, in row-major order, become the values, rounded to `rounding`;
 // where they are quantised what the nearest codes stand for, rounded again. The values are spent. first: a multiple
-// of QUANTISATION_BLOCK; count too, unless it reaches the end. The unit must not be acquired.
+// of QUANTISATION_BLOCK; count too, unless it reaches the end. Of weights that ranks have in shares only those in
+// this one's are kept. The unit must not be acquired.
 void weights_write(struct model *model, struct parameter *parameter, size_t first, size_t count, double *values,
                    enum dtype rounding);
 

@@ -1,15 +1,12 @@
-// Attention against a softmax written out: tiles, tiles and a remainder, one query, a prefix, groups of heads,
-// gradients of some keys, windows and documents. Rows of the cache that no query sees are NaN. Growth: a score is a
-// sum over head_dim, a row of P one over keys, a gradient of the scores a difference of two.
+// Attention against a softmax written out: tiles, tiles and a remainder, one query, keys before, groups of heads,
+// gradients of some keys, windows, documents and prefixes that they continue. Rows of the cache that no query sees
+// are NaN. Growth: a score is a sum over head_dim, a row of P one over keys, a gradient of the scores a difference
+// of two.
 #include "kernels/cuda/workspace.h"
-#include "tests/cases/cases.h"
+#include "tests/cases/attention_reference.h"
 #include <string.h>
 
-enum { UNSEEN = 70, SEGMENTS_MAX = 40 };
-
-struct keys {
-    size_t start, count;
-};
+enum { UNSEEN = 70 };
 
 struct problem {
     struct attention_shape shape; // queries, start, batch, heads, kv_heads, head_dim, keys (0: all)
@@ -80,26 +77,12 @@ static const struct problem problems[] = {
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
-// What a problem's queries do not see besides: a window's keys, and those of documents before; documents are so
-// long, but for the first of a sequence, which is shorter with every sequence. The last has no effect.
-struct masking {
-    size_t window, document; // 0: none
-};
-static const struct masking unmasked = {0, 0};
-static const struct masking maskings[] = {{1, 0},   {0, 1},   {7, 0},           {0, 7},  {33, 0},
-                                          {0, 50},  {64, 0},  {20, 40},         {65, 0}, {40, 20},
-                                          {0, 129}, {100, 0}, {SIZE_MAX / 2, 0}};
+static const struct masking unmasked = {0, 0, 0};
+static const struct masking maskings[] = {
+    {1, 0, 0},    {0, 1, 0},  {7, 0, 0},    {0, 7, 0},    {33, 0, 0},   {0, 50, 0},   {64, 0, 0},
+    {20, 40, 0},  {65, 0, 0}, {40, 20, 0},  {0, 129, 0},  {100, 0, 0},  {0, 7, 5},    {0, 30, 64},
+    {0, 64, 100}, {0, 1, 33}, {20, 30, 40}, {64, 17, 70}, {50, 200, 9}, {0, 40, 129}, {SIZE_MAX / 2, 0, 0}};
 enum { MASKINGS = sizeof maskings / sizeof *maskings };
-
-// One attention: its operands, and the reference's results in f64.
-struct attention {
-    struct attention_shape s;
-    size_t rows, keys, q_cols, k_cols, segment_count;
-    struct keys segments[SEGMENTS_MAX];
-    struct operand *q, *k, *v, *o, *logsumexp, *grad_o, *grad_q;
-    struct operand *grad_k[SEGMENTS_MAX], *grad_v[SEGMENTS_MAX];
-    int32_t *starts;
-};
 
 static double growth(struct attention_shape s)
 {
@@ -115,37 +98,27 @@ static struct operand *cache(struct cases *c, const struct attention *a, const c
     return o;
 }
 
-// The first token of the document of a sequence's token.
-static int32_t document_start(size_t document, size_t token, size_t sequence)
+static void set_documents(struct cases *c, struct attention *a, struct masking m)
 {
-    size_t missing = 3 * sequence % document, start = (token + missing) / document * document;
-    return (int32_t)(start > missing ? start - missing : 0);
-}
-
-static void set_documents(struct cases *c, struct attention *a, size_t document)
-{
-    struct operand *starts = case_integers(c, a->rows, 0, 1);
+    struct documents *of = &a->s.mask.documents;
+    struct operand *starts = case_integers(c, a->rows, 0, 1), *prefixes = NULL;
     a->starts = malloc(a->rows * sizeof *a->starts);
-    CHECK(a->starts);
+    a->prefixes = malloc(a->s.batch * sizeof *a->prefixes);
+    CHECK(a->starts && a->prefixes);
     for (size_t i = 0; i < a->rows; i++) {
-        a->starts[i] = document_start(document, a->s.start + i / a->s.batch, i % a->s.batch);
+        a->starts[i] = (int32_t)masking_start(m, a->s.start + i / a->s.batch, i % a->s.batch);
         starts->values[i] = a->starts[i];
     }
-    a->s.mask.starts = a->starts;
-    a->s.mask.device_starts = starts->tensor;
-}
-
-// Whether every query sees a key: where one does not, the others' gradients alone are defined.
-static bool is_seeing(struct attention_shape s, struct masking m)
-{
-    for (size_t i = 0; i < s.queries * s.batch; i++) {
-        size_t token = s.start + i / s.batch, start = m.window && m.window <= token ? token - m.window + 1 : 0;
-        size_t document = m.document ? (size_t)document_start(m.document, token, i % s.batch) : 0;
-        if (attention_keys(s) <= (start > document ? start : document)) {
-            return false;
+    of->starts = a->starts;
+    of->device_starts = starts->tensor;
+    if (m.prefix > 0) {
+        prefixes = case_integers(c, a->s.batch, 0, 1);
+        for (size_t b = 0; b < a->s.batch; b++) {
+            prefixes->values[b] = a->prefixes[b] = (int32_t)masking_prefix(m, b);
         }
+        of->prefixes = a->prefixes;
+        of->device_prefixes = prefixes->tensor;
     }
-    return true;
 }
 
 static struct attention attention_new(struct cases *c, const struct problem *p, struct masking m,
@@ -165,8 +138,9 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
         memcpy(a.segments, p->segments, sizeof a.segments);
     }
     a.s.mask.window = m.window;
+    a.mask = m;
     if (m.document) {
-        set_documents(c, &a, m.document);
+        set_documents(c, &a, m);
     }
     a.q = case_random(c, a.rows, a.q_cols, q_deviation, "q");
     a.k = cache(c, &a, "k");
@@ -180,105 +154,6 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
 static bool is_left_out(struct cases *c, struct attention_shape s)
 {
     return case_is_too_large(c, (double)(s.batch * s.heads * s.queries) * (double)(s.start + s.queries));
-}
-
-static double dot(const double *a, const double *b, size_t count)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < count; i++) {
-        sum += a[i] * b[i];
-    }
-    return sum;
-}
-
-// One row of P, into `row`, and its logsumexp; which keys the query sees. head: of q's rows, [rows, heads].
-static struct keys probabilities(const struct attention *a, size_t t, size_t b, size_t h, double *row,
-                                 double *logsumexp)
-{
-    struct attention_shape s = a->s;
-    size_t keys = attention_keys(s), seen = s.start + t < keys ? s.start + t + 1 : keys,
-           g = h / (s.heads / s.kv_heads), head = (t * s.batch + b) * s.heads + h, first = 0;
-    double largest = -INFINITY, sum = 0;
-    if (s.mask.window && s.start + t >= s.mask.window) {
-        first = s.start + t - s.mask.window + 1;
-    }
-    if (a->starts && (size_t)a->starts[t * s.batch + b] > first) {
-        first = (size_t)a->starts[t * s.batch + b];
-    }
-    if (first >= seen) {
-        *logsumexp = -INFINITY;
-        return (struct keys){0, 0};
-    }
-    for (size_t j = first; j < seen; j++) {
-        const double *key = a->k->values + ((j * s.batch + b) * s.kv_heads + g) * s.head_dim;
-        row[j] = dot(a->q->values + head * s.head_dim, key, s.head_dim) / sqrt((double)s.head_dim);
-        largest = fmax(largest, row[j]);
-    }
-    for (size_t j = first; j < seen; j++) {
-        sum += row[j] = exp(row[j] - largest);
-    }
-    for (size_t j = first; j < seen; j++) {
-        row[j] /= sum;
-    }
-    *logsumexp = largest + log(sum);
-    return (struct keys){first, seen - first};
-}
-
-// y += factor * x
-static void add(double *y, double factor, const double *x, size_t count)
-{
-#pragma omp simd
-    for (size_t i = 0; i < count; i++) {
-        y[i] += factor * x[i];
-    }
-}
-
-// o and logsumexp, [rows, q_cols] and [rows, heads].
-static void forward_reference(const struct attention *a, double *o, double *logsumexp)
-{
-    struct attention_shape s = a->s;
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < s.queries * s.batch * s.heads; i++) {
-        size_t h = i % s.heads, b = i / s.heads % s.batch, t = i / s.heads / s.batch;
-        double *row = malloc((s.start + s.queries) * sizeof *row);
-        CHECK(row);
-        struct keys seen = probabilities(a, t, b, h, row, &logsumexp[i]);
-        memset(o + i * s.head_dim, 0, s.head_dim * sizeof *o);
-        for (size_t j = seen.start; j < seen.start + seen.count; j++) {
-            size_t key = (j * s.batch + b) * s.kv_heads + h / (s.heads / s.kv_heads);
-            add(o + i * s.head_dim, row[j], a->v->values + key * s.head_dim, s.head_dim);
-        }
-        free(row);
-    }
-}
-
-// The gradients of all: grad_q of [rows, q_cols], grad_k and grad_v of [keys, k_cols], which are 0 before.
-static void backward_reference(const struct attention *a, double *grad_q, double *grad_k, double *grad_v)
-{
-    struct attention_shape s = a->s;
-    size_t group = s.heads / s.kv_heads, dim = s.head_dim;
-    double scale = 1 / sqrt((double)dim);
-#pragma omp parallel for schedule(dynamic)
-    for (size_t pair = 0; pair < s.batch * s.kv_heads; pair++) {
-        size_t b = pair / s.kv_heads, g = pair % s.kv_heads;
-        double *row = malloc((s.start + s.queries) * sizeof *row), ignored;
-        CHECK(row);
-        for (size_t i = 0; i < s.queries * group; i++) {
-            size_t t = i / group, h = g * group + i % group, head = ((t * s.batch + b) * s.heads + h) * dim;
-            const double *grad_o = a->grad_o->values + head;
-            struct keys seen = probabilities(a, t, b, h, row, &ignored);
-            double delta = dot(grad_o, a->o->values + head, dim);
-            for (size_t j = seen.start; j < seen.start + seen.count; j++) {
-                size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
-                double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta) * scale;
-                add(grad_q + head, grad_score, a->k->values + key, dim);
-                add(grad_k + key, grad_score, a->q->values + head, dim);
-                add(grad_v + key, row[j], grad_o, dim);
-            }
-        }
-        free(row);
-    }
 }
 
 // ---- forward
@@ -297,14 +172,17 @@ static void check_forward(struct cases *c, const struct problem *p, struct maski
     c->device->reverse_sums = reverse;
     run_forward(c, &a);
     c->device->reverse_sums = false;
-    forward_reference(&a, a.o->values, a.logsumexp->values);
+    attention_forward_reference(&a, a.o->values, a.logsumexp->values);
     // Scores of some thousands have so many epsilon, which exp makes relative.
     double extreme = fmax(1, q_deviation), by = c->attention_roundings;
     case_check(c, a.o, (1 + by) * (by > 0 ? extreme : 1), extreme * growth(a.s),
-               "o of problem %zu, window %zu, documents of %zu", (size_t)(p - problems), m.window, m.document);
-    case_check(c, a.logsumexp, 0.03 * by, growth(a.s), "logsumexp of problem %zu, window %zu, documents of %zu",
-               (size_t)(p - problems), m.window, m.document);
+               "o of problem %zu, window %zu, documents of %zu after %zu", (size_t)(p - problems), m.window,
+               m.document, m.prefix);
+    case_check(c, a.logsumexp, 0.03 * by, growth(a.s),
+               "logsumexp of problem %zu, window %zu, documents of %zu after %zu", (size_t)(p - problems), m.window,
+               m.document, m.prefix);
     case_end(c);
+    free(a.prefixes);
     free(a.starts);
 }
 
@@ -352,7 +230,7 @@ static void make_gradients(struct cases *c, struct attention *a, enum write writ
             inputs[i]->values[j] = dtype_round(inputs[i]->values[j], inputs[i]->tensor.dtype);
         }
     }
-    forward_reference(a, a->o->values, a->logsumexp->values);
+    attention_forward_reference(a, a->o->values, a->logsumexp->values);
 }
 
 static void run_backward(struct cases *c, const struct attention *a, enum write write)
@@ -370,7 +248,7 @@ static void run_backward(struct cases *c, const struct attention *a, enum write 
 static void check_backward(struct cases *c, const struct problem *p, struct masking m, double q_deviation,
                            enum write write, enum dtype dtype)
 {
-    if (!is_seeing(p->shape, m)) {
+    if (!masking_is_seeing(p->shape, m)) {
         return;
     }
     struct attention a = attention_new(c, p, m, q_deviation);
@@ -380,13 +258,13 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
     double *grad_v = grad_k + k_count;
     CHECK(grads);
     run_backward(c, &a, write);
-    backward_reference(&a, grads, grad_k, grad_v);
+    attention_backward_reference(&a, grads, grad_k, grad_v);
     for (size_t i = 0; i < q_count; i++) {
         a.grad_q->values[i] = grads[i] + (write == ADDED ? a.grad_q->values[i] : 0);
     }
     double by = c->attention_roundings, most = 8 * growth(a.s) * fmax(1, q_deviation);
-    case_check(c, a.grad_q, 1 + by, most, "grad_q of problem %zu, window %zu, documents of %zu", at, m.window,
-               m.document);
+    case_check(c, a.grad_q, 1 + by, most, "grad_q of problem %zu, window %zu, documents of %zu after %zu", at,
+               m.window, m.document, m.prefix);
     // A block of queries after another is added to the keys' gradients.
     double blocks = dtype == c->device->ops->dtype ? 1 + by * (double)(p->shape.queries / 8) : 0;
     for (size_t i = 0; i < a.segment_count; i++) {
@@ -396,12 +274,15 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
             a.grad_v[i]->values[j] += grad_v[first + j];
         }
         case_check(c, a.grad_k[i], 2 * by + blocks, most,
-                   "grad_k of problem %zu, segment %zu, window %zu, documents of %zu", at, i, m.window, m.document);
+                   "grad_k of problem %zu, segment %zu, window %zu, documents of %zu after %zu", at, i, m.window,
+                   m.document, m.prefix);
         case_check(c, a.grad_v[i], 2 * by + blocks, most,
-                   "grad_v of problem %zu, segment %zu, window %zu, documents of %zu", at, i, m.window, m.document);
+                   "grad_v of problem %zu, segment %zu, window %zu, documents of %zu after %zu", at, i, m.window,
+                   m.document, m.prefix);
     }
     free(grads);
     case_end(c);
+    free(a.prefixes);
     free(a.starts);
 }
 

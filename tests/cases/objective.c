@@ -98,7 +98,7 @@ static double cost_of(enum row_objective kind, const double *x, bool chosen, dou
 }
 
 // Every objective; with weights, by counts and with neither; with slopes of sequences and without; grad apart and
-// in log_prob's place; blocks that begin within the sequences.
+// in log_prob's place; blocks that begin within the sequences, and rows that say whose they are.
 void objective_rows_cases(struct cases *c)
 {
     static const size_t rows[] = {5, 600};
@@ -109,6 +109,7 @@ void objective_rows_cases(struct cases *c)
         bool weighted = variant / 8 % 3 == 0, counted = variant / 8 % 3 == 1, in_place = variant / 8 % 2;
         struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false};
         struct operand *targets = case_integers(c, n, -1, 7);
+        struct operand *of = variant % 5 == 2 ? case_integers(c, n, 0, (int32_t)sequences) : NULL;
         struct operand *counts = case_integers(c, sequences, 0, 5);
         struct operand *loss = case_output_in(c, DTYPE_F64, 1, 1);
         struct operand *log_prob = case_random_in(c, case_sums(c), n, 1, 3, "log_prob");
@@ -127,6 +128,7 @@ void objective_rows_cases(struct cases *c)
         struct tensor none = tensor_none();
         struct objective_block block = {.first = first,
                                         .sequences = sequences,
+                                        .of = of ? of->tensor : none,
                                         .targets = targets->tensor,
                                         .log_prob = log_prob->tensor,
                                         .weights = weighted ? weights->tensor : none,
@@ -139,7 +141,7 @@ void objective_rows_cases(struct cases *c)
                  op_objective_rows(c->device, terms, grad->tensor, loss->tensor, block, loss_weight, grad_weight));
         double scale = 1;
         for (size_t r = 0; r < n; r++) {
-            size_t b = (first + r) % sequences;
+            size_t b = of ? (size_t)of->values[r] : (first + r) % sequences;
             double row[] = {log_prob->values[r], old->values[r], reference->values[r], advantages->values[b]},
                    slope;
             double count = counts->values[b], share = count > 0 ? 1 / count : 0;
@@ -157,22 +159,28 @@ void objective_rows_cases(struct cases *c)
     }
 }
 
-// With a base and without; sums that there are already; more sequences than a block of threads.
+// With a base and without; sums that there are already; more sequences than a block of threads; rows that say whose
+// they are.
 void sequence_sums_cases(struct cases *c)
 {
     static const size_t shapes_of[][3] = {{1, 1, 0}, {7, 2, 1}, {600, 4, 3}, {1000, 50, 17}, {20, 70, 5}};
-    for (size_t s = 0; s < 2 * sizeof shapes_of / sizeof *shapes_of; s++) {
-        size_t n = shapes_of[s / 2][0], sequences = shapes_of[s / 2][1], first = shapes_of[s / 2][2];
+    for (size_t s = 0; s < 4 * sizeof shapes_of / sizeof *shapes_of; s++) {
+        size_t n = shapes_of[s / 4][0], sequences = shapes_of[s / 4][1], first = shapes_of[s / 4][2];
+        struct operand *of = s % 4 >= 2 ? case_integers(c, n, 0, (int32_t)sequences) : NULL;
         struct operand *targets = case_integers(c, n, -1, 7);
         struct operand *log_prob = case_random_in(c, case_sums(c), n, 1, 3, "log_prob");
         struct operand *base = case_random_in(c, case_sums(c), n, 1, 3, "base");
         struct operand *sums = case_random_in(c, DTYPE_F64, sequences, 1, 1, "sums");
-        struct objective_block block = {
-            .first = first, .sequences = sequences, .targets = targets->tensor, .log_prob = log_prob->tensor};
+        struct objective_block block = {.first = first,
+                                        .sequences = sequences,
+                                        .of = of ? of->tensor : tensor_none(),
+                                        .targets = targets->tensor,
+                                        .log_prob = log_prob->tensor};
         CASE_RUN(c, op_sequence_sums(c->device, sums->tensor, block, s % 2 ? base->tensor : tensor_none()));
         for (size_t r = 0; r < n; r++) {
             double difference = log_prob->values[r] - (s % 2 ? base->values[r] : 0);
-            sums->values[(first + r) % sequences] += targets->values[r] < 0 ? 0 : difference;
+            sums->values[of ? (size_t)of->values[r] : (first + r) % sequences] +=
+                targets->values[r] < 0 ? 0 : difference;
         }
         case_check(c, sums, 0, 4, "sums"); // rows in order: the same bits
         case_end(c);
@@ -189,6 +197,9 @@ void sequence_costs_cases(struct cases *c)
         bool flag = variant / 7 % 2, pairs = variant % 7 < 5;
         struct sequence_terms terms = {.kind = pairs ? SEQUENCE_PAIRS : SEQUENCE_RATIO,
                                        .pair = (enum pair_kind)(variant % 7 % 5),
+                                       .divergence =
+                                           n == 2 ? (enum divergence)(variant % 4) : DIVERGENCE_REVERSE_KL,
+                                       .alpha = 0.25,
                                        .mean = flag || !pairs,
                                        .beta = beta,
                                        .smoothing = e,
@@ -214,7 +225,19 @@ void sequence_costs_cases(struct cases *c)
                 w[i] = !terms.mean ? 1 : count > 0 ? 1 / count : 0;
             }
             if (pairs) {
-                double d = w[0] * sums->values[b] - w[1] * sums->values[b + 1], x = beta * d;
+                double phi[2], slopes[2];
+                for (size_t i = 0; i < 2; i++) {
+                    double rho = w[i] * sums->values[b + i];
+                    phi[i] = terms.divergence == DIVERGENCE_FORWARD_KL ? -exp(-rho)
+                             : terms.divergence == DIVERGENCE_JS       ? -log(1 + exp(-rho))
+                             : terms.divergence == DIVERGENCE_ALPHA    ? exp(-0.75 * rho) / -0.75
+                                                                       : rho;
+                    slopes[i] = terms.divergence == DIVERGENCE_FORWARD_KL ? exp(-rho)
+                                : terms.divergence == DIVERGENCE_JS       ? 1 / (1 + exp(rho))
+                                : terms.divergence == DIVERGENCE_ALPHA    ? exp(-0.75 * rho)
+                                                                          : 1;
+                }
+                double d = phi[0] - phi[1], x = beta * d;
                 x -= terms.pair == PAIR_SIMPO ? 0.3 : 0;
                 double good = x > 100 ? exp(-x) : x < -100 ? -x : log1p(exp(-x)), bad = good + x;
                 double up = 1 / (1 + exp(x)), down = 1 - up;
@@ -227,8 +250,8 @@ void sequence_costs_cases(struct cases *c)
                         : terms.pair == PAIR_HINGE ? (x < 1 ? -beta : 0)
                         : robust                   ? -beta * ((1 - e) * up + e * down) / 0.8
                                                    : -beta * ((1 - e) * up - e * down);
-                sums->values[b] = w[0] * slope;
-                sums->values[b + 1] = -w[1] * slope;
+                sums->values[b] = w[0] * slopes[0] * slope;
+                sums->values[b + 1] = -w[1] * slopes[1] * slope;
             } else {
                 double a = advantages->values[b], r = exp(w[0] * sums->values[b]), h = flag ? w[0] : 1;
                 double most = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, least = a < 0 ? 0.8 : 0;

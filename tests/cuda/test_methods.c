@@ -73,7 +73,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     model_open(&model, &f->config, &model_options, d);
     model_randomize(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->batch_size);
-    fixture_set_documents(f, d, &batch);
+    fixture_set_documents(f, d, &batch, 0);
     fixture_set_objective(&opened, d, &batch, 0);
     d->counters = (struct counters){0};
     model_zero_gradients(&model);

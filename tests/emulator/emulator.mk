@@ -14,11 +14,7 @@ $(EMULATED)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(HEADERS) $(CXXFLAGS) -c -o $@ $<
-$(EMULATED)/%.o: %.cu
-	@mkdir -p $(@D)
-	$(call say,CXX,$@)
-	$(Q)$(CXX) $(CPPFLAGS) -Itests/simt -Wno-unknown-pragmas $(CXXFLAGS) -x c++ -c -o $@ $<
-$(EMULATED)/longbp-cuda.so: $(CUDA_PIC:$(BUILD)/pic/%=$(EMULATED)/%) \
+$(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE)) $(KERNELS) \
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm

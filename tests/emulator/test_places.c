@@ -127,13 +127,15 @@ static const struct setting {
 #define SETTINGS (sizeof settings / sizeof *settings)
 
 // A device and a model on it, as the emulated one needs them.
-static void open_model(struct fixture *f, const char *name, enum dtype dtype, unsigned places)
+static void open_trained(struct fixture *f, const char *name, enum dtype dtype, unsigned places,
+                         const struct optimizer *optimizer, const char *given)
 {
     struct status status = {0};
+    enum dtype sums = dtype_accumulator(dtype);
     *f = fixture_default();
-    fixture_set_optimizer(f, optimizers[0], "rate=0.01");
-    struct model_options options = {.kv_gradient_dtype = DTYPE_F32,
-                                    .gradient_dtype = DTYPE_F32,
+    fixture_set_optimizer(f, optimizer, "rate=0.01 %s", given);
+    struct model_options options = {.kv_gradient_dtype = sums,
+                                    .gradient_dtype = sums,
                                     .optimizer = f->optimizer,
                                     .optimizer_options = f->optimizer_options,
                                     .weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE,
@@ -153,6 +155,11 @@ static void open_model(struct fixture *f, const char *name, enum dtype dtype, un
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         f->gradient_count += tensor_count(f->model.parameters[i].grad);
     }
+}
+
+static void open_model(struct fixture *f, const char *name, enum dtype dtype, unsigned places)
+{
+    open_trained(f, name, dtype, places, optimizers[0], "");
 }
 
 static void close_model(struct fixture *f)
@@ -359,6 +366,62 @@ static void copies_of_what_is_trained_wait(void **state)
     free(expected);
 }
 
+// Weights in f64 after three updates; to be freed.
+static double *updated(const char *device, const struct optimizer *optimizer, const char *given, size_t *count)
+{
+    struct fixture f;
+    const struct method *method = method_find("streambp");
+    void *options = fixture_options(method, "chunk=4");
+    struct step_report report = {0};
+    double *all = NULL;
+    *count = 0;
+    open_trained(&f, device, DTYPE_F64, 0, optimizer, given);
+    for (size_t t = 1; t <= 3; t++) {
+        optimizer_begin(&f.model, t, 1);
+        model_zero_gradients(&f.model);
+        method_step(method, &f.model, &f.batch, options, &report);
+        optimizer_step(&f.model);
+    }
+    for (size_t i = 0; i < f.model.parameter_count; i++) {
+        struct tensor w = f.model.parameters[i].value;
+        all = realloc(all, (*count + tensor_count(w)) * sizeof *all);
+        assert_non_null(all);
+        tensor_read(f.device, w, all + *count);
+        *count += tensor_count(w);
+    }
+    assert_int_equal(f.device->status.code, STATUS_OK);
+    options_free(&method->options, options);
+    step_report_free(&report);
+    close_model(&f);
+    return all;
+}
+
+// Every optimizer moves weights as on the CPU, whichever queues are early: also those of which the host computes a
+// part.
+static void updates_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"rank=3 interval=2 history=2", "rank=3 interval=2 history=2 sums=projected",
+                                        "rank=3 interval=1 when=walk"};
+    for (const struct optimizer *const *o = optimizers; *o; o++) {
+        for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+            size_t count, same;
+            double *expected = updated("cpu", *o, given[i], &count);
+            for (unsigned early = 0; early < 1u << QUEUE_COUNT; early += 7) {
+                eager(early);
+                double *found = updated("cuda", *o, given[i], &same);
+                assert_int_equal(same, count);
+                if (!(relative_l2(found, expected, count) < 1e-11)) {
+                    fail_msg("%s %s: off by %.1e", (*o)->name, given[i], relative_l2(found, expected, count));
+                }
+                free(found);
+            }
+            eager(0);
+            free(expected);
+        }
+    }
+}
+
 // With all waits the numbers are right whichever queues are early and which late; without one of them they are
 // wrong for some.
 static void each_queue_may_be_late(void **state)
@@ -408,7 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pinned_memory_is_kept),          cmocka_unit_test(pinned_memory_may_be_refused),
         cmocka_unit_test(each_queue_may_be_late),         cmocka_unit_test(an_offloaded_step_needs_each_wait),
-        cmocka_unit_test(copies_of_what_is_trained_wait),
+        cmocka_unit_test(copies_of_what_is_trained_wait), cmocka_unit_test(updates_are_those_of_the_cpu),
     };
     return cmocka_run_group_tests_name("places of the emulated device", tests, NULL, NULL);
 }

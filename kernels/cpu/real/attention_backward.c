@@ -115,7 +115,7 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
     struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
     memset(grad_q.data, 0, t->dim * t->row_stride * sizeof(real));
     for (size_t j = 0; j < tiles; j++) {
-        size_t key = (block.first_tile + lane + (t->reverse ? tiles - 1 - j : j) * t->lanes) * t->block_keys;
+        size_t key = tile_key(t, &block, lane + (t->reverse ? tiles - 1 - j : j) * t->lanes);
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         struct columns seeing = columns_of(t, &block, key, keys);
         size_t from = seeing.from, columns = seeing.to - from;

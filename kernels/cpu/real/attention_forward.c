@@ -69,7 +69,7 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
 
     size_t tiles = tile_count(t, &block);
     for (size_t j = 0; j < tiles; j++) {
-        size_t key = (block.first_tile + (t->reverse ? tiles - 1 - j : j)) * t->block_keys;
+        size_t key = tile_key(t, &block, t->reverse ? tiles - 1 - j : j);
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
         struct columns seeing = columns_of(t, &block, key, keys);
         size_t from = seeing.from, columns = seeing.to - from;

@@ -2,8 +2,9 @@
 // once for all the query heads that share them: its rows are (token, head of the group), cut into query blocks.
 // Tiles of S are held transposed, [keys, rows], so that whatever belongs to a row (maximum, sum, logsumexp, delta)
 // is a vector along the tile's columns, and those that see a key are a run of columns: the causal mask cuts it on
-// the left, a window or another document's beginning on the right. Tiles that no column sees are left out. Blocks
-// and lanes are cut by the shape alone.
+// the left, a window or another document's beginning on the right. A prefix that documents continue is seen by all
+// columns behind it, but for a window. Tiles that no column sees are left out. Blocks and lanes are cut by the
+// shape alone.
 #pragma once
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
@@ -38,7 +39,9 @@ struct block {
     size_t pair, row, rows; // first row and number of rows
     size_t columns;         // rows, padded
     size_t keys;            // that its last row sees, from 0 on
-    size_t first_tile;      // of block_keys keys, that its first row sees
+    size_t own_tile;        // number of the first tile, of block_keys keys, that its first row sees of its document
+    size_t prefix_tile, prefix_tiles; // the tiles before that one that it sees of a prefix: the first, and how many
+    size_t prefix, whole;             // keys of that; all its rows see those from `whole` on
 };
 
 // Columns [from, to) of a tile, multiples of TILE_UNIT: those that see a key of it lie there.
@@ -82,10 +85,26 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
     return t;
 }
 
-// The first key that a row of a pair sees.
-static inline size_t first_key(const struct tiling *t, size_t pair, size_t row)
+static inline struct seen_keys row_keys(const struct tiling *t, size_t pair, size_t row)
 {
-    return attention_first_key(&t->shape, row / t->group, pair / t->shape.kv_heads);
+    return attention_seen_keys(&t->shape, row / t->group, pair / t->shape.kv_heads);
+}
+
+// What its rows see of a prefix.
+static inline void find_prefix(const struct tiling *t, struct block *block)
+{
+    size_t first = SIZE_MAX;
+    for (size_t row = block->row; row < block->row + block->rows; row++) {
+        struct seen_keys seen = row_keys(t, block->pair, row);
+        if (seen.first < seen.end) {
+            block->prefix = min(seen.end, block->keys);
+            first = min(first, seen.first);
+        }
+        block->whole = max(block->whole, seen.first < seen.end ? seen.first : seen.own);
+    }
+    block->prefix_tile = first / t->block_keys;
+    size_t end = min(ceil_div(block->prefix, t->block_keys), block->own_tile);
+    block->prefix_tiles = end > block->prefix_tile ? end - block->prefix_tile : 0;
 }
 
 static inline struct block block_of(const struct tiling *t, size_t pair, size_t index)
@@ -95,14 +114,23 @@ static inline struct block block_of(const struct tiling *t, size_t pair, size_t 
     block.columns = tile_round(block.rows);
     block.keys = min(t->shape.start + (block.row + block.rows - 1) / t->group + 1, attention_keys(t->shape));
     if (t->masked)
-        block.first_tile = min(first_key(t, pair, block.row), block.keys) / t->block_keys;
+        block.own_tile = min(row_keys(t, pair, block.row).own, block.keys) / t->block_keys;
+    if (t->shape.mask.documents.prefixes)
+        find_prefix(t, &block);
     return block;
 }
 
 // Tiles of keys that the block sees.
 static inline size_t tile_count(const struct tiling *t, const struct block *block)
 {
-    return ceil_div(block->keys, t->block_keys) - block->first_tile;
+    return block->prefix_tiles + ceil_div(block->keys, t->block_keys) - block->own_tile;
+}
+
+// The first key of tile number `index` of these.
+static inline size_t tile_key(const struct tiling *t, const struct block *block, size_t index)
+{
+    size_t own = block->own_tile - block->prefix_tiles;
+    return (index + (index < block->prefix_tiles ? block->prefix_tile : own)) * t->block_keys;
 }
 
 // Index of a row of a pair among the (token, sequence, query head) of q, o and logsumexp.
@@ -125,7 +153,7 @@ static inline size_t first_column(const struct tiling *t, const struct block *bl
     return row > block->row ? min(row - block->row, block->columns) : 0;
 }
 
-// The column behind the block's last that sees the key: columns from it on are masked. First keys do not fall.
+// The column behind the block's last that sees the key, which is no prefix's: columns from it on are masked.
 static inline size_t end_column(const struct tiling *t, const struct block *block, size_t key)
 {
     size_t low = 0, high = block->rows;
@@ -133,7 +161,7 @@ static inline size_t end_column(const struct tiling *t, const struct block *bloc
         return block->columns;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (first_key(t, block->pair, block->row + middle) <= key)
+        if (row_keys(t, block->pair, block->row + middle).own <= key)
             low = middle + 1;
         else
             high = middle;
@@ -145,7 +173,8 @@ static inline size_t end_column(const struct tiling *t, const struct block *bloc
 static inline struct columns columns_of(const struct tiling *t, const struct block *block, size_t key, size_t keys)
 {
     size_t from = first_column(t, block, key) / TILE_UNIT * TILE_UNIT;
-    return (struct columns){from, max(tile_round(end_column(t, block, key + keys - 1)), from)};
+    size_t end = key < block->prefix ? block->columns : end_column(t, block, key + keys - 1);
+    return (struct columns){from, max(tile_round(end), from)};
 }
 
 // tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero past the last row.
@@ -185,6 +214,15 @@ static inline struct view keys_at(const struct tiling *t, size_t pair, size_t ke
     return tile;
 }
 
+// Of a prefix's key that a window hides from some rows.
+static inline void mask_prefix_key(const struct tiling *t, const struct block *block, size_t key,
+                                   struct columns columns, real *s)
+{
+    for (size_t c = columns.from; c < min(columns.to, block->rows); c++)
+        if (!seen_keys_have(row_keys(t, block->pair, block->row + c), key))
+            s[c] = -REAL_INFINITY;
+}
+
 // S of the columns that do not see a key becomes -infinity: P is zero there. Keys behind the last pad the tile.
 static inline void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows,
                         struct columns columns, struct view s)
@@ -194,7 +232,12 @@ static inline void mask(const struct tiling *t, const struct block *block, size_
         size_t end = key + i < block->keys ? first_column(t, block, key + i) : block->columns;
         for (size_t c = columns.from; c < min(end, columns.to); c++)
             s.data[i * s.row + c] = -REAL_INFINITY;
-        while (seen < block->rows && first_key(t, block->pair, block->row + seen) <= key + i)
+        if (key + i < block->prefix) {
+            if (key + i < block->whole)
+                mask_prefix_key(t, block, key + i, columns, s.data + i * s.row);
+            continue;
+        }
+        while (seen < block->rows && row_keys(t, block->pair, block->row + seen).own <= key + i)
             seen++;
         for (size_t c = max(seen, columns.from); seen < block->rows && c < columns.to; c++)
             s.data[i * s.row + c] = -REAL_INFINITY;

@@ -69,6 +69,9 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
     if (grad_gain.data) {
         gain_backward(grad_gain, grad_y, x, rstd);
     }
+    if (!pgx) {
+        return;
+    }
 #pragma omp parallel for schedule(static) if (x.rows * d > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < x.rows; r++) {
         const stored *row = px + r * d, *grad = pgy + r * d;

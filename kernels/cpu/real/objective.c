@@ -53,7 +53,7 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
     real *g = grad.data;
     double total = 0;
     for (size_t r = 0; r < grad.rows; r++) {
-        size_t b = (block.first + r) % block.sequences;
+        size_t b = objective_sequence(&block, r);
         struct row_values row = {.log_prob = (double)l[r],
                                  .old = (double)(old ? old[r] : l[r]),
                                  .reference = reference ? (double)reference[r] : 0,
@@ -80,7 +80,7 @@ void NAME(sequence_sums)(struct device *device, struct tensor sums, struct objec
     double *sum = sums.data;
     for (size_t r = 0; r < block.targets.rows; r++) {
         if (target[r] >= 0) {
-            sum[(block.first + r) % block.sequences] += (double)l[r] - (q ? (double)q[r] : 0);
+            sum[objective_sequence(&block, r)] += (double)l[r] - (q ? (double)q[r] : 0);
         }
     }
 }

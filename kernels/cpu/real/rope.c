@@ -70,10 +70,11 @@ static void rotate_run(struct run run, const double *frequency, size_t half, int
 }
 
 // The tokens of sequence b, document by document.
-static void rotate_documents(struct run whole, const int32_t *starts, size_t b, const double *frequency,
+static void rotate_documents(struct run whole, struct documents documents, size_t b, const double *frequency,
                              size_t half, int direction)
 {
-    size_t batch = whole.step, end = 0;
+    const int32_t *starts = documents.device_starts.data, *prefixes = documents.device_prefixes.data;
+    size_t batch = whole.step, end = 0, prefix = prefixes ? (size_t)prefixes[b] : 0;
     for (size_t begin = 0; begin < whole.tokens; begin = end) {
         int32_t start = starts[begin * batch + b];
         for (end = begin + 1; end < whole.tokens && starts[end * batch + b] == start;) {
@@ -81,7 +82,7 @@ static void rotate_documents(struct run whole, const int32_t *starts, size_t b, 
         }
         struct run run = whole;
         run.data += (begin * batch + b) * run.cols;
-        run.position += begin - (size_t)start;
+        run.position += begin - (size_t)start + (start > 0 ? prefix : 0);
         run.tokens = end - begin;
         run.rows = 1;
         rotate_run(run, frequency, half, direction);
@@ -89,14 +90,14 @@ static void rotate_documents(struct run whole, const int32_t *starts, size_t b, 
 }
 
 void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-                struct tensor starts, int direction)
+                struct documents documents, int direction)
 {
     (void)device;
     struct run run = {x.data, start, x.rows / batch, batch, batch, x.cols};
-    for (size_t b = 0; starts.data && b < batch; b++) {
-        rotate_documents(run, starts.data, b, frequencies.data, frequencies.cols, direction);
+    for (size_t b = 0; documents.device_starts.data && b < batch; b++) {
+        rotate_documents(run, documents, b, frequencies.data, frequencies.cols, direction);
     }
-    if (!starts.data) {
+    if (!documents.device_starts.data) {
         rotate_run(run, frequencies.data, frequencies.cols, direction);
     }
 }

@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
 
     A grad_k[R][tile::COLUMNS] = {}, grad_v[R][tile::COLUMNS] = {};
     unsigned seeing = key > s.start ? (key - s.start) / tile::ROWS : 0; // first tile of queries that sees a key
-    size_t queries = MASKED ? queries_until(s, key + count - 1, sequence) : s.queries;
+    bool until = MASKED && key >= prefix_of(s, sequence);               // a prefix's keys are seen to the end
+    size_t queries = until ? queries_until(s, key + count - 1, sequence) : s.queries;
     unsigned end = (queries + tile::ROWS - 1) / tile::ROWS, tiles = end > seeing ? end - seeing : 0;
     unsigned steps = group * tiles;
     for (unsigned n = 0; n < steps; n++) {
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
                 bool seen = y + i * SIDE <= x + j * SIDE + reach;
                 score_at<DIM, R>(p_tile, i, j) = seen ? exp(scores[i][j] - row_logsumexp[x + j * SIDE]) : A(0);
             }
-        if (MASKED && key < first_key(s, first + rows - 1, sequence))
+        if (MASKED && key < query_keys(s, first + rows - 1, sequence).own)
             mask_p<DIM, R, true>(p_tile, s, sequence, first, rows, key);
         __syncthreads();
         multiply_add<DIM, R>(grad_v, p_tile, grad_o_tile);
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
     key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
     for (unsigned n = 0; n < walk.count; n++) {
         unsigned at = reverse ? walk.count - 1 - n : n;
-        size_t key = (walk.first + at) * (size_t)tile::ROWS;
+        size_t key = walk.number(at) * (size_t)tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A scores[R][R];
         __syncthreads(); // the tiles before are spent, the statistics there

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     key_tiles walk = key_tiles_of<tile::ROWS>(s, sequence, first, count, keys);
     for (unsigned n = 0; n < walk.count; n++) {
         unsigned at = reverse ? walk.count - 1 - n : n;
-        unsigned key = (walk.first + at) * tile::ROWS;
+        unsigned key = walk.number(at) * tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A p[R][R];
         __syncthreads(); // the tiles before are spent

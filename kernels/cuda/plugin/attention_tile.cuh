@@ -199,25 +199,35 @@ template <int ROWS> __device__ int reach_of(size_t query, size_t key)
 
 __device__ inline bool is_masked(const attention_shape &s)
 {
-    return s.mask.window > 0 || s.mask.device_starts.data;
+    return s.mask.window > 0 || s.mask.documents.device_starts.data;
 }
 
-// The first key that query i of a sequence sees.
-__device__ inline size_t first_key(const attention_shape &s, size_t i, unsigned sequence)
+__device__ inline unsigned document_start(const attention_shape &s, size_t i, unsigned sequence)
 {
-    const int *starts = (const int *)s.mask.device_starts.data;
-    size_t end = s.start + i + 1, first = s.mask.window && s.mask.window < end ? end - s.mask.window : 0;
-    int start = starts ? starts[i * s.batch + sequence] : 0;
-    return start > 0 && (size_t)start > first ? (size_t)start : first;
+    const int *starts = (const int *)s.mask.documents.device_starts.data;
+    return starts ? (unsigned)starts[i * s.batch + sequence] : 0;
 }
 
-// How many queries of a sequence, from the first on, see the key or one before it: first keys do not fall.
+__device__ inline unsigned prefix_of(const attention_shape &s, unsigned sequence)
+{
+    const int *prefixes = (const int *)s.mask.documents.device_prefixes.data;
+    return prefixes ? (unsigned)prefixes[sequence] : 0;
+}
+
+// What query i of a sequence sees.
+__device__ inline seen_keys query_keys(const attention_shape &s, size_t i, unsigned sequence)
+{
+    return seen_keys_of((unsigned)(s.start + i + 1), s.mask.window, document_start(s, i, sequence),
+                        prefix_of(s, sequence));
+}
+
+// How many queries of a sequence, from the first on, see the key, which is no prefix's, or one before it.
 __device__ inline size_t queries_until(const attention_shape &s, size_t key, unsigned sequence)
 {
     size_t low = 0, high = s.queries;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (first_key(s, middle, sequence) <= key)
+        if (query_keys(s, middle, sequence).own <= key)
             low = middle + 1;
         else
             high = middle;
@@ -225,27 +235,40 @@ __device__ inline size_t queries_until(const attention_shape &s, size_t key, uns
     return low;
 }
 
-// The tiles of keys that a tile of queries sees: `count` from number `first` on, of which the mask touches so many.
+// The tiles of keys that a tile of queries sees: `count` from number `first` on, without `skipped` from number
+// `gap` on; of these the mask touches the first so many.
 struct key_tiles {
-    unsigned first, count, masked;
+    unsigned first, count, masked, gap, skipped;
+    __device__ unsigned number(unsigned index) const { return first + index + (first + index < gap ? 0 : skipped); }
 };
 
 // Of `count` queries from `first` on, which see no key from `keys` on.
 template <int ROWS>
 __device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, size_t first, int count, size_t keys)
 {
-    key_tiles tiles = {0, (unsigned)((keys + ROWS - 1) / ROWS), 0};
+    unsigned end = (unsigned)((keys + ROWS - 1) / ROWS);
+    key_tiles tiles = {0, end, 0, 0, 0};
     if (is_masked(s)) {
-        size_t seen_by_all = first_key(s, first + count - 1, sequence);
-        tiles.first = (unsigned)(std::min(first_key(s, first, sequence), keys) / ROWS);
-        tiles.count -= tiles.first;
-        tiles.masked = (unsigned)((seen_by_all + ROWS - 1) / ROWS) - tiles.first;
+        seen_keys seen = query_keys(s, first, sequence);
+        unsigned own = std::min(seen.own, (unsigned)keys) / ROWS,
+                 start = document_start(s, first + count - 1, sequence);
+        unsigned touched = query_keys(s, first + count - 1, sequence).own;
+        if (start != document_start(s, first, sequence)) // it begins here: its first query sees most of a prefix
+            seen.first = seen_keys_of(start + 1, s.mask.window, start, seen.end).first;
+        tiles.first = own;
+        if (seen.first < seen.end) {
+            tiles.first = std::min(seen.first / ROWS, own);
+            tiles.gap = std::min((seen.end + ROWS - 1) / ROWS, own);
+            tiles.skipped = own - tiles.gap;
+        }
+        tiles.count = end - tiles.first - tiles.skipped;
+        tiles.masked = (touched + ROWS - 1) / ROWS - tiles.first - tiles.skipped;
     }
     return tiles;
 }
 
-// Score -infinity, where a query begins to see behind a key: of a tile of `count` queries, its rows, from `first`
-// on, against the keys from `key` on.
+// Score -infinity, where a query does not see a key: of a tile of `count` queries, its rows, from `first` on,
+// against the keys from `key` on.
 template <int R, class A>
 __device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigned sequence, size_t first, int count,
                             size_t key)
@@ -254,10 +277,10 @@ __device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigne
 #pragma unroll
     for (int i = 0; i < R; i++) {
         int query = y + i * SIDE;
-        size_t seen = first_key(s, first + (query < count ? query : count - 1), sequence);
+        seen_keys seen = query_keys(s, first + (query < count ? query : count - 1), sequence);
 #pragma unroll
         for (int j = 0; j < R; j++)
-            if (key + x + j * SIDE < seen)
+            if (!seen_keys_have(seen, key + x + j * SIDE))
                 scores[i][j] = -INFINITY;
     }
 }
@@ -271,10 +294,10 @@ __device__ void mask_p(A *p, const attention_shape &s, unsigned sequence, size_t
 #pragma unroll 1
     for (int n = 0; n < R; n++) {
         int query = (KEYS_ARE_ROWS ? x : y) + n * SIDE;
-        size_t seen = first_key(s, first + (query < count ? query : count - 1), sequence);
+        seen_keys seen = query_keys(s, first + (query < count ? query : count - 1), sequence);
 #pragma unroll 1
         for (int m = 0; m < R; m++)
-            if (key + (KEYS_ARE_ROWS ? y : x) + m * SIDE < seen)
+            if (!seen_keys_have(seen, key + (KEYS_ARE_ROWS ? y : x) + m * SIDE))
                 score_at<DIM, R>(p, KEYS_ARE_ROWS ? m : n, KEYS_ARE_ROWS ? n : m) = A(0);
     }
 }

@@ -149,8 +149,9 @@ void cuda_rmsnorm_backward(struct device *device, struct tensor grad_x, bool acc
             // First, because grad_x may be x or grad_y.
             if (grad_gain.data)
                 column_sums<N, T>(device, grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.dtype, x.rows);
-            launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, device,
-                   (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, pr, x.rows, x.cols);
+            if (grad_x.data)
+                launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, device,
+                       (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, pr, x.rows, x.cols);
         });
     });
 }

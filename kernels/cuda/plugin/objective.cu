@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS)
             grad[r] = 0;
             continue;
         }
-        size_t b = (block.first + r) % block.sequences;
+        size_t b = objective_sequence(&block, r);
         double l = log_prob[r];
         struct row_values row = {l, old ? (double)old[r] : l, reference ? (double)reference[r] : 0,
                                  advantages ? (double)advantages[b] : 1, b % 2 == 0};
@@ -67,15 +67,17 @@ __global__ void __launch_bounds__(THREADS)
 // A thread per sequence: its rows are added in their order, however they are cut into blocks.
 template <class A>
 __global__ void __launch_bounds__(32)
-    sequence_sums(double *sums, const A *log_prob, const A *base, const int32_t *targets, size_t rows, size_t first,
-                  size_t sequences)
+    sequence_sums(double *sums, const A *base, struct objective_block block, size_t rows)
 {
-    size_t b = (size_t)blockIdx.x * 32 + threadIdx.x;
+    const A *log_prob = (const A *)block.log_prob.data;
+    const int32_t *targets = (const int32_t *)block.targets.data, *of = (const int32_t *)block.of.data;
+    size_t b = (size_t)blockIdx.x * 32 + threadIdx.x, sequences = block.sequences;
     if (b >= sequences)
         return;
     double sum = sums[b];
-    for (size_t r = (b + sequences - first % sequences) % sequences; r < rows; r += sequences)
-        if (targets[r] >= 0)
+    for (size_t r = of ? 0 : (b + sequences - block.first % sequences) % sequences; r < rows;
+         r += of ? 1 : sequences)
+        if (targets[r] >= 0 && (!of || (size_t)of[r] == b))
             sum += (double)log_prob[r] - (base ? (double)base[r] : 0);
     sums[b] = sum;
 }
@@ -152,8 +154,7 @@ void cuda_sequence_sums(struct device *device, struct tensor sums, struct object
     with_type(block.log_prob.dtype, [&](auto type) {
         using A = wide_t<typename decltype(type)::type>;
         launch(sequence_sums<A>, dim3((block.sequences + 31) / 32), 32, 0, device, (double *)sums.data,
-               (const A *)block.log_prob.data, (const A *)base.data, (const int32_t *)block.targets.data,
-               block.targets.rows, block.first, block.sequences);
+               (const A *)base.data, block, block.targets.rows);
     });
 }
 

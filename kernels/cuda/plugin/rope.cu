@@ -11,10 +11,11 @@ namespace
 
 constexpr int THREADS = 256;
 
-// count: heads of a block. Block r stands at position start + r / batch - starts[r], with no starts at start + r.
+// count: heads of a block. Block r stands at position start + r / batch - starts[r], behind a prefix so much
+// further on, with no starts at start + r.
 template <int N, class T>
-__global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts, size_t count,
-                       size_t half, int direction)
+__global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts,
+                       const int *prefixes, size_t count, size_t half, int direction)
 {
     using A = wide_t<T>;
     DYNAMIC_SHARED(shared);
@@ -22,8 +23,9 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
     for (size_t j = threadIdx.x; j < half; j += THREADS) {
         // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
         size_t before = starts ? (size_t)starts[blockIdx.x] : 0;
-        double position = (double)(start + blockIdx.x / batch - before), angle = position * frequencies[j], sine,
-               cosine;
+        size_t prefix = prefixes && before > 0 ? (size_t)prefixes[blockIdx.x % batch] : 0;
+        double position = (double)(start + blockIdx.x / batch - before + prefix), angle = position * frequencies[j],
+               sine, cosine;
         double rest = fma(position, frequencies[j], -angle);
         sincos(angle, &sine, &cosine);
         cosines[j] = (A)(cosine - rest * sine);
@@ -52,15 +54,16 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
 } // namespace
 
 void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
-               struct tensor starts, int direction)
+               struct documents documents, int direction)
 {
-    size_t half = frequencies.cols, together = starts.data ? 1 : batch; // rows of a block
+    const int *starts = (const int *)documents.device_starts.data;
+    size_t half = frequencies.cols, together = starts ? 1 : batch; // rows of a block
     size_t count = together * (x.cols / (2 * half));
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = LANES<T>;
         launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / together), THREADS,
                2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start,
-               batch / together, (const int *)starts.data, count, half, direction);
+               batch / together, starts, (const int *)documents.device_prefixes.data, count, half, direction);
     });
 }

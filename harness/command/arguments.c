@@ -1,0 +1,147 @@
+#include "harness/command/arguments.h"
+#include "harness/command/argument_words.h"
+#include "kernels/base/status.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The row of an option that is written "--out" or "-o", of an alias the one that it stands for; NULL: there is
+// none.
+static const struct argp_option *find(const struct argp_option *options, const char *word, size_t bytes)
+{
+    const struct argp_option *row = options;
+    bool is_long = strncmp(word, "--", 2) == 0, is_short = !is_long && bytes == 2 && *word == '-';
+    for (const struct argp_option *option = options; option && (option->name || option->doc); option++) {
+        row = option->flags & OPTION_ALIAS ? row : option;
+        if (is_long && option->name && strlen(option->name) == bytes - 2 &&
+            strncmp(option->name, word + 2, bytes - 2) == 0)
+            return row;
+        if (is_short && option->key == word[1])
+            return row;
+    }
+    return NULL;
+}
+
+static void offer_options(const struct argp_option *options, struct typed_word typed)
+{
+    for (const struct argp_option *option = options; option && (option->name || option->doc); option++) {
+        char name[80];
+        snprintf(name, sizeof name, "--%s", option->name ? option->name : "");
+        if (option->name && !(option->flags & OPTION_HIDDEN))
+            typed_word_offer(typed, name, "", option->doc ? option->doc : "", stdout);
+    }
+    typed_word_offer(typed, "--help", "", "what the command does, and its options", stdout);
+}
+
+// What may stand behind the options, by its name in the usage: "[RESULTS...]".
+static void offer_operands(const char *usage, struct typed_word typed)
+{
+    char name[256];
+    usage += strspn(usage, "[");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(usage, " ]\n"), usage);
+    argument_words_write(typed, name, stdout);
+}
+
+// before: the word before the typed one; NULL: there is none.
+static void complete(const struct argp *argp, const char *before, const char *text)
+{
+    struct typed_word typed = {.text = text};
+    size_t name_bytes = strcspn(text, "=");
+    const struct argp_option *option = before ? find(argp->options, before, strlen(before)) : NULL;
+    if (!(option && option->arg) && strncmp(text, "--", 2) == 0 && text[name_bytes]) {
+        option = find(argp->options, text, name_bytes);
+        typed.kept = name_bytes + 1;
+    }
+    if (option && option->arg)
+        argument_words_write(typed, option->arg, stdout);
+    else if (*text == '-')
+        offer_options(argp->options, typed);
+    else if (argp->args_doc)
+        offer_operands(argp->args_doc, typed);
+}
+
+#define FLAG_KEYS 0x400
+
+static int key_of(const struct flag *flags, size_t i)
+{
+    return flags[i].key || flags[i].flags & OPTION_ALIAS ? flags[i].key : FLAG_KEYS + (int)i;
+}
+
+struct argp_option *flag_options(const struct flag *flags)
+{
+    size_t count = 0;
+    while (flags && flags[count].name)
+        count++;
+    struct argp_option *options = calloc(count + 1, sizeof *options);
+    CHECK(options);
+    for (size_t i = 0; i < count; i++)
+        options[i] = (struct argp_option){.name = flags[i].name,
+                                          .key = key_of(flags, i),
+                                          .arg = flags[i].arg,
+                                          .flags = flags[i].flags,
+                                          .doc = flags[i].doc};
+    return options;
+}
+
+static size_t count_of(const struct flag *flag, const char *text, struct argp_state *state)
+{
+    char *end;
+    errno = 0;
+    unsigned long long count = strtoull(text, &end, 10);
+    bool whole = errno == 0 && !*end && *text >= '0' && *text <= '9';
+    if (flag->most && (!whole || count < flag->least || count > flag->most))
+        argp_error(state, "--%s is a whole number from %zu to %zu, not \"%s\"", flag->name, flag->least, flag->most,
+                   text);
+    if (!whole || count < flag->least)
+        argp_error(state, "--%s is a whole number >= %zu, not \"%s\"", flag->name, flag->least, text);
+    return (size_t)count;
+}
+
+// What a command's arguments are parsed with.
+struct parsing {
+    const struct flag *flags;
+    argp_parser_t own;
+    void *input;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    const struct parsing *parsing = state->input;
+    const struct flag *flags = parsing->flags;
+    size_t i = 0;
+    while (flags && flags[i].name && (flags[i].kind == FLAG_OWN || key_of(flags, i) != key))
+        i++;
+    if (flags && flags[i].name) {
+        char *place = (char *)parsing->input + flags[i].place;
+        if (flags[i].kind == FLAG_TEXT)
+            *(const char **)place = text;
+        else if (flags[i].kind == FLAG_SET)
+            *(bool *)place = true;
+        else
+            *(size_t *)place = count_of(&flags[i], text, state);
+        return 0;
+    }
+    state->input = parsing->input;
+    error_t error = parsing->own ? parsing->own(key, text, state) : ARGP_ERR_UNKNOWN;
+    state->input = (void *)parsing;
+    if (key == ARGP_KEY_ARG && error == ARGP_ERR_UNKNOWN)
+        argp_error(state, "unexpected \"%s\"", text);
+    return error;
+}
+
+void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input)
+{
+    struct argp_option *options = flag_options(flags);
+    struct parsing parsing = {flags, argp->parser, input};
+    struct argp whole = *argp;
+    whole.parser = parse;
+    if (!whole.options)
+        whole.options = options;
+    if (argc > 1 && strcmp(argv[1], ARGUMENTS_COMPLETE) == 0) {
+        complete(&whole, argc > 3 ? argv[argc - 2] : NULL, argc > 2 ? argv[argc - 1] : "");
+        exit(EXIT_SUCCESS);
+    }
+    argp_parse(&whole, argc, argv, 0, NULL, &parsing);
+    free(options);
+}

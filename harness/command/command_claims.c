@@ -1,0 +1,76 @@
+// Command: `longbp claims`, what papers say of their methods, held against records.
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+#include "harness/results/claims_report.h"
+#include <stdlib.h>
+
+enum { OPTION_FORMAT = 256 };
+
+struct arguments {
+    const char *path;
+    enum table_format format;
+};
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case OPTION_FORMAT:
+        arguments->format = table_format_find(value);
+        if (arguments->format == TABLE_FORMATS || arguments->format == TABLE_LATEX ||
+            arguments->format == TABLE_CSV)
+            argp_error(state, "--format: text, markdown or json, not \"%s\"", value);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num)
+            argp_error(state, "one file of claims at a time; not also \"%s\"", value);
+        arguments->path = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int command_claims(int argc, char **argv)
+{
+    static const struct flag options[] = {
+        {.name = "format",
+         .key = OPTION_FORMAT,
+         .arg = "text|markdown|json",
+         .doc = "Of the table (default: text)"},
+        {0},
+    };
+    static const struct argp argp = {
+        NULL,
+        parse,
+        "[CLAIMS]",
+        "Holds what papers claim of their methods against recorded results, claim by claim: what was published, "
+        "what is "
+        "ours, and how much of a gain is left over gradient checkpointing as papers ran it (all logits at once, "
+        "all that "
+        "autograd keeps) and over this core's lean one.\v"
+        "CLAIMS is experiments/claims.json unless it is given; its records are looked for in the folder that "
+        "longbp is "
+        "started in, else beside the program. A claim is \"reproduced\" or \"not reproduced\" by what was "
+        "measured; "
+        "\"planned only\" if all that decides it is a plan, whose times are estimates; \"not run\" if nothing "
+        "does.\n\n"
+        "Exit status: 0 every verdict is as the file has it, 1 one changed, 2 wrong use or a bad file.",
+        NULL,
+        NULL,
+        NULL};
+    struct arguments arguments = {.path = "experiments/claims.json"};
+    struct claims claims;
+    struct status status = {0};
+    bool changed = false;
+    arguments_parse(&argp, options, argc, argv, &arguments);
+    bool fine = claims_open(&claims, arguments.path, &status);
+    if (fine)
+        claims_report_write(&claims, arguments.format, stdout);
+    else
+        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    for (size_t i = 0; fine && i < claims.count; i++)
+        changed |= claim_changed(&claims.items[i]);
+    claims_close(&claims);
+    return !fine ? EXIT_BAD_INPUT : changed ? EXIT_CHECK_FAILED : EXIT_FINE;
+}

@@ -1,0 +1,45 @@
+// Command: `longbp help`, all commands, or what `longbp COMMAND --help` says.
+#include "harness/command/arguments.h"
+#include "harness/command/command.h"
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    const char **name = state->input;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (*name)
+            argp_error(state, "one command at a time; not also \"%s\"", text);
+        *name = text;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print_commands(void)
+{
+    printf("Usage: longbp COMMAND [OPTION...]\n"
+           "Memory, time and gradient error of long-context backpropagation, method by method.\n\n");
+    for (const struct command *command = commands; command->name; command++)
+        if (command->summary)
+            printf("  %-12s %s\n", command->name, command->summary);
+    printf("\n`longbp help COMMAND` and `longbp COMMAND --help` tell about one command, `longbp --version` the "
+           "program's "
+           "version.\n"
+           "Exit codes: 0 fine, 1 a check failed, 2 wrong use or bad input, 3 undecided.\n");
+}
+
+int command_help(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .parser = parse, .args_doc = "[COMMAND]", .doc = "Says which commands there are, or what one does."};
+    const char *name = NULL;
+    arguments_parse(&argp, NULL, argc, argv, &name);
+    if (!name) {
+        print_commands();
+        return EXIT_FINE;
+    }
+    const struct command *command = command_find(name);
+    char *asked[] = {"", "--help", NULL};
+    return command && command->summary ? command_start(command, 2, asked) : command_unknown(name);
+}

@@ -1,0 +1,122 @@
+// What a prompt that is walked once saves: a row per size of the groups that share it, a series per method and
+// length of the prompt; each value over that of sequences which all walk their own.
+#include "harness/plot/figure.h"
+#include "harness/results/series.h"
+#include "harness/results/step_time.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+#define PROMPTS_MAX 16
+
+// Of a record that is older than the key, `otherwise`.
+static double key_of(const struct record *record, const char *name, double otherwise)
+{
+    const json_t *value = json_object_get(record->trial.json, name);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+static double group_of(const struct record *record)
+{
+    return key_of(record, "group", 1);
+}
+
+static double prompt_of(const struct record *record)
+{
+    return key_of(record, "prompt", 0);
+}
+
+static double time_of(const struct record *record)
+{
+    double ms = step_time_of(record).ms;
+    return isfinite(ms) ? ms : step_time_estimate(record).ms;
+}
+
+static int by_group(const void *a, const void *b)
+{
+    double x = group_of(*(const struct record *const *)a), y = group_of(*(const struct record *const *)b);
+    return (x > y) - (x < y);
+}
+
+// The lengths of prompts, in the order of the records.
+static size_t find_prompts(const struct record *const *records, size_t count, double prompts[PROMPTS_MAX])
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = 0;
+        while (at < found && prompts[at] != prompt_of(records[i])) {
+            at++;
+        }
+        if (at == found && found < PROMPTS_MAX) {
+            prompts[found++] = prompt_of(records[i]);
+        }
+    }
+    return found;
+}
+
+static void put_ratio(FILE *table, double value, double apart)
+{
+    if (isfinite(value / apart)) {
+        fprintf(table, "\t%.15g", value / apart);
+    } else {
+        fputs("\tNaN", table);
+    }
+}
+
+// Rows of one series, whose first record is of sequences apart; how many.
+static size_t put_series(FILE *table, const struct series *series, size_t number, double prompt, size_t rank)
+{
+    const struct record *apart = series->records[0];
+    size_t rows = 0;
+    for (; group_of(apart) == 1 && rows < series->record_count; rows++) {
+        const struct record *record = series->records[rows];
+        fprintf(table, "%zu\t%s\t%s, prompt %.0f of %.0f\t%zu\t%.15g", number, series->method, series->label,
+                prompt, record->trial.context, rank, group_of(record));
+        put_ratio(table, record->flops, apart->flops);
+        put_ratio(table, record->peak_bytes, apart->peak_bytes);
+        put_ratio(table, time_of(record), time_of(apart));
+        fputc('\n', table);
+    }
+    return rows;
+}
+
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+{
+    static const char *const nothing[] = {NULL};
+    double prompts[PROMPTS_MAX];
+    const struct record **kept = calloc(count + 1, sizeof *kept);
+    CHECK(kept);
+    size_t written = 0, most = 0;
+    fputs("series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\n", table);
+    for (size_t p = 0, found = find_prompts(records, count, prompts); p < found; p++) {
+        size_t kept_count = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (records[i]->status == RECORD_OK && prompt_of(records[i]) == prompts[p]) {
+                kept[kept_count++] = records[i];
+            }
+        }
+        struct series_table all;
+        series_make(&all, kept, kept_count, nothing, true);
+        for (size_t s = 0; s < all.count; s++) {
+            struct series *series = &all.series[s];
+            qsort(series->records, series->record_count, sizeof *series->records, by_group);
+            size_t rows = put_series(table, series, written + 1, prompts[p], p);
+            written += rows > 0;
+            most = rows > most ? rows : most;
+        }
+        series_free(&all);
+    }
+    free(kept);
+    return most >= 2;
+}
+
+static const char *const along_groups[] = {"group", "prompt", NULL};
+
+const struct figure figure_prompt = {
+    .name = "prompt",
+    .needs = "groups of two sizes or more that share a prompt, one of them 1, at one context",
+    .one_context = true,
+    .estimates = true,
+    .within = along_groups,
+    .tabulate = tabulate,
+};

@@ -1,0 +1,22 @@
+// Series choice: the series that pictures show, as `longbp plot --series` names them: "full,seco, chunk 128".
+#pragma once
+#include "kernels/base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct series_choice {
+    size_t count;
+    char *
+        *names;  // a method, a label, or what a label begins with up to a comma; a comma between names has no space
+    bool *found; // whether any table had it
+    char seen[512]; // the labels of all tables
+};
+
+// list: NULL: all series. Release with series_choice_close.
+void series_choice_open(struct series_choice *choice, const char *list);
+void series_choice_close(struct series_choice *choice);
+// The rows of a picture's table whose series is chosen, to be freed: series, groups and panels are counted anew,
+// ranks, which say the look, stay. NULL: no row.
+char *series_choice_apply(struct series_choice *choice, const char *table);
+// False and a status that says which series there were if a name is in no table.
+bool series_choice_check(const struct series_choice *choice, struct status *status);

@@ -1,0 +1,178 @@
+#include "harness/results/claim_figure.h"
+#include "harness/results/longest_records.h"
+#include "harness/results/record_columns.h"
+#include "harness/results/record_filter.h"
+#include "harness/results/trial_rest.h"
+#include "harness/spec/trial_keys.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define APART_MAX 16
+
+const char *const claim_take_names[] = {"least",      "greatest",          "least ratio", "greatest ratio",
+                                        "last ratio", "ratio of greatest", NULL};
+
+// --- records
+
+static size_t length_of(const char *const *texts)
+{
+    size_t count = 0;
+    while (texts && texts[count])
+        count++;
+    return count;
+}
+
+// One side of a figure: records, what pairs them, and their values.
+struct side {
+    struct results results;
+    char **rests;   // [count]
+    double *values; // [count]
+};
+
+static double value_of(const struct record_column *column, const struct record *record, const json_t *object)
+{
+    struct table_row row = {.record = record, .json = object};
+    json_t *own = column->figure ? column->figure->value(&row, &row) : NULL;
+    const json_t *value = column->figure ? own : record_column_value(column, object);
+    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    json_decref(own);
+    return number;
+}
+
+static bool side_open(struct side *side, const struct claim_query *query, const char *const *conditions,
+                      struct status *status)
+{
+    static const char ok[] = "status=ok";
+    struct record_columns columns;
+    struct record_column column;
+    const char *const is_ok[] = {ok};
+    const char *apart[APART_MAX + 5] = {"method", "measure"};
+    size_t used = 2, given = length_of(query->apart);
+    CHECK(given <= APART_MAX);
+    for (size_t i = 0; i < given; i++)
+        apart[used++] = query->apart[i];
+    if (query->take == TAKE_RATIO_OF_GREATEST) {
+        apart[used++] = "context";
+        apart[used++] = "batch";
+    }
+    bool fine = longest_results_open(&side->results, query->records, length_of(query->records), status) &&
+                record_filter(&side->results, is_ok, 1, status) &&
+                record_filter(&side->results, conditions, length_of(conditions), status);
+    record_columns_open(&columns, &side->results);
+    fine = fine && record_columns_find(&columns, "field", query->field, &column, status);
+    side->rests = calloc(side->results.count + 1, sizeof *side->rests);
+    side->values = calloc(side->results.count + 1, sizeof *side->values);
+    CHECK(side->rests && side->values);
+    for (size_t i = 0; fine && i < side->results.count; i++) {
+        side->rests[i] = trial_rest(side->results.records[i]->trial.json, apart, NULL);
+        side->values[i] = value_of(&column, side->results.records[i], side->results.objects[i]);
+    }
+    record_columns_close(&columns);
+    return fine;
+}
+
+static void side_close(struct side *side)
+{
+    for (size_t i = 0; side->rests && i < side->results.count; i++)
+        free(side->rests[i]);
+    free(side->rests);
+    free(side->values);
+    results_close(&side->results);
+}
+
+static bool is_planned(const struct record *record)
+{
+    return trial_plans_on(text_or(record->trial.device, ""));
+}
+
+// --- figures
+
+// Whether a value takes the place of the one before it.
+static bool comes_first(enum claim_take take, double value, double context, const struct claim_figure *before)
+{
+    if (isnan(before->value))
+        return true;
+    if (take == TAKE_LAST_RATIO)
+        return context > before->context;
+    bool greatest = take == TAKE_GREATEST || take == TAKE_GREATEST_RATIO;
+    return greatest ? value > before->value : value < before->value;
+}
+
+static void consider(struct claim_figure *figure, enum claim_take take, double value, const struct record *record,
+                     bool planned)
+{
+    if (!isfinite(value) || !comes_first(take, value, record->trial.context, figure))
+        return;
+    *figure = (struct claim_figure){value, planned, record->trial.context};
+}
+
+static void take_one(struct claim_figure *figure, enum claim_take take, const struct side *ours)
+{
+    for (size_t i = 0; i < ours->results.count; i++)
+        consider(figure, take, ours->values[i], ours->results.records[i], is_planned(ours->results.records[i]));
+}
+
+static void take_pairs(struct claim_figure *figure, enum claim_take take, const struct side *ours,
+                       const struct side *others)
+{
+    for (size_t i = 0; i < ours->results.count; i++)
+        for (size_t j = 0; j < others->results.count; j++)
+            if (strcmp(ours->rests[i], others->rests[j]) == 0)
+                consider(figure, take, ours->values[i] / others->values[j], ours->results.records[i],
+                         is_planned(ours->results.records[i]) || is_planned(others->results.records[j]));
+}
+
+// The greatest of those that agree with this rest; its record in *record.
+static double greatest_of(const struct side *side, const char *rest, const struct record **record)
+{
+    double greatest = NAN;
+    for (size_t i = 0; i < side->results.count; i++) {
+        if (strcmp(side->rests[i], rest) != 0 || !(isnan(greatest) || side->values[i] > greatest))
+            continue;
+        greatest = side->values[i];
+        *record = side->results.records[i];
+    }
+    return greatest;
+}
+
+static void take_greatest(struct claim_figure *figure, const struct side *ours, const struct side *others)
+{
+    for (size_t i = 0; i < ours->results.count; i++) {
+        const struct record *own = NULL, *other = NULL;
+        double value = greatest_of(ours, ours->rests[i], &own), over = greatest_of(others, ours->rests[i], &other);
+        if (own && other)
+            consider(figure, TAKE_LEAST, value / over, own, is_planned(own) || is_planned(other));
+    }
+}
+
+static bool knows_keys(const char *const *apart, struct status *status)
+{
+    struct names known = {0};
+    char hint[640];
+    trial_key_names(&known, trial_keys);
+    for (size_t i = 0; apart && apart[i]; i++) {
+        names_hint(&known, apart[i], "known keys", hint, sizeof hint);
+        if (names_find(&known, apart[i]) == known.count)
+            return status_set(status, STATUS_BAD_INPUT, "apart: no key \"%.60s\"; %s", apart[i], hint);
+    }
+    return true;
+}
+
+bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status)
+{
+    struct side ours = {0}, others = {0};
+    bool paired = query->take >= TAKE_LEAST_RATIO;
+    *figure = (struct claim_figure){.value = NAN, .context = NAN};
+    bool fine = knows_keys(query->apart, status) && side_open(&ours, query, query->of, status) &&
+                (!paired || side_open(&others, query, query->over, status));
+    if (fine && query->take == TAKE_RATIO_OF_GREATEST)
+        take_greatest(figure, &ours, &others);
+    else if (fine && paired)
+        take_pairs(figure, query->take, &ours, &others);
+    else if (fine)
+        take_one(figure, query->take, &ours);
+    side_close(&ours);
+    side_close(&others);
+    return fine;
+}

@@ -1,0 +1,124 @@
+#include "harness/results/claims_report.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+struct words {
+    char text[96];
+};
+
+// "planned only, would hold"
+static struct words verdict_words(struct claim_judgement judgement)
+{
+    struct words words;
+    const char *plan = judgement.verdict != CLAIM_PLANNED_ONLY ? ""
+                       : judgement.holds                       ? ": holds in the plan"
+                                                               : ": does not hold in the plan";
+    snprintf(words.text, sizeof words.text, "%s%s", claim_verdict_name(judgement.verdict), plan);
+    return words;
+}
+
+// "4.32", "1.18 (planned)"
+static struct words figure_words(const struct claim_figure *figure)
+{
+    struct words words = {"-"};
+    double size = fabs(figure->value);
+    const char *planned = figure->planned ? " (planned)" : "";
+    if (isnan(figure->value))
+        return words;
+    if (size >= 100 || figure->value == floor(figure->value))
+        snprintf(words.text, sizeof words.text, "%.0f%s", figure->value, planned);
+    else
+        snprintf(words.text, sizeof words.text, "%.3g%s", figure->value, planned);
+    return words;
+}
+
+static void write_table(const struct claims *claims, enum table_format format, FILE *stream)
+{
+    struct text_table table = {0};
+    text_table_row(&table, (const char *const[]){"claim", "published", "ours", "over the published checkpoint",
+                                                 "over a lean checkpoint", "verdict", NULL});
+    for (size_t i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->items[i];
+        char text[300];
+        snprintf(text, sizeof text, "%.60s: %.220s", claim->paper, claim->text);
+        text_table_row(&table, (const char *const[]){text, claim->published,
+                                                     figure_words(&claim->figures[BASELINE_NONE]).text,
+                                                     figure_words(&claim->figures[BASELINE_PUBLISHED]).text,
+                                                     figure_words(&claim->figures[BASELINE_LEAN]).text,
+                                                     verdict_words(claim->found).text, NULL});
+    }
+    text_table_print(&table, format, stream);
+    text_table_free(&table);
+}
+
+static void write_causes(const struct claims *claims, bool markdown, FILE *stream)
+{
+    fputc('\n', stream);
+    for (size_t i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->items[i];
+        if (*claim->cause)
+            fprintf(stream, "%s%s (%s): %s\n", markdown ? "- " : "", claim->id, claim->source, claim->cause);
+    }
+}
+
+static void write_changes(const struct claims *claims, FILE *stream)
+{
+    bool any = false;
+    for (size_t i = 0; i < claims->count; i++)
+        any |= claim_changed(&claims->items[i]);
+    if (any)
+        fputc('\n', stream);
+    for (size_t i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->items[i];
+        if (claim_changed(claim))
+            fprintf(stream, "changed: %s was \"%s\" and is \"%s\"\n", claim->id,
+                    verdict_words(claim->committed).text, verdict_words(claim->found).text);
+    }
+}
+
+static json_t *figure_json(const struct claim_figure *figure)
+{
+    if (isnan(figure->value))
+        return json_null();
+    return json_pack("{s:f, s:b, s:o}", "value", figure->value, "planned", (int)figure->planned, "context",
+                     isnan(figure->context) ? json_null() : json_real(figure->context));
+}
+
+static json_t *judgement_json(struct claim_judgement judgement)
+{
+    return json_pack("{s:s, s:b}", "verdict", claim_verdict_name(judgement.verdict), "holds", (int)judgement.holds);
+}
+
+static void write_json(const struct claims *claims, FILE *stream)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->items[i];
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s?, s:o, s:o, s:b}", "id", claim->id, "paper",
+                                   claim->paper, "claim", claim->text, "published", claim->published, "source",
+                                   claim->source, "cause", claim->cause, "decided_by",
+                                   claim->decided_by < 0 ? NULL : claim_baseline_names[claim->decided_by], "found",
+                                   judgement_json(claim->found), "committed", judgement_json(claim->committed),
+                                   "changed", (int)claim_changed(claim));
+        CHECK(object);
+        json_t *figures = json_object();
+        for (int b = 0; b < BASELINE_COUNT; b++)
+            CHECK(json_object_set_new(figures, claim_baseline_names[b], figure_json(&claim->figures[b])) == 0);
+        CHECK(json_object_set_new(object, "figures", figures) == 0 && json_array_append_new(list, object) == 0);
+    }
+    json_dumpf(list, stream, JSON_INDENT(1));
+    fputc('\n', stream);
+    json_decref(list);
+}
+
+void claims_report_write(const struct claims *claims, enum table_format format, FILE *stream)
+{
+    if (format == TABLE_JSON) {
+        write_json(claims, stream);
+        return;
+    }
+    write_table(claims, format, stream);
+    write_causes(claims, format == TABLE_MARKDOWN, stream);
+    write_changes(claims, stream);
+}

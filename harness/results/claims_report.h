@@ -1,0 +1,9 @@
+// Claims report: claims as a table: what was published, what is ours, what is left of it over each baseline, and
+// the verdict.
+#pragma once
+#include "harness/results/claims.h"
+#include "harness/results/text_table.h"
+#include <stdio.h>
+
+// format: text, markdown or JSON.
+void claims_report_write(const struct claims *claims, enum table_format format, FILE *stream);

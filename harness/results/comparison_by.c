@@ -1,0 +1,167 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/results/comparison_by.h"
+#include "harness/results/series.h"
+#include "harness/results/trial_rest.h"
+#include "harness/spec/trial_key_decode.h"
+#include "harness/spec/trial_text.h"
+#include <string.h>
+
+// Where a trial has the key.
+struct compared_key {
+    const char *key;
+    bool option; // of the method, not a key of the trial
+};
+
+static bool find_place(struct compared_key *place, const char *key, struct status *status)
+{
+    struct names known = {0};
+    char hint[640];
+    *place = (struct compared_key){.key = key, .option = trial_key_find(key) == trial_key_count()};
+    if (!place->option || methods_option_find(key))
+        return true;
+    trial_key_names(&known, trial_keys);
+    const struct option *option;
+    for (size_t i = 0; (option = methods_option(i)); i++)
+        names_add(&known, option->name);
+    names_hint(&known, key, "known keys", hint, sizeof hint);
+    return status_set(status, STATUS_BAD_INPUT, "--by: no key \"%.40s\"; %s", key, hint);
+}
+
+// NULL: the trial has none. A new reference.
+static json_t *value_in(const struct compared_key *place, const json_t *trial)
+{
+    if (place->option)
+        return json_incref(json_object_get(json_object_get(trial, "method"), place->key));
+    return trial_key_recorded(&trial_keys[trial_key_find(place->key)], trial);
+}
+
+// What two records have in common that differ in the key alone. To be freed.
+static char *rest_of(const struct compared_key *place, const json_t *trial)
+{
+    const char *const keys[] = {place->option ? NULL : place->key, NULL};
+    return trial_rest(trial, keys, place->option ? place->key : NULL);
+}
+
+// --- the sides
+
+struct side {
+    json_t *value;
+    const struct record *first; // a record that has it
+    struct comparison_side records;
+};
+
+struct sides {
+    size_t count;
+    struct side *sides;
+};
+
+static struct side *side_of(struct sides *sides, json_t *value, const struct record *record)
+{
+    for (size_t i = 0; i < sides->count; i++)
+        if (json_equal(sides->sides[i].value, value))
+            return &sides->sides[i];
+    sides->sides = realloc(sides->sides, (sides->count + 1) * sizeof *sides->sides);
+    CHECK(sides->sides);
+    sides->sides[sides->count] = (struct side){.value = value, .first = record};
+    return &sides->sides[sides->count++];
+}
+
+static void take_sides(struct sides *sides, json_t *keys, const struct compared_key *place,
+                       const struct result_file *file)
+{
+    for (size_t i = 0; i < file->count; i++) {
+        const struct record *record = &file->records[i];
+        json_t *value = value_in(place, record->trial.json);
+        if (!value)
+            continue;
+        char *rest = rest_of(place, record->trial.json);
+        json_t *kept = json_string(rest);
+        CHECK(kept && json_array_append_new(keys, kept) == 0 && json_array_append_new(keys, value) == 0);
+        comparison_side_add(&side_of(sides, value, record)->records, record, json_string_value(kept));
+        free(rest);
+    }
+}
+
+// --- their names
+
+static void name_method(const struct sides *sides, const struct side *side, char *text, size_t bytes)
+{
+    static const char *const none[] = {NULL};
+    const struct record **records = calloc(sides->count + 1, sizeof *records);
+    struct series_table table;
+    CHECK(records);
+    for (size_t i = 0; i < sides->count; i++)
+        records[i] = sides->sides[i].first;
+    series_make(&table, records, sides->count, none, true);
+    for (size_t s = 0; s < table.count; s++)
+        if (table.series[s].records[0] == side->first)
+            snprintf(text, bytes, "%s", table.series[s].label);
+    series_free(&table);
+    free(records);
+}
+
+static void name_side(const struct compared_key *place, const struct sides *sides, const struct side *side,
+                      char *text, size_t bytes)
+{
+    const struct trial_key *key = &trial_keys[trial_key_find(place->key)];
+    const struct trial_key option = {.name = place->key};
+    if (!place->option && key->type == KEY_METHOD)
+        name_method(sides, side, text, bytes);
+    else
+        trial_key_text(place->option ? &option : key, side->value, text, bytes);
+}
+
+static char *title_of(const struct compared_key *place, const struct sides *sides, const struct side *new)
+{
+    char words[2][300] = {"", ""}, *title;
+    name_side(place, sides, &sides->sides[0], words[0], sizeof words[0]);
+    name_side(place, sides, new, words[1], sizeof words[1]);
+    CHECK(asprintf(&title, "BASE: %s, NEW: %s", words[0], words[1]) > 0);
+    return title;
+}
+
+// --- all
+
+static bool enough(const struct sides *sides, const char *key, const char *path, struct status *status)
+{
+    return sides->count > 1 ||
+           status_set(status, STATUS_BAD_INPUT, "--by %s: %s has %s; two or more are held against each other", key,
+                      path, sides->count ? "one value of it" : "no record with it");
+}
+
+bool comparison_by_make(struct comparison_by *by, const struct result_file *file, const char *key,
+                        const struct comparison_options *options, struct status *status)
+{
+    struct compared_key place;
+    struct sides sides = {0};
+    struct comparison_options of_settings = *options;
+    of_settings.settings = true;
+    *by = (struct comparison_by){.keys = json_array()};
+    CHECK(by->keys);
+    bool fine = comparison_is_whole(file, status) && find_place(&place, key, status);
+    if (fine)
+        take_sides(&sides, by->keys, &place, file);
+    fine = fine && enough(&sides, key, file->path, status);
+    by->items = calloc(sides.count + 1, sizeof *by->items);
+    CHECK(by->items);
+    for (size_t i = 1; fine && i < sides.count; i++) {
+        struct titled_comparison *item = &by->items[by->count++];
+        item->title = title_of(&place, &sides, &sides.sides[i]);
+        comparison_make_sides(&item->comparison, &sides.sides[0].records, &sides.sides[i].records, &of_settings);
+    }
+    for (size_t i = 0; i < sides.count; i++)
+        comparison_side_free(&sides.sides[i].records);
+    free(sides.sides);
+    return fine;
+}
+
+void comparison_by_free(struct comparison_by *by)
+{
+    for (size_t i = 0; i < by->count; i++) {
+        comparison_free(&by->items[i].comparison);
+        free((char *)by->items[i].title);
+    }
+    free(by->items);
+    json_decref(by->keys);
+    *by = (struct comparison_by){0};
+}

@@ -1,0 +1,164 @@
+#include "harness/results/comparison_report.h"
+#include "harness/results/comparison_rows.h"
+#include <math.h>
+#include <string.h>
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    CHECK(value && json_object_set_new(object, key, value) == 0);
+}
+
+static void set_ratio(json_t *object, bool known, struct shift ratio)
+{
+    set(object, "ratio", known ? number(ratio.estimate) : json_null());
+    set(object, "low", known ? number(ratio.low) : json_null());
+    set(object, "high", known ? number(ratio.high) : json_null());
+}
+
+static json_t *group_json(const struct time_group *group)
+{
+    json_t *object = json_object();
+    set(object, "axis", group->axis < 0 ? json_null() : json_string(comparison_axis_names[group->axis]));
+    set(object, "name", json_string(group->name));
+    set(object, "trials", json_integer((json_int_t)group->trials));
+    set(object, "verdict", json_string(time_verdict_name(group->verdict)));
+    set_ratio(object, group->trials > 0, group->ratio);
+    set(object, "regression", json_boolean(group->regression));
+    set(object, "open", json_boolean(group->open));
+    return object;
+}
+
+static json_t *times_json(const struct comparison *comparison)
+{
+    const struct time_change *time = &comparison->time;
+    json_t *object = json_object(), *groups = json_array();
+    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
+    set(object, "reason", json_string(time->reason));
+    set(object, "threshold", number(time->threshold));
+    set(object, "measured", json_integer((json_int_t)time->measured));
+    set(object, "judged", json_integer((json_int_t)time->judged));
+    set(object, "unsteady", json_integer((json_int_t)time->unsteady));
+    set(object, "spread", time->spread_known ? number(time->spread) : json_null());
+    set(object, "shared", number(time->shared));
+    set(object, "disturbed", number(time->disturbed));
+    set(object, "chance", number(time->chance));
+    set(object, "all", group_json(&time->all));
+    for (size_t i = 0; i < time->group_count; i++)
+        json_array_append_new(groups, group_json(&time->groups[i]));
+    set(object, "groups", groups);
+    return object;
+}
+
+static json_t *middle_json(struct time_samples samples)
+{
+    return samples.count ? number(time_samples_middle(samples)) : json_null();
+}
+
+static json_t *time_json(const struct time_trial *time)
+{
+    if (time->verdict == TIME_NOT_MEASURED)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
+    set(object, "reason", json_string(time->reason));
+    set_ratio(object, time->judged, time->ratio);
+    set(object, "p", time->judged ? number(time->p) : json_null());
+    set(object, "p_holm", time->judged ? number(time->p_holm) : json_null());
+    set(object, "regression", json_boolean(time->regression));
+    set(object, "open", json_boolean(time->open));
+    set(object, "base_samples", json_integer((json_int_t)time->base.taken));
+    set(object, "new_samples", json_integer((json_int_t)time->new.taken));
+    set(object, "draws", json_integer((json_int_t)time->base.draws));
+    set(object, "base_ms", middle_json(time->base));
+    set(object, "new_ms", middle_json(time->new));
+    return object;
+}
+
+static json_t *quantity_json(const struct quantity_change *change)
+{
+    json_t *object = json_object();
+    set(object, "name", json_string(change->name));
+    set(object, "base", number(change->base));
+    set(object, "new", number(change->new));
+    set(object, "change", json_string(change_name(change->change)));
+    set(object, "allowance", *change->allowance ? json_string(change->allowance) : json_null());
+    return object;
+}
+
+static json_t *bits_json(const struct gradient_bits *bits)
+{
+    if (!bits->known)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "tensors", json_integer((json_int_t)bits->tensors));
+    set(object, "changed", json_integer((json_int_t)bits->changed));
+    set(object, "first", bits->first ? json_string(bits->first) : json_null());
+    return object;
+}
+
+static json_t *bits_summary_json(const struct comparison *comparison)
+{
+    json_t *object = json_object(), *causes = json_array();
+    set(object, "known", json_integer((json_int_t)comparison->bits_known));
+    set(object, "changed", json_integer((json_int_t)comparison->bits_changed));
+    for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
+        if (comparison->bits_causes >> i & 1)
+            json_array_append_new(causes, json_string(gradient_bits_causes[i]));
+    set(object, "not_the_same", causes);
+    return object;
+}
+
+static json_t *status_json(const struct record *record)
+{
+    return record ? json_string(record_status_name(record->status)) : json_null();
+}
+
+static json_t *trial_json(const struct trial_comparison *trial)
+{
+    const struct record *record = trial->new ? trial->new : trial->base;
+    json_t *object = json_object(), *status = json_object(), *quantities = json_array();
+    set(object, "id", json_string(record->id));
+    set(object, "what", json_string(trial->what.text));
+    set(object, "command", record->command ? json_string(record->command) : json_null());
+    set(object, "change", json_string(change_name(trial->change)));
+    set(status, "base", status_json(trial->base));
+    set(status, "new", status_json(trial->new));
+    set(status, "change", json_string(change_name(trial->status)));
+    set(object, "status", status);
+    for (size_t i = 0; i < trial->change_count; i++)
+        json_array_append_new(quantities, quantity_json(&trial->changes[i]));
+    set(object, "quantities", quantities);
+    set(object, "gradient_bits", bits_json(&trial->bits));
+    set(object, "time", time_json(&trial->time));
+    return object;
+}
+
+json_t *comparison_json(const struct comparison *comparison, bool all)
+{
+    const size_t *by_change = comparison->by_change;
+    json_t *object = json_object(), *trials = json_object(), *changed = json_array();
+    set(object, "verdict", json_string(comparison_verdict_name(comparison->verdict)));
+    set(object, "reason", json_string(comparison->reason));
+    set(trials, "both", json_integer((json_int_t)comparison->both));
+    set(trials, "base_only", json_integer((json_int_t)comparison->base_only));
+    set(trials, "new_only", json_integer((json_int_t)comparison->new_only));
+    set(trials, "worse", json_integer((json_int_t)by_change[CHANGE_WORSE]));
+    set(trials, "open", json_integer((json_int_t)by_change[CHANGE_LOST]));
+    set(trials, "better", json_integer((json_int_t)by_change[CHANGE_BETTER]));
+    set(trials, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
+    set(trials, "other", json_integer((json_int_t)by_change[CHANGE_OTHER]));
+    set(trials, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
+    set(object, "trials", trials);
+    set(object, "gradient_bits", bits_summary_json(comparison));
+    set(object, "time", times_json(comparison));
+    for (size_t i = 0; i < comparison->count; i++)
+        if (comparison_trial_shown(&comparison->trials[i], all))
+            json_array_append_new(changed, trial_json(&comparison->trials[i]));
+    set(object, "changed", changed);
+    return object;
+}

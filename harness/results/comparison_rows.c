@@ -1,0 +1,172 @@
+#include "harness/results/comparison_rows.h"
+#include "harness/files/size.h"
+#include "harness/files/text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const comparison_axis_names[TIME_AXES] = {"method", "context", "dtype"};
+
+// Whether a trial's times are worth a line by themselves.
+static bool time_shown(const struct trial_comparison *trial, bool all)
+{
+    bool measured = trial->time.verdict != TIME_NOT_MEASURED;
+    return measured && (all || trial->time.regression || trial->time.open);
+}
+
+// Changed bits are worth a line by themselves where nothing explains them but the program.
+static bool bits_shown(const struct trial_comparison *trial, bool all)
+{
+    return trial->bits.changed && (all || !trial->bits.causes);
+}
+
+bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
+{
+    return all || trial->change != CHANGE_NONE || bits_shown(trial, all);
+}
+
+static struct comparison_row *add(struct comparison_rows *rows, const struct trial_comparison *trial,
+                                  const char *change, const char *subject)
+{
+    rows->rows = realloc(rows->rows, (rows->count + 1) * sizeof *rows->rows);
+    CHECK(rows->rows);
+    struct comparison_row *row = &rows->rows[rows->count++];
+    *row = (struct comparison_row){.change = change, .trial = trial};
+    snprintf(row->subject, sizeof row->subject, "%s", subject);
+    if (trial)
+        snprintf(row->what, sizeof row->what, "%s", trial->what.text);
+    return row;
+}
+
+// --- a trial
+
+static void add_status(struct comparison_rows *rows, const struct trial_comparison *trial)
+{
+    struct comparison_row *row = add(rows, trial, change_name(trial->status), "status");
+    row->failure = trial->status == CHANGE_WORSE;
+    row->open = trial->status == CHANGE_LOST;
+    snprintf(row->base, sizeof row->base, "%s", trial->base ? record_status_name(trial->base->status) : "-");
+    snprintf(row->new, sizeof row->new, "%s", trial->new ? record_status_name(trial->new->status) : "-");
+    snprintf(row->note, sizeof row->note, "%.160s",
+             !trial->new    ? "only in BASE"
+             : !trial->base ? "only in NEW"
+                            : text_or(trial->new->reason, ""));
+}
+
+static void write_value(double value, bool bytes, char *text, size_t size)
+{
+    if (isnan(value))
+        snprintf(text, size, "unknown");
+    else if (bytes && value >= 0)
+        size_text((size_t)value, text, size);
+    else
+        snprintf(text, size, value == floor(value) ? "%.0f" : "%.4g", value);
+}
+
+static void add_quantity(struct comparison_rows *rows, const struct trial_comparison *trial,
+                         const struct quantity_change *change)
+{
+    struct comparison_row *row = add(rows, trial, change_name(change->change), change->name);
+    bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
+    row->failure = change->change == CHANGE_WORSE;
+    row->open = change->change == CHANGE_LOST;
+    write_value(change->base, bytes, row->base, sizeof row->base);
+    write_value(change->new, bytes, row->new, sizeof row->new);
+    if (known && bytes) {
+        char difference[32];
+        write_value(fabs(change->new - change->base), true, difference, sizeof difference);
+        text_append(row->note, sizeof row->note, "%c%s", change->new < change->base ? '-' : '+', difference);
+    }
+    if (known && change->base > 0)
+        text_append(row->note, sizeof row->note, "%s%+.3g %%", *row->note ? ", " : "",
+                    100 * (change->new / change->base - 1));
+    if (*change->allowance)
+        text_append(row->note, sizeof row->note, "%slet pass by --allow %s", *row->note ? ", " : "",
+                    change->allowance);
+}
+
+static void add_bits(struct comparison_rows *rows, const struct trial_comparison *trial)
+{
+    struct comparison_row *row = add(rows, trial, "bits", "gradient bits");
+    snprintf(row->note, sizeof row->note, "changed in %zu of %zu tensors, first in %.200s", trial->bits.changed,
+             trial->bits.tensors, trial->bits.first);
+}
+
+static void append_ratio(struct comparison_row *row, struct shift ratio)
+{
+    text_append(row->note, sizeof row->note, "x%.3f [%.3f, %.3f]", ratio.estimate, ratio.low, ratio.high);
+}
+
+static const char *time_word(enum time_verdict verdict, bool open)
+{
+    return open ? "slower?" : time_verdict_name(verdict);
+}
+
+static void add_time(struct comparison_rows *rows, const struct trial_comparison *trial)
+{
+    const struct time_trial *time = &trial->time;
+    struct comparison_row *row = add(rows, trial, time_word(time->verdict, time->open), "time");
+    row->failure = time->regression;
+    row->open = time->open;
+    if (time->judged) {
+        snprintf(row->base, sizeof row->base, "%.4g ms", time_samples_middle(time->base));
+        snprintf(row->new, sizeof row->new, "%.4g ms", time_samples_middle(time->new));
+        if (time->base.draws)
+            text_append(row->note, sizeof row->note, "mean of %zu draws, ", time->base.draws);
+        append_ratio(row, time->ratio);
+        text_append(row->note, sizeof row->note, ", p %.2g, for so many trials %.2g", time->p, time->p_holm);
+    } else {
+        text_append(row->note, sizeof row->note, "of %zu and %zu samples", time->base.count, time->new.count);
+    }
+    text_append(row->note, sizeof row->note, "%s%s", *time->reason ? ": " : "", time->reason);
+}
+
+static void add_trial(struct comparison_rows *rows, const struct trial_comparison *trial, bool all)
+{
+    if (trial->status != CHANGE_NONE)
+        add_status(rows, trial);
+    for (size_t i = 0; i < trial->change_count; i++)
+        add_quantity(rows, trial, &trial->changes[i]);
+    if (bits_shown(trial, all))
+        add_bits(rows, trial);
+    if (time_shown(trial, all))
+        add_time(rows, trial);
+    else if (all && trial->change == CHANGE_NONE && !trial->bits.changed)
+        add(rows, trial, "same", record_status_name(trial->new->status));
+}
+
+// --- groups of trials
+
+static void add_group(struct comparison_rows *rows, const struct time_group *group)
+{
+    bool open = group->open || (group->verdict == TIME_SLOWER && !group->regression);
+    struct comparison_row *row = add(rows, NULL, time_word(group->verdict, open), "time");
+    row->failure = group->regression;
+    row->open = open;
+    snprintf(row->what, sizeof row->what, "%s%s%s", group->axis < 0 ? "" : comparison_axis_names[group->axis],
+             group->axis < 0 ? "" : " ", group->name);
+    append_ratio(row, group->ratio);
+    text_append(row->note, sizeof row->note, " over %zu trials", group->trials);
+}
+
+void comparison_rows_make(struct comparison_rows *rows, const struct comparison *comparison, bool all)
+{
+    const struct time_change *time = &comparison->time;
+    *rows = (struct comparison_rows){0};
+    for (size_t i = 0; i < comparison->count; i++)
+        if (comparison_trial_shown(&comparison->trials[i], all))
+            add_trial(rows, &comparison->trials[i], all);
+    for (size_t i = 0; i < time->group_count; i++) {
+        const struct time_group *group = &time->groups[i];
+        if (all || group->regression || group->open || group->verdict == TIME_FASTER)
+            add_group(rows, group);
+    }
+    if (time->judged)
+        add_group(rows, &time->all);
+}
+
+void comparison_rows_free(struct comparison_rows *rows)
+{
+    free(rows->rows);
+    *rows = (struct comparison_rows){0};
+}

@@ -1,0 +1,91 @@
+#include "harness/results/record_figure.h"
+#include "harness/results/step_time.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static double ratio(double value, double first)
+{
+    return first > 0 ? value / first : NAN;
+}
+
+static json_t *setting(const struct table_row *row, const struct table_row *first)
+{
+    (void)first;
+    return json_string(row->name.text);
+}
+
+static json_t *time_ms(const struct table_row *row, const struct table_row *first)
+{
+    (void)first;
+    return number(step_time_of(row->record).ms);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+// The quantile q of sorted numbers, linear between them.
+static double quantile(const double *sorted, size_t count, double q)
+{
+    double place = q * (double)(count - 1);
+    size_t below = (size_t)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
+}
+
+static json_t *spread_ms(const struct table_row *row, const struct table_row *first)
+{
+    (void)first;
+    const struct number_list *samples = &row->record->samples_ms;
+    if (step_time_is_drawn(row->record))
+        return number(row->record->mean_error_ms);
+    if (samples->count < 2)
+        return json_null();
+    double *sorted = malloc(samples->count * sizeof *sorted);
+    CHECK(sorted);
+    memcpy(sorted, samples->items, samples->count * sizeof *sorted);
+    qsort(sorted, samples->count, sizeof *sorted, ascending);
+    double between = quantile(sorted, samples->count, 0.75) - quantile(sorted, samples->count, 0.25);
+    free(sorted);
+    return number(between / 2);
+}
+
+// Measured over measured, or estimated over estimated: never one over the other.
+static json_t *time_ratio(const struct table_row *row, const struct table_row *first)
+{
+    double measured = ratio(step_time_of(row->record).ms, step_time_of(first->record).ms);
+    double estimated = ratio(step_time_estimate(row->record).ms, step_time_estimate(first->record).ms);
+    bool any = row->record->samples_ms.count || first->record->samples_ms.count;
+    return number(any ? measured : estimated);
+}
+
+static json_t *peak_ratio(const struct table_row *row, const struct table_row *first)
+{
+    return number(ratio(row->record->peak_bytes, first->record->peak_bytes));
+}
+
+const struct record_figure record_figures[] = {
+    {"setting", "setting", NULL, "method, options and keys, as far as the rows differ in them", setting},
+    {"time_ms", "time, ms", "ms",
+     "measured: the median of the samples; where columns are drawn the mean over draws", time_ms},
+    {"spread_ms", "+-", "ms",
+     "half the distance between the quartiles of the samples; of a mean over draws its standard error", spread_ms},
+    {"time_ratio", "time / first", NULL, "time over that of the first row; of plans estimate over estimate",
+     time_ratio},
+    {"peak_ratio", "peak / first", NULL, "peak_bytes over that of the first row", peak_ratio},
+    {0}};
+
+const struct record_figure *record_figure_find(const char *name)
+{
+    const struct record_figure *figure = record_figures;
+    while (figure->name && strcmp(figure->name, name) != 0)
+        figure++;
+    return figure->name ? figure : NULL;
+}

@@ -1,0 +1,24 @@
+// Record figures: what a table says of a record beside its fields: the trial in words, what a step takes, and
+// ratios over the table's first row.
+#pragma once
+#include "harness/results/record.h"
+#include "harness/results/trial_names.h"
+
+struct table_row {
+    const struct record *record;
+    const json_t *json; // all of it
+    struct trial_name name;
+};
+
+struct record_figure {
+    const char *name, *title; // title: of a table for people
+    const char *unit;         // NULL: none
+    const char *meaning;
+    json_t *(*value)(const struct table_row *row,
+                     const struct table_row *first); // a new reference; null: not known
+};
+
+// Ending in a NULL name.
+extern const struct record_figure record_figures[];
+// NULL: there is none of this name.
+const struct record_figure *record_figure_find(const char *name);

@@ -1,0 +1,8 @@
+// Record filter: the records that a table or a report is of, by what their fields hold.
+#pragma once
+#include "harness/results/results.h"
+
+// Leaves those records alone of which every condition holds: "method=seco", "context=1024,2048" (one of them),
+// "status=ok", "trial.lora=null". The name is a field's or a key's (record_columns.h); an object goes by its name.
+// False and a status if a condition is none, or names no field.
+bool record_filter(struct results *results, const char *const *conditions, size_t count, struct status *status);

@@ -1,0 +1,372 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/results/record_table.h"
+#include "harness/files/size.h"
+#include "harness/results/record_columns.h"
+#include "harness/results/setting.h"
+#include "harness/spec/trial.h"
+#include <math.h>
+#include <string.h>
+
+#define DIGITS 4 // of a time, and of any other number that is not whole
+
+struct printer {
+    const struct record_table_request *request;
+    struct record_columns known;
+    struct record_column *columns;
+    size_t column_count, row_count;
+    struct table_row *rows; // [row_count]
+    json_t **values;        // [row_count * column_count]
+    FILE *stream;
+};
+
+static const json_t *value_at(const struct printer *printer, size_t row, size_t column)
+{
+    return printer->values[row * printer->column_count + column];
+}
+
+// --- columns
+
+static bool is_for_people(const struct printer *printer)
+{
+    return printer->request->format <= TABLE_LATEX;
+}
+
+static bool add_column(struct printer *printer, const char *asked_by, const char *name, struct status *status)
+{
+    struct record_column *column = &printer->columns[printer->column_count];
+    for (size_t i = 0; i < printer->column_count; i++)
+        if (strcmp(text_or(printer->columns[i].name, ""), name) == 0)
+            return status_set(status, STATUS_BAD_INPUT, "%s: \"%.60s\" is named twice", asked_by, name);
+    bool found = record_columns_find(&printer->known, asked_by, name, column, status);
+    printer->column_count += found;
+    return found;
+}
+
+// names: "a,b,c", which is taken apart and must stay.
+static bool choose_columns(struct printer *printer, char *names, struct status *status)
+{
+    if (!names) {
+        printer->columns = record_columns_flat(&printer->known, &printer->column_count);
+        return true;
+    }
+    size_t count = 1;
+    for (const char *c = names; *c; c++)
+        count += *c == ',';
+    printer->columns = calloc(count, sizeof *printer->columns);
+    CHECK(printer->columns);
+    char *rest = names, *name;
+    bool fine = true;
+    while (fine && (name = strsep(&rest, ",")))
+        fine = add_column(printer, "--columns", name, status);
+    return fine;
+}
+
+// --- values
+
+// A new reference.
+static json_t *value_of(const struct record_column *column, const struct table_row *row,
+                        const struct table_row *first)
+{
+    if (column->figure)
+        return column->figure->value(row, first);
+    const json_t *value = record_column_value(column, row->json);
+    return value ? json_incref((json_t *)value) : json_null();
+}
+
+static void take_values(struct printer *printer)
+{
+    printer->values = calloc(printer->row_count * printer->column_count + 1, sizeof *printer->values);
+    CHECK(printer->values);
+    for (size_t r = 0; r < printer->row_count; r++)
+        for (size_t c = 0; c < printer->column_count; c++) {
+            json_t *value = value_of(&printer->columns[c], &printer->rows[r], &printer->rows[0]);
+            CHECK(value);
+            printer->values[r * printer->column_count + c] = value;
+        }
+}
+
+// --- the order of rows
+
+struct sorted_row {
+    size_t at;
+    json_t *value;
+    bool descending;
+};
+
+// Numbers before texts, and whatever is neither last.
+static int rank_of(const json_t *value)
+{
+    return json_is_number(value) ? 0 : json_is_string(value) ? 1 : 2;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct sorted_row *left = a, *right = b;
+    int rank = rank_of(left->value), order = rank - rank_of(right->value);
+    if (order)
+        return order;
+    double x = json_number_value(left->value), y = json_number_value(right->value);
+    order = rank == 0   ? (x > y) - (x < y)
+            : rank == 1 ? strcmp(json_string_value(left->value), json_string_value(right->value))
+                        : 0;
+    if (order)
+        return left->descending ? -order : order;
+    return (left->at > right->at) - (left->at < right->at);
+}
+
+static void order_rows(struct printer *printer, const struct record_column *by, bool descending)
+{
+    struct sorted_row *sorted = calloc(printer->row_count + 1, sizeof *sorted);
+    struct table_row *rows = calloc(printer->row_count + 1, sizeof *rows);
+    CHECK(sorted && rows);
+    for (size_t i = 0; i < printer->row_count; i++)
+        sorted[i] = (struct sorted_row){i, value_of(by, &printer->rows[i], &printer->rows[0]), descending};
+    qsort(sorted, printer->row_count, sizeof *sorted, compare_rows);
+    for (size_t i = 0; i < printer->row_count; i++) {
+        rows[i] = printer->rows[sorted[i].at];
+        json_decref(sorted[i].value);
+    }
+    free(sorted);
+    free(printer->rows);
+    printer->rows = rows;
+}
+
+static bool sort_rows(struct printer *printer, struct status *status)
+{
+    if (!printer->request->sort)
+        return true;
+    char *name = strdup(printer->request->sort), *order = name + strcspn(name, ":");
+    bool given = *order == ':', descending = given && strcmp(order + 1, "desc") == 0;
+    struct record_column by;
+    CHECK(name);
+    bool fine =
+        !given || descending || strcmp(order + 1, "asc") == 0 ||
+        status_set(status, STATUS_BAD_INPUT, "--sort: the order is asc or desc, found \"%.60s\"", order + 1);
+    *order = 0;
+    fine = fine && record_columns_find(&printer->known, "--sort", name, &by, status);
+    if (fine)
+        order_rows(printer, &by, descending);
+    free(name);
+    return fine;
+}
+
+static void take_rows(struct printer *printer, const struct results *results)
+{
+    struct trial_name *names = calloc(results->count + 1, sizeof *names);
+    printer->rows = calloc(results->count + 1, sizeof *printer->rows);
+    CHECK(names && printer->rows);
+    trial_names_make(names, results->records, results->count, false);
+    printer->row_count = results->count;
+    for (size_t i = 0; i < results->count; i++)
+        printer->rows[i] = (struct table_row){results->records[i], results->objects[i], names[i]};
+    free(names);
+}
+
+// --- for people
+
+// "1240", "12.4", "0.124": so many digits, and none of a whole number cut off.
+static void write_digits(double value, char *text, size_t bytes)
+{
+    int before = value != 0 ? (int)floor(log10(fabs(value))) + 1 : 1;
+    if (before > 15 || before < -3)
+        snprintf(text, bytes, "%.*g", DIGITS, value);
+    else
+        snprintf(text, bytes, "%.*f", before < DIGITS ? DIGITS - before : 0, value);
+}
+
+// To be freed.
+static char *words_of(const struct record_column *column, const json_t *value)
+{
+    const char *unit = column->unit ? column->unit : "";
+    char text[64];
+    if (json_is_null(value))
+        return strdup("-");
+    if (json_is_string(value))
+        return strdup(json_string_value(value));
+    if (!json_is_number(value))
+        return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    double number = json_number_value(value);
+    if (strcmp(unit, "bytes") == 0 && number >= 0)
+        size_text((size_t)number, text, sizeof text);
+    else if (json_is_integer(value))
+        snprintf(text, sizeof text, "%.0f", number);
+    else
+        write_digits(number, text, sizeof text);
+    return strdup(text);
+}
+
+// A column that was not asked for, and says nothing: null in every row, or that every row is ok.
+static bool is_silent(const struct printer *printer, size_t column)
+{
+    bool status = strcmp(printer->columns[column].name, "status") == 0, silent = !printer->request->columns;
+    for (size_t r = 0; silent && r < printer->row_count; r++) {
+        const json_t *value = value_at(printer, r, column);
+        silent = status ? strcmp(json_string_value(value), "ok") == 0 : json_is_null(value);
+    }
+    return silent;
+}
+
+static void add_words(const struct printer *printer, struct text_table *table, const bool *silent, size_t row)
+{
+    char **words = calloc(printer->column_count + 1, sizeof *words);
+    size_t count = 0;
+    CHECK(words);
+    for (size_t c = 0; c < printer->column_count; c++) {
+        if (silent[c])
+            continue;
+        words[count++] = words_of(&printer->columns[c], value_at(printer, row, c));
+        CHECK(words[count - 1]);
+    }
+    text_table_row(table, (const char *const *)words);
+    for (size_t i = 0; i < count; i++)
+        free(words[i]);
+    free(words);
+}
+
+static void add_titles(const struct printer *printer, struct text_table *table, const bool *silent)
+{
+    const char **titles = calloc(printer->column_count + 1, sizeof *titles);
+    size_t count = 0;
+    CHECK(titles);
+    for (size_t c = 0; c < printer->column_count; c++) {
+        const struct record_column *column = &printer->columns[c];
+        if (!silent[c])
+            titles[count++] = column->figure ? column->figure->title : column->name;
+    }
+    text_table_row(table, titles);
+    free(titles);
+}
+
+// What all rows have in common, which their settings do not say.
+static void write_common(const struct printer *printer, const struct results *results)
+{
+    char words[400];
+    double context = results->records[0]->trial.context;
+    json_t *common = setting_common(results->records, results->count);
+    for (size_t i = 1; i < results->count; i++)
+        context = results->records[i]->trial.context == context ? context : 0;
+    setting_describe(common, context, words, sizeof words);
+    if (*words)
+        fprintf(printer->stream, "%s\n\n", words);
+    json_decref(common);
+}
+
+static void write_planned(const struct printer *printer)
+{
+    size_t planned = 0;
+    for (size_t i = 0; i < printer->row_count; i++)
+        planned += trial_plans_on(text_or(printer->rows[i].record->trial.device, ""));
+    if (planned)
+        fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
+                printer->row_count);
+}
+
+static void write_for_people(const struct printer *printer, const struct results *results)
+{
+    struct text_table table = {0};
+    bool *silent = calloc(printer->column_count + 1, sizeof *silent), framed = !printer->request->columns;
+    CHECK(silent);
+    for (size_t c = 0; c < printer->column_count; c++)
+        silent[c] = is_silent(printer, c);
+    add_titles(printer, &table, silent);
+    for (size_t r = 0; r < printer->row_count; r++)
+        add_words(printer, &table, silent, r);
+    framed = framed && printer->request->format != TABLE_LATEX;
+    if (framed)
+        write_common(printer, results);
+    text_table_print(&table, printer->request->format, printer->stream);
+    if (framed)
+        write_planned(printer);
+    text_table_free(&table);
+    free(silent);
+}
+
+// --- for programs
+
+static void write_quoted(const char *text, FILE *stream)
+{
+    bool plain = *text && !strpbrk(text, "\",\r\n");
+    if (plain) {
+        fputs(text, stream);
+        return;
+    }
+    putc('"', stream);
+    for (; *text; text++) {
+        if (*text == '"')
+            putc('"', stream);
+        putc(*text, stream);
+    }
+    putc('"', stream);
+}
+
+static void write_cell(const json_t *value, FILE *stream)
+{
+    if (json_is_null(value))
+        return;
+    char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    CHECK(text);
+    write_quoted(text, stream);
+    free(text);
+}
+
+static void write_csv(const struct printer *printer)
+{
+    for (size_t c = 0; c < printer->column_count; c++) {
+        fputs(c ? "," : "", printer->stream);
+        write_quoted(printer->columns[c].name, printer->stream);
+    }
+    fputs("\r\n", printer->stream);
+    for (size_t r = 0; r < printer->row_count; r++) {
+        for (size_t c = 0; c < printer->column_count; c++) {
+            fputs(c ? "," : "", printer->stream);
+            write_cell(value_at(printer, r, c), printer->stream);
+        }
+        fputs("\r\n", printer->stream);
+    }
+}
+
+static void write_json(const struct printer *printer)
+{
+    fputs("[", printer->stream);
+    for (size_t r = 0; r < printer->row_count; r++) {
+        json_t *row = json_object();
+        for (size_t c = 0; c < printer->column_count; c++)
+            CHECK(json_object_set(row, printer->columns[c].name, (json_t *)value_at(printer, r, c)) == 0);
+        fputs(r ? ",\n" : "\n", printer->stream);
+        json_dumpf(row, printer->stream, JSON_COMPACT);
+        json_decref(row);
+    }
+    fputs("\n]\n", printer->stream);
+}
+
+bool record_table_write(const struct record_table_request *request, const struct results *results, FILE *stream,
+                        struct status *status)
+{
+    static const char for_people[] =
+        "setting,status,time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
+    struct printer printer = {.request = request, .stream = stream};
+    const char *asked = request->columns ? request->columns : is_for_people(&printer) ? for_people : NULL;
+    char *names = asked ? strdup(asked) : NULL;
+    record_columns_open(&printer.known, results);
+    take_rows(&printer, results);
+    bool fine = choose_columns(&printer, names, status) && sort_rows(&printer, status);
+    if (fine)
+        take_values(&printer);
+    if (fine && is_for_people(&printer) && !results->count)
+        fputs("no records\n", stream);
+    else if (fine && is_for_people(&printer))
+        write_for_people(&printer, results);
+    else if (fine && request->format == TABLE_CSV)
+        write_csv(&printer);
+    else if (fine && request->format == TABLE_JSON)
+        write_json(&printer);
+    for (size_t i = 0; printer.values && i < printer.row_count * printer.column_count; i++)
+        json_decref(printer.values[i]);
+    free(printer.values);
+    free(printer.rows);
+    free(printer.columns);
+    free(names);
+    record_columns_close(&printer.known);
+    return fine;
+}

@@ -1,0 +1,126 @@
+#include "harness/run/dry_run.h"
+#include "harness/files/size.h"
+#include "harness/results/result_file.h"
+#include "harness/results/text_table.h"
+#include "harness/run/planned_step.h"
+#include "harness/run/ranks.h"
+#include "harness/spec/trial_text.h"
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+struct total {
+    size_t trials, unsupported, oom, timed;
+    double seconds; // of warm-up and samples, of the trials whose steps' times are known
+};
+
+static void add_row(struct text_table *table, const struct trial *trial, const struct spec *spec, const char *peak,
+                    const char *seconds)
+{
+    char what[512];
+    trial_text(trial, spec, what, sizeof what);
+    text_table_row(table, (const char *const[]){what, peak, seconds, NULL});
+}
+
+static size_t steps_of(const struct trial *trial)
+{
+    return trial->train.steps ? trial->train.steps * trial->train.accumulate
+                              : trial->measure.warmup + trial->measure.samples;
+}
+
+static void add_trial(struct text_table *table, const struct trial *trial, const struct spec *spec,
+                      struct total *total)
+{
+    struct planned_step step = {0};
+    struct planned_memos memos;
+    struct status why = {0};
+    struct planned_limits limits = {trial->memory_limit_bytes ? trial->memory_limit_bytes : NO_LIMIT,
+                                    trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
+    char peak[32] = "-", seconds[32] = "-";
+    planned_memos_open(&memos);
+    bool possible = !trial->unsupported && ranks_possible(trial, &why) && trial->parallel.stage == 1 &&
+                    strcmp(trial->method->name, method_auto.name) &&
+                    planned_step(&step, trial, trial->options, limits, &memos, &why);
+    total->trials++;
+    total->unsupported += trial->unsupported || why.code == STATUS_UNSUPPORTED;
+    total->oom += possible && !step.fits;
+    if (possible && step.fits) {
+        size_text(step.peak_bytes, peak, sizeof peak);
+        if (trial->profile && isfinite(step.seconds) && trial_ranks(trial) == 1) { // links have no rates
+            snprintf(seconds, sizeof seconds, "%.3g s", step.seconds);
+            total->seconds += trial->planned ? 0 : step.seconds * (double)steps_of(trial);
+            total->timed++;
+        }
+    } else {
+        snprintf(peak, sizeof peak, "%s", trial->unsupported || why.code ? "unsupported" : possible ? "oom" : "-");
+    }
+    add_row(table, trial, spec, peak, seconds);
+    planned_memos_close(&memos);
+}
+
+struct done {
+    json_t *ids;
+    bool ok_alone; // what did not end ok is measured again
+};
+
+static void note_id(void *visitor, const json_t *record)
+{
+    const struct done *done = visitor;
+    const char *id = json_string_value(json_object_get(record, "id")),
+               *status = json_string_value(json_object_get(record, "status"));
+    if (!done->ok_alone || strcmp(status, record_status_name(RECORD_OK)) == 0)
+        CHECK(json_object_set_new(done->ids, id, json_true()) == 0);
+}
+
+// Of the records in the file; NULL and a status if it is wrong. A new reference.
+static json_t *ids_of(const char *out, bool ok_alone, struct status *status)
+{
+    struct result_file file = {0};
+    struct done done = {json_object(), ok_alone};
+    CHECK(done.ids);
+    bool fine = access(out, F_OK) != 0 || result_file_scan(&file, out, note_id, &done, status);
+    result_file_close(&file);
+    if (fine)
+        return done.ids;
+    json_decref(done.ids);
+    return NULL;
+}
+
+static void write_total(const struct total *total, size_t done, FILE *stream)
+{
+    fprintf(stream, "%zu trials to measure, %zu done", total->trials, done);
+    if (total->oom)
+        fprintf(stream, "; %zu would run out of memory", total->oom);
+    if (total->unsupported)
+        fprintf(stream, "; %zu are unsupported", total->unsupported);
+    if (total->timed)
+        fprintf(stream, "; about %.3g s of steps in %zu of them, predicted", total->seconds, total->timed);
+    else if (total->trials)
+        fprintf(stream, "; how long steps take is predicted by a profile (--profile, longbp calibrate)");
+    fputc('\n', stream);
+}
+
+bool dry_run_write(const struct spec *spec, const char *out, bool retry, FILE *stream, struct status *status)
+{
+    json_t *ids = ids_of(out, retry, status);
+    struct text_table table = {0};
+    struct total total = {0};
+    bool fine = ids;
+    text_table_row(&table, (const char *const[]){"trial", "peak", "a step", NULL});
+    for (size_t i = 0; fine && i < spec->trial_count; i++) {
+        struct trial trial;
+        if (json_object_get(ids, spec->trials[i].id))
+            continue;
+        fine = spec_trial(spec, i, &trial, status);
+        if (fine)
+            add_trial(&table, &trial, spec, &total);
+        trial_free(&trial);
+    }
+    if (fine && total.trials)
+        text_table_print(&table, TABLE_TEXT, stream);
+    if (fine)
+        write_total(&total, spec->trial_count - total.trials, stream);
+    text_table_free(&table);
+    json_decref(ids);
+    return fine;
+}

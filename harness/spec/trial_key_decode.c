@@ -1,0 +1,186 @@
+#include "harness/spec/trial_key_decode.h"
+#include "harness/files/size.h"
+#include "harness/spec/trial_key_words.h"
+#include <string.h>
+
+// --- reading: the default, then what is given
+
+static bool read_choice(const struct trial_key *key, struct json_field field, int *value, struct status *status)
+{
+    struct names names = {0};
+    size_t index = (size_t)key->initial;
+    names_add_all(&names, key->choices);
+    if (!json_field_choice(field, &names, key->kind, &index, status))
+        return false;
+    *value = (int)index;
+    return true;
+}
+
+static bool read_text(const struct trial_key *key, struct json_field field, char **value, struct status *status)
+{
+    char expected[160];
+    const char *text = NULL;
+    snprintf(expected, sizeof expected, "null or %s", key->values);
+    if (!json_field_given(field))
+        return true;
+    if (!json_field_text(field, expected, &text, status))
+        return false;
+    *value = strdup(text);
+    CHECK(*value);
+    return true;
+}
+
+static bool read_size(struct json_field field, size_t *bytes, struct status *status)
+{
+    if (!json_field_given(field))
+        return true;
+    if (!json_is_string(field.value))
+        return json_field_count(field, 1, JSON_INTEGER_MAX, " of bytes", bytes, status);
+    return size_parse(json_string_value(field.value), bytes) || json_field_expected(field, status, SIZE_EXPECTED);
+}
+
+static bool read_told(const struct trial_key *key, const struct trial *trial, struct json_field field,
+                      size_t *value, struct status *status)
+{
+    struct status why = {0};
+    if (!key->told(trial, value, &why))
+        return json_field_fail(field, status, "%s", why.message);
+    return (double)*value <= key->maximum ||
+           json_field_fail(field, status, "%s says %zu, at most %.0f are possible", trial->data.path, *value,
+                           key->maximum);
+}
+
+static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
+                        struct status *status);
+
+static bool read_members(const struct trial_key *key, struct trial *trial, struct json_field field,
+                         struct status *status)
+{
+    struct names known = {0};
+    trial_key_names(&known, key->members);
+    if (field.value && !json_field_object(field, &known, key->name, status))
+        return false;
+    for (const struct trial_key *member = key->members; member->name; member++) {
+        if (!read_simple(member, trial, json_field_get(field, member->name), status))
+            return false;
+    }
+    if (key->settle)
+        key->settle(trial);
+    return true;
+}
+
+static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
+                        struct status *status)
+{
+    void *value = (char *)trial + key->offset;
+    char unit[64];
+    trial_key_unit(key, unit, sizeof unit);
+    switch (key->type) {
+    case KEY_BOOL:
+        *(bool *)value = key->initial > 0;
+        return json_field_bool(field, value, status);
+    case KEY_COUNT:
+        *(size_t *)value = (size_t)key->initial;
+        if (!field.value && key->told && !read_told(key, trial, field, value, status))
+            return false;
+        if (key->required && !field.value && !*(size_t *)value)
+            return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
+        return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
+    case KEY_NUMBER:
+        *(double *)value = key->initial;
+        return json_field_number(field, key->minimum, key->maximum, value, status);
+    case KEY_CHOICE:
+        return read_choice(key, field, value, status);
+    case KEY_TEXT:
+        return read_text(key, field, value, status);
+    case KEY_SIZE:
+        return read_size(field, value, status);
+    case KEY_OBJECT:
+        return read_members(key, trial, field, status);
+    default:
+        CHECK(!"a key that reads itself");
+    }
+}
+
+// --- writing
+
+static json_t *simple_json(const struct trial_key *key, const struct trial *trial)
+{
+    const void *value = (const char *)trial + key->offset;
+    json_t *object;
+    switch (key->type) {
+    case KEY_BOOL:
+        return json_boolean(*(const bool *)value);
+    case KEY_COUNT:
+        return json_integer((json_int_t) * (const size_t *)value);
+    case KEY_NUMBER:
+        return json_real(*(const double *)value);
+    case KEY_CHOICE:
+        return json_string(key->choices[*(const int *)value]);
+    case KEY_TEXT:
+        return *(char *const *)value ? json_string(*(char *const *)value) : json_null();
+    case KEY_SIZE:
+        return *(const size_t *)value ? json_integer((json_int_t) * (const size_t *)value) : json_null();
+    case KEY_OBJECT:
+        object = json_object();
+        for (const struct trial_key *member = key->members; member->name; member++)
+            json_object_set_new(object, member->name, simple_json(member, trial));
+        return object;
+    default:
+        CHECK(!"a key that writes itself");
+    }
+}
+
+json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struct json_field field,
+                         struct status *status)
+{
+    if (key->decode)
+        return key->decode(trial, field, status);
+    if (key->type == KEY_OBJECT && key->null && !json_field_given(field))
+        return json_null();
+    return read_simple(key, trial, field, status) ? simple_json(key, trial) : NULL;
+}
+
+// --- of records
+
+static json_t *default_of(const struct trial_key *key)
+{
+    struct trial scratch = {.objective = objectives[0]};
+    struct status none = {0};
+    bool own = key->type == KEY_OWN || key->type == KEY_METHOD;
+    if (key->required || key->told || (own && !key->null))
+        return NULL;
+    return own ? json_null() : trial_key_decode(key, &scratch, (struct json_field){0}, &none);
+}
+
+json_t *trial_key_recorded(const struct trial_key *key, const json_t *trial)
+{
+    json_t *value = json_object_get(trial, key->name);
+    size_t members = 0;
+    while (key->members && key->members[members].name)
+        members++;
+    if (value && (!json_is_object(value) || json_object_size(value) >= members))
+        return json_incref(value);
+    json_t *absent = default_of(key);
+    if (!value)
+        return absent;
+    json_t *whole = json_copy(value);
+    CHECK(whole);
+    if (json_is_object(absent))
+        CHECK(json_object_update_missing(whole, absent) == 0);
+    json_decref(absent);
+    return whole;
+}
+
+json_t *trial_recorded(const json_t *trial)
+{
+    json_t *whole = json_copy((json_t *)trial);
+    CHECK(whole);
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        json_t *value = trial_key_recorded(key, trial);
+        if (value && value != json_object_get(whole, key->name))
+            CHECK(json_object_set(whole, key->name, value) == 0);
+        json_decref(value);
+    }
+    return whole;
+}

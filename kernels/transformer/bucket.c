@@ -1,0 +1,309 @@
+#include "kernels/transformer/bucket.h"
+#include "kernels/transformer/unit.h"
+
+enum { CAN_TRAIN, FROZEN, BUCKETS };
+
+static struct bucket *buckets_of(const struct model *model, size_t unit)
+{
+    return model->buckets + BUCKETS * unit;
+}
+
+static const struct comm *replicas(const struct model *model)
+{
+    return &model->ranks.replicas;
+}
+
+static struct row_range own_of(const struct model *model, const struct bucket *bucket)
+{
+    return bucket->owned[replicas(model)->rank];
+}
+
+static size_t blocks_of(const struct parameter *p)
+{
+    return (p->size + BUCKET_BLOCK - 1) / BUCKET_BLOCK;
+}
+
+static bool shares_weights(const struct model *model)
+{
+    return model->ranks.zero == ZERO_WEIGHTS;
+}
+
+// Those that are kept between steps.
+static bool shares_gradients(const struct model *model)
+{
+    return model->ranks.zero >= ZERO_GRADIENTS && !model->updates_in_walk;
+}
+
+// What an update of shares makes the same again on every rank, and what is there in shares alone.
+static bool has_values(const struct model *model, const struct bucket *bucket)
+{
+    bool can_train = (bucket - model->buckets) % BUCKETS == CAN_TRAIN;
+    return shares_weights(model) || (model->ranks.zero != ZERO_NOTHING && can_train);
+}
+
+bool bucket_has_values(const struct model *model, const struct parameter *p)
+{
+    return p->bucket && has_values(model, p->bucket);
+}
+
+// ---- views
+
+// Elements of a bucket's tensor, or no tensor, from a block on.
+static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_t cols)
+{
+    struct tensor t = tensor_rows(blocks, block, 0);
+    t.rows = rows;
+    t.cols = cols;
+    return t;
+}
+
+// The unit's parameters that are in the bucket have their values, and gradients if they train, in these tensors.
+static void set_values(struct model *model, size_t unit, const struct bucket *bucket)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->bucket == bucket && has_values(model, bucket)) {
+            p->value.data = view(bucket->values, p->block, p->value.rows, p->value.cols).data;
+        }
+    }
+}
+
+static void set_gradients(struct model *model, size_t unit)
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->trains) {
+            bool whole = p->bucket->grads.data;
+            p->grad = whole ? view(p->bucket->grads, p->block, p->value.rows, p->value.cols) : tensor_none();
+        }
+    }
+}
+
+struct parameter bucket_share(const struct model *model, const struct parameter *p)
+{
+    struct parameter share = *p;
+    const struct bucket *bucket = p->bucket;
+    if (!bucket || model->ranks.zero == ZERO_NOTHING) {
+        return share;
+    }
+    struct row_range own = own_of(model, bucket);
+    size_t first = own.start > p->block ? own.start : p->block, end = p->block + blocks_of(p);
+    end = own.start + own.count < end ? own.start + own.count : end;
+    size_t count = 0;
+    if (first < end) {
+        share.first = (first - p->block) * BUCKET_BLOCK;
+        count = (end - p->block) * BUCKET_BLOCK;
+        count = (count < p->size ? count : p->size) - share.first;
+    } else {
+        first = own.start;
+    }
+    share.value = shares_weights(model) ? view(bucket->own_values, first - own.start, count, 1)
+                                        : view(bucket->values, first, count, 1);
+    share.grad = shares_gradients(model) ? view(bucket->own_grads, first - own.start, count, 1)
+                                         : view(bucket->grads, first, count, 1);
+    return share;
+}
+
+// ---- values
+
+static struct tensor blocks_new(struct model *model, size_t blocks, enum dtype dtype, enum category category)
+{
+    return tensor_new(model->device, blocks, BUCKET_BLOCK, dtype, category);
+}
+
+static void cut(struct model *model, struct bucket *bucket)
+{
+    size_t count = replicas(model)->size;
+    bucket->owned = calloc(count, sizeof *bucket->owned);
+    CHECK(bucket->owned);
+    for (size_t r = 0; r < count; r++) {
+        bucket->owned[r] = comm_share(bucket->blocks, count, r);
+    }
+}
+
+void buckets_open(struct model *model)
+{
+    if (replicas(model)->size == 1) {
+        return;
+    }
+    CHECK(!model->weights_place && !model->gradients_place && !model->optimizer_place);
+    CHECK(model->ranks.zero != ZERO_WEIGHTS || model->quantisation == QUANTISATION_NONE);
+    model->buckets = calloc(BUCKETS * unit_count(model), sizeof *model->buckets);
+    CHECK(model->buckets);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        struct bucket *buckets = buckets_of(model, unit);
+        for (size_t i = 0; i < parameters.count; i++) {
+            struct parameter *p = &parameters.items[i];
+            if (model_has(model, p)) {
+                p->bucket = &buckets[model_can_train(model, p) ? CAN_TRAIN : FROZEN];
+                p->block = p->bucket->blocks;
+                p->bucket->blocks += blocks_of(p);
+            }
+        }
+        for (size_t b = 0; b < BUCKETS; b++) {
+            cut(model, &buckets[b]);
+        }
+    }
+}
+
+void buckets_close(struct model *model)
+{
+    for (size_t b = 0; model->buckets && b < BUCKETS * unit_count(model); b++) {
+        free(model->buckets[b].owned);
+    }
+    free(model->buckets);
+}
+
+static void new_values(struct model *model, struct bucket *bucket)
+{
+    bool shares = shares_weights(model);
+    size_t blocks = shares ? own_of(model, bucket).count : bucket->blocks;
+    if (blocks > 0 && has_values(model, bucket)) {
+        struct tensor *values = shares ? &bucket->own_values : &bucket->values;
+        *values = blocks_new(model, blocks, model->device->ops->dtype, CATEGORY_WEIGHTS);
+        op_zero(model->device, *values); // what is between the parameters goes along with them
+    }
+}
+
+void bucket_new_values(struct model *model, size_t unit)
+{
+    for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
+        struct bucket *bucket = &buckets_of(model, unit)[b];
+        new_values(model, bucket);
+        set_values(model, unit, bucket);
+    }
+}
+
+void bucket_free_values(struct model *model, size_t unit)
+{
+    for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
+        struct bucket *bucket = &buckets_of(model, unit)[b];
+        tensor_free(model->device, &bucket->values);
+        tensor_free(model->device, &bucket->own_values);
+    }
+}
+
+void bucket_write(struct model *model, const struct parameter *p, size_t first, size_t count, const double *values)
+{
+    struct parameter share = bucket_share(model, p);
+    size_t own_end = share.first + tensor_count(share.value), end = first + count;
+    if (!shares_weights(model)) {
+        share = (struct parameter){.value = tensor_reshape(p->value, p->size, 1)};
+        own_end = p->size;
+    }
+    size_t from = first > share.first ? first : share.first, to = end < own_end ? end : own_end;
+    if (from < to) {
+        tensor_write(model->device, tensor_rows(share.value, from - share.first, to - from), values + from - first);
+    }
+}
+
+void bucket_acquire(struct model *model, size_t unit)
+{
+    for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
+        struct bucket *bucket = &buckets_of(model, unit)[b];
+        struct row_range own = own_of(model, bucket);
+        if (bucket->blocks == 0) {
+            continue;
+        }
+        bucket->values = blocks_new(model, bucket->blocks, model->device->ops->dtype, CATEGORY_WEIGHTS);
+        if (own.count > 0) {
+            op_copy(model->device, tensor_rows(bucket->values, own.start, own.count), bucket->own_values);
+        }
+        comm_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+        set_values(model, unit, bucket);
+    }
+}
+
+void bucket_release(struct model *model, size_t unit)
+{
+    for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
+        struct bucket *bucket = &buckets_of(model, unit)[b];
+        tensor_free(model->device, &bucket->values);
+        set_values(model, unit, bucket);
+    }
+}
+
+// ---- of what trains
+
+// NULL: there are no replicas, or the unit does not train.
+static struct bucket *training_of(const struct model *model, size_t unit)
+{
+    return model->buckets && unit_training(model, unit) ? &buckets_of(model, unit)[CAN_TRAIN] : NULL;
+}
+
+void bucket_gather(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (bucket && bucket->values.data) {
+        comm_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+    }
+}
+
+void bucket_new_gradients(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (!bucket || model->updates_in_walk) {
+        return;
+    }
+    struct tensor *kept = shares_gradients(model) ? &bucket->own_grads : &bucket->grads;
+    size_t blocks = shares_gradients(model) ? own_of(model, bucket).count : bucket->blocks;
+    *kept = blocks_new(model, blocks, model->gradient_dtype, CATEGORY_GRADIENTS);
+    set_gradients(model, unit);
+}
+
+void bucket_zero_gradients(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (bucket) {
+        op_zero(model->device, shares_gradients(model) ? bucket->own_grads : bucket->grads);
+    }
+}
+
+void bucket_free_gradients(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (bucket) {
+        tensor_free(model->device, &bucket->grads);
+        tensor_free(model->device, &bucket->own_grads);
+        set_gradients(model, unit);
+    }
+}
+
+void bucket_add(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (bucket && !bucket->grads.data) {
+        bucket->grads = blocks_new(model, bucket->blocks, model->gradient_dtype, CATEGORY_GRADIENTS);
+        op_zero(model->device, bucket->grads);
+        set_gradients(model, unit);
+    }
+}
+
+void bucket_sum(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (!bucket) {
+        return;
+    }
+    comm_sum_rows(replicas(model), model->device, bucket->grads, bucket->owned);
+    if (model->ranks.zero == ZERO_NOTHING) {
+        comm_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
+    }
+}
+
+void bucket_keep_share(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (!bucket || !shares_gradients(model)) {
+        return;
+    }
+    struct row_range own = own_of(model, bucket);
+    if (own.count > 0) {
+        op_accumulate(model->device, bucket->own_grads, tensor_rows(bucket->grads, own.start, own.count));
+    }
+    tensor_free(model->device, &bucket->grads);
+    set_gradients(model, unit);
+}

@@ -1,0 +1,36 @@
+// Forward: the loss and no gradient, a layer at a time over the whole context: what inference on the same tokens
+// costs on this core, the yardstick of a step that leaves most of its backward pass out. Cost: F. Memory per token:
+// d e, and 2 G D e of one layer; one cell.
+#include "kernels/transformer/forward.h"
+#include "methods/cost.h"
+#include "methods/method.h"
+
+struct forward_options {
+    size_t chunk, head_chunk;
+};
+
+static const struct option option_rows[] = {
+    OPTION_CHUNK(struct forward_options), OPTION_HEAD_CHUNK(struct forward_options), {0}};
+
+static void walk(struct step *step)
+{
+    const struct forward_options *options = step->options;
+    forward_pass(step->model, step->batch, options->chunk, options->head_chunk, step->loss);
+    unit_done_all(step->model);
+}
+
+static double floor_bytes(const struct model *model, const void *options, size_t context)
+{
+    (void)options, (void)context;
+    return cost_hidden(model) + cost_kv(model);
+}
+
+const struct method method_forward = {
+    .name = "forward",
+    .summary = "the loss alone, no gradient: what inference on the same tokens costs",
+    .source = "longbp",
+    .options = {option_rows, sizeof(struct forward_options)},
+    .no_gradient = true,
+    .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
+};

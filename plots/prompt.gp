@@ -1,0 +1,32 @@
+# What a prompt that is walked once saves, against the number of sequences that share it: FLOPs, peak memory and time of a
+# step, each over that of the same sequences which all walk their own.
+load scripts.'/style.gp'
+
+stats data using 'group' nooutput
+set logscale x 2
+set xrange [STATS_min / 1.25 : STATS_max * 1.25]
+stats data using (tick(column('group'))) nooutput
+if (ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }
+set yrange [0 : *]
+
+width = width_for(2)
+bottom = 370
+legend_rows = rows_for(2)
+height = bottom + 105 + 20 * legend_rows
+heading = 'One walk of a shared prompt, over each sequence with its own'
+load scripts.'/page.gp'
+
+set multiplot
+spaced(text) = strstrt(text, '_') ? spaced(underscored(text)) : text
+panel_names = 'flops_ratio peak_ratio time_ratio'
+panel_titles = 'FLOPs peak_memory time_of_one_step'
+do for [p=0:2] {
+    call scripts.'/panel.gp' (70 + 300 * p) (280 + 300 * p) (spaced(word(panel_titles, p + 1)).', ratio') 'sequences of a group'
+    plot for [i=1:series_count] data using (of(i, 'group')):(column(word(panel_names, p + 1))) \
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+    if (p == 0) {
+        unset for [l=101:104] label l
+        call scripts.'/legend.gp' 25 (bottom + 68)
+    }
+}
+unset multiplot

@@ -1,0 +1,110 @@
+// Replicas of a test under mpirun: a model of which each rank takes some of the sequences, and the same rank
+// without data.
+#pragma once
+#include "kernels/transformer/bucket.h"
+#include "tests/fixture.h"
+#include "tests/under_mpirun.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SEQUENCES 8 // pairs are as many as the most ranks
+
+struct setting {
+    const char *options;
+    bool tied, qk_norm, lora, documents, masked;
+    enum dtype dtype;
+    const struct objective *objective; // NULL: the default
+    const char *settings;
+};
+
+static struct fixture fixture_of(const struct setting *s)
+{
+    static int32_t targets[23 * SEQUENCES];
+    struct fixture f = fixture_default();
+    f.batch_size = SEQUENCES;
+    f.config.tied = s->tied;
+    f.config.qk_norm = s->qk_norm;
+    f.dtype = s->dtype;
+    f.document = s->documents ? 7 : 0;
+    f.objective = s->objective;
+    if (s->lora) {
+        f.lora = (struct lora){3, 6, LORA_Q | LORA_V | LORA_DOWN};
+    }
+    // The first sequences have hardly a target, and the first of all none.
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        size_t sequence = i / f.context, t = i % f.context;
+        targets[i] = t < f.context - 3 * sequence || t + 1 == f.context ? NO_TARGET : (int32_t)(7 * i % 31);
+    }
+    f.targets = s->masked ? targets : NULL;
+    snprintf(f.settings, sizeof f.settings, "%s", s->settings ? s->settings : "");
+    return f;
+}
+
+struct measured {
+    struct counters counters;
+    size_t peak_bytes;
+    double loss;
+};
+
+static void open_replica(struct fixture *f, struct ranks *ranks, struct split split)
+{
+    size_t together = f->objective && f->objective->terms.divisor == PER_PAIR ? 2 : 1;
+    *ranks = ranks_of(&world.comm, split, &f->config, f->context);
+    struct row_range groups = comm_share(SEQUENCES / together, split.replicas, ranks->replicas.rank);
+    f->ranks = ranks;
+    f->sequences = (struct row_range){groups.start * together, groups.count * together};
+    fixture_open(f);
+}
+
+// The same rank without data.
+struct plan {
+    struct device *device;
+    struct model model;
+    struct batch batch;
+    struct comm comm;
+    struct ranks ranks;
+};
+
+static void plan_open(struct plan *plan, const struct fixture *f, struct split split)
+{
+    struct status status = {0};
+    plan->device = device_open("plan-cpu", f->dtype, 0, &status);
+    assert_non_null(plan->device);
+    plan->comm = comm_planned(world.comm.rank, world.comm.size);
+    plan->ranks = ranks_of(&plan->comm, split, &f->config, f->context);
+    struct model_options options = fixture_model_options(f);
+    options.ranks = &plan->ranks;
+    model_open(&plan->model, &f->config, &options, plan->device);
+    fixture_open_batch(f, plan->device, &plan->batch, f->sequences);
+    plan->batch.normaliser = f->batch.normaliser;
+}
+
+static void plan_close(struct plan *plan)
+{
+    batch_close(&plan->batch, plan->device);
+    model_close(&plan->model);
+    device_close(plan->device);
+}
+
+static void assert_as_planned(const struct measured *found, const struct measured *planned)
+{
+    const struct counters *a = &found->counters, *b = &planned->counters;
+    assert_true(a->sent_bytes == b->sent_bytes && a->received_bytes == b->received_bytes);
+    assert_int_equal(a->messages, b->messages);
+    assert_true(a->flops == b->flops && a->bytes_moved == b->bytes_moved);
+    assert_int_equal(a->launches, b->launches);
+    assert_int_equal(found->peak_bytes, planned->peak_bytes);
+}
+
+static void assert_same_everywhere(const double *values, size_t count)
+{
+    double *first = malloc(count * sizeof *first);
+    assert_non_null(first);
+    memcpy(first, values, count * sizeof *first);
+    world.ops->broadcast(&world, first, count * sizeof *first);
+    assert_memory_equal(first, values, count * sizeof *first);
+    free(first);
+}

@@ -1,0 +1,265 @@
+// BREAD in both forms: what it adds to block coordinate descent it leaves out bit for bit where it is told to,
+// every update is that of the optimizer it is made of, what is frozen stays, and states stay or go as asked.
+#include "kernels/transformer/unit.h"
+#include "tests/fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+enum { LAYERS = 4, TABLES = 2 };
+
+static const struct lora factors = {.rank = 3, .alpha = 5, .targets = LORA_Q | LORA_V | LORA_DOWN};
+static const struct {
+    const char *method, *options;
+} walks[] = {
+    {"full", ""},
+    {"checkpoint", "stages=2 offload=inputs"},
+    {"streambp", "chunk=7 stage_rows=0,2 offload=inputs+gradient"},
+    {"seco", "chunk=7"},
+    {"seco", "chunk=7 stages=2"},
+};
+
+static struct fixture opened(enum dtype dtype, struct lora lora, const char *optimizer, const char *options)
+{
+    struct fixture f = fixture_default();
+    f.config.layers = LAYERS;
+    f.config.qk_norm = f.config.qkv_bias = true;
+    f.lora = lora;
+    f.dtype = dtype;
+    fixture_set_optimizer(&f, optimizer_find(optimizer), "rate=0.01 decay=0.1 %s", options);
+    fixture_open(&f);
+    return f;
+}
+
+static void step(struct fixture *f, size_t t, const char *method, const char *text)
+{
+    const struct method *m = method_find(method);
+    void *options = fixture_options(m, "%s", text);
+    struct step_report report = {0};
+    optimizer_begin(&f->model, t, 1);
+    model_zero_gradients(&f->model);
+    method_step(m, &f->model, &f->batch, options, &report);
+    optimizer_step(&f->model);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    options_free(&m->options, options);
+    step_report_free(&report);
+}
+
+static double *read_values(const struct fixture *f, struct tensor t)
+{
+    double *values = malloc((tensor_count(t) + 1) * sizeof *values);
+    assert_non_null(values);
+    tensor_read(f->device, t, values);
+    return values;
+}
+
+// Whether a parameter of one has the bits of another model's.
+static bool is_equal(const struct fixture *f, const struct parameter *p, const struct fixture *g,
+                     const struct parameter *q)
+{
+    double *a = read_values(f, p->value), *b = read_values(g, q->value);
+    bool equal = memcmp(a, b, tensor_count(p->value) * sizeof *a) == 0;
+    free(a);
+    free(b);
+    return equal;
+}
+
+// Every weight of g, which has no factors, is that of f.
+static void expect_same_weights(const struct fixture *f, const struct fixture *g, const char *what)
+{
+    for (size_t i = 0; i < g->model.parameter_count; i++) {
+        const struct parameter *q = &g->model.parameters[i], *p = model_parameter(&f->model, q->name);
+        if (!is_equal(f, p, g, q)) {
+            fail_msg("%s: %s has other bits", what, q->name);
+        }
+    }
+}
+
+// Without the other layers' part what is left is bcd. A factor of 0, which no --lora has, is none of oneDNN's in
+// bf16.
+static void without_the_expansion_it_is_bcd(void **state)
+{
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    static const char *const turns[] = {"interval=2 order=descending", "interval=1 order=random round=stochastic"};
+    struct lora nothing = factors;
+    nothing.alpha = 0;
+    for (size_t d = 0; d < COUNT(dtypes); d++) {
+        for (size_t w = 0; w < COUNT(walks); w++) {
+            for (size_t o = 0; o < COUNT(turns); o++) {
+                char sgd[100];
+                bool rows = method_find(walks[w].method)->rows;
+                snprintf(sgd, sizeof sgd, "%s ratio=0 when=%s", turns[o], rows ? "walk" : "end");
+                struct fixture bcd = opened(dtypes[d], (struct lora){0}, "bcd", turns[o]),
+                               by_sgd = opened(dtypes[d], (struct lora){0}, "bread-sgd", sgd),
+                               by_lora = opened(dtypes[d], nothing, "bread-lora", turns[o]);
+                for (size_t t = 1; t <= 5; t++) {
+                    step(&bcd, t, walks[w].method, walks[w].options);
+                    step(&by_sgd, t, walks[w].method, walks[w].options);
+                    if (dtypes[d] != DTYPE_BF16) {
+                        step(&by_lora, t, walks[w].method, walks[w].options);
+                    }
+                }
+                expect_same_weights(&by_sgd, &bcd, "bread-sgd");
+                if (dtypes[d] != DTYPE_BF16) {
+                    expect_same_weights(&by_lora, &bcd, "bread-lora");
+                }
+                fixture_close(&bcd);
+                fixture_close(&by_sgd);
+                fixture_close(&by_lora);
+            }
+        }
+    }
+}
+
+static bool is_in(const struct model *model, const struct parameter *p, size_t layer)
+{
+    return unit_of(model, p) == unit_of_layer(layer);
+}
+
+// Layer 1 is the active one: it moves as with AdamW, those above as with SGD, those below with `all` alone;
+// embedding and head stay.
+static void one_step_is_adamw_and_sgd(void **state)
+{
+    (void)state;
+    for (size_t w = 0; w < COUNT(walks); w++) {
+        for (int above = 0; above < 2; above++) {
+            char text[120];
+            bool rows = method_find(walks[w].method)->rows;
+            snprintf(text, sizeof text, "lowest=1 ratio=3 expand=%s when=%s master=none", above ? "above" : "all",
+                     rows ? "walk" : "end");
+            struct lora none = {0};
+            struct fixture f = opened(DTYPE_F64, none, "bread-sgd", text),
+                           before = opened(DTYPE_F64, none, "sgd", ""),
+                           adamw = opened(DTYPE_F64, none, "adamw", ""), sgd = opened(DTYPE_F64, none, "sgd", "");
+            fixture_close(&sgd);
+            sgd = fixture_default();
+            sgd.config = f.config;
+            fixture_set_optimizer(&sgd, optimizer_find("sgd"), "rate=0.03");
+            fixture_open(&sgd);
+            step(&f, 1, walks[w].method, walks[w].options);
+            step(&adamw, 1, walks[w].method, walks[w].options);
+            step(&sgd, 1, walks[w].method, walks[w].options);
+            for (size_t i = 0; i < f.model.parameter_count; i++) {
+                const struct parameter *p = &f.model.parameters[i];
+                size_t unit = unit_of(&f.model, p);
+                bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(&f.model);
+                const struct fixture *as = is_in(&f.model, p, 1)                          ? &adamw
+                                           : layer && (!above || unit > unit_of_layer(1)) ? &sgd
+                                                                                          : &before;
+                if (!is_equal(&f, p, as, &as->model.parameters[i])) {
+                    fail_msg("%s %s, %s: %s has other bits", walks[w].method, walks[w].options, text, p->name);
+                }
+            }
+            fixture_close(&f);
+            fixture_close(&before);
+            fixture_close(&adamw);
+            fixture_close(&sgd);
+        }
+    }
+}
+
+// Turns of two updates, upwards. After each update: what has moved since the last.
+static void what_is_frozen_stays(void **state)
+{
+    (void)state;
+    static const char *const expands[] = {"all", "above"};
+    for (size_t w = 0; w < COUNT(walks); w++) {
+        for (size_t e = 0; e < COUNT(expands); e++) {
+            char text[64];
+            snprintf(text, sizeof text, "interval=2 expand=%s", expands[e]);
+            struct fixture f = opened(DTYPE_F64, factors, "bread-lora", text);
+            double **before = calloc(f.model.parameter_count, sizeof *before);
+            assert_non_null(before);
+            for (size_t t = 1; t <= 2 * LAYERS; t++) {
+                size_t active = (t - 1) / 2;
+                for (size_t i = 0; i < f.model.parameter_count; i++) {
+                    before[i] = read_values(&f, f.model.parameters[i].value);
+                }
+                step(&f, t, walks[w].method, walks[w].options);
+                for (size_t i = 0; i < f.model.parameter_count; i++) {
+                    const struct parameter *p = &f.model.parameters[i];
+                    size_t unit = unit_of(&f.model, p), count = tensor_count(p->value);
+                    bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(&f.model);
+                    bool moves = layer && (parameter_is_factor(p)
+                                               ? e ? unit > unit_of_layer(active) : unit != unit_of_layer(active)
+                                               : unit == unit_of_layer(active));
+                    double *after = read_values(&f, p->value);
+                    if ((memcmp(before[i], after, count * sizeof *after) != 0) != moves) {
+                        fail_msg("%s %s, update %zu: %s %s", walks[w].method, walks[w].options, t, p->name,
+                                 moves ? "stays" : "moves");
+                    }
+                    free(after);
+                    free(before[i]);
+                }
+            }
+            free(before);
+            fixture_close(&f);
+        }
+    }
+}
+
+// Of layer 3's factor, over the turns of layers 0 to 3 and 0 again.
+static void states_of_factors_stay_or_go(void **state)
+{
+    (void)state;
+    for (int reset = 0; reset < 2; reset++) {
+        struct fixture f =
+            opened(DTYPE_F64, factors, "bread-lora", reset ? "interval=1 factor_state=reset" : "interval=1");
+        const struct parameter *p = f.model.layers[3].v.lora_b;
+        for (size_t t = 1; t <= LAYERS + 1; t++) {
+            double *before = t > 1 && p->state[0].data ? read_values(&f, p->state[0]) : NULL;
+            optimizer_begin(&f.model, t, 1);
+            assert_int_equal(f.model.layers[3].seen, reset ? 0 : t <= LAYERS ? t - 1 : LAYERS - 1);
+            assert_true(p->trains == (t != 4));
+            assert_true((p->state[0].data != NULL) == (!reset || t != 4)); // it rests, or is gone
+            double *after = p->state[0].data ? read_values(&f, p->state[0]) : NULL;
+            for (size_t i = 0; before && after && i < tensor_count(p->value); i++) {
+                assert_true(after[i] == (reset ? 0 : before[i]));
+                assert_true(before[i] != 0);
+            }
+            free(before);
+            free(after);
+            step(&f, t, "streambp", "chunk=7");
+        }
+        fixture_close(&f);
+    }
+}
+
+// The factors' updates are AdamW's of all updates that they take part in; and with a higher rate of B B's alone are
+// longer.
+static void factors_move_as_with_adamw(void **state)
+{
+    (void)state;
+    struct fixture f = opened(DTYPE_F64, factors, "bread-lora", "interval=1 order=descending ratio=1"),
+                   g = opened(DTYPE_F64, factors, "bread-lora", "interval=1 order=descending ratio=16"),
+                   lora = opened(DTYPE_F64, factors, "adamw", "");
+    step(&f, 1, "full", "");
+    step(&g, 1, "full", "");
+    step(&lora, 1, "full", "");
+    for (size_t i = 0; i < f.model.parameter_count; i++) {
+        const struct parameter *p = &f.model.parameters[i];
+        if (parameter_is_factor(p) && !is_in(&f.model, p, LAYERS - 1)) {
+            assert_true(is_equal(&f, p, &lora, &lora.model.parameters[i]));
+            assert_true(is_equal(&f, p, &g, &g.model.parameters[i]) == (strstr(p->name, "lora_A") != NULL));
+        }
+    }
+    fixture_close(&f);
+    fixture_close(&g);
+    fixture_close(&lora);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_the_expansion_it_is_bcd),
+        cmocka_unit_test(one_step_is_adamw_and_sgd),
+        cmocka_unit_test(what_is_frozen_stays),
+        cmocka_unit_test(states_of_factors_stay_or_go),
+        cmocka_unit_test(factors_move_as_with_adamw),
+    };
+    return cmocka_run_group_tests_name("BREAD", tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+// Tests of `longbp claims`: every way to take a figure, which figure decides, what a verdict is, and that the
+// committed claims have the verdicts that the committed records give them. JSON is written with ' for ".
+#define _GNU_SOURCE // nftw, mkdtemp, asprintf
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include <jansson.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define RECORD(id, method, context, device, more)                                                                  \
+    "{'schema': 2, 'id': '" id "123456789abcdef0123456789abcdef', 'experiment': 'e', 'status': 'ok', 'trial': "    \
+    "{'dtype': 'f32', 'device': '" device "', 'batch': 1, 'context': " #context ", 'method': {'name': '" method    \
+    "', 'chunk': 8}}, " more "}\n"
+#define MEASURED(id, method, context, peak, ms)                                                                    \
+    RECORD(id, method, context, "cpu", "'peak_bytes': " #peak ", 'median_ms': " #ms ", 'samples_ms': [" #ms "]")
+#define PLANNED(id, method, context, peak)                                                                         \
+    RECORD(id, method, context, "plan-cpu", "'peak_bytes': " #peak ", 'samples_ms': []")
+#define LOST(id, method, context)                                                                                  \
+    "{'schema': 2, 'id': '" id                                                                                     \
+    "123456789abcdef0123456789abcdef', 'experiment': 'e', 'status': 'oom', 'reason': '', "                         \
+    "'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': " #context ", 'method': {'name': '" method  \
+    "', 'chunk': 8}}}\n"
+
+static const char records[] = MEASURED("0", "full", 64, 1000, 10) MEASURED("1", "full", 128, 3000, 20)
+    MEASURED("2", "full", 256, 4000, 40) MEASURED("3", "seco", 64, 800, 12) MEASURED("4", "seco", 128, 1500, 30)
+        LOST("5", "seco", 256) PLANNED("6", "streambp", 64, 500) PLANNED("7", "full", 64, 1000);
+
+static void write_quoted(const struct scratch *scratch, const char *name, const char *text)
+{
+    char *json = quoted(text);
+    scratch_file(scratch, name, json, strlen(json));
+    free(json);
+}
+
+// A file of one claim: its figures, its bound, and the verdict and what follows it.
+static void write_claim(const struct scratch *scratch, const char *figures, const char *holds, const char *verdict)
+{
+    char *text;
+    write_quoted(scratch, "r.jsonl", records);
+    assert_true(
+        asprintf(&text,
+                 "{'claims': [\n{'id': 'c', 'paper': 'P', 'claim': 'that it is', 'published': '7', 'source': "
+                 "'S',\n'figures': [%s],\n'holds': %s,\n'verdict': %s}]}\n",
+                 figures, holds, verdict) > 0);
+    write_quoted(scratch, "c.json", text);
+    free(text);
+}
+
+static json_t *claim(const struct scratch *scratch, int code)
+{
+    int found = run(scratch, "$L claims c.json --format json");
+    char *out = text_of(scratch, "out"), *err = text_of(scratch, "err");
+    if (found != code)
+        fail_msg("expected %d, found %d: %s%s", code, found, out, err);
+    json_t *list = json_loads(out, 0, NULL), *only = json_incref(json_array_get(list, 0));
+    assert_non_null(only);
+    json_decref(list);
+    free(out);
+    free(err);
+    return only;
+}
+
+static double value_of(const json_t *claim, const char *baseline)
+{
+    const json_t *figure = json_object_get(json_object_get(claim, "figures"), baseline);
+    return json_is_null(figure) ? NAN : json_number_value(json_object_get(figure, "value"));
+}
+
+#define FIGURE(against, take, field, of, over)                                                                     \
+    "{'against': '" against "', 'take': '" take "', 'field': '" field "', 'of': [" of "], 'over': [" over          \
+    "], 'apart': ['device'], 'records': ['r.jsonl']}"
+
+static void every_way_to_take_a_figure(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *figure;
+        double value;
+    } cases[] = {
+        {FIGURE("none", "least", "peak_bytes", "'method=seco'", ""), 800},
+        {FIGURE("none", "greatest", "peak_bytes", "'method=seco'", ""), 1500},
+        {FIGURE("none", "greatest", "trial.context", "'method=seco'", ""), 128}, // at 256 it is out of memory
+        {FIGURE("none", "least ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"),
+         1500.0 / 3000},
+        {FIGURE("none", "greatest ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"),
+         800.0 / 1000},
+        {FIGURE("none", "last ratio", "time_ms", "'method=seco'", "'method=full', 'device=cpu'"), 30.0 / 20},
+        {FIGURE("none", "ratio of greatest", "trial.context", "'method=seco'", "'method=full', 'device=cpu'"),
+         128.0 / 256},
+        {FIGURE("none", "least", "peak_bytes", "'method=seco', 'context=128'", ""), 1500},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char holds[80];
+        snprintf(holds, sizeof holds, "{'at most': %.17g}", cases[i].value);
+        write_claim(scratch, cases[i].figure, holds, "'reproduced'");
+        json_t *found = claim(scratch, 0);
+        assert_true(value_of(found, "none") == cases[i].value);
+        json_decref(found);
+        // Just beyond the bound it is not.
+        snprintf(holds, sizeof holds, "{'at least': %.17g}", cases[i].value * (1 + 1e-12));
+        write_claim(scratch, cases[i].figure, holds, "'not reproduced'");
+        json_decref(claim(scratch, 0));
+    }
+}
+
+static void what_is_measured_decides_before_what_is_planned(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char published[] =
+        FIGURE("published form", "least ratio", "peak_bytes", "'method=streambp'", "'method=full'"),
+                      lean[] = FIGURE("lean", "least ratio", "peak_bytes", "'method=seco'",
+                                      "'method=full', 'device=cpu'");
+    char *both;
+    // Planned 0.5, measured 0.5 and more: the bound tells them apart.
+    assert_true(asprintf(&both, "%s, %s", published, lean) > 0);
+    write_claim(scratch, both, "{'at most': 0.5}", "'reproduced'");
+    json_t *found = claim(scratch, 0);
+    assert_string_equal(json_string_value(json_object_get(found, "decided_by")), "lean");
+    assert_true(value_of(found, "published form") == 0.5 && value_of(found, "lean") == 0.5);
+    json_decref(found);
+    write_claim(scratch, published, "{'at most': 0.5}", "'planned only', 'plan_holds': true");
+    found = claim(scratch, 0);
+    assert_string_equal(json_string_value(json_object_get(found, "decided_by")), "published form");
+    json_decref(found);
+    write_claim(scratch, published, "{'at most': 0.4}", "'planned only', 'plan_holds': false");
+    json_decref(claim(scratch, 0));
+    // A plan is called one wherever it stands.
+    assert_int_equal(run(scratch, "$L claims c.json | tr -s ' '"), 0);
+    assert_says(scratch, "out", "P: that it is 7 - 0.5 (planned) - planned only: does not hold in the plan\n");
+    assert_int_equal(run(scratch, "$L claims c.json --format markdown | tr -s ' '"), 0);
+    assert_says(scratch, "out",
+                "| P: that it is | 7 | - | 0.5 (planned) | - | planned only: does not hold in the plan |\n");
+    free(both);
+}
+
+static void a_verdict_that_changed_is_exit_1(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char figure[] = FIGURE("none", "least", "peak_bytes", "'method=seco'", ""),
+                      nothing[] = FIGURE("none", "least", "peak_bytes", "'method=spaco'", "");
+    static const char *const verdicts[] = {"'reproduced'", "'not reproduced'", "'planned only'", "'not run'"};
+    for (size_t i = 0; i < COUNT(verdicts); i++) {
+        write_claim(scratch, figure, "{'at most': 800}", verdicts[i]);
+        json_decref(claim(scratch, i == 0 ? 0 : 1));
+        write_claim(scratch, nothing, "{'at most': 800}", verdicts[i]);
+        json_decref(claim(scratch, i == 3 ? 0 : 1));
+        write_claim(scratch, "", "{}", verdicts[i]);
+        json_decref(claim(scratch, i == 3 ? 0 : 1));
+    }
+    write_claim(scratch, figure, "{'at most': 799}", "'reproduced'");
+    assert_int_equal(run(scratch, "$L claims c.json"), 1);
+    assert_says(scratch, "out", "\nchanged: c was \"reproduced\" and is \"not reproduced\"\n");
+    write_claim(scratch, figure, "{'at most': 799}", "'planned only', 'plan_holds': true");
+    json_decref(claim(scratch, 1));
+}
+
+// What max-context and max-batch print are records, too: one of each method, planned.
+static void longest_contexts_are_records(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char longest[] =
+        "{'setting': {'device': 'plan-cuda', 'batch': 1, 'model': 'm'}, 'methods': [{'method': "
+        "{'name': 'full'}, 'max_context': 100, 'peak_bytes': 9}, {'method': {'name': 'seco'}, "
+        "'max_context': 250, 'peak_bytes': 8}, {'method': {'name': 'spaco'}, 'max_context': 0}]}",
+                      largest[] =
+                          "{'setting': {'device': 'plan-cuda', 'context': 5, 'model': 'm'}, 'methods': [{'method': "
+                          "{'name': 'full'}, 'max_batch': 2}, {'method': {'name': 'seco'}, 'max_batch': 3}]}";
+    static const struct {
+        const char *file, *field;
+        double value;
+    } cases[] = {{"longest.json", "trial.context", 2.5}, {"largest.json", "trial.batch", 1.5}};
+    write_quoted(scratch, "longest.json", longest);
+    write_quoted(scratch, "largest.json", largest);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char figure[300];
+        snprintf(figure, sizeof figure,
+                 "{'against': 'lean', 'take': 'ratio of greatest', 'field': '%s', 'of': ['method=seco'], 'over': "
+                 "['method=full'], 'records': ['%s']}",
+                 cases[i].field, cases[i].file);
+        write_claim(scratch, figure, "{'at least': 1}", "'planned only', 'plan_holds': true");
+        json_t *found = claim(scratch, 0);
+        assert_true(value_of(found, "lean") == cases[i].value);
+        json_decref(found);
+    }
+    // Nothing is times what another has none of; files are told apart by all of their paths.
+    static const char others[] = "{'setting': {'device': 'plan-cuda', 'batch': 1, 'model': 'm'}, 'methods': "
+                                 "[{'method': {'name': 'full'}, 'max_context': 7, 'host_peak_bytes': 0}, "
+                                 "{'method': {'name': 'seco'}, 'max_context': 7, 'host_peak_bytes': 5}]}",
+                      folder[] = "a-folder-whose-name-is-as-long-as-that-of-some-in-a-home-folder-of-somebody";
+    char figure[600], path[200];
+    assert_int_equal(mkdir(scratch_path(scratch, folder).text, 0777), 0);
+    snprintf(path, sizeof path, "%s/a.json", folder);
+    write_quoted(scratch, path, longest);
+    snprintf(path, sizeof path, "%s/b.json", folder);
+    write_quoted(scratch, path, others);
+    snprintf(figure, sizeof figure,
+             "{'against': 'lean', 'take': 'greatest', 'field': 'trial.context', 'records': ['%s/a.json', "
+             "'%s/b.json']}, {'against': 'none', 'take': 'least ratio', 'field': 'host_peak_bytes', 'of': "
+             "['method=seco'], 'over': ['method=full'], 'records': ['%s/b.json']}",
+             folder, folder, folder);
+    write_claim(scratch, figure, "{'at least': 1}", "'planned only', 'plan_holds': true");
+    json_t *found = claim(scratch, 0);
+    assert_true(value_of(found, "lean") == 250);
+    assert_true(isnan(value_of(found, "none")));
+    json_decref(found);
+    write_quoted(scratch, "longest.json", "{}");
+    assert_int_equal(run(scratch, "sed -i s/a-folder.*a.json/longest.json/ c.json; $L claims c.json"), 2);
+    assert_says(scratch, "err", "longest.json: not what `longbp max-context --json` or");
+}
+
+static void mistakes_are_told_with_their_place(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char figure[] = FIGURE("none", "least", "peak_bytes", "'method=seco'", "");
+    static const struct {
+        const char *figures, *holds, *verdict, *message;
+    } cases[] = {
+        {figure, "{'at most': 1}", "'prooven'", "c.json:5:12: key \"verdict\": unknown verdict \"prooven\""},
+        {figure, "{'below': 1}", "'not run'", "c.json:4:"},
+        {figure, "{'at most': 1, 'at least': 0}", "'not run'", "expected {\"at least\": NUMBER} or"},
+        {figure, "{'at most': '1'}", "'not run'", "c.json:4:"},
+        {figure, "{'at most': 1}", "'reproduced', 'plan_holds': true", "is of a verdict \"planned only\""},
+        {"{'against': 'lean'}", "{'at most': 1}", "'not run'", "c.json:3:13:"},
+        {FIGURE("fat", "least", "peak_bytes", "", ""), "{'at most': 1}", "'not run'", "unknown baseline \"fat\""},
+        {FIGURE("lean", "leest", "peak_bytes", "", ""), "{'at most': 1}", "'not run'", "did you mean \"least\"?"},
+        {FIGURE("lean", "least", "peek_bytes", "", ""), "{'at most': 1}", "'not run'",
+         "did you mean \"peak_bytes\"?"},
+        {FIGURE("lean", "least", "peak_bytes", "'metod=seco'", ""), "{'at most': 1}", "'not run'",
+         "no field \"metod\""},
+        {FIGURE("lean", "least", "peak_bytes", "", "") ", " FIGURE("lean", "greatest", "peak_bytes", "", ""),
+         "{'at most': 1}", "'not run'", "the claim has such a figure already"},
+        {"{'against': 'lean', 'take': 'least', 'field': 'flops', 'apart': ['sede'], 'records': ['r.jsonl']}",
+         "{'at most': 1}", "'not run'", "apart: no key \"sede\"; did you mean \"seed\"?"},
+        {"{'against': 'lean', 'take': 'least', 'field': 'flops', 'records': ['none.jsonl']}", "{'at most': 1}",
+         "'not run'", "none.jsonl: No such file"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        write_claim(scratch, cases[i].figures, cases[i].holds, cases[i].verdict);
+        int code = run(scratch, "$L claims c.json");
+        if (code != 2)
+            fail_msg("case %zu: exit code %d", i, code);
+        assert_says(scratch, "err", cases[i].message);
+    }
+    assert_int_equal(run(scratch, "$L claims missing.json"), 2);
+    assert_int_equal(run(scratch, "$L claims c.json c.json"), 2);
+    assert_int_equal(run(scratch, "$L claims --format csv"), 2);
+}
+
+// From any folder, for they come with the program.
+static void the_committed_verdicts_hold(void **state)
+{
+    int code = run(*state, "$L claims");
+    char *out = text_of(*state, "out"), *err = text_of(*state, "err");
+    if (code != 0)
+        fail_msg("exit code %d: %s%s", code, out, err);
+    static const char *const papers[] = {"SeCO: ", "SpaCO: ", "StreamBP: "};
+    for (size_t i = 0; i < COUNT(papers); i++)
+        assert_non_null(strstr(out, papers[i]));
+    free(out);
+    free(err);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(every_way_to_take_a_figure),         TEST(what_is_measured_decides_before_what_is_planned),
+        TEST(a_verdict_that_changed_is_exit_1),   TEST(longest_contexts_are_records),
+        TEST(mistakes_are_told_with_their_place), TEST(the_committed_verdicts_hold),
+    };
+    return cmocka_run_group_tests_name("claims", tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+// What a shell is told may be typed next: of every command all that its help lists; of every kind of argument what
+// there is; and the scripts, of which bash's is run, as are those of the other shells where they are installed.
+#define _GNU_SOURCE // mkdtemp, asprintf
+#include "harness/command/command.h"
+#include "harness/spec/profile.h"
+#include "methods/method.h"
+#include "tests/program.h"
+
+static void expect_lines(const struct scratch *scratch, const char *words, const char *const *expected)
+{
+    char command[512], *text, *rest, *line;
+    snprintf(command, sizeof command, "$L --complete %s | cut -f 1", words);
+    assert_int_equal(run(scratch, command), 0);
+    text = rest = text_of(scratch, "out");
+    size_t i = 0;
+    while ((line = strsep(&rest, "\n")) && *line) {
+        if (!expected[i] || strcmp(line, expected[i]) != 0)
+            fail_msg("%s: expected %s, found %s", words, expected[i] ? expected[i] : "no more", line);
+        i++;
+    }
+    if (expected[i])
+        fail_msg("%s: %s is missing", words, expected[i]);
+    free(text);
+}
+
+#define EXPECT(scratch, words, ...) expect_lines(scratch, words, (const char *const[]){__VA_ARGS__, NULL})
+
+static void commands_are_those_of_the_help(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *names[64] = {NULL};
+    size_t count = 0;
+    for (const struct command *command = commands; command->name; command++)
+        if (command->summary)
+            names[count++] = command->name;
+    expect_lines(scratch, "''", names);
+    expect_lines(scratch, "help ''", names);
+    EXPECT(scratch, "max-", "max-context", "max-batch");
+    expect_lines(scratch, "tri", (const char *const[]){NULL}); // not for people
+    expect_lines(scratch, "nothing ''", (const char *const[]){NULL});
+}
+
+// Both are made of one table, but only one by glibc, which indents some lines too far.
+static void options_are_those_of_the_help(void **state)
+{
+    struct scratch *scratch = *state;
+    char command[512];
+    for (const struct command *c = commands; c->name; c++) {
+        if (!c->summary)
+            continue;
+        snprintf(
+            command, sizeof command,
+            "ARGP_HELP_FMT=rmargin=2000 $L help %s | grep -oE '^ {2,60}(-., )?--[^ ]+(, --[^ ]+)*' | grep -oE -- "
+            "'--[a-z0-9-]+' | grep -v usage "
+            "| sort > help; $L --complete %s -- | cut -f 1 | sort > complete; cmp help complete && [ -s help ]",
+            c->name, c->name);
+        if (run(scratch, command) != 0)
+            fail_msg("%s: %s", c->name, text_of(scratch, "complete"));
+    }
+}
+
+static void methods_and_profiles_are_all_that_there_are(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *names[64] = {NULL};
+    struct profile_list profiles;
+    size_t count = 0;
+    while (methods[count]) {
+        names[count] = methods[count]->name;
+        count++;
+    }
+    names[count] = "auto";
+    expect_lines(scratch, "train --method ''", names);
+    profile_list_read(&profiles);
+    assert_true(profiles.names.count > 3);
+    profiles.names.items[profiles.names.count] = ":file";
+    expect_lines(scratch, "plan --profile ''", profiles.names.items);
+}
+
+static void arguments_are_what_their_names_say(void **state)
+{
+    struct scratch *scratch = *state;
+    EXPECT(scratch, "report --format l", "latex");
+    EXPECT(scratch, "report --format=l", "--format=latex");
+    EXPECT(scratch, "max-context --methods full,se", "full,seco");
+    EXPECT(scratch, "max-context --methods al", "all");
+    EXPECT(scratch, "grad --place-weights ''", "device", "host");
+    EXPECT(scratch, "grad --place_weights ''", "device", "host"); // as in specs
+    EXPECT(scratch, "grad --offload inputs", "inputs", "inputs+gradient");
+    EXPECT(scratch, "grad --objective gr", "grpo");
+    EXPECT(scratch, "train --optimizer bc", "bcd");
+    EXPECT(scratch, "plan --dtype b", "bf16");
+    EXPECT(scratch, "plan --host ''", "folder=");
+    EXPECT(scratch, "plan --host folder=", ":folder");
+    EXPECT(scratch, "run --axis conte", "context=");
+    EXPECT(scratch, "run --axis keep=", "keep=lean", "keep=all");
+    EXPECT(scratch, "run -o ''", ":file");
+    EXPECT(scratch, "run ''", ":file");
+    EXPECT(scratch, "compare --by chu", "chunk");
+    EXPECT(scratch, "init --model ti", "tiny");
+    EXPECT(scratch, "init --out ''", ":folder");
+    EXPECT(scratch, "list f", "fields");
+    EXPECT(scratch, "completion ''", "bash", "zsh", "fish");
+    EXPECT(scratch, "grad --tf", "--tf32");
+    expect_lines(scratch, "plan --context ''", (const char *const[]){NULL});
+}
+
+static void bash_completes(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *words, *replies; // as bash takes the line apart
+    } cases[] = {{"max-", "max-context max-batch "},
+                 {"train --method s", "streambp seco spaco "},
+                 {"report --format = l", "latex "},
+                 {"report --format =", "text markdown latex csv json "},
+                 {"max-context --methods full,se", "full,seco "},
+                 {"run --axis keep =", "lean all "},
+                 {"run spec", "spec.json "},
+                 {"init --out fol", "folder "},
+                 {"init --out = fol", "folder "}};
+    assert_int_equal(run(scratch, "$L completion bash > script && mkdir folder && touch spec.json folder.txt"), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "bash -c 'source ./script; COMP_WORDS=($L %s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _longbp; "
+                 "printf \"%%s \" \"${COMPREPLY[@]}\"'",
+                 cases[i].words);
+        assert_int_equal(run(scratch, command), 0);
+        char *replies = text_of(scratch, "out");
+        if (strcmp(replies, cases[i].replies) != 0)
+            fail_msg("%s: %s", cases[i].words, replies);
+        free(replies);
+    }
+}
+
+static void zsh_reads_its_script(void **state)
+{
+    if (run(*state, "command -v zsh") != 0) {
+        print_message("zsh is not installed: its script is not checked\n");
+        skip();
+    }
+    assert_int_equal(run(*state, "$L completion zsh > script && zsh -n script"), 0);
+    assert_int_equal(run(*state, "zsh -fc 'autoload -U compinit && compinit -D -u && source ./script && "
+                                 "[[ $_comps[longbp] == _longbp ]]'"),
+                     0);
+}
+
+static void fish_completes(void **state)
+{
+    struct scratch *scratch = *state;
+    if (run(scratch, "command -v fish") != 0) {
+        print_message("fish is not installed: its script is not run\n");
+        skip();
+    }
+    assert_int_equal(run(scratch,
+                         "$L completion fish > script && mkdir folder && HOME=$PWD fish --no-config -c "
+                         "'source script; alias longbp=$L; complete -C \"longbp max-\"; "
+                         "complete -C \"longbp report --format=l\"; complete -C \"longbp init --out fol\"' "
+                         "| cut -f 1 | tr '\\n' ' '"),
+                     0);
+    assert_says(scratch, "out", "max-batch max-context --format=latex folder/ ");
+}
+
+static void help_tells_of_a_command_what_it_says_itself(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch,
+                         "$L help plan > a && $L plan --help > b && cmp a b && $L help > a && $L --help > b "
+                         "&& cmp a b && grep -q '^  plan ' a"),
+                     0);
+    assert_int_equal(run(scratch, "$L help plam"), 2);
+    assert_says(scratch, "err", "no command \"plam\"; did you mean \"plan\"?");
+    assert_int_equal(run(scratch, "$L help trial"), 2);
+    assert_int_equal(run(scratch, "$L completion tcsh"), 2);
+    assert_says(scratch, "err", "bash, zsh or fish, not \"tcsh\"");
+    assert_int_equal(run(scratch, "$L completion"), 2);
+}
+
+// Choices of every option of every method, and its default.
+static void help_has_choices_and_defaults(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch, "ARGP_HELP_FMT=rmargin=2000 $L help grad | tr -s ' \\n' ' '"), 0);
+    char *help = text_of(scratch, "out");
+    for (size_t m = 0; methods[m]; m++)
+        for (const struct option *o = methods[m]->options.rows; o && o->name; o++) {
+            char flag[80], standard[80];
+            snprintf(flag, sizeof flag, "--%s=", o->name);
+            for (char *c = flag; *c; c++)
+                *c = *c == '_' ? '-' : *c;
+            const char *begun = strstr(help, flag);
+            if (!begun) {
+                fail_msg("no %s", flag);
+                return;
+            }
+            const char *next = strstr(begun + 2, " --");
+            char *line = strndup(begun, next ? (size_t)(next - begun) : strlen(begun));
+            for (size_t c = 0; o->type == OPTION_CHOICE && o->choices[c]; c++)
+                if (!strstr(line, o->choices[c]))
+                    fail_msg("%s: no choice %s", line, o->choices[c]);
+            if (o->type == OPTION_CHOICE)
+                snprintf(standard, sizeof standard, "%s", o->choices[(size_t)o->initial]);
+            else
+                snprintf(standard, sizeof standard, "%g", o->initial);
+            const char *said = strrchr(line, '(');
+            if (!said || (o->type != OPTION_LIST && !strstr(said, standard)))
+                fail_msg("%s: not its default, %s", line, standard);
+            free(line);
+        }
+    free(help);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(commands_are_those_of_the_help),
+        TEST(options_are_those_of_the_help),
+        TEST(methods_and_profiles_are_all_that_there_are),
+        TEST(arguments_are_what_their_names_say),
+        TEST(bash_completes),
+        TEST(zsh_reads_its_script),
+        TEST(fish_completes),
+        TEST(help_tells_of_a_command_what_it_says_itself),
+        TEST(help_has_choices_and_defaults),
+    };
+    return cmocka_run_group_tests_name("completion", tests, NULL, NULL);
+}

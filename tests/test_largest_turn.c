@@ -1,0 +1,208 @@
+// Largest turn: what a step takes where layers train by turns is planned, measured and limited as of the turn that
+// takes most, whatever the method and the order of the turns.
+#define _GNU_SOURCE // asprintf
+#include "harness/run/largest_turn.h"
+#include "harness/run/max_context.h"
+#include "harness/run/planned_step.h"
+#include "tests/asked.h"
+
+// Few heads of keys and values: one layer's are less than its input.
+#undef MODEL
+#define MODEL                                                                                                      \
+    "'model': {'layers': 4, 'width': 64, 'heads': 8, 'kv_heads': 1, 'head_dim': 8, 'ffn': 48, 'vocab': 97}"
+enum { LAYERS = 4, CONTEXT = 64 };
+
+static const char *const walks[] = {
+    "{'name': 'full'}",
+    "{'name': 'checkpoint'}",
+    "{'name': 'checkpoint', 'stages': 3}",
+    "{'name': 'checkpoint', 'stages': 2, 'offload': 'inputs'}",
+    "{'name': 'streambp', 'chunk': 16}",
+    "{'name': 'streambp', 'chunk': 16, 'stage_rows': [0, 2], 'offload': 'inputs+gradient'}",
+    "{'name': 'seco', 'chunk': 16}",
+    "{'name': 'seco', 'chunk': 16, 'stages': 2, 'offload': 'kv'}",
+    "{'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'columns': [2]}",
+    "{'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'columns': [1, 3], 'stages': 2, 'loss': 'all'}",
+};
+static const char *const orders[] = {"ascending", "descending", "random"};
+static const struct {
+    const char *options, *lora;
+    bool in_walk; // unless it is told otherwise, which it is where columns are walked
+} kinds[] = {
+    {"'name': 'bcd'", "null", false},
+    {"'name': 'bread-sgd'", "null", true},
+    {"'name': 'bread-sgd', 'expand': 'above'", "null", true},
+    {"'name': 'bread-lora'", "{}", false},
+    {"'name': 'bread-lora', 'expand': 'above', 'factor_state': 'reset'", "{}", false},
+};
+static const char *const places[] = {"{}", "{'weights': 'host', 'optimizer': 'host'}"};
+
+static char *trial_json(size_t kind, size_t walk, size_t order, size_t place, const char *device, const char *more)
+{
+    char *json;
+    bool columns = strstr(walks[walk], "seco") || strstr(walks[walk], "spaco");
+    assert_true(asprintf(&json,
+                         "{" MODEL
+                         ", 'context': %d, 'batch': 2, 'device': '%s', 'method': %s, 'place': %s, 'lora': "
+                         "%s, 'optimizer': {%s%s, 'order': '%s', 'interval': 1, 'seed': 3}%s}",
+                         CONTEXT, device, walks[walk], places[place], kinds[kind].lora, kinds[kind].options,
+                         kinds[kind].in_walk && columns ? ", 'when': 'end'" : "", orders[order], more) > 0);
+    return json;
+}
+
+// Device and host bytes of a step of one layer's turn.
+static void plan_layer(const struct trial *trial, size_t layer, size_t bytes[2])
+{
+    struct setup setup;
+    struct status status = {0};
+    struct step_report report = {0};
+    struct setup_options options = setup_options_planned(trial);
+    assert_true(setup_open(&setup, trial, &options, &status));
+    optimizer_give_turn(&setup.model, layer);
+    arena_reset_peak(&setup.device->arena);
+    arena_reset_peak(&setup.device->host);
+    optimizer_begin_again(&setup.model, 1, 1);
+    model_zero_gradients(&setup.model);
+    method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
+    optimizer_step(&setup.model);
+    assert_int_equal(setup.device->status.code, STATUS_OK);
+    bytes[0] = setup.device->arena.peak_bytes;
+    bytes[1] = setup.device->host.peak_bytes;
+    step_report_free(&report);
+    setup_close(&setup);
+}
+
+static void peaks_of(const char *json, size_t bytes[2])
+{
+    json_t *record = record_of(json);
+    bytes[0] = (size_t)number(record, "peak_bytes");
+    bytes[1] = (size_t)json_number_value(json_object_get(record, "host_peak_bytes")); // null: nothing is kept there
+    json_decref(record);
+}
+
+static void expect_peaks(const char *json, const size_t bytes[2])
+{
+    size_t found[2];
+    peaks_of(json, found);
+    bool reset = strstr(json, "reset"); // fewer states with every turn: another one keeps more on the host
+    if (found[0] != bytes[0] || (reset ? found[1] > bytes[1] : found[1] != bytes[1]))
+        fail_msg("%s: peak %zu and on the host %zu, not %zu and %zu", json, found[0], found[1], bytes[0], bytes[1]);
+}
+
+static bool fits(const char *json)
+{
+    struct trial trial = trial_of(json);
+    char *line = trial_run(&trial, -1);
+    json_t *record = json_loads(line, 0, NULL);
+    const char *status = json_string_value(json_object_get(record, "status"));
+    bool ok = strcmp(status, "ok") == 0;
+    assert_true(ok || strcmp(status, "oom") == 0);
+    json_decref(record);
+    free(line);
+    trial_free(&trial);
+    return ok;
+}
+
+// Of every turn; the same for a run that comes to all of them.
+static void check_steps(size_t kind, size_t walk)
+{
+    for (size_t p = 0; p < COUNT(places); p++) {
+        size_t most[2] = {0}, bytes[2];
+        char *json = trial_json(kind, walk, 0, p, "plan-cpu", "");
+        struct trial trial = trial_of(json);
+        for (size_t layer = 0; layer < LAYERS; layer++) {
+            plan_layer(&trial, layer, bytes);
+            for (size_t i = 0; i < 2; i++)
+                most[i] = bytes[i] > most[i] ? bytes[i] : most[i];
+        }
+        free(json);
+        trial_free(&trial);
+        for (size_t i = 0; i < 2 * COUNT(orders); i++) {
+            const char *device = i % 2 ? "cpu" : "plan-cpu";
+            json = trial_json(kind, walk, i / 2, p, device, ", 'measure': {'warmup': 0, 'samples': 2}");
+            expect_peaks(json, most);
+            free(json);
+            json = trial_json(kind, walk, i / 2, p, device, ", 'train': {'steps': 6}");
+            expect_peaks(json, most);
+            free(json);
+        }
+    }
+}
+
+// A run that ends before the lowest layers' turns takes less, and its plan says so.
+static void check_short_runs(size_t kind, size_t walk)
+{
+    size_t bytes[2][2];
+    for (size_t d = 0; d < 2; d++) {
+        char *json = trial_json(kind, walk, 1, 0, d ? "cpu" : "plan-cpu", ", 'train': {'steps': 2}");
+        peaks_of(json, bytes[d]);
+        free(json);
+    }
+    assert_memory_equal(bytes[0], bytes[1], sizeof bytes[0]);
+}
+
+// To the byte: what the largest turn takes is enough, and one byte less is not, for the plan as for the run.
+static void check_limits(size_t kind, size_t walk)
+{
+    for (size_t o = 0; o < COUNT(orders); o++) {
+        char *json = trial_json(kind, walk, o, 0, "plan-cpu", "");
+        struct trial trial = trial_of(json);
+        struct status status = {0};
+        struct planned_memos memos;
+        struct planned_step step;
+        struct max_context found;
+        planned_memos_open(&memos);
+        assert_true(planned_step(&step, &trial, trial.options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, &memos,
+                                 &status));
+        planned_memos_close(&memos);
+        free(json);
+        for (size_t less = 0; less < 2; less++) {
+            char *more;
+            // A check reads all gradients, which an update within the walk frees.
+            assert_true(asprintf(&more, ", 'measure': {'gradient': 'none'}, 'limits': {'memory': %zu}",
+                                 step.peak_bytes - less) > 0);
+            json = trial_json(kind, walk, o, 0, "cpu", more);
+            if (fits(json) != (less == 0))
+                fail_msg("%s: %s", json, less ? "fits" : "does not fit");
+            free(json);
+            free(more);
+            assert_true(max_context_find(&found, &trial, EXTENT_CONTEXT, step.peak_bytes - less, 0, &status));
+            assert_true(less ? found.largest < CONTEXT : found.largest >= CONTEXT);
+        }
+        trial_free(&trial);
+    }
+}
+
+static void check_all(void (*check)(size_t kind, size_t walk))
+{
+    for (size_t i = 0; i < COUNT(kinds) * COUNT(walks); i++)
+        check(i / COUNT(walks), i % COUNT(walks));
+}
+
+static void a_step_is_that_of_the_largest_turn(void **state)
+{
+    (void)state;
+    check_all(check_steps);
+}
+
+static void a_short_run_is_that_of_its_own_turns(void **state)
+{
+    (void)state;
+    check_all(check_short_runs);
+}
+
+static void limits_hold_for_the_largest_turn(void **state)
+{
+    (void)state;
+    check_all(check_limits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_is_that_of_the_largest_turn),
+        cmocka_unit_test(a_short_run_is_that_of_its_own_turns),
+        cmocka_unit_test(limits_hold_for_the_largest_turn),
+    };
+    return cmocka_run_group_tests_name("largest turn", tests, NULL, NULL);
+}

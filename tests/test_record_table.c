@@ -1,0 +1,279 @@
+// Tests of `longbp report` as one table: each record a row, columns by the table of fields, texts of any kind as
+// they are.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/spec/trial_keys.h"
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include <jansson.h>
+
+#define ID(digit)           digit "123456789abcdef0123456789abcdef"
+#define RECORD(digit, more) "{'schema': 2, 'id': '" ID(digit) "', 'experiment': 'e', 'status': 'ok', " more "}\n"
+#define TRIAL(method)                                                                                              \
+    "'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'limits': {'memory': null}, 'method': "  \
+    "{'name': " method "}}"
+#define HOSTILE RECORD("0", "'reason': '=1+1,\\u0022q\\u0022\\na\\rb', 'command': '', " TRIAL("'full'"))
+
+static void write_records(const struct scratch *scratch, const char *text)
+{
+    char *json = quoted(text);
+    scratch_file(scratch, "r.jsonl", json, strlen(json));
+    free(json);
+}
+
+static void expect(const struct scratch *scratch, const char *command, const char *expected)
+{
+    assert_int_equal(run(scratch, command), 0);
+    char *text = text_of(scratch, "out");
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void expect_bad(const struct scratch *scratch, const char *command, const char *message)
+{
+    assert_int_equal(run(scratch, command), 2);
+    char *text = text_of(scratch, "out");
+    assert_string_equal(text, "");
+    free(text);
+    assert_says(scratch, "err", message);
+}
+
+static void fields_are_columns(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(
+        scratch,
+        RECORD("a",
+               TRIAL("'seco', 'chunk': 4, 'a.b': 7") ", 'peak_bytes': 12, 'median_ms': 1.5, "
+                                                     "'samples_ms': [1, 2], 'peak_by_category': {'weights': 3}")
+            RECORD("b", TRIAL("'full'") ", 'peak_bytes': null, 'gradient': {'hash': null}"));
+    expect(scratch,
+           "$L report r.jsonl --format csv --columns "
+           "id,trial.method.chunk,trial.context,peak_bytes,peak_by_category.weights,"
+           "samples_ms,trial.limits.memory",
+           "id,trial.method.chunk,trial.context,peak_bytes,peak_by_category.weights,samples_ms,trial.limits."
+           "memory\r\n" ID("a") ",4,8,12,3,\"[1,2]\",\r\n" ID("b") ",,8,,,,\r\n");
+    expect(scratch, "$L report r.jsonl r.jsonl --all --format csv --columns=trial.method.a.b,trial.limits",
+           "trial.method.a.b,trial.limits\r\n7,\"{\"\"memory\"\":null}\"\r\n,\"{\"\"memory\"\":null}\"\r\n"
+           "7,\"{\"\"memory\"\":null}\"\r\n,\"{\"\"memory\"\":null}\"\r\n");
+    expect(scratch, "$L report r.jsonl --format json --columns peak_bytes,trial.method.name,samples_ms",
+           "[\n{\"peak_bytes\":12,\"trial.method.name\":\"seco\",\"samples_ms\":[1,2]},\n"
+           "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":null}\n]\n");
+}
+
+// Of each tensor; their names have dots, and not all records have all of them.
+static void parts_of_a_map_are_columns(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, RECORD("a", TRIAL("'full'") ", 'gradient': {'tensors': {'a.b': {'max_abs': 1}}}")
+                               RECORD("b", TRIAL("'full'") ", 'gradient': {'tensors': {'a.b': {'max_abs': 2}, "
+                                                           "'c': {'max_abs': 3}}}"));
+    expect(scratch,
+           "$L report r.jsonl --format csv --columns gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs",
+           "gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs\r\n1,\r\n2,3\r\n");
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.max_abs",
+               "NAME in \"gradient.tensors.NAME.max_abs\" stands for a name in the records, as in "
+               "\"gradient.tensors.a.b.max_abs\"");
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.mox_abs", "no field");
+}
+
+static void hostile_texts_stay_data(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, HOSTILE);
+    expect(scratch, "$L report r.jsonl --format csv --columns reason,command,loss",
+           "reason,command,loss\r\n\"=1+1,\"\"q\"\"\na\rb\",\"\",\r\n");
+    write_records(scratch, RECORD("0", TRIAL("'full', '=x,\\n': '=y'")));
+    expect(scratch,
+           "$L report r.jsonl --format csv >all && grep -c '^\"=x,$\\|method.=x,$' all; grep -o ',=y,' all",
+           "1\n,=y,\n");
+}
+
+// What is flat is a column without being asked for; what is a table in itself is not.
+static void all_columns_are_those_of_the_table(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const there[] = {"schema,",        "trial.method.name,",         "trial.measure.warmup,",
+                                        "gradient.hash,", "peak_by_category.kv_cache,", "provenance.cpu,",
+                                        ",command\r\n"};
+    static const char *const absent[] = {"tensors", "rows", "events", ",trial,", ",gradient,", "trial.method,"};
+    write_records(scratch, HOSTILE);
+    assert_int_equal(run(scratch, "$L report r.jsonl --format csv"), 0);
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+        assert_says(scratch, "out", there[i]);
+    char *text = text_of(scratch, "out");
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        assert_null(strstr(text, absent[i]));
+    free(text);
+    assert_int_equal(run(scratch, "$L report r.jsonl --format json"), 0);
+    text = text_of(scratch, "out");
+    json_t *rows = json_loads(text, 0, NULL);
+    assert_int_equal(json_array_size(rows), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "status")), "ok");
+    json_decref(rows);
+    free(text);
+    scratch_file(scratch, "none.jsonl", "", 0);
+    expect(scratch, "$L report none.jsonl --format json", "[\n]\n");
+}
+
+static void mistakes_are_told_before_anything_is_written(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, HOSTILE);
+    scratch_file(scratch, "bad.jsonl", "{}\n", 3);
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns id,peek_bytes",
+               "no field \"peek_bytes\"; did you mean \"peak_bytes\"?; `longbp list fields`");
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns trial.method.nam",
+               "did you mean \"trial.method.name\"?");
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns trial.method.chunky",
+               "no field \"trial.method.chunky\"; did you mean \"trial.method.chunk\"?");
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns id,", "no field \"\"");
+    expect_bad(scratch, "$L report r.jsonl --format csv --columns id,status,id",
+               "--columns: \"id\" is named twice");
+    expect_bad(scratch, "$L report r.jsonl bad.jsonl", "bad.jsonl:1: not a record");
+    expect(scratch, "cat r.jsonl | $L report /dev/stdin --format csv --columns status", "status\r\nok\r\n");
+    expect_bad(scratch, "$L report r.jsonl --format tsv",
+               "--format: text, markdown, latex, csv or json, not \"tsv\"");
+    expect_bad(scratch, "$L report", "name at least one result file");
+    assert_int_equal(run(scratch, "$L report r.jsonl --format csv >/dev/full"), 2);
+}
+
+// --- for people
+
+#define TIMED(digit, method, context, samples, peak)                                                               \
+    "{'schema': 2, 'id': '" ID(digit) "', 'experiment': 'e', 'status': 'ok', 'trial': {'model': 'tiny', 'dtype': " \
+                                      "'f32', 'device': 'cpu', 'batch': 1, 'context': " #context                   \
+                                      ", 'method': {'name': " method "}}, "                                        \
+                                      "'samples_ms': " samples ", 'median_ms': 20, 'peak_bytes': " #peak "}\n"
+// Samples whose median is 20, and whose quartiles are 15 and 25.
+#define SAMPLES "[10, 30, 20]"
+#define PLANNED                                                                                                    \
+    "{'schema': 2, 'id': '" ID("d") "', 'experiment': 'e', 'status': 'ok', 'trial': {'model': 'tiny', 'dtype': "   \
+                                    "'f32', 'device': 'plan-cpu', 'batch': 1, 'context': 64, 'method': {'name': "  \
+                                    "'full'}}, 'samples_ms': [], "                                                 \
+                                    "'estimate_ms': 5, 'profile': 'p', 'peak_bytes': 512}\n"
+#define LOST                                                                                                       \
+    "{'schema': 2, 'id': '" ID(                                                                                    \
+        "e") "', 'experiment': 'e', 'status': 'oom', 'reason': 'full', 'trial': {'model': "                        \
+             "'tiny', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 64, 'method': {'name': 'full'}}}\n"
+
+// Lines of a table, every run of spaces or dashes as one.
+static void expect_lines(const struct scratch *scratch, const char *command, const char *expected)
+{
+    char piped[400];
+    snprintf(piped, sizeof piped, "%s > table && tr -s ' -' < table | sed 's/ *$//'", command);
+    expect(scratch, piped, expected);
+}
+
+static void the_table_says_what_differs(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch,
+                  TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
+                      TIMED("c", "'seco', 'chunk': 16", 64, "[40]", 3072));
+    expect_lines(scratch, "$L report r.jsonl",
+                 "tiny, f32, cpu, batch 1, context 64\n\n"
+                 "setting time, ms +- peak_bytes time / first peak / first\n"
+                 "full 20.00 5.000 2.00 KiB 1.000 1.000\n"
+                 "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n"
+                 "seco, chunk 16 20.00 - 3.00 KiB 1.000 1.500\n");
+    // What is not ok has a status; what is planned an estimate, which no time is held against.
+    write_records(scratch, TIMED("a", "'full'", 64, SAMPLES, 2048) PLANNED LOST);
+    expect_lines(scratch, "$L report r.jsonl",
+                 "tiny, f32, batch 1, context 64\n\n"
+                 "setting status time, ms +- estimate_ms peak_bytes time / first peak / first\n"
+                 "full, device cpu ok 20.00 5.000 - 2.00 KiB 1.000 1.000\n"
+                 "full, device plan-cpu ok - - 5 512 B - 0.2500\n"
+                 "full, device cpu oom - - - - - -\n\n"
+                 "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
+}
+
+static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch,
+                  TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 32, SAMPLES, 1024)
+                      TIMED("c", "'seco', 'chunk': 16", 64, "[40]", 3072) PLANNED);
+    expect_lines(scratch, "$L report r.jsonl --columns method,chunk,context,peak_bytes --sort peak_bytes:desc",
+                 "method chunk context peak_bytes\nseco 16 64 3.00 KiB\nfull - 64 2.00 KiB\nseco 8 32 1.00 KiB\n"
+                 "full - 64 512 B\n");
+    // Numbers by size, what has none last in either order; ratios over the first row of the order.
+    expect_lines(scratch, "$L report r.jsonl --columns chunk,peak_ratio --sort chunk",
+                 "chunk peak / first\n8 1.000\n16 3.000\n- 2.000\n- 0.5000\n");
+    expect_lines(scratch, "$L report r.jsonl --columns chunk --sort chunk:desc", "chunk\n16\n8\n-\n-\n");
+    static const struct {
+        const char *where, *ids;
+    } cases[] = {
+        {"method=seco", "bc"},          {"method=seco,full", "abcd"}, {"chunk=8,16 --where context=64", "c"},
+        {"trial.device=plan-cpu", "d"}, {"chunk=null", "ad"},         {"peak_bytes=2048.0", "a"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[200];
+        snprintf(command, sizeof command,
+                 "$L report r.jsonl --format csv --columns id --where %s | tail -n +2 | cut -c1 | tr -d '\\n'",
+                 cases[i].where);
+        expect(scratch, command, cases[i].ids);
+    }
+    expect(scratch, "$L report r.jsonl --where method=none", "no records\n");
+    expect_bad(scratch, "$L report r.jsonl --where method", "--where: expected KEY=VALUE");
+    expect_bad(scratch, "$L report r.jsonl --where metod=seco", "--where: no field \"metod\"");
+    expect_bad(scratch, "$L report --max-context r.jsonl --where method=full", "--where is of records");
+    expect_bad(scratch, "$L report r.jsonl --where setting=full", "--where: \"setting\" is of a table");
+    expect_bad(scratch, "$L report r.jsonl --sort chunk:down", "--sort: the order is asc or desc");
+    expect_bad(scratch, "$L report r.jsonl --sort chonk", "--sort: no field \"chonk\"");
+}
+
+// Also one that no record has: null, and not a mistake.
+static void every_key_and_option_is_a_column(void **state)
+{
+    const struct scratch *scratch = *state;
+    char command[200];
+    write_records(scratch, RECORD("0", TRIAL("'full'")));
+    for (size_t i = 0; i < trial_key_count(); i++) {
+        snprintf(command, sizeof command, "$L report r.jsonl --columns id,%s --where status=oom,ok",
+                 trial_keys[i].name);
+        assert_int_equal(run(scratch, command), 0);
+        for (const struct trial_key *member = trial_keys[i].members; member && member->name; member++) {
+            snprintf(command, sizeof command, "$L report r.jsonl --columns trial.%s.%s", trial_keys[i].name,
+                     member->name);
+            if (strcmp(trial_keys[i].name, "train") != 0) // whose members are those that records have
+                assert_int_equal(run(scratch, command), 0);
+        }
+    }
+    const struct option *option;
+    for (size_t i = 0; (option = methods_option(i)); i++) {
+        snprintf(command, sizeof command, "$L report r.jsonl --format csv --columns %s --where %s=null",
+                 option->name, option->name);
+        char expected[120];
+        snprintf(expected, sizeof expected, "%s\r\n\r\n", option->name);
+        expect(scratch, command, expected);
+    }
+    expect(scratch, "$L report r.jsonl --where status=crash --columns method,chunk", "no records\n");
+}
+
+// Each format writes its own signs so that they are read as text.
+static void every_format_escapes_its_signs(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, RECORD("0", "'reason': 'a|b_c\\n100% & \\\\{x}', " TRIAL("'full'")));
+    expect_lines(scratch, "$L report r.jsonl --columns status,reason --format markdown",
+                 "| status | reason |\n|:-|-:|\n| ok | a\\|b_c 100% & \\{x} |\n");
+    expect_lines(scratch, "$L report r.jsonl --columns status,reason --format latex",
+                 "\\begin{tabular}{lr}\n\\hline\nstatus & reason \\\\\n\\hline\n"
+                 "ok & a\\textbar{}b\\_c 100\\% \\& \\textbackslash{}\\{x\\} \\\\\n\\hline\n\\end{tabular}\n");
+    expect_lines(scratch, "$L report r.jsonl --columns status,reason", "status reason\nok a|b_c 100% & \\{x}\n");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST(fields_are_columns),
+                                       TEST(parts_of_a_map_are_columns),
+                                       TEST(hostile_texts_stay_data),
+                                       TEST(all_columns_are_those_of_the_table),
+                                       TEST(mistakes_are_told_before_anything_is_written),
+                                       TEST(the_table_says_what_differs),
+                                       TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
+                                       TEST(every_key_and_option_is_a_column),
+                                       TEST(every_format_escapes_its_signs)};
+    return cmocka_run_group_tests_name("record_table", tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+// Updates of replicas: what an optimizer makes of weights at every level of ZeRO. Started by itself this program
+// starts itself under mpirun, with 2, 3 and 4 ranks.
+#include "kernels/transformer/optimizer.h"
+#include "tests/replicas.h"
+
+static struct measured update_of(struct model *model, struct batch *batch, size_t t)
+{
+    const struct method *method = method_find("streambp");
+    struct device *device = model->device;
+    struct step_report report = {0};
+    void *options = fixture_options(method, "chunk=7");
+    arena_reset_peak(&device->arena);
+    device->counters = (struct counters){0};
+    optimizer_begin(model, t, 1);
+    model_zero_gradients(model);
+    method_step(method, model, batch, options, &report);
+    optimizer_step(model);
+    assert_int_equal(device->status.code, STATUS_OK);
+    struct measured measured = {device->counters, device->arena.peak_bytes, report.loss};
+    step_report_free(&report);
+    options_free(&method->options, options);
+    return measured;
+}
+
+// All weights, to be freed.
+static double *weights_of(struct model *model, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        *count += model->parameters[i].size;
+    }
+    double *values = malloc(*count * sizeof *values), *next = values;
+    assert_non_null(values);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        unit_acquire(model, unit);
+        for (size_t i = 0; i < parameters.count; i++) {
+            tensor_read(model->device, parameters.items[i].value, next);
+            next += parameters.items[i].size;
+        }
+        unit_release(model, unit);
+    }
+    return values;
+}
+
+struct updated {
+    const char *optimizer, *options;
+    bool lora;
+    enum dtype dtype;
+};
+
+static struct fixture updated_fixture(const struct updated *u)
+{
+    struct fixture f = fixture_of(&(struct setting){.dtype = u->dtype, .lora = u->lora, .qk_norm = true});
+    f.config.width = 64; // tensors that are kept in 8 bits, and cut between ranks
+    f.config.head_dim = 16;
+    f.config.ffn = 90;
+    f.config.vocab = 131;
+    fixture_set_optimizer(&f, optimizer_find(u->optimizer), "%s", u->options);
+    return f;
+}
+
+static void check_updates(const struct updated *u)
+{
+    enum { STEPS = 3 };
+    struct fixture one = updated_fixture(u);
+    fixture_open(&one);
+    for (size_t t = 1; t <= STEPS; t++) {
+        update_of(&one.model, &one.batch, t);
+    }
+    size_t count;
+    double *whole = weights_of(&one.model, &count), *first = NULL;
+    for (enum zero zero = ZERO_NOTHING; zero <= ZERO_WEIGHTS; zero++) {
+        struct fixture f = updated_fixture(u);
+        struct ranks ranks;
+        struct plan plan;
+        struct split split = {world.comm.size, 1, zero};
+        open_replica(&f, &ranks, split);
+        plan_open(&plan, &f, split);
+        for (size_t t = 1; t <= STEPS; t++) {
+            struct measured found = update_of(&f.model, &f.batch, t),
+                            planned = update_of(&plan.model, &plan.batch, t);
+            assert_as_planned(&found, &planned);
+        }
+        double *weights = weights_of(&f.model, &count);
+        assert_same_everywhere(weights, count);
+        if (zero == ZERO_NOTHING) {
+            first = weights;
+            assert_true(u->dtype != DTYPE_F64 || relative_l2(weights, whole, count) <= 1e-12);
+        } else {
+            assert_memory_equal(weights, first, count * sizeof *weights);
+            free(weights);
+        }
+        plan_close(&plan);
+        fixture_close(&f);
+    }
+    free(first);
+    free(whole);
+    fixture_close(&one);
+}
+
+// The levels are one optimizer: the same weights, to the bit.
+static void updates_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct updated updates[] = {
+        {"adamw", "when=walk master=f32", .dtype = DTYPE_F64},
+        {"adamw", "decay=0.1", .lora = true, .dtype = DTYPE_F64},
+        {"adamw", "master=f32 state=f32", .dtype = DTYPE_BF16},
+        {"adamw", "round=stochastic state=bf16", .dtype = DTYPE_BF16},
+        {"adamw", "round=stochastic when=walk", .dtype = DTYPE_BF16},
+        {"sgd", "momentum=0.9 decay=0.1", .dtype = DTYPE_F64},
+        {"sgd", "when=walk", .dtype = DTYPE_F32},
+        {"adam8bit", "round=stochastic when=walk", .dtype = DTYPE_BF16},
+        {"bcd", "interval=1", .dtype = DTYPE_F32},
+        {"bcd", "interval=2 order=descending", .dtype = DTYPE_F64},
+    };
+    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
+        check_updates(&updates[i]);
+    }
+    for (size_t o = 0; optimizers[o]; o++) { // as it is by default
+        if (optimizers[o]->by_element) {
+            check_updates(&(struct updated){optimizers[o]->name, "", .dtype = DTYPE_F32});
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t counts[] = {2, 3, 4};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(updates_are_those_of_one_rank)};
+    if (argc > 1) {
+        return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
+    }
+    return start_all(argv[0], counts, sizeof counts / sizeof *counts);
+}

@@ -1,0 +1,305 @@
+// Replicas: ranks that take some of the sequences each, against one that takes all, with everything whole and at
+// every level of ZeRO: gradients and losses, bytes and peaks as planned, and by closed forms. Started by itself
+// this program starts itself under mpirun, with 2, 3 and 4 ranks.
+#include "tests/replicas.h"
+#include <math.h>
+
+// ---- one step
+
+// How often a step acquires each unit.
+struct uses {
+    struct unit_listener listener;
+    size_t count[16];
+};
+
+static void count_use(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    (void)model;
+    ((struct uses *)listener)->count[unit]++;
+}
+
+static struct measured step_of(struct model *model, struct batch *batch, const struct method *method,
+                               const char *text)
+{
+    struct device *device = model->device;
+    struct step_report report = {0};
+    void *options = fixture_options(method, "%s", text);
+    model_zero_gradients(model);
+    arena_reset_peak(&device->arena);
+    device->counters = (struct counters){0};
+    method_step(method, model, batch, options, &report);
+    assert_int_equal(device->status.code, STATUS_OK);
+    struct measured measured = {device->counters, device->arena.peak_bytes, report.loss};
+    step_report_free(&report);
+    options_free(&method->options, options);
+    return measured;
+}
+
+// ---- bytes
+
+struct sent {
+    double bytes;
+    size_t messages;
+};
+
+// Of `elements` blocks of 256 this rank's, and how many ranks have some.
+static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum, bool gather)
+{
+    size_t P = world.comm.size, rank = world.comm.rank, own = blocks / P + (rank < blocks % P), owners = 0;
+    for (size_t r = 0; r < P; r++) {
+        owners += r != rank && blocks / P + (r < blocks % P) > 0;
+    }
+    sent->bytes += sum ? (double)((blocks - own) * 256 * bytes) : 0;
+    sent->messages += sum ? owners : 0;
+    sent->bytes += gather ? (double)((P - 1) * own * 256 * bytes) : 0;
+    sent->messages += gather && own ? P - 1 : 0;
+}
+
+// By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired.
+static struct sent sent_by(const struct model *model, enum zero zero, const size_t *uses)
+{
+    struct sent sent = {0};
+    size_t g = dtype_bytes(model->gradient_dtype), e = dtype_bytes(model->device->ops->dtype);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        size_t blocks[2] = {0};
+        for (size_t i = 0; i < parameters.count; i++) {
+            const struct parameter *p = &parameters.items[i];
+            blocks[p->trains] += (p->value.rows * p->value.cols + 255) / 256;
+        }
+        if (blocks[1]) {
+            send_blocks(&sent, blocks[1], g, true, zero == ZERO_NOTHING);
+        }
+        for (size_t use = 0; zero == ZERO_WEIGHTS && use < uses[unit]; use++) {
+            send_blocks(&sent, blocks[0], e, false, true);
+            send_blocks(&sent, blocks[1], e, false, true);
+        }
+    }
+    return sent;
+}
+
+// ---- gradients
+
+// This rank's part of all gradients, `count` of them; NaN elsewhere. To be freed.
+static double *own_gradients(const struct model *model, size_t count, size_t *own)
+{
+    size_t at = 0;
+    double *values = malloc((count + 1) * sizeof *values);
+    assert_non_null(values);
+    *own = 0;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = NAN;
+    }
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (p->trains) {
+            struct parameter share = bucket_share(model, p);
+            tensor_read(model->device, share.grad, values + at + share.first);
+            *own += tensor_count(share.grad);
+        }
+        at += model_can_train(model, p) ? p->size : 0;
+    }
+    return values;
+}
+
+// ||part - whole|| / ||whole||, of one parameter after another; over what the part has.
+static void assert_part_of(const struct model *model, const double *part, const double *whole, double most)
+{
+    for (size_t i = 0, at = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        double difference = 0, norm = 0;
+        for (size_t j = 0; model_can_train(model, p) && j < p->size; j++, at++) {
+            double d = isnan(part[at]) ? 0 : part[at] - whole[at];
+            assert_true(isfinite(whole[at]));
+            difference += d * d;
+            norm += whole[at] * whole[at];
+        }
+        if (!(difference <= most * most * norm)) {
+            fail_msg("%s: %g", p->name, sqrt(difference / norm));
+        }
+    }
+}
+
+static void assert_same_bits(const double *part, const double *whole, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_true(isnan(part[i]) || memcmp(&part[i], &whole[i], sizeof *part) == 0);
+    }
+}
+
+// All ranks' parts are of everything, once.
+static void assert_complete(size_t own, size_t count)
+{
+    size_t all[8] = {0}, sum = 0;
+    world.ops->gather(&world, all, &own, sizeof own);
+    for (size_t r = 0; r < world.comm.size; r++) {
+        sum += all[r];
+    }
+    assert_true(world.comm.rank > 0 || sum == count);
+}
+
+static void assert_sum(double loss, double whole, double most)
+{
+    double all[8] = {0}, sum = 0;
+    world.ops->gather(&world, all, &loss, sizeof loss);
+    for (size_t r = 0; r < world.comm.size; r++) {
+        sum += all[r];
+    }
+    assert_true(world.comm.rank > 0 || fabs(sum - whole) <= most * fabs(whole));
+}
+
+// f32 and bf16 round every sum, f64 hardly.
+static double tolerance(enum dtype dtype)
+{
+    return dtype == DTYPE_F64 ? 1e-13 : dtype == DTYPE_F32 ? 1e-5 : 2e-2;
+}
+
+// replicas, stages: all ranks.
+static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
+{
+    enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    struct fixture one = fixture_of(s);
+    fixture_open(&one);
+    struct measured alone = step_of(&one.model, &one.batch, method, s->options);
+    double *whole = fixture_gradients(&one), *first = NULL;
+    size_t count = one.gradient_count;
+    for (enum zero zero = ZERO_NOTHING; zero <= highest; zero++) {
+        struct split split = {replicas, stages, zero};
+        struct fixture f = fixture_of(s);
+        struct ranks ranks;
+        struct plan plan;
+        struct uses uses = {.listener = {.acquire = count_use}};
+        size_t own, again_own;
+        open_replica(&f, &ranks, split);
+        f.model.listener = &uses.listener;
+        struct measured found = step_of(&f.model, &f.batch, method, s->options);
+        f.model.listener = NULL;
+        double *part = own_gradients(&f.model, count, &own);
+        struct measured again = step_of(&f.model, &f.batch, method, s->options);
+        double *second = own_gradients(&f.model, count, &again_own);
+        assert_memory_equal(&found, &again, sizeof found);
+        assert_memory_equal(part, second, count * sizeof *part);
+        assert_part_of(&f.model, part, whole, tolerance(s->dtype));
+        assert_sum(found.loss, alone.loss, tolerance(s->dtype));
+        if (zero == ZERO_NOTHING) {
+            first = part;
+        } else {
+            assert_same_bits(part, first, count);
+        }
+        if (stages == 1 && zero == ZERO_NOTHING) {
+            assert_int_equal(own, count);
+            assert_same_everywhere(part, count);
+        } else if (stages == 1) {
+            assert_complete(own, count);
+        }
+        if (stages == 1) {
+            struct sent sent = sent_by(&f.model, zero, uses.count);
+            assert_true(found.counters.sent_bytes == sent.bytes);
+            assert_int_equal(found.counters.messages, sent.messages);
+        }
+        plan_open(&plan, &f, split);
+        struct measured planned = step_of(&plan.model, &plan.batch, method, s->options);
+        assert_as_planned(&found, &planned);
+        plan_close(&plan);
+        free(second);
+        if (part != first) {
+            free(part);
+        }
+        fixture_close(&f);
+    }
+    free(first);
+    free(whole);
+    fixture_close(&one);
+}
+
+// Null has no gradient.
+static bool takes_replicas(const struct method *method)
+{
+    return (method->exact || method->draw) && method->parallel & PARALLEL_DATA;
+}
+
+static void gradients_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=7 head_chunk=5 budget=2"},
+        {.options = "chunk=7 budget=3", .masked = true},
+        {.options = "chunk=64 keep=all budget=1", .tied = true, .masked = true},
+        {.options = "chunk=5 budget=2", .qk_norm = true, .documents = true},
+        {.options = "chunk=6 budget=2", .lora = true, .qk_norm = true},
+        {.options = "chunk=6 budget=2", .lora = true, .tied = true, .dtype = DTYPE_F32},
+        {.options = "chunk=4 stages=2 budget=2", .tied = true, .documents = true},
+        {.options = "chunk=7 budget=2", .dtype = DTYPE_F32, .tied = true},
+        {.options = "chunk=7 budget=2", .dtype = DTYPE_BF16},
+    };
+    size_t checked = 0;
+    for (size_t m = 0; methods[m]; m++) {
+        for (size_t i = 0; takes_replicas(methods[m]) && i < sizeof settings / sizeof *settings; i++) {
+            check_replicas(methods[m], &settings[i], world.comm.size, 1);
+            checked++;
+        }
+    }
+    assert_true(checked >= 45);
+    const struct setting streamed = {.options = "chunk=4 offload=inputs", .masked = true, .qk_norm = true};
+    check_replicas(method_find("streambp"), &streamed, world.comm.size, 1);
+    check_replicas(method_find("checkpoint"), &streamed, world.comm.size, 1);
+}
+
+// Replicas of stages.
+static void products_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=4 budget=2"},
+        {.options = "chunk=7 budget=3", .tied = true, .masked = true},
+        {.options = "chunk=5 budget=2", .lora = true, .documents = true},
+    };
+    for (size_t m = 0; world.comm.size == 4 && methods[m]; m++) {
+        bool both = takes_replicas(methods[m]) && methods[m]->parallel & PARALLEL_STAGE;
+        for (size_t i = 0; both && i < sizeof settings / sizeof *settings; i++) {
+            check_replicas(methods[m], &settings[i], 2, 2);
+        }
+    }
+}
+
+// Every objective: what it divides by is of all ranks, and pairs stay together.
+static void objectives_are_of_the_whole_step(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
+        struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
+        check_replicas(method_find("streambp"), &s, world.comm.size, 1);
+    }
+}
+
+static void a_row_is_gathered_once_per_pass(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_of(&(struct setting){0});
+    struct ranks ranks;
+    struct uses uses = {.listener = {.acquire = count_use}};
+    open_replica(&f, &ranks, (struct split){world.comm.size, 1, ZERO_WEIGHTS});
+    f.model.listener = &uses.listener;
+    step_of(&f.model, &f.batch, method_find("streambp"), "chunk=2");
+    for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
+        bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(&f.model);
+        assert_int_equal(uses.count[unit], layer ? 2 : 1);
+    }
+    fixture_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t counts[] = {2, 3, 4};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_those_of_one_rank),
+        cmocka_unit_test(products_are_those_of_one_rank),
+        cmocka_unit_test(objectives_are_of_the_whole_step),
+        cmocka_unit_test(a_row_is_gathered_once_per_pass),
+    };
+    if (argc > 1) {
+        return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
+    }
+    return start_all(argv[0], counts, sizeof counts / sizeof *counts);
+}
