@@ -47,6 +47,46 @@ static void the_cards_are_there(void **state)
     }
 }
 
+// What is given behind a profile's name replaces its number; what is not its key, no number or out of bounds is
+// refused.
+static void numbers_of_another_card(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *message;
+    } bad[] = {
+        {"rtx-3090,memory=12GiB", "no number 'memory'; did you mean 'memory_bytes'?"},
+        {"rtx-3090,memory_bytes=12", "memory_bytes is '12'; expected a size with its unit"},
+        {"rtx-3090,bf16_flops_per_s=fast", "bf16_flops_per_s is 'fast'; expected a number, such as 71e12"},
+        {"rtx-3090,bf16_flops_per_s=-1", "bf16_flops_per_s is -1; expected 1 to 1e+30"},
+        {"rtx-3090,launch_s=", "launch_s is ''; expected a number"},
+        {"rtx-3090,launch_s=nan", "launch_s is nan; expected"},
+        {"rtx-3090,launch_s=1e-6,twelve", "'twelve'; expected KEY=VALUE"},
+        {"rtx-3090,usable_bytes=30GiB", "give both"},
+        {"rtx-3090,memory_bytes=100MiB", "give both"},
+        {"rtx-3909,memory_bytes=12GiB", "no profile 'rtx-3909' in experiments/devices; did you mean 'rtx-3090'?"},
+    };
+    struct profile base, given;
+    struct status status = {0};
+    assert_true(profile_load(&base, "rtx-3090", &status));
+    assert_true(profile_load(&given, "rtx-3090,memory_bytes=12GiB,bandwidth_bytes_per_s=360e9", &status));
+    assert_string_equal(given.name, "rtx-3090,memory_bytes=12GiB,bandwidth_bytes_per_s=360e9");
+    assert_true(given.memory_bytes.value == 12 * 0x1p30 && given.bandwidth_bytes_per_s.value == 360e9);
+    assert_true(given.memory_bytes.value - given.usable_bytes.value ==
+                base.memory_bytes.value - base.usable_bytes.value);
+    assert_true(given.flops_per_s[DTYPE_BF16].value == base.flops_per_s[DTYPE_BF16].value);
+    assert_true(profile_load(&given, "rtx-3090,memory_bytes=12GiB,usable_bytes=11GiB", &status));
+    assert_true(given.usable_bytes.value == 11 * 0x1p30);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char *message = quoted(bad[i].message);
+        status = (struct status){0};
+        assert_false(profile_load(&given, bad[i].name, &status));
+        if (!strstr(status.message, message))
+            fail_msg("%s: %s", bad[i].name, status.message);
+        free(message);
+    }
+}
+
 #define MEMORY    "'memory_bytes': {'value': 1000, 'source': 'a'}"
 #define USABLE    "'usable_bytes': {'value': 900, 'source': 'b'}"
 #define BANDWIDTH "'bandwidth_bytes_per_s': {'value': 2e9, 'source': 'c'}"
@@ -184,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cards_are_there),
+        cmocka_unit_test(numbers_of_another_card),
         cmocka_unit_test_setup_teardown(bad_files_are_refused_with_the_place, scratch_setup, scratch_teardown),
         cmocka_unit_test(unknown_names_are_refused_with_the_known_ones),
         cmocka_unit_test_setup_teardown(what_is_written_is_read_again, scratch_setup, scratch_teardown),

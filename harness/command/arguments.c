@@ -132,14 +132,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input)
 {
-    struct argp_option *options = flag_options(flags);
+    // Of an empty table glibc's help leaks two bytes.
+    bool own = !argp->options && flags && flags->name;
+    struct argp_option *options = own ? flag_options(flags) : NULL;
     struct parsing parsing = {flags, argp->parser, input};
     struct argp whole = *argp;
     whole.parser = parse;
-    if (!whole.options)
+    if (own)
         whole.options = options;
     if (argc > 1 && strcmp(argv[1], ARGUMENTS_COMPLETE) == 0) {
         complete(&whole, argc > 3 ? argv[argc - 2] : NULL, argc > 2 ? argv[argc - 1] : "");
+        free(options);
         exit(EXIT_SUCCESS);
     }
     argp_parse(&whole, argc, argv, 0, NULL, &parsing);

@@ -2,6 +2,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/results/record_fields.h"
+#include "harness/spec/profile.h"
 #include "harness/spec/trial_key_words.h"
 #include "methods/method.h"
 
@@ -118,6 +119,39 @@ static json_t *list_models(bool json)
     return list;
 }
 
+// A profile that cannot be read is listed with the reason.
+static json_t *list_profiles(bool json)
+{
+    struct profile_list profiles;
+    struct profile *profile = calloc(1, sizeof *profile);
+    CHECK(profile);
+    json_t *list = json_array();
+    profile_list_read(&profiles);
+    if (!json)
+        printf("%-14s %12s %12s %16s %14s %12s %12s\n", "name", "memory_GiB", "usable_GiB", "bf16_TFLOP_per_s",
+               "memory_GB_per_s", "host_GB_per_s", "peer_GB_per_s");
+    for (size_t i = 0; i < profiles.names.count; i++) {
+        struct status status = {0};
+        const char *name = profiles.names.items[i];
+        if (!profile_load(profile, name, &status)) {
+            if (!json)
+                printf("%-14s %s\n", name, status.message);
+            json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "error", status.message));
+            continue;
+        }
+        if (!json)
+            printf("%-14s %12.2f %12.2f %16.4g %14.4g %12.4g %12.4g\n", name, profile->memory_bytes.value / 0x1p30,
+                   profile->usable_bytes.value / 0x1p30, profile->flops_per_s[DTYPE_BF16].value / 1e12,
+                   profile->bandwidth_bytes_per_s.value / 1e9, profile->host_link_bytes_per_s.value / 1e9,
+                   profile->peer_link_bytes_per_s.value / 1e9);
+        char *text = profile_text(profile);
+        json_array_append_new(list, json_loads(text, 0, NULL));
+        free(text);
+    }
+    free(profile);
+    return list;
+}
+
 static json_t *list_devices(bool json)
 {
     json_t *list = json_array();
@@ -210,8 +244,9 @@ static const struct {
     const char *name;
     json_t *(*list)(bool json); // prints a table unless the value is wanted
 } lists[] = {{"methods", list_methods}, {"objectives", list_objectives}, {"optimizers", list_optimizers},
-             {"models", list_models},   {"devices", list_devices},       {"keys", list_keys},
-             {"fields", list_fields}};
+             {"models", list_models},   {"profiles", list_profiles},     {"devices", list_devices},
+             {"keys", list_keys},       {"fields", list_fields}};
+#define LISTS "methods|objectives|optimizers|models|profiles|devices|keys|fields"
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -219,14 +254,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_ARG:
         if (arguments->what)
-            argp_error(state,
-                       "one of methods, objectives, optimizers, models, devices, keys, fields; not also \"%s\"",
-                       text);
+            argp_error(state, "one of " LISTS "; not also \"%s\"", text);
         arguments->what = text;
         return 0;
     case ARGP_KEY_END:
         if (!arguments->what)
-            argp_error(state, "say what to list: methods, objectives, optimizers, models, devices, keys or fields");
+            argp_error(state, "say what to list: " LISTS);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -238,8 +271,9 @@ int command_list(int argc, char **argv)
     static const struct flag options[] = {
         {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"}, {0}};
     static const struct argp argp = {.parser = parse,
-                                     .args_doc = "methods|objectives|optimizers|models|devices|keys|fields",
-                                     .doc = "Lists what there is; keys: of a trial; fields: of a record."};
+                                     .args_doc = LISTS,
+                                     .doc = "Lists what there is; profiles: cards, for --profile; keys: of a "
+                                            "trial; fields: of a record."};
     struct arguments arguments = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -253,7 +287,6 @@ int command_list(int argc, char **argv)
         json_decref(list);
         return EXIT_FINE;
     }
-    fprintf(stderr, "%s: nothing called \"%s\"; methods, objectives, optimizers, models, devices, keys or fields\n",
-            argv[0], arguments.what);
+    fprintf(stderr, "%s: nothing called \"%s\"; " LISTS "\n", argv[0], arguments.what);
     return EXIT_BAD_INPUT;
 }

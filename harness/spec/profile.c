@@ -1,6 +1,7 @@
 #include "harness/spec/profile.h"
 #include "harness/files/json_field.h"
 #include "harness/files/share.h"
+#include "harness/files/size.h"
 #include "harness/spec/profile_rates.h"
 #include <dirent.h>
 #include <stddef.h>
@@ -148,9 +149,8 @@ static bool is_path(const char *name)
     return strchr(name, '/') || (length > 5 && strcmp(name + length - 5, ".json") == 0);
 }
 
-bool profile_load(struct profile *profile, const char *name, struct status *status)
+static bool load_file(struct profile *profile, const char *name, struct status *status)
 {
-    *profile = (struct profile){0};
     char file[sizeof "experiments/devices/.json" + sizeof profile->name], found[PATH_MAX];
     const char *path = share_resolve(name, found);
     if (!is_path(name)) {
@@ -162,6 +162,98 @@ bool profile_load(struct profile *profile, const char *name, struct status *stat
     struct json_source source;
     bool ok = json_source_open(&source, path, status) && read_profile(profile, json_field_root(&source), status);
     json_source_close(&source);
+    return ok;
+}
+
+// Where the first ",KEY=" begins; the end if there is none.
+static size_t overrides_at(const char *text)
+{
+    const char *comma = text;
+    while ((comma = strchr(comma, ','))) {
+        size_t key = strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (key && comma[1 + key] == '=')
+            return (size_t)(comma - text);
+        comma++;
+    }
+    return strlen(text);
+}
+
+static bool is_bytes(const char *key)
+{
+    size_t length = strlen(key);
+    return length > 6 && strcmp(key + length - 6, "_bytes") == 0;
+}
+
+static bool override_number(struct profile *profile, const char *name, const char *value, struct status *status)
+{
+    struct names known = {0};
+    const struct key *key = NULL;
+    char hint[640], *end;
+    for (size_t i = 0; i < KEYS; i++) {
+        names_add(&known, keys[i].name);
+        key = strcmp(keys[i].name, name) ? key : &keys[i];
+    }
+    if (!key) {
+        names_hint(&known, name, "numbers", hint, sizeof hint);
+        return status_set(status, STATUS_BAD_INPUT, "profile: no number \"%.100s\"; %s", name, hint);
+    }
+    double number = 0;
+    size_t bytes = 0;
+    bool read = is_bytes(name) ? size_parse(value, &bytes) : *value && (number = strtod(value, &end), !*end);
+    if (!read)
+        return status_set(status, STATUS_BAD_INPUT, "profile: %s is \"%.100s\"; expected %s", name, value,
+                          is_bytes(name) ? SIZE_EXPECTED : "a number, such as 71e12");
+    number = is_bytes(name) ? (double)bytes : number;
+    if (!(number >= key->minimum && number <= key->maximum))
+        return status_set(status, STATUS_BAD_INPUT, "profile: %s is %.100s; expected %g to %g", name, value,
+                          key->minimum, key->maximum);
+    *number_of(profile, key) = (struct profile_number){number, "as given behind the profile's name"};
+    return true;
+}
+
+// text: "KEY=VALUE,KEY=VALUE".
+static bool override_numbers(struct profile *profile, const char *text, struct status *status)
+{
+    const double memory = profile->memory_bytes.value, usable = profile->usable_bytes.value;
+    char buffer[sizeof profile->name], *next = NULL;
+    snprintf(buffer, sizeof buffer, "%s", text);
+    for (char *word = strtok_r(buffer, ",", &next); word; word = strtok_r(NULL, ",", &next)) {
+        char *equals = strchr(word, '=');
+        if (!equals)
+            return status_set(status, STATUS_BAD_INPUT, "profile: \"%.100s\"; expected KEY=VALUE", word);
+        *equals = '\0';
+        if (!override_number(profile, word, equals + 1, status))
+            return false;
+        if (!is_bytes(word))
+            for (size_t i = 0; i < DTYPE_COUNT; i++)
+                profile->rates[i] = (struct rates){0};
+    }
+    if (profile->memory_bytes.value != memory && profile->usable_bytes.value == usable) {
+        profile->usable_bytes.value += profile->memory_bytes.value - memory;
+        snprintf(profile->usable_bytes.source, sizeof profile->usable_bytes.source,
+                 "memory_bytes, less what %s leaves out of its own", profile->name);
+    }
+    return (profile->usable_bytes.value >= 1 && profile->usable_bytes.value <= profile->memory_bytes.value) ||
+           status_set(status, STATUS_BAD_INPUT, "profile: usable_bytes is %.0f of memory_bytes %.0f; give both",
+                      profile->usable_bytes.value, profile->memory_bytes.value);
+}
+
+bool profile_load(struct profile *profile, const char *name, struct status *status)
+{
+    *profile = (struct profile){0};
+    size_t base = overrides_at(name);
+    if (strlen(name) >= sizeof profile->name && name[base])
+        return status_set(status, STATUS_BAD_INPUT,
+                          "profile: more than %zu bytes; write a file like those in experiments/devices",
+                          sizeof profile->name - 1);
+    char *file = strndup(name, base);
+    CHECK(file);
+    bool ok = load_file(profile, file, status);
+    free(file);
+    if (!ok || !name[base])
+        return ok;
+    ok = override_numbers(profile, name + base + 1, status);
+    snprintf(profile->name, sizeof profile->name, "%s", name);
     return ok;
 }
 

@@ -149,7 +149,7 @@ const struct trial_key trial_keys[] = {
     {.name = "profile",
      .type = KEY_OWN,
      .meaning = "device profile that a time estimate is made from, such as rtx-3090",
-     .values = "its name or path",
+     .values = "its name or path, and numbers of another card behind: rtx-3090,memory_bytes=12GiB",
      .null = "no estimate",
      .quiet = true,
      .argument = "PROFILE|FILE",
