@@ -129,7 +129,7 @@ static void captions(const struct figure *figure, const struct group *group, con
                      char source[400], char machine[400])
 {
     char files[240] = "", revisions[80] = "", machines[320] = "";
-    size_t left_out = 0;
+    size_t left_out = 0, disturbed = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct record *record = group->records[i];
         const struct record_provenance *provenance = &record->provenance;
@@ -154,6 +154,7 @@ static void captions(const struct figure *figure, const struct group *group, con
             snprintf(text, sizeof text, "%.120s, %d thread%s", provenance->cpu, threads, threads == 1 ? "" : "s");
             list_add(machines, sizeof machines, text);
         }
+        disturbed += record_disturbed(record);
         left_out += record->status != RECORD_OK && record->status != RECORD_OOM;
     }
     snprintf(source, 400, "From %s, revision %s", files, *revisions ? revisions : "unknown");
@@ -161,6 +162,11 @@ static void captions(const struct figure *figure, const struct group *group, con
     if (group->published) {
         size_t used = strlen(machine);
         snprintf(machine + used, 400 - used, "%spublished: %s", used ? "; " : "", group->published->source);
+    }
+    if (disturbed) {
+        size_t used = strlen(machine);
+        snprintf(machine + used, 400 - used, "; times of %zu of %zu trials: something else ran beside them", disturbed,
+                 group->count);
     }
     if (left_out) {
         size_t used = strlen(machine);

@@ -43,6 +43,14 @@ double record_option_number(const struct record *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+bool record_disturbed(const struct record *record)
+{
+    const struct record_load *load = &record->load;
+    double threads = record->provenance.threads, others = load->other_cores + load->stolen_cores;
+    // False where one is not known: no comparison with NaN holds.
+    return load->given && threads + others - load->cores > threads / 20;
+}
+
 void record_card(const struct record *record, char *name, size_t size)
 {
     const char *card = text_or(record->provenance.card, "");

@@ -82,6 +82,11 @@ struct record_sm_clock {
     double min, median, max;
 };
 
+struct record_load {
+    bool given;
+    double before, cores, other_cores, stolen_cores;
+};
+
 struct record_tensor {
     const char *name;
     double relative_l2, max_abs;
@@ -166,6 +171,7 @@ struct record {
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
     double estimate_low_ms, estimate_high_ms;
     struct record_sm_clock sm_clock_mhz;
+    struct record_load load;
     double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
     double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
@@ -187,6 +193,9 @@ const char *record_method(const struct record *record);
 const json_t *record_option(const struct record *record, const char *name);
 // As a number; NaN: it is none.
 double record_option_number(const struct record *record, const char *name);
+// Whether the samples were timed while something else ran on the processors that they needed: more than a twentieth
+// of them, on average. False where the record does not say.
+bool record_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
 void record_card(const struct record *record, char *name, size_t size);

@@ -210,6 +210,17 @@ FIELDS sm_clock_fields[] = {{FIELD(record_sm_clock, min), .type = FIELD_SIZE, .u
                             {FIELD(record_sm_clock, max), .type = FIELD_SIZE, .unit = "MHz"},
                             {0}};
 
+FIELDS load_fields[] = {{FIELD(record_load, before), .type = FIELD_SIZE,
+                         .meaning = "1-minute load average when they began", .null = "the system does not say"},
+                        {FIELD(record_load, cores), .type = FIELD_COUNT, .meaning = "that the machine has"},
+                        {FIELD(record_load, other_cores), .type = FIELD_SIZE, .unit = "cores",
+                         .meaning = "that other programs kept busy, on average",
+                         .null = "samples shorter than 200 ms together"},
+                        {FIELD(record_load, stolen_cores), .type = FIELD_SIZE, .unit = "cores",
+                         .meaning = "that were due to this machine and that its host gave to others, on average",
+                         .null = "as other_cores"},
+                        {0}};
+
 FIELDS provenance_fields[] = {
     {FIELD(record_provenance, revision), .type = FIELD_STRING, .meaning = "of the program, by git"},
     {FIELD(record_provenance, dirty), .type = FIELD_BOOL, .meaning = "sources were not those of the revision",
@@ -286,6 +297,8 @@ const struct record_field record_fields[] = {
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},
     {FIELD(record, sm_clock_mhz), .type = FIELD_OBJECT, .meaning = "every 100 ms while the samples ran",
      .null = "as energy_j", .members = sm_clock_fields},
+    {FIELD(record, load), .type = FIELD_OBJECT, .meaning = "of the machine while the samples ran",
+     .null = "planned, or several ranks", .members = load_fields},
     {FIELD(record, peak_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "the most live during a step"},
     {FIELD(record, peak_by_category), .type = FIELD_TALLY, .unit = "bytes", .meaning = "what the peak consists of"},
     {FIELD(record, host_peak_bytes), .type = FIELD_COUNT, .unit = "bytes",

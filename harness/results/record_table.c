@@ -261,6 +261,24 @@ static void write_planned(const struct printer *printer)
                 printer->row_count);
 }
 
+static void write_disturbed(const struct printer *printer)
+{
+    size_t disturbed = 0;
+    double others = 0;
+    for (size_t i = 0; i < printer->row_count; i++)
+        if (record_disturbed(printer->rows[i].record)) {
+            const struct record_load *load = &printer->rows[i].record->load;
+            others += load->other_cores + load->stolen_cores;
+            disturbed++;
+        }
+    if (disturbed)
+        fprintf(
+            printer->stream,
+            "\nbeside %zu of %zu rows something else ran, on %.1f cores on average: their times are too long; take "
+            "them again\non an idle machine with --fresh, or in --rounds (record fields load.*)\n",
+            disturbed, printer->row_count, others / (double)disturbed);
+}
+
 static void write_for_people(const struct printer *printer, const struct results *results)
 {
     struct text_table table = {0};
@@ -275,8 +293,10 @@ static void write_for_people(const struct printer *printer, const struct results
     if (framed)
         write_common(printer, results);
     text_table_print(&table, printer->request->format, printer->stream);
-    if (framed)
+    if (framed) {
         write_planned(printer);
+        write_disturbed(printer);
+    }
     text_table_free(&table);
     free(silent);
 }

@@ -115,6 +115,13 @@ static void fill_sensors(struct record *record, const struct trial_result *resul
                                                     .max = watched->sm_clock_max_mhz};
 }
 
+static void fill_load(struct record *record, const struct trial_result *result)
+{
+    const struct machine_load *load = result->sample_count && !result->ranks ? result->load : NULL;
+    if (load)
+        record->load = (struct record_load){true, load->before, load->cores, load->other_cores, load->stolen_cores};
+}
+
 static void fill_memory(struct record *record, const struct trial_result *result)
 {
     record->peak_bytes = reached(result->peak_bytes);
@@ -356,6 +363,7 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_step(record, result);
     fill_times(record, result);
     fill_sensors(record, result);
+    fill_load(record, result);
     fill_memory(record, result);
     fill_counts(record, result);
     fill_ranks(&record->ranks, result);

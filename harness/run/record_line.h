@@ -4,6 +4,7 @@
 #include "harness/results/record.h"
 #include "harness/run/bias.h"
 #include "harness/run/gradient_error.h"
+#include "harness/run/machine_load.h"
 #include "harness/run/pair_sums.h"
 #include "harness/run/provenance.h"
 #include "harness/run/watch.h"
@@ -38,6 +39,7 @@ struct trial_result {
     const size_t *sample_columns;       // NULL: none are drawn
     double estimate_ms;                 // mean over the samples
     const struct watch_report *watched; // the card while the samples ran
+    const struct machine_load *load;    // the machine, likewise
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does

@@ -1,5 +1,6 @@
 // Run steps: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
 #pragma once
+#include "harness/run/machine_load.h"
 #include "harness/run/record_line.h"
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
@@ -33,6 +34,7 @@ struct run {
     double estimate_squares; // sum of squares of the estimates about their mean
     struct watch *watch;
     struct watch_report watched; // over the samples
+    struct machine_load load;    // likewise
     int64_t start_ns;
     size_t updates; // of the optimizer
     struct train train;

@@ -166,9 +166,13 @@ static bool take_samples(struct run *run)
     if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, &run->status))
         return false;
     watch_start(run->watch);
+    const struct machine_time start = machine_time_take();
     bool sampled = run_sample(run);
+    const struct machine_time end = machine_time_take();
     watch_stop(run->watch, &run->watched);
+    run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN));
     run->result.watched = run->watch ? &run->watched : NULL;
+    run->result.load = run->trial->planned ? NULL : &run->load;
     return sampled;
 }
 

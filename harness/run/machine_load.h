@@ -1,0 +1,29 @@
+// Machine load: what else a machine did while a trial's samples were timed, from the kernel's counts of processor
+// time.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+// The kernel counts in ticks of 10 ms: of samples that were shorter together nothing is told.
+#define MACHINE_LOAD_MIN_S 0.2
+
+// NAN: not known.
+struct machine_load {
+    double before;       // 1-minute load average
+    double cores;        // that the machine has
+    double other_cores;  // that programs beside this process kept busy, on average
+    double stolen_cores; // that were due to this machine and that its host gave to others, on average
+};
+
+// Processor time so far, in seconds; taken: false where the kernel tells none (/proc/stat).
+struct machine_time {
+    bool taken;
+    double wall_s, busy_s, stolen_s, own_s;
+    double load; // 1-minute load average; NAN: not known
+};
+struct machine_time machine_time_take(void);
+// busy_s and stolen_s of a text as that of /proc/stat, whose counts are ticks_per_s a second. False if it is none.
+bool machine_time_read(struct machine_time *time, const char *text, double ticks_per_s);
+// What the machine did between two times.
+struct machine_load machine_load_between(const struct machine_time *start, const struct machine_time *end,
+                                         size_t cores);

@@ -1,0 +1,94 @@
+// What else a machine did while samples were timed: the kernel's counts as they are read, what lies between two of
+// them, and that a record with something beside it is said to be disturbed, where people read times.
+#define _GNU_SOURCE // asprintf
+#include "harness/results/record.h"
+#include "harness/run/machine_load.h"
+#include "tests/program.h"
+#include <math.h>
+
+static void counts_are_read(void **state)
+{
+    (void)state;
+    struct machine_time time = {0};
+    // user nice system idle iowait irq softirq steal guest guest_nice
+    assert_true(machine_time_read(&time, "cpu  100 20 30 4000 500 6 7 80 90 10\ncpu0 1 2 3\n", 100));
+    assert_true(fabs(time.busy_s - 1.63) < 1e-12 && fabs(time.stolen_s - 0.8) < 1e-12);
+    assert_false(machine_time_read(&time, "", 100));
+    assert_false(machine_time_read(&time, "cpu 1 2 3", 100));
+    assert_false(machine_time_read(&time, "intr 1 2 3 4 5 6 7 8", 100));
+}
+
+static void others_are_what_is_not_our_own(void **state)
+{
+    (void)state;
+    struct machine_time start = {true, 10, 100, 5, 50, 0.25}, end = {true, 12, 105, 6, 53, 1.5};
+    struct machine_load load = machine_load_between(&start, &end, 4);
+    assert_true(load.before == 0.25 && load.cores == 4);
+    assert_true(load.other_cores == 1 && load.stolen_cores == 0.5);
+    end.busy_s = 102.9; // a tick less than our own
+    assert_true(machine_load_between(&start, &end, 4).other_cores == 0);
+    end.wall_s = 10.1;
+    load = machine_load_between(&start, &end, 4);
+    assert_true(isnan(load.other_cores) && isnan(load.stolen_cores) && load.before == 0.25);
+    end.wall_s = 12;
+    end.taken = false;
+    assert_true(isnan(machine_load_between(&start, &end, 4).other_cores));
+}
+
+static void the_machine_says(void **state)
+{
+    (void)state;
+    struct machine_time time = machine_time_take();
+    assert_true(time.taken && time.busy_s > 0 && time.own_s > 0 && time.stolen_s >= 0);
+}
+
+static void disturbed_is_beyond_what_is_free(void **state)
+{
+    (void)state;
+    static const struct {
+        double threads, cores, others, stolen;
+        bool disturbed;
+    } cases[] = {{2, 2, 0.05, 0, false}, {2, 2, 0.2, 0, true},    {2, 2, 0, 0.2, true},  {2, 4, 1.9, 0, false},
+                 {2, 4, 2.2, 0, true},   {2, 2, NAN, NAN, false}, {1, 2, 0.9, 0.2, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record record = {.load = {true, 0, cases[i].cores, cases[i].others, cases[i].stolen},
+                                .provenance.threads = cases[i].threads};
+        if (record_disturbed(&record) != cases[i].disturbed)
+            fail_msg("case %zu", i);
+        record.load.given = false;
+        assert_false(record_disturbed(&record));
+    }
+}
+
+// A record of a run has the field; with numbers of a busy machine the table and the picture say so.
+static void people_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch, "$L run experiments/chunk.json --axis context=64 --axis chunk=8,16,32 "
+                                  "--quiet --out one.jsonl > table && grep -q '\"load\": *{\"before\"' one.jsonl"),
+                     0);
+    assert_int_equal(run(scratch,
+                         "sed -E 's/\"other_cores\": ?[^,}]+/\"other_cores\": 1.5/; "
+                         "s/\"stolen_cores\": ?[^,}]+/\"stolen_cores\": 90/' one.jsonl > busy.jsonl && "
+                         "sed -E 's/\"other_cores\": ?[^,}]+/\"other_cores\": null/' one.jsonl > idle.jsonl && "
+                         "$L report busy.jsonl > busy && $L report idle.jsonl > idle"),
+                     0);
+    assert_says(scratch, "busy", "rows something else ran, on 91.5 cores on average");
+    assert_int_equal(run(scratch, "! grep -q 'something else' idle"), 0);
+    assert_int_equal(run(scratch,
+                         "$L plot busy.jsonl --out busy-pictures && $L plot idle.jsonl --out idle-pictures && "
+                         "grep -lq 'something else ran beside' busy-pictures/*.svg && "
+                         "! grep -lq 'something else ran beside' idle-pictures/*.svg"),
+                     0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_are_read),
+                                       cmocka_unit_test(others_are_what_is_not_our_own),
+                                       cmocka_unit_test(the_machine_says),
+                                       cmocka_unit_test(disturbed_is_beyond_what_is_free), TEST(people_are_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
