@@ -157,7 +157,7 @@ static void what_is_written_is_read(void **state)
                      0);
     assert_int_equal(
         run(scratch, "$L grad --model whole --lora r=3,targets=q,v --tokens text --context 12 --out h"), 2);
-    assert_says(scratch, "err", "the rank asked for, 3");
+    assert_says(scratch, "err", "key \"r\": expected 2, as the adapter in whole has it, or nothing, found 3");
 }
 
 struct refusal {

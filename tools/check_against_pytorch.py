@@ -63,7 +63,11 @@ FOLDERS = {  # beside `longbp init`'s own
                                       "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
 }
 DOCUMENT = 37  # tokens
-LORA = {"r": 4, "alpha": 12, "targets": "q,v,down"}
+# Adapters of qwen3, as --lora DIR takes them. The first is made without peft, too.
+ADAPTERS = {"list": {"target_modules": ["q_proj", "v_proj", "down_proj"]},
+            "regular expression, rslora": {"target_modules": r".*\.(k|o|gate)_proj$", "use_rslora": True},
+            "all-linear": {"target_modules": "all-linear"}}
+LORA = {"r": 4, "lora_alpha": 12}
 LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
 
@@ -115,8 +119,9 @@ def rms_norm(x, gain, epsilon):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * gain
 
 
-def decoder(weights, config, ids, documents):
-    """Logits [B, T, V] of the Llama family, as methods/methods.md writes it down; LoRA factors in weights are applied."""
+def decoder(weights, config, ids, documents, scale=None):
+    """Logits [B, T, V] of the Llama family, as methods/methods.md writes it down; LoRA factors in weights are applied,
+    their product times scale."""
     batch, context = ids.shape
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     epsilon, angles = config["rms_norm_eps"], rope_angles(config, positions_of(documents))[:, None]
@@ -125,7 +130,7 @@ def decoder(weights, config, ids, documents):
         y = F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
         a = weights.get(f"base_model.model.{name}.lora_A.weight")
         if a is not None:
-            y = y + LORA["alpha"] / LORA["r"] * x @ a.T @ weights[f"base_model.model.{name}.lora_B.weight"].T
+            y = y + scale * x @ a.T @ weights[f"base_model.model.{name}.lora_B.weight"].T
         return y
 
     def rotate(x):
@@ -157,17 +162,23 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
 
-def reference(folder, config, ids, documents, loss_of_logits, lora):
+def scale_of(adapter):
+    with open(f"{adapter}/adapter_config.json") as file:
+        config = json.load(file)
+    return config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
+
+
+def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
     weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
     if config["tie_word_embeddings"]:
         weights.pop("lm_head.weight", None)
-    trained = weights
-    if lora:
-        trained = {name: w.double() for name, w in load_file(f"{folder}/adapter_model.safetensors").items()}
-        weights = {**weights, **trained}
+    trained, scale = weights, None
+    if adapter:
+        trained = {name: w.double() for name, w in load_file(f"{adapter}/adapter_model.safetensors").items()}
+        weights, scale = {**weights, **trained}, scale_of(adapter)
     for w in trained.values():
         w.requires_grad_()
-    loss = loss_of_logits(decoder(weights, config, ids, documents))
+    loss = loss_of_logits(decoder(weights, config, ids, documents, scale))
     loss.backward()
     return loss.item(), {name: w.grad for name, w in trained.items()}
 
@@ -275,20 +286,31 @@ def make_folder(folder, changes, seed):
         json.dump(config, file)
 
 
-def make_adapter(model, folder):
-    """folder: the model's, with LoRA factors beside its weights."""
-    shutil.copytree(model, folder)
-    weights, adapter = load_file(f"{folder}/model.safetensors"), {}
-    for target in LORA["targets"].split(","):
+def make_adapter(model, folder, options):
+    """folder: LoRA factors for the model's, none of them 0, saved by peft itself if it is there; whether there are."""
+    if transformers and peft:
+        base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+        adapted = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **LORA, **options),
+                                      autocast_adapter_dtype=False)
+        for name, p in adapted.named_parameters():
+            if p.requires_grad:
+                p.data.normal_(0, 0.1)
+        adapted.save_pretrained(folder)
+        return True
+    if not isinstance(options["target_modules"], list):
+        return False
+    os.makedirs(folder)
+    weights, adapter = load_file(f"{model}/model.safetensors"), {}
+    for target in options["target_modules"]:
         for name, w in weights.items():
-            if name.endswith(f".{target}_proj.weight"):
+            if name.endswith(f".{target}.weight"):
                 at = f"base_model.model.{name.removesuffix('.weight')}"
                 adapter[at + ".lora_A.weight"] = torch.randn(LORA["r"], w.shape[1], dtype=torch.float64) * 0.1
                 adapter[at + ".lora_B.weight"] = torch.randn(w.shape[0], LORA["r"], dtype=torch.float64) * 0.1
     save_file(adapter, f"{folder}/adapter_model.safetensors")
     with open(f"{folder}/adapter_config.json", "w") as file:
-        json.dump({"r": LORA["r"], "lora_alpha": LORA["alpha"], "peft_type": "LORA", "task_type": "CAUSAL_LM",
-                   "target_modules": [f"{target}_proj" for target in LORA["targets"].split(",")]}, file)
+        json.dump({**LORA, **options, "peft_type": "LORA", "task_type": "CAUSAL_LM"}, file)
+    return True
 
 
 def main():
@@ -327,36 +349,34 @@ def main():
         folders[title] = f"{path}/{i}"
         make_folder(folders[title], changes, i)
     one = torch.zeros(BATCH, CONTEXT, dtype=torch.int64)
-    cases = [(title, folder, [], one, shifted) for title, folder in folders.items()]
-    cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], one, masked))
+    cases = [(title, folder, [], one, shifted, None) for title, folder in folders.items()]
+    cases.append(("llama, masked labels", f"{path}/init", ["--labels", f"{path}/labels.bin"], one, masked, None))
     packed = (torch.arange(CONTEXT) // DOCUMENT).expand(BATCH, CONTEXT)
     ended = torch.where(F.pad(packed[:, 1:], (0, 1), value=-1) == packed, shifted, -100)
     for title in ("llama, llama3 rope, tied", "mistral, sliding window", "qwen3, tied"):
-        cases.append((f"{title}, packed", folders[title], ["--documents", DOCUMENT], packed, ended))
-    qwen3, adapter = folders["qwen3, tied"], f"{path}/lora"
-    make_adapter(qwen3, adapter)
-    lora = ["--lora", ",".join(f"{key}={value}" for key, value in LORA.items() if key != "targets")
-            + ",targets=" + LORA["targets"]]
-    cases.append(("qwen3, LoRA", adapter, lora, one, shifted))
+        cases.append((f"{title}, packed", folders[title], ["--documents", DOCUMENT], packed, ended, None))
+    for i, (title, options) in enumerate(ADAPTERS.items()):
+        adapter = f"{path}/adapter{i}"
+        if make_adapter(folders["qwen3, tied"], adapter, options):
+            cases.append((f"qwen3, LoRA by {title}", folders["qwen3, tied"], ["--lora", adapter], one, shifted, adapter))
 
     data = ["--tokens", f"{path}/tokens.bin", "--token-dtype", "bytes", "--context", CONTEXT, "--batch", BATCH]
-    for title, folder, flags, documents, labels in cases:
+    for title, folder, flags, documents, labels, adapter in cases:
         with open(f"{folder}/config.json") as file:
             config = json.load(file)
         config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         config.setdefault("tie_word_embeddings", False)
         expected_loss, expected = reference(folder, config, ids, documents, lambda logits: loss_of(logits, labels),
-                                            flags == lora)
+                                            adapter)
         print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")
         for method in METHODS:
             loss, gradients = longbp(arguments.longbp, folder, data, flags, method, f"{path}/g")
             report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
-        if transformers and (flags != lora or peft):
-            name = f"transformers {transformers.__version__}" + (f", peft {peft.__version__}" if flags == lora else "")
-            theirs_from = (qwen3, adapter) if flags == lora else (folder, None)
+        if transformers and (peft or not adapter):
+            name = f"transformers {transformers.__version__}" + (f", peft {peft.__version__}" if adapter else "")
             for twins, suffix, tolerance in ((True, ", norms and angles in f64", arguments.tolerance),
                                              (False, ", as it is", 1e-4)):
-                loss, theirs = transformers_gradients(*theirs_from, config, ids, documents, labels, twins)
+                loss, theirs = transformers_gradients(folder, adapter, config, ids, documents, labels, twins)
                 report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
 
     folder, batch = f"{path}/init", make_batch(f"{path}/batch", rng)
@@ -366,7 +386,7 @@ def main():
     for name, options in objectives.OBJECTIVES:
         flags = ["--batch", f"{path}/batch", "--objective", objectives.flag(name, options)]
         expected_loss, expected = reference(folder, config, batch["ids"], torch.zeros_like(batch["ids"]),
-                                            lambda logits: objective_of(name, options, logits, batch), False)
+                                            lambda logits: objective_of(name, options, logits, batch))
         for method in OBJECTIVE_METHODS:
             loss, gradients = longbp(arguments.longbp, folder, [], flags, method, f"{path}/g")
             report(f"{objectives.flag(name, options)}, {' '.join(map(str, method))}", loss, gradients, expected_loss, expected,

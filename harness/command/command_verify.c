@@ -13,7 +13,7 @@
 #define METHODS_MAX 64
 
 struct arguments {
-    const char *model, *shape, *dtype, *device, *kv_gradient_dtype, *gradient_dtype, *objective, *batch;
+    const char *model, *shape, *dtype, *device, *kv_gradient_dtype, *gradient_dtype, *objective, *lora, *batch;
     bool json;
 };
 
@@ -102,7 +102,7 @@ static bool read_accumulator(const char *flag, const char *name, enum dtype mode
                       dtype_name(widest), model != widest ? " or bf16" : "", name);
 }
 
-// A trial of which each case has the objective, and the data if they are a batch file.
+// A trial of which each case has the objective, the factors, and the data if they are a batch file.
 static bool read_like(const struct arguments *arguments, struct trial *like, struct status *status)
 {
     json_t *trial =
@@ -110,6 +110,8 @@ static bool read_like(const struct arguments *arguments, struct trial *like, str
     CHECK(trial);
     if (arguments->objective)
         json_object_set_new(trial, "objective", flag_named(arguments->objective));
+    if (arguments->lora)
+        json_object_set_new(trial, "lora", flag_object_or_value(arguments->lora));
     if (arguments->batch)
         json_object_set_new(trial, "data", json_pack("{s:s}", "batch", arguments->batch));
     else
@@ -143,7 +145,11 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
     }
     struct trial like;
     request.like = &like;
-    bool verified = read_like(arguments, &like, status) && verify(&request, found, table, status);
+    bool verified = read_like(arguments, &like, status);
+    if (verified && like.adapter_folder && !request.config)
+        verified = status_set(status, STATUS_BAD_INPUT,
+                              "--lora %s: an adapter is of one model; give it with --model", like.adapter_folder);
+    verified = verified && verify(&request, found, table, status);
     if (verified && !table->json)
         print_table(table, arguments->dtype, verify_bounds(request.dtype));
     trial_free(&like);
@@ -188,6 +194,11 @@ int command_verify(int argc, char **argv)
          TEXT_AT(struct arguments, objective),
          .arg = "OBJECTIVE,OPTION=VALUE",
          .doc = "what is minimised, of `longbp list objectives` (token-mean)"},
+        {.name = "lora",
+         .key = 'l',
+         TEXT_AT(struct arguments, lora),
+         .arg = "DIR|r=8,alpha=16,targets=q,v",
+         .doc = "train LoRA factors alone, new ones, or with --model those of a PEFT adapter's folder"},
         {.name = "batch",
          .key = 'b',
          TEXT_AT(struct arguments, batch),

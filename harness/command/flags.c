@@ -40,10 +40,9 @@ json_t *flag_object(const char *text)
         char *equals = strchr(item, '=');
         if (equals) {
             *equals = 0;
-            const char *key = strcmp(item, "r") == 0 ? "rank" : item;
-            bool several = strcmp(key, "targets") == 0;
+            bool several = strcmp(item, "targets") == 0 || strcmp(item, "target_modules") == 0;
             list = several ? json_array() : NULL;
-            json_object_set_new(object, key, several ? list : flag_value(equals + 1));
+            json_object_set_new(object, item, several ? list : flag_value(equals + 1));
             item = equals + 1;
         }
         if (list)
@@ -53,6 +52,12 @@ json_t *flag_object(const char *text)
     }
     free(copy);
     return object;
+}
+
+json_t *flag_object_or_value(const char *text)
+{
+    bool object = memchr(text, '=', strcspn(text, ",")); // not "/tmp"
+    return object ? flag_object(text) : flag_value(text);
 }
 
 json_t *flag_named(const char *text)

@@ -9,5 +9,7 @@ json_t *flag_value(const char *text);
 json_t *flag_list(const char *text);
 // "r=8,alpha=16,targets=q,v": an object; what follows a key without a key of its own belongs to its list.
 json_t *flag_object(const char *text);
+// Such an object, or the one value that text without a key is.
+json_t *flag_object_or_value(const char *text);
 // "adamw" a text; "adamw,rate=1e-3" an object with "name": "adamw".
 json_t *flag_named(const char *text);

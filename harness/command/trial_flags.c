@@ -82,8 +82,7 @@ static json_t *value_of(const struct trial_key *key, const char *text)
         return json_string(text);
     if (key->spelling == SPELLED_NAMED)
         return flag_named(text);
-    bool object = key->spelling == SPELLED_OBJECT && memchr(text, '=', strcspn(text, ",")); // not "/tmp"
-    return object ? flag_object(text) : flag_value(text);
+    return key->spelling == SPELLED_OBJECT ? flag_object_or_value(text) : flag_value(text);
 }
 
 // head_chunk as head-chunk, and the other way round.

@@ -23,6 +23,16 @@ static char *path_of(const char *folder, const char *name)
     return path;
 }
 
+char *folder_path(const char *path)
+{
+    char *copy = strdup(path);
+    CHECK(copy);
+    for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--) {
+        copy[length - 1] = '\0';
+    }
+    return copy;
+}
+
 static bool exists(const char *folder, const char *name)
 {
     char *path = path_of(folder, name);
@@ -165,13 +175,14 @@ static bool check_names(const struct shards *shards, const char *folder, const s
     }
     const char *hint = missing.count && strcmp(missing.text, "lm_head.weight") == 0
                            ? " (a head that is the embedding needs \"tie_word_embeddings\": true)"
-                           : "";
+                       : missing.count && lora ? " (each projection has factors in every layer or in none)"
+                                               : "";
     return status_set(
         status, STATUS_BAD_INPUT,
-        "%s: the tensors are not those that config.json asks for: missing %zu%s%s%s, unexpected %zu%s%s, "
-        "in two files %zu%s%s",
-        folder, missing.count, missing.count ? ": " : "", missing.text, hint, unexpected.count,
-        unexpected.count ? ": " : "", unexpected.text, twice.count, twice.count ? ": " : "", twice.text);
+        "%s: the tensors are not those that %s for: missing %zu%s%s%s, unexpected %zu%s%s, in two files %zu%s%s",
+        folder, lora ? "its rank and the model ask" : "config.json asks", missing.count, missing.count ? ": " : "",
+        missing.text, hint, unexpected.count, unexpected.count ? ": " : "", unexpected.text, twice.count,
+        twice.count ? ": " : "", twice.text);
 }
 
 static size_t shape_of(const struct parameter *p, size_t shape[2])
@@ -209,59 +220,52 @@ static void read_values(struct model *model, struct parameter *p, const struct s
     }
 }
 
-static bool read_all(const struct shards *shards, struct model *model, bool lora, enum dtype rounding,
-                     struct status *status)
+// All are checked before the first is read: reading takes minutes.
+static bool check_tensors(const struct shards *shards, const struct model *model, bool lora, struct status *status)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
-        // All are checked before the first is read: reading takes minutes.
-        if (parameter_is_factor(&model->parameters[i]) == lora &&
-            !check_tensor(shards, &model->parameters[i], status)) {
+        const struct parameter *p = &model->parameters[i];
+        if (parameter_is_factor(p) == lora && !check_tensor(shards, p, status)) {
             return false;
         }
     }
+    return true;
+}
+
+// Of tensors that were checked.
+static void read_all(const struct shards *shards, struct model *model, bool lora, enum dtype rounding)
+{
     double *block = malloc(BLOCK_VALUES * sizeof *block);
     CHECK(block);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (parameter_is_factor(p) == lora && model_has(model, p)) {
-            read_values(model, p, check_tensor(shards, p, status), rounding, block);
+            read_values(model, p, safetensors_find(shards_find(shards, p->name), p->name), rounding, block);
         }
     }
     free(block);
-    return true;
 }
 
-// The adapter's own record of its rank and scale, where there is one: the factors alone do not tell alpha.
-static bool check_adapter_config(const char *folder, const struct lora *lora, struct status *status)
+static bool open_adapter(struct shards *adapter, const char *folder, const struct model *model,
+                         struct status *status)
 {
-    if (!exists(folder, FOLDER_ADAPTER_CONFIG)) {
-        return true;
-    }
-    char *path = path_of(folder, FOLDER_ADAPTER_CONFIG);
-    struct json_source source;
-    bool ok = json_source_open(&source, path, status);
-    struct json_field root = json_field_root(&source);
-    size_t rank = lora->rank;
-    double alpha = lora->alpha;
-    bool rslora = false, dora = false;
-    ok = ok && json_field_count(json_field_get(root, "r"), 1, JSON_INTEGER_MAX, "", &rank, status) &&
-         json_field_number(json_field_get(root, "lora_alpha"), -1e300, 1e300, &alpha, status) &&
-         json_field_bool(json_field_get(root, "use_rslora"), &rslora, status) &&
-         json_field_bool(json_field_get(root, "use_dora"), &dora, status);
-    if (ok && rank != lora->rank) {
-        ok = json_field_expected(json_field_get(root, "r"), status, "the rank asked for, %zu", lora->rank);
-    } else if (ok && alpha != lora->alpha) {
-        ok =
-            json_field_expected(json_field_get(root, "lora_alpha"), status, "the alpha asked for, %g", lora->alpha);
-    } else if (ok && (rslora || dora)) {
-        ok = json_field_fail(json_field_get(root, rslora ? "use_rslora" : "use_dora"), status, "is not supported");
-    }
-    json_source_close(&source);
-    free(path);
+    return shards_add(adapter, folder, FOLDER_ADAPTER, status) &&
+           check_names(adapter, folder, model, true, status) && check_tensors(adapter, model, true, status);
+}
+
+bool folder_check_adapter(const char *folder, const struct config *config, const struct lora *lora,
+                          struct status *status)
+{
+    struct shards adapter = {0};
+    struct model model;
+    model_list(&model, config, lora);
+    bool ok = open_adapter(&adapter, folder, &model, status);
+    shards_close(&adapter);
+    model_close(&model);
     return ok;
 }
 
-static void randomize_lora(struct model *model, uint64_t seed, enum dtype rounding)
+static void randomize_factors(struct model *model, uint64_t seed, enum dtype rounding)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
@@ -271,21 +275,13 @@ static void randomize_lora(struct model *model, uint64_t seed, enum dtype roundi
     }
 }
 
-bool folder_read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
-                         struct status *status)
+bool folder_read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status)
 {
-    if (!model->lora.rank) {
-        return true;
-    }
-    if (!exists(folder, FOLDER_ADAPTER)) {
-        randomize_lora(model, seed, rounding);
-        return true;
-    }
     struct shards adapter = {0};
-    bool ok = check_adapter_config(folder, &model->lora, status) &&
-              shards_add(&adapter, folder, FOLDER_ADAPTER, status) &&
-              check_names(&adapter, folder, model, true, status) &&
-              read_all(&adapter, model, true, rounding, status);
+    bool ok = open_adapter(&adapter, folder, model, status);
+    if (ok) {
+        read_all(&adapter, model, true, rounding);
+    }
     shards_close(&adapter);
     return ok;
 }
@@ -296,9 +292,11 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
     struct device *device = model->device;
     struct shards shards = {0};
     bool ok = device->status.code == STATUS_OK && open_weights(&shards, folder, status) &&
-              check_names(&shards, folder, model, false, status) &&
-              read_all(&shards, model, false, rounding, status) &&
-              folder_read_adapter(folder, model, seed, rounding, status);
+              check_names(&shards, folder, model, false, status) && check_tensors(&shards, model, false, status);
+    if (ok) {
+        read_all(&shards, model, false, rounding);
+        randomize_factors(model, seed, rounding);
+    }
     shards_close(&shards);
     if (device->status.code != STATUS_OK) {
         return status_set(status, device->status.code, "%s", device->status.message);

@@ -7,18 +7,21 @@
 #define FOLDER_ADAPTER        "adapter_model.safetensors"
 #define FOLDER_ADAPTER_CONFIG "adapter_config.json"
 
+// The path without slashes at its end, to be freed: "m/" and "m" are one folder.
+char *folder_path(const char *path);
 // Reads config.json. Llama, Mistral, Qwen2 and Qwen3, with their sliding windows; a key that was left out means
 // what it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is
 // refused by its key.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
 // Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
 // f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA
-// factors come from the folder's adapter; without one they are random (model_random_values).
+// factors become random (model_random_values).
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status);
-// The LoRA factors alone, where the model has any.
-bool folder_read_adapter(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
-                         struct status *status);
+// The LoRA factors alone, from the folder's adapter; and whether it has them for a model of this shape.
+bool folder_read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status);
+bool folder_check_adapter(const char *folder, const struct config *config, const struct lora *lora,
+                          struct status *status);
 
 // Writes config.json for transformers, with the dtype that the weights have.
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);

@@ -1,8 +1,10 @@
 #define _GNU_SOURCE // asprintf
+#include "harness/files/adapter.h"
 #include "harness/files/folder.h"
 #include "harness/files/json_field.h"
 #include "harness/files/output_file.h"
 #include <string.h>
+#include <unistd.h>
 
 #define SIZE_MOST ((size_t)1 << 24)
 
@@ -288,6 +290,14 @@ bool folder_read_config(const char *folder, struct config *config, struct status
     char *path = NULL;
     CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
     struct json_source source;
+    if (access(path, F_OK) != 0 && adapter_is_in(folder)) {
+        free(path);
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: is a PEFT adapter and no model: give the model that it was trained on, and the folder as "
+            "\"lora\" (--lora %s)",
+            folder, folder);
+    }
     bool ok = json_source_open(&source, path, status) && decode(json_field_root(&source), config, status);
     struct status reason = {0};
     if (ok && !config_check(config, &reason)) {

@@ -87,10 +87,11 @@ static bool save_adapter_config(const char *folder, const char *base, const stru
             json_array_append_new(targets, json_string(name));
     }
     json_t *base_name = base ? json_string(base) : json_null();
-    json_t *json = json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:s, s:b, s:o}", "peft_type", "LORA", "task_type",
-                             "CAUSAL_LM", "base_model_name_or_path", base_name ? base_name : json_null(), "r",
-                             (json_int_t)lora->rank, "lora_alpha", lora->alpha, "lora_dropout", 0.0, "bias", "none",
-                             "inference_mode", true, "target_modules", targets);
+    json_t *json =
+        json_pack("{s:s, s:s, s:o, s:I, s:f, s:b, s:f, s:s, s:b, s:o}", "peft_type", "LORA", "task_type",
+                  "CAUSAL_LM", "base_model_name_or_path", base_name ? base_name : json_null(), "r",
+                  (json_int_t)lora->rank, "lora_alpha", lora->alpha, "use_rslora", lora->rslora, "lora_dropout",
+                  0.0, "bias", "none", "inference_mode", true, "target_modules", targets);
     char *text = json_dumps(json, JSON_INDENT(2)), *path = path_of(folder, FOLDER_ADAPTER_CONFIG);
     CHECK(text);
     bool ok = output_file_write(path, text, strlen(text), status);

@@ -257,11 +257,10 @@ bool checkpoint_read(const char *folder, size_t step, struct model *model, struc
     char *path = path_of(folder, step, ""), *state;
     CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, path) > 0);
     enum dtype dtype = model->device->ops->dtype;
-    optimizer_begin(model, step, 1);                        // what then had a state has one
-    bool adapter = model->lora.rank && !model->lora_beside; // and nothing besides
-    bool ok = (adapter ? folder_read_adapter(path, model, 0, dtype, status)
-                       : folder_read_weights(path, model, 0, dtype, status)) &&
-              read_states(state, model, status);
+    optimizer_begin(model, step, 1); // what then had a state has one
+    bool adapter = model->lora.rank, weights = !adapter || model->lora_beside;
+    bool ok = (!weights || folder_read_weights(path, model, 0, dtype, status)) &&
+              (!adapter || folder_read_adapter(path, model, dtype, status)) && read_states(state, model, status);
     free(state);
     free(path);
     return ok;

@@ -104,10 +104,12 @@ static void open_batch(struct setup *setup, const struct trial *trial, const str
 
 static bool read_weights(struct setup *setup, const struct trial *trial, struct status *status)
 {
-    if (trial->model_folder)
-        return folder_read_weights(trial->model_folder, &setup->model, trial->seed, trial->dtype, status);
-    model_randomize(&setup->model, trial->seed, trial->dtype);
-    return true;
+    struct model *model = &setup->model;
+    if (!trial->model_folder)
+        model_randomize(model, trial->seed, trial->dtype);
+    else if (!folder_read_weights(trial->model_folder, model, trial->seed, trial->dtype, status))
+        return false;
+    return !trial->adapter_folder || folder_read_adapter(trial->adapter_folder, model, trial->dtype, status);
 }
 
 static bool open_with(struct setup *setup, const struct trial *trial, const struct setup_options *options,

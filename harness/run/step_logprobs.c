@@ -1,4 +1,5 @@
 #include "harness/run/step_logprobs.h"
+#include "harness/files/adapter.h"
 #include "harness/files/folder.h"
 #include "methods/log_probs.h"
 
@@ -45,12 +46,15 @@ bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
     reference.reference = (struct reference_model){0};
     reference.objective = objectives[0];
     reference.objective_options = NULL;
-    // Factors that are left out: all else is frozen.
+    // Factors, its own or some that are left out: all else is frozen.
+    bool adapted = adapter_is_in(reference.model_folder);
+    reference.adapter_folder = adapted ? reference.model_folder : NULL;
     reference.lora = (struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q};
-    if (!folder_read_config(reference.model_folder, &reference.config, status))
+    if (!folder_read_config(reference.model_folder, &reference.config, status) ||
+        (adapted && !adapter_read(reference.model_folder, &reference.config, &reference.lora, status)))
         return false;
     if (setup_open(&setup, &reference, &own, status)) {
-        data->reference_logprobs = forward(&setup.model, &setup.batch, true);
+        data->reference_logprobs = forward(&setup.model, &setup.batch, !adapted);
         *status = setup.device->status;
     }
     setup_close(&setup);

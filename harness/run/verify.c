@@ -177,7 +177,8 @@ static bool verify_shape(const struct verify_request *request, const struct shap
                             .objective = like->objective,
                             .objective_options = like->objective_options,
                             .reference = like->reference,
-                            .lora = shape->lora};
+                            .lora = shape->lora.rank ? shape->lora : like->lora,
+                            .adapter_folder = like->adapter_folder};
     if (!objective_check(like->objective, like->objective_options, trial->batch, 1, &odd))
         trial->batch++; // of pairs
     snprintf(trial->device, sizeof trial->device, "%s", request->device);
@@ -215,11 +216,8 @@ bool verify(const struct verify_request *request, void (*found)(const struct ver
     const struct trial *like = request->like;
     bool any = like->data.kind == DATA_BATCH;
     if (any) {
-        struct shape shape = {.name = "batch file",
-                              .context = like->context,
-                              .chunk = (like->context + 2) / 3,
-                              .batch = like->batch,
-                              .lora = like->lora};
+        struct shape shape = {
+            .name = "batch file", .context = like->context, .chunk = (like->context + 2) / 3, .batch = like->batch};
         return verify_shape(request, &shape, found, context, status);
     }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -9,7 +9,7 @@ struct verify_request {
     const char *shape;           // NULL: all; else those whose name has this in it
     const char *device;
     const struct trial
-        *like; // its objective and reference, and its batch file if it has one, which is then the shape
+        *like; // its objective, reference and factors, and its batch file if it has one, which is then the shape
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
 };
 

@@ -262,11 +262,7 @@ static bool decode_name(struct json_field field, struct config *config, char **f
     }
     if (!is_folder(name))
         return unknown_model(field, status);
-    char *path = strdup(name);
-    CHECK(path);
-    // "m/" and "m" are one model, so one id.
-    for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
-        path[length - 1] = '\0';
+    char *path = folder_path(name); // one model, so one id
     struct status why = {0};
     if (!folder_read_config(path, config, &why)) {
         free(path);

@@ -86,6 +86,7 @@ struct trial {
     void *objective_options; // the objective's own struct
     struct reference_model reference;
     struct lora lora;
+    char *adapter_folder;           // of the factors to begin with; NULL: random ones
     enum quantisation quantisation; // of the layers' projections, which then must not train
     // Where they are kept while they are not used.
     enum place weights_place, gradients_place, optimizer_place;

@@ -275,6 +275,7 @@ void trial_free(struct trial *trial)
     free(trial->canonical);
     free(trial->profile);
     free(trial->model_folder);
+    free(trial->adapter_folder);
     free(trial->data.path);
     free(trial->labels);
     free(trial->train.evaluate.path);

@@ -287,48 +287,6 @@ json_t *decode_reference(struct trial *trial, struct json_field field, struct st
     return read_reference_folder(trial, text, field, status) ? json_string(text) : NULL;
 }
 
-static bool read_targets(struct json_field field, unsigned *targets, struct status *status)
-{
-    struct names names = {0};
-    for (size_t i = 0; i < LORA_TARGETS; i++)
-        names_add(&names, lora_target_names[i]);
-    if (!field.value)
-        return true;
-    if (!json_is_array(field.value) || json_array_size(field.value) == 0)
-        return json_field_expected(field, status, "a list of projections, such as [\"q\", \"v\"]");
-    *targets = 0;
-    for (size_t i = 0; i < json_array_size(field.value); i++) {
-        struct json_field item = json_field_at(field, i);
-        size_t index = 0;
-        if (!json_field_choice(item, &names, "projection", &index, status))
-            return false;
-        if (*targets & 1u << index)
-            return json_field_fail(item, status, "\"%s\" is given twice", names.items[index]);
-        *targets |= 1u << index;
-    }
-    return true;
-}
-
-json_t *decode_lora(struct trial *trial, struct json_field field, struct status *status)
-{
-    static const struct names keys = {3, {"rank", "alpha", "targets"}};
-    struct lora lora = {8, 16, LORA_Q | LORA_V};
-    if (!json_field_given(field))
-        return json_null();
-    if (!json_field_object(field, &keys, "lora", status) ||
-        !json_field_count(json_field_get(field, "rank"), 1, trial->config.width, "", &lora.rank, status) ||
-        !json_field_number(json_field_get(field, "alpha"), 1e-6, 1e6, &lora.alpha, status) ||
-        !read_targets(json_field_get(field, "targets"), &lora.targets, status))
-        return NULL;
-    trial->lora = lora;
-    json_t *targets = json_array();
-    for (size_t i = 0; i < LORA_TARGETS; i++) {
-        if (lora.targets & 1u << i)
-            json_array_append_new(targets, json_string(lora_target_names[i]));
-    }
-    return json_pack("{s:I, s:f, s:o}", "rank", (json_int_t)lora.rank, "alpha", lora.alpha, "targets", targets);
-}
-
 json_t *decode_weights(struct trial *trial, struct json_field field, struct status *status)
 {
     struct names names = {0};

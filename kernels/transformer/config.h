@@ -39,7 +39,10 @@ struct lora {
     size_t rank;
     double alpha;
     unsigned targets; // of enum lora_target
+    bool rslora;      // alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732)
 };
+#define LORA_ALPHA_MIN 1e-6
+#define LORA_ALPHA_MAX 1e6
 
 // Array of presets, ending with an empty name.
 extern const struct config config_presets[];

@@ -1,9 +1,11 @@
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/projector.h"
+#include <math.h>
 
 static double lora_scale(const struct model *model)
 {
-    return model->lora.alpha / model->lora.rank;
+    const struct lora *lora = &model->lora;
+    return lora->alpha / (lora->rslora ? sqrt(lora->rank) : lora->rank);
 }
 
 // x A^T: [n, rank]

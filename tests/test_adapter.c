@@ -1,0 +1,229 @@
+// PEFT adapters as users have them: what `longbp train --lora` writes every command takes up again; the names that
+// PEFT gives its keys and projections mean what they mean there; what would compute something else, or be left out
+// in silence, is refused by its key.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/files/adapter.h"
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include "tests/trial_of.h"
+#include <jansson.h>
+#include <math.h>
+
+#define TRAIN                                                                                                      \
+    "$L train --model tiny --dtype f64 --tokens text --context 12 --steps 4 --method streambp --chunk 5 "          \
+    "--optimizer adamw,rate=1e-2 --held-out 0.3 "
+#define MADE  TRAIN "--lora r=2,alpha=3,target_modules=q_proj,down,use_rslora=true --out made"
+#define GIVEN "--model tiny --tokens text --context 12 --dtype f64 "
+
+static void make(const struct scratch *scratch)
+{
+    char text[400];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 26);
+    scratch_file(scratch, "text", text, sizeof text);
+    assert_int_equal(run(scratch, MADE), 0);
+}
+
+// The first or last evaluation of a run.
+static double evaluation(const struct scratch *scratch, const char *file, bool last)
+{
+    char *text = text_of(scratch, file), *rest = text, *line;
+    double loss = NAN;
+    while ((line = strsep(&rest, "\n"))) {
+        json_t *json = json_loads(line, 0, NULL), *value = json_object_get(json, "evaluation_loss");
+        if (value && (last || isnan(loss)))
+            loss = json_real_value(value);
+        json_decref(json);
+    }
+    free(text);
+    return loss;
+}
+
+static double number_of(const struct scratch *scratch, const char *file, const char *key)
+{
+    char *text = text_of(scratch, file);
+    json_t *json = json_loads(text, 0, NULL);
+    double value = json_number_value(json_object_get(json, key));
+    json_decref(json);
+    free(text);
+    return value;
+}
+
+static void what_training_writes_every_command_takes(void **state)
+{
+    struct scratch *scratch = *state;
+    make(scratch);
+    assert_int_equal(run(scratch, "grep -q '\"use_rslora\": true' made/adapter_config.json"), 0);
+    assert_int_equal(run(scratch, TRAIN "--lora made --out again"), 0);
+    double before = evaluation(scratch, "made/steps.jsonl", true);
+    assert_true(before == evaluation(scratch, "again/steps.jsonl", false));
+    assert_true(before != evaluation(scratch, "made/steps.jsonl", false));
+    assert_int_equal(run(scratch, "cmp made/adapter_config.json again/adapter_config.json"), 0);
+
+    // Of its rank and projections, and no others. A slash at the end is none of another adapter's.
+    assert_int_equal(run(scratch, "$L grad " GIVEN "--lora made/ --method seco --chunk 4 --out g > out"), 0);
+    double loss = number_of(scratch, "out", "loss");
+    assert_int_equal(run(scratch, "$L grad " GIVEN "--lora adapter=made,r=2,alpha=3 --out h > out"), 0);
+    assert_true(fabs(loss - number_of(scratch, "out", "loss")) < 1e-12);
+    assert_int_equal(run(scratch, "$L grad " GIVEN "--lora r=2,alpha=3,targets=q,down,rslora=true --out h > out"),
+                     0);
+    assert_true(fabs(loss - number_of(scratch, "out", "loss")) > 1e-6);
+
+    assert_int_equal(run(scratch,
+                         "$L plan --model tiny --context 64 --lora made --json > new && $L plan --model tiny "
+                         "--context 64 --lora r=2,targets=q,down --json > old"),
+                     0);
+    assert_true(number_of(scratch, "new", "peak_bytes") > 0);
+    assert_true(number_of(scratch, "new", "peak_bytes") == number_of(scratch, "old", "peak_bytes"));
+    assert_int_equal(run(scratch, "$L verify --model tiny --lora made --shape 'last chunk'"), 0);
+    assert_int_equal(run(scratch, "$L verify --lora made --shape 'last chunk'"), 2);
+    assert_says(scratch, "err", "an adapter is of one model; give it with --model");
+    assert_int_equal(run(scratch, "$L verify --lora r=2,targets=all-linear --shape 'last chunk'"), 0);
+
+    char *spec =
+        quoted("{'experiment': 'adapter', 'model': 'tiny', 'lora': 'made', 'measure': {'samples': 1}, 'axes': "
+               "{'context': [16], 'method': [{'name': 'full'}, {'name': 'seco', 'chunk': 5}]}}");
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    free(spec);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "test $(grep -c '\"adapter\": *\"made\"' r.jsonl) = 2"), 0);
+    assert_int_equal(run(scratch, "test $(grep -c '\"status\": *\"ok\"' r.jsonl) = 2"), 0);
+}
+
+// Beside the weights it is taken up where factors train, and else not left out in silence.
+static void an_adapter_beside_the_weights_is_used_or_named(void **state)
+{
+    struct scratch *scratch = *state;
+    make(scratch);
+    assert_int_equal(run(scratch, "$L init --model tiny --dtype f64 --out both && $L grad --model both --lora made "
+                                  "--tokens text --context 12 --dtype f64 --out g > out"),
+                     0);
+    double loss = number_of(scratch, "out", "loss");
+    assert_int_equal(run(scratch,
+                         "cp made/adapter_* both && $L grad --model both --lora r=2 --tokens text --context 12 "
+                         "--dtype f64 --out g > out"),
+                     0);
+    assert_true(loss == number_of(scratch, "out", "loss"));
+    assert_int_equal(run(scratch, "$L grad --model both --tokens text --context 12 --out g"), 2);
+    assert_says(scratch, "err", "key \"lora\": both has an adapter (adapter_model.safetensors) beside the weights");
+    assert_int_equal(run(scratch, "$L plan --model both --lora alpha=4 --context 12"), 2);
+    assert_says(scratch, "err", "key \"alpha\": expected 3.0, as the adapter in both has it, or nothing, found 4");
+    assert_int_equal(run(scratch, "$L plan --model made --context 12"), 2);
+    assert_says(scratch, "err", "made: is a PEFT adapter and no model: give the model that it was trained on");
+
+    // A reference has its own: of a policy and a reference that are one, no pair is preferred.
+    assert_int_equal(run(scratch,
+                         "$L grad --model both --lora both --reference both --objective dpo,beta=0.5 --tokens "
+                         "text --context 12 --batch 2 --dtype f64 --out g > out"),
+                     0);
+    assert_true(fabs(number_of(scratch, "out", "loss") - log(2)) < 1e-12);
+    assert_int_equal(run(scratch,
+                         "mkdir bare && cp both/config.json both/model.safetensors bare && $L grad --model both "
+                         "--lora both --reference bare --objective dpo,beta=0.5 --tokens text --context 12 "
+                         "--batch 2 --dtype f64 --out g > out"),
+                     0);
+    assert_true(fabs(number_of(scratch, "out", "loss") - log(2)) > 1e-6);
+}
+
+static char *lora_of(const char *lora)
+{
+    char text[300];
+    snprintf(text, sizeof text, "{'model': 'tiny', 'method': 'full', 'context': 8, 'lora': %s}", lora);
+    struct trial trial = trial_of(text);
+    char *id = strdup(trial.id);
+    trial_free(&trial);
+    return id;
+}
+
+static void names_of_peft_are_names_here(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {
+        {"{'rank': 4, 'alpha': 8}", "{'r': 4, 'lora_alpha': 8}"},
+        {"{'targets': ['k', 'up']}", "{'target_modules': ['up_proj', 'self_attn.k_proj']}"},
+        {"{'targets': ['o']}", "{'target_modules': 'o_proj'}"},
+        {"{'targets': ['q', 'k', 'v', 'o', 'gate', 'up', 'down']}", "{'target_modules': 'all-linear'}"},
+        {"{'targets': 'all-linear'}", "{'targets': ['all-linear']}"},
+        {"{'rslora': true}", "{'use_rslora': true}"},
+        {"{'rslora': false}", "{}"},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char *ours = lora_of(same[i][0]), *theirs = lora_of(same[i][1]);
+        assert_string_equal(ours, theirs);
+        free(ours);
+        free(theirs);
+    }
+    char *plain = lora_of("{}"), *stabilised = lora_of("{'rslora': true}");
+    assert_string_not_equal(plain, stabilised);
+    free(plain);
+    free(stabilised);
+}
+
+// The adapter's configuration with one key set. message "": it is read.
+static void what_is_not_supported_is_refused(void **state)
+{
+    static const struct {
+        const char *set, *message;
+    } cases[] = {
+        {"'lora_dropout': 0.1, 'target_modules': '.*q_proj|.*down_proj', 'rank_pattern': {}, 'modules_to_save': "
+         "null",
+         ""},
+        {"'init_lora_weights': 'gaussian', 'layers_to_transform': null", ""},
+        {"'use_dora': true", "key 'use_dora': DoRA scales the rows of each weight"},
+        {"'rank_pattern': {'q_proj': 4}", "key 'rank_pattern': all projections have one rank here"},
+        {"'alpha_pattern': {'q_proj': 4}", "key 'alpha_pattern': all projections have one alpha here"},
+        {"'bias': 'lora_only'", "key 'bias': biases that train are not supported, expected 'none'"},
+        {"'modules_to_save': ['lm_head']", "key 'modules_to_save': whole modules beside the factors"},
+        {"'fan_in_fan_out': true", "key 'fan_in_fan_out': weights are [out, in] here"},
+        {"'init_lora_weights': 'pissa'", "key 'init_lora_weights': factors that began with other weights"},
+        {"'peft_type': 'LOHA'", "key 'peft_type': unknown kind of adapter 'LOHA'"},
+        {"'r': 3", "expected the shape [3, 128], found [2, 128]"},
+        {"'r': '2'", "key 'r': expected a whole number"},
+        {"'r': null", "key 'r': expected a whole number"},
+        {"'lora_alpha': 0", "key 'lora_alpha': expected a number from 1e-06"},
+    };
+    struct scratch *scratch = *state;
+    make(scratch);
+    char *text = text_of(scratch, "made/adapter_config.json");
+    struct scratch_path folder = scratch_path(scratch, "made");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char set[300], *message = quoted(cases[i].message);
+        snprintf(set, sizeof set, "{%s}", cases[i].set);
+        char *quoted_set = quoted(set);
+        json_t *config = json_loads(text, 0, NULL), *changes = json_loads(quoted_set, 0, NULL);
+        assert_non_null(changes);
+        json_object_update(config, changes);
+        assert_int_equal(json_dump_file(config, scratch_path(scratch, "made/adapter_config.json").text, 0), 0);
+        struct lora lora;
+        struct status status = {0};
+        bool read = adapter_read(folder.text, config_preset("tiny"), &lora, &status);
+        if (read != !*message || !strstr(status.message, message))
+            fail_msg("%s: expected \"%s\", found \"%s\"", set, message, status.message);
+        assert_true(!read ||
+                    (lora.rank == 2 && lora.alpha == 3 && lora.rslora && lora.targets == (LORA_Q | LORA_DOWN)));
+        json_decref(config);
+        json_decref(changes);
+        free(quoted_set);
+        free(message);
+    }
+    struct lora lora;
+    struct status status = {0};
+    assert_false(adapter_read(folder.text, config_preset("qwen3-0.6b"), &lora, &status)); // another model's
+    assert_int_equal(run(scratch, "rm made/adapter_config.json"), 0);
+    status = (struct status){0};
+    assert_false(adapter_read(folder.text, config_preset("tiny"), &lora, &status));
+    assert_non_null(strstr(status.message, "made: is no PEFT adapter: it has no adapter_config.json"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_training_writes_every_command_takes, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(an_adapter_beside_the_weights_is_used_or_named, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test(names_of_peft_are_names_here),
+        cmocka_unit_test_setup_teardown(what_is_not_supported_is_refused, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
