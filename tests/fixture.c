@@ -195,6 +195,8 @@ static const struct {
     {"dpo", "kind=simpo smoothing=0.2 gamma=0.3"},
     {"dpo", "divergence=alpha alpha=0.2 kind=ipo"},
     {"dpo", "divergence=js smoothing=0.1 sft=0.5"},
+    {"dpo", "ld_alpha=0 sft=0.5"},
+    {"dpo", "ld_alpha=0.3 kind=hinge divergence=forward-kl"},
     {"grpo", "beta=0.25 importance=on"},
     {"grpo", "dual=1.5 clip_high=0.28"},
     {"grpo", "normaliser=dr_grpo length=19 policy=cispo ratio_max=0.9"},

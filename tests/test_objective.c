@@ -170,10 +170,12 @@ static double preference(const struct logits *l, const double *log_prob)
     double loss = 0, beta = number(l, "beta"), e = number(l, "smoothing"), chosen = 0;
     for (int b = 0; b < BATCH; b += 2) {
         double sums[2] = {0};
+        int shorter = count_of(b) < count_of(b + 1) ? count_of(b) : count_of(b + 1), seen[2] = {0};
         for (int i = 0; i < 2 * CONTEXT; i++) {
             int row = b * CONTEXT + i;
             bool counts = target_of(row / CONTEXT, row % CONTEXT) >= 0;
-            sums[i / CONTEXT] += counts ? log_prob[row] - (simpo ? 0 : l->reference[row]) : 0;
+            double share = counts && seen[i / CONTEXT]++ >= shorter ? number(l, "ld_alpha") : 1;
+            sums[i / CONTEXT] += counts ? share * (log_prob[row] - (simpo ? 0 : l->reference[row])) : 0;
             chosen -= i < CONTEXT ? log_prob[row] : 0;
         }
         for (int i = 0; i < 2; i++) {
@@ -449,6 +451,8 @@ static void test_refused(void **state)
     } cases[] = {
         {"dpo", "", 3, 1, "an even number"},
         {"dpo", "kind=robust smoothing=0.5", 2, 1, "below 0.5"},
+        {"dpo", "kind=ipo ld_alpha=0.5", 2, 1, "\"ipo\" takes means"},
+        {"dpo", "kind=simpo ld_alpha=0", 2, 1, "\"simpo\" takes means"},
         {"grpo", "normaliser=dr_grpo", 1, 1, "give length"},
         {"grpo", "normaliser=bnpo", 4, 2, "2 micro-batches"},
         {"grpo", "dual=1.1", 1, 1, "less than 1 + clip_high, 1.2"},
@@ -456,6 +460,7 @@ static void test_refused(void **state)
         {"grpo", "normaliser=bnpo", 4, 1, NULL},
         {"grpo", "normaliser=dr_grpo length=7", 3, 2, NULL},
         {"dpo", "kind=robust smoothing=0.4", 2, 2, NULL},
+        {"dpo", "kind=hinge ld_alpha=0 divergence=js", 2, 2, NULL},
         {"token-mean", "", 3, 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -110,11 +110,16 @@ static void test_methods_agree(void **state)
 static void test_deferred(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"", "kind=robust smoothing=0.1", "kind=ipo", "kind=hinge", "kind=simpo"};
+    static const char *const kinds[] = {
+        "", "kind=robust smoothing=0.1", "kind=ipo", "kind=hinge", "kind=simpo", "ld_alpha=0.3"};
     static const char *const texts[] = {"chunk=1 budget=23 loss=all", "chunk=5 budget=2 loss=all head_chunk=2",
                                         "chunk=5 stages=2 loss=all budget=5", "chunk=64 budget=1 loss=all"};
     static const char *const methods_of_columns[] = {"seco", "spaco"};
-    for (size_t i = 0; i < 5 * 4 * 2; i++) {
+    int32_t targets[2 * 23]; // of the second sequence fewer than of the first
+    for (int i = 0; i < 2 * 23; i++) {
+        targets[i] = i % 23 < 4 || i > 23 + 14 ? NO_TARGET : i % 31;
+    }
+    for (size_t i = 0; i < 6 * 4 * 2; i++) {
         const struct method *method = method_find(methods_of_columns[i % 2]);
         void *options = fixture_options(method, "%s", texts[i / 2 % 4]);
         double *gradients[2], losses[2], flops[2];
@@ -122,6 +127,7 @@ static void test_deferred(void **state)
             struct fixture f = fixture_default();
             struct step_report report = {0};
             f.objective = objective_find("dpo");
+            f.targets = targets;
             f.lora =
                 i % 4 < 2 ? (struct lora){0} : (struct lora){.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_UP};
             snprintf(f.settings, sizeof f.settings, "%s%s%s", kinds[i / 8], i < 8 ? "" : " ",
@@ -248,6 +254,22 @@ static void test_narrow_dtypes(void **state)
     }
 }
 
+// A batch for which the host has no room is the device's failure, and ends nothing.
+static void test_no_room(void **state)
+{
+    (void)state;
+    static const int32_t none;
+    struct batch batch;
+    struct status status = {0};
+    struct device *device = device_open("cpu", DTYPE_F64, 0, &status);
+    assert_non_null(device);
+    batch_open(&batch, device, &none, NULL, (size_t)1 << 40, 1);
+    assert_int_equal(device->status.code, STATUS_OOM);
+    batch_set_objective(&batch, device, objective_find("sequence-mean"), NULL, NULL);
+    batch_close(&batch, device);
+    device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -259,6 +281,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_not_deferred),
         cmocka_unit_test(test_objectives_differ),
         cmocka_unit_test(test_narrow_dtypes),
+        cmocka_unit_test(test_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

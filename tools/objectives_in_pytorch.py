@@ -6,12 +6,17 @@ import torch
 from torch.nn.functional import logsigmoid, relu
 
 
-def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=0.0, divergence="reverse-kl", alpha=0.5):
+def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=0.0, divergence="reverse-kl", alpha=0.5,
+        ld_alpha=1.0):
     """Rafailov et al. 2023, arXiv 2305.18290, and its relatives; sequences 2i are chosen, 2i + 1 rejected."""
     rows = mask.sum(1)
-    sums = (l * mask).sum(1)
+    # Liu et al. 2024, arXiv 2409.06411: a pair's longer sequence counts less from where the shorter has ended
+    common = torch.minimum(rows[0::2], rows[1::2]).repeat_interleave(2)
+    beyond = (mask.cumsum(1) > common[:, None]).double()
+    share = mask * (1 - beyond + ld_alpha * beyond)
+    sums = (l * share).sum(1)
     if kind != "simpo":
-        sums = sums - (batch["reference_logprobs"] * mask).sum(1)
+        sums = sums - (batch["reference_logprobs"] * share).sum(1)
     if kind in ("simpo", "ipo"):
         sums = sums / rows
     if divergence != "reverse-kl":  # Wang et al. 2023, arXiv 2309.16240
@@ -75,6 +80,7 @@ OBJECTIVES = [
     ("dpo", {}), ("dpo", {"smoothing": 0.1}), ("dpo", {"kind": "robust", "smoothing": 0.1}), ("dpo", {"kind": "ipo"}),
     ("dpo", {"kind": "hinge", "beta": 0.05}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
     ("dpo", {"divergence": "forward-kl"}), ("dpo", {"divergence": "js"}), ("dpo", {"divergence": "alpha", "alpha": 0.3}),
+    ("dpo", {"ld_alpha": 0.4}), ("dpo", {"ld_alpha": 0, "sft": 0.5, "divergence": "js"}),
     *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
       for n in ("dapo", "grpo", "bnpo", "dr_grpo", "luspo")),
     ("grpo", {"dual": 1.3}), ("grpo", {"beta": 0.04, "importance": "on"}),

@@ -226,26 +226,26 @@ typedef void cross_entropy_op(struct device *device, struct tensor logits, struc
 typedef void log_prob_op(struct device *device, struct tensor log_prob, struct tensor logsumexp,
                          struct tensor logits, struct tensor targets);
 // A block of rows and what objectives read of them. No tensor: not given. of: [n, 1] i32, the sequence that a row
-// is one of; not given: (first + r) % sequences. log_prob, weights, old, reference: [n, 1], and advantages:
-// [sequences, 1], of the statistics' dtype; counts: [sequences, 1] i32, the sequence's rows with a target; slopes:
-// [sequences, 1] f64.
+// is one of; not given: (first + r) % sequences. log_prob, weights, shares, old, reference: [n, 1], and advantages:
+// [sequences, 1], of the statistics' dtype; shares: what a row counts in its sequence's sums, not given: 1; counts:
+// [sequences, 1] i32, the sequence's rows with a target; slopes: [sequences, 1] f64.
 struct objective_block {
     size_t first, sequences;
-    struct tensor of, targets, log_prob, weights, old, reference, counts, advantages, slopes;
+    struct tensor of, targets, log_prob, weights, shares, old, reference, counts, advantages, slopes;
 };
 HOST_DEVICE static inline size_t objective_sequence(const struct objective_block *block, size_t row)
 {
     const int32_t *of = (const int32_t *)block->of.data;
     return of ? (size_t)of[row] : (block->first + row) % block->sequences;
 }
-// loss += loss_weight * sum of w f(log_prob), grad = grad_weight * (w f'(log_prob) + slope of the sequence), f the
-// terms'. w: the row's weight, or 1 / its sequence's count, or 1. old not given: log_prob; advantages: 1; slopes:
-// 0. grad: [n, 1], and may be log_prob.
+// loss += loss_weight * sum of w f(log_prob), grad = grad_weight * (w f'(log_prob) + share * slope of the
+// sequence), f the terms'. w: the row's weight, or 1 / its sequence's count, or 1. old not given: log_prob;
+// advantages: 1; slopes: 0. grad: [n, 1], and may be log_prob.
 typedef void objective_rows_op(struct device *device, struct row_terms terms, struct tensor grad,
                                struct tensor loss, struct objective_block block, double loss_weight,
                                double grad_weight);
-// sums += sum over the sequence's rows with a target of log_prob - base, rows in order, in f64; so cutting rows
-// into blocks does not change a bit. sums: [sequences, 1] f64; base: [n, 1], no tensor: 0.
+// sums += sum over the sequence's rows with a target of share * (log_prob - base), rows in order, in f64; so
+// cutting rows into blocks does not change a bit. sums: [sequences, 1] f64; base: [n, 1], no tensor: 0.
 typedef void sequence_sums_op(struct device *device, struct tensor sums, struct objective_block block,
                               struct tensor base);
 // loss += loss_weight * what the sequences cost by their sums, and sums = that cost's derivative by the log_probs.

@@ -276,14 +276,15 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     CHECK(is_statistic(device, grad, rows) && is_statistic(device, block.log_prob, rows) && is_loss(loss));
     CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
     CHECK(!block.weights.data || is_statistic(device, block.weights, rows));
+    CHECK(!block.shares.data || is_statistic(device, block.shares, rows));
     CHECK(!block.old.data || is_statistic(device, block.old, rows));
     CHECK(terms.beta == 0 || is_statistic(device, block.reference, rows));
     CHECK(!block.counts.data || is_of(block.counts, block.sequences, DTYPE_I32));
     CHECK(!block.advantages.data || is_statistic(device, block.advantages, block.sequences));
     CHECK(!block.slopes.data || is_of(block.slopes, block.sequences, DTYPE_F64));
     if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
-              bytes(block.log_prob) + bytes(block.weights) + bytes(block.old) + bytes(block.reference) +
-                  bytes(block.targets) + bytes(block.of) + bytes(grad))) {
+              bytes(block.log_prob) + bytes(block.weights) + bytes(block.shares) + bytes(block.old) +
+                  bytes(block.reference) + bytes(block.targets) + bytes(block.of) + bytes(grad))) {
         device->ops->objective_rows(device, terms, grad, loss, block, loss_weight, grad_weight);
         range_pop(device);
     }
@@ -298,8 +299,10 @@ void op_sequence_sums(struct device *device, struct tensor sums, struct objectiv
     CHECK(is_of(sums, block.sequences, DTYPE_F64) && is_statistic(device, block.log_prob, rows));
     CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
     CHECK(!base.data || is_statistic(device, base, rows));
+    CHECK(!block.shares.data || is_statistic(device, block.shares, rows));
     if (begin(device, operation(WORK_HEAD, "sequence_sums"), 0,
-              bytes(block.log_prob) + bytes(base) + bytes(block.targets) + bytes(block.of) + 2 * bytes(sums))) {
+              bytes(block.log_prob) + bytes(base) + bytes(block.shares) + bytes(block.targets) + bytes(block.of) +
+                  2 * bytes(sums))) {
         device->ops->sequence_sums(device, sums, block, base);
         range_pop(device);
     }

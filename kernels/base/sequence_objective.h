@@ -46,18 +46,24 @@ HOST_DEVICE static inline double objective_softplus_minus(double x)
     return (x < 0 ? -x : 0) + log1p(exp(-fabs(x)));
 }
 
-// phi and its derivative.
+// phi and its derivative. No exponent counts for more than what f32 holds the exponential of, and beyond it the
+// slope is 0: so Hugging Face's TRL bounds them, and else one sequence far from the reference would leave nothing
+// finite.
+#define DIVERGENCE_EXPONENT_MAX 88.0
+
 HOST_DEVICE static inline struct row_cost sequence_distance(struct sequence_terms terms, double rho)
 {
     struct row_cost phi = {rho, 1};
-    double less = terms.divergence == DIVERGENCE_ALPHA ? terms.alpha - 1 : -1;
+    double less = terms.divergence == DIVERGENCE_ALPHA ? terms.alpha - 1 : -1, exponent = less * rho;
+    bool bounded = exponent > DIVERGENCE_EXPONENT_MAX;
     switch (terms.divergence) {
     case DIVERGENCE_REVERSE_KL:
         break;
     case DIVERGENCE_FORWARD_KL:
     case DIVERGENCE_ALPHA:
-        phi.slope = exp(less * rho);
+        phi.slope = exp(bounded ? DIVERGENCE_EXPONENT_MAX : exponent);
         phi.value = phi.slope / less;
+        phi.slope = bounded ? 0 : phi.slope;
         break;
     case DIVERGENCE_JS:
         phi.value = -objective_softplus_minus(rho);

@@ -1,6 +1,17 @@
 #include "kernels/transformer/objective.h"
 #include <math.h>
 
+// Zeros on the host, for a batch on this device. NULL and the device's status where there is no room, or where the
+// device has failed before.
+static void *host_new(struct device *device, size_t count, size_t bytes)
+{
+    void *values = device->status.code == STATUS_OK ? calloc(count, bytes) : NULL;
+    if (!values) {
+        status_set(&device->status, STATUS_OOM, "no room on the host for %zu values of a batch", count);
+    }
+    return values;
+}
+
 // The sequence of row t * B + b.
 static size_t sequence_of(const struct batch *batch, size_t row, size_t b)
 {
@@ -34,36 +45,47 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     if (!ids) {
         return;
     }
-    int32_t *turned_ids = malloc(rows * sizeof *turned_ids),
-            *turned_targets = malloc(rows * sizeof *turned_targets);
-    CHECK(turned_ids && turned_targets);
-    for (size_t b = 0; b < batch; b++) {
+    int32_t *turned_ids = host_new(device, rows, sizeof *turned_ids);
+    int32_t *turned_targets = host_new(device, rows, sizeof *turned_targets);
+    for (size_t b = 0; turned_targets && b < batch; b++) {
         for (size_t t = 0; t < context; t++) {
             size_t from = b * context + t, to = t * batch + b;
             turned_ids[to] = ids[from];
             turned_targets[to] = targets ? targets[from] : t + 1 < context ? ids[from + 1] : NO_TARGET;
         }
     }
-    count_rows(opened, turned_targets);
-    op_upload(device, opened->ids, turned_ids);
-    op_upload(device, opened->targets, turned_targets);
+    if (turned_targets) {
+        count_rows(opened, turned_targets);
+        op_upload(device, opened->ids, turned_ids);
+        op_upload(device, opened->targets, turned_targets);
+    }
     free(turned_ids);
     free(turned_targets);
+}
+
+// The batch's, to be freed; NULL: the device has failed.
+static int32_t *targets_of(const struct batch *batch, struct device *device)
+{
+    int32_t *targets = host_new(device, batch->context * batch->batch, sizeof *targets);
+    if (targets) {
+        op_download(device, targets, batch->targets);
+    }
+    return targets;
 }
 
 // The last token of a document has no target.
 static void end_targets(struct batch *batch, struct device *device)
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
-    int32_t *targets = malloc(rows * sizeof *targets);
-    CHECK(targets);
-    op_download(device, targets, batch->targets);
-    for (size_t row = 0; row < rows; row++) {
+    int32_t *targets = targets_of(batch, device);
+    for (size_t row = 0; targets && row < rows; row++) {
         bool last = row + B >= rows || batch->starts[row + B] != batch->starts[row];
         targets[row] = last ? NO_TARGET : targets[row];
     }
-    count_rows(batch, targets);
-    op_upload(device, batch->targets, targets);
+    if (targets) {
+        count_rows(batch, targets);
+        op_upload(device, batch->targets, targets);
+    }
     free(targets);
 }
 
@@ -91,8 +113,10 @@ static void set_starts(struct batch *batch, struct device *device, const int32_t
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
     CHECK(!batch->starts && !batch->weights.data);
-    batch->starts = malloc(rows * sizeof *batch->starts);
-    CHECK(batch->starts);
+    batch->starts = host_new(device, rows, sizeof *batch->starts);
+    if (!batch->starts) {
+        return;
+    }
     for (size_t row = 0; row < rows; row++) {
         size_t t = row / B, at = row % B * batch->context + t;
         bool first = t == 0 || numbers[at - 1] != numbers[at];
@@ -114,13 +138,12 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
 }
 
 // Of every sequence its prefix, of every row its sequence; of a prefix's, which has no target, any.
-static void set_sequences(struct batch *batch, const int32_t *of, size_t count)
+static void set_sequences(struct batch *batch, struct device *device, const int32_t *of, size_t count)
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
-    batch->prefixes = calloc(B, sizeof *batch->prefixes);
-    batch->of = calloc(rows, sizeof *batch->of);
-    CHECK(batch->prefixes && batch->of);
-    for (size_t row = 0; row < rows; row++) {
+    batch->prefixes = host_new(device, B, sizeof *batch->prefixes);
+    batch->of = host_new(device, rows, sizeof *batch->of);
+    for (size_t row = 0; batch->of && row < rows; row++) {
         size_t t = row / B, b = row % B, at = b * batch->context + t;
         bool shared = of[at] < 0;
         CHECK(shared ? batch->prefixes[b] == (int32_t)t : (size_t)of[at] < count);
@@ -133,20 +156,23 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
 {
     size_t rows = batch->context * batch->batch;
     set_starts(batch, device, of);
-    set_sequences(batch, of, count);
+    set_sequences(batch, device, of, count);
+    if (!batch->of) {
+        return;
+    }
     batch->documents = hash(batch->documents, batch->prefixes, batch->batch);
     batch->device_prefixes = place_integers(device, batch->prefixes, batch->batch);
     batch->device_of = place_integers(device, batch->of, rows);
     batch->sequences = batch->normaliser.sequences = count;
     batch->normaliser.pairs = count / 2;
     if (device->status.code == STATUS_OK && !device->ops->dataless) {
-        int32_t *targets = malloc(rows * sizeof *targets);
-        CHECK(targets);
-        op_download(device, targets, batch->targets);
-        for (size_t row = 0; row < rows; row++) {
+        int32_t *targets = targets_of(batch, device);
+        for (size_t row = 0; targets && row < rows; row++) {
             CHECK(targets[row] < 0 || batch->starts[row] > 0 || batch->prefixes[row % batch->batch] == 0);
         }
-        count_rows(batch, targets);
+        if (targets) {
+            count_rows(batch, targets);
+        }
         free(targets);
     }
 }
@@ -166,6 +192,7 @@ static void release(struct batch *batch, struct device *device)
     tensor_free(device, &batch->sums);
     tensor_free(device, &batch->counts);
     tensor_free(device, &batch->advantages);
+    tensor_free(device, &batch->shares);
     tensor_free(device, &batch->reference);
     tensor_free(device, &batch->old);
     tensor_free(device, &batch->weights);
@@ -179,40 +206,63 @@ static struct tensor place(struct device *device, size_t sequences, size_t count
     if (device->status.code != STATUS_OK || device->ops->dataless) {
         return placed;
     }
-    double *turned = malloc(rows * sizeof *turned);
-    CHECK(turned);
-    for (size_t b = 0; b < sequences; b++) {
+    double *turned = host_new(device, rows, sizeof *turned);
+    for (size_t b = 0; turned && b < sequences; b++) {
         for (size_t t = 0; t < count; t++) {
             turned[t * sequences + b] = values ? values[b * count + t] : NAN;
         }
     }
-    tensor_write(device, placed, turned);
+    if (turned) {
+        tensor_write(device, placed, turned);
+    }
     free(turned);
     return placed;
 }
 
+// Rows of a pair's longer sequence count `beyond` from where the shorter has none to hold against them. counts: of
+// the sequences' rows with a target.
+static void share_out(const struct batch *batch, struct device *device, const int32_t *targets,
+                      const int32_t *counts, double beyond)
+{
+    size_t rows = batch->context * batch->batch;
+    double *shares = host_new(device, rows, sizeof *shares);
+    int32_t *seen = host_new(device, batch->sequences, sizeof *seen);
+    for (size_t row = 0; seen && row < rows; row++) {
+        size_t b = sequence_of(batch, row, row % batch->batch);
+        seen[b] += targets[row] >= 0;
+        shares[row] = seen[b] > counts[b ^ 1] ? beyond : 1;
+    }
+    if (seen) {
+        tensor_write(device, batch->shares, shares);
+    }
+    free(seen);
+    free(shares);
+}
+
 // What the targets say of the sequences, of which a pair's S may be means; and the sum of the weights of rows that
 // have one.
-static void count(struct batch *batch, struct device *device, const double *weights, bool mean)
+static void count(struct batch *batch, struct device *device, const double *weights,
+                  const struct objective_terms *terms)
 {
-    size_t B = batch->batch, rows = batch->context * B;
-    int32_t *targets = malloc(rows * sizeof *targets), *counts = calloc(batch->sequences, sizeof *counts);
-    CHECK(targets && counts);
-    op_download(device, targets, batch->targets);
-    for (size_t b = 0; b < B; b++) {
+    size_t B = batch->batch;
+    int32_t *targets = targets_of(batch, device), *counts = host_new(device, batch->sequences, sizeof *counts);
+    for (size_t b = 0; counts && b < B; b++) {
         for (size_t t = 0; t < batch->context; t++) {
             bool is_counted = targets[t * B + b] >= 0;
             counts[sequence_of(batch, t * B + b, b)] += is_counted;
             batch->normaliser.weight += is_counted && weights ? weights[b * batch->context + t] : 0;
         }
     }
-    if (batch->counts.data) {
+    if (counts && batch->counts.data) {
         op_upload(device, batch->counts, counts);
     }
-    if (batch->units.data) {
+    if (counts && batch->shares.data) {
+        share_out(batch, device, targets, counts, terms->beyond);
+    }
+    if (counts && batch->units.data) {
         double units[2];
         for (size_t b = 0; b < 2; b++) {
-            units[b] = (b ? -1 : 1) * (mean ? objective_share(counts[b]) : 1);
+            units[b] = (b ? -1 : 1) * (terms->sequences.mean ? objective_share(counts[b]) : 1);
         }
         op_upload(device, batch->units, units);
     }
@@ -244,6 +294,10 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     if (required & BATCH_REFERENCE) {
         batch->reference = place(device, batch->batch, batch->context, given->reference_logprobs);
     }
+    if (terms.desensitised) {
+        batch->shares = tensor_new(device, batch->context * batch->batch, 1, dtype_statistic(device->ops->dtype),
+                                   CATEGORY_DATA);
+    }
     if (required & BATCH_ADVANTAGES) {
         batch->advantages = place(device, batch->sequences, 1, given->advantages);
     }
@@ -257,7 +311,7 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
         batch->units = tensor_new(device, 2, 1, DTYPE_F64, CATEGORY_DATA);
     }
     if (device->status.code == STATUS_OK && !dataless) {
-        count(batch, device, batch->weights.data ? given->weights : NULL, terms.sequences.mean);
+        count(batch, device, batch->weights.data ? given->weights : NULL, &terms);
     }
 }
 

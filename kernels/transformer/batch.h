@@ -38,6 +38,7 @@ struct batch {
     const void *settings;              // of the objective, borrowed
     // No tensor: the objective does not read it, or it was not given.
     struct tensor weights, old, reference; // [context * batch, 1]
+    struct tensor shares;                  // [context * batch, 1], what rows count in their sequence's sums
     struct tensor advantages;              // [sequences, 1]
     struct tensor counts;                  // [sequences, 1] i32, the sequence's rows with a target
     struct tensor sums;                    // [sequences, 1] f64, of a first pass, and then what settles them

@@ -143,6 +143,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
         .targets = targets,
         .log_prob = log_prob,
         .weights = tensor_rows(batch->weights, first_row, logits.rows),
+        .shares = tensor_rows(batch->shares, first_row, logits.rows),
         .old = tensor_rows(batch->old, first_row, logits.rows),
         .reference = tensor_rows(batch->reference, first_row, logits.rows),
         .counts = terms.weights == ROWS_BY_SEQUENCE ? batch->counts : tensor_none(),

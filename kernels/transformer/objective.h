@@ -33,6 +33,8 @@ struct objective_terms {
     enum row_weights weights;
     enum divisor divisor;
     double length;               // divides too; 0: nothing does
+    bool desensitised;           // rows beyond as many as both of a pair have count `beyond` in S. Liu et al. 2024,
+    double beyond;               // arXiv 2409.06411
     bool deferred;               // where it can, a walk multiplies the slope of a pair's sums in afterwards
     unsigned required, optional; // sums of enum batch_value
 };

@@ -33,7 +33,7 @@ static const struct objective dft = {
 // Defaults are those of Hugging Face's TRL.
 struct dpo_settings {
     int kind, defer, divergence; // kind: enum pair_kind, divergence: enum divergence
-    double beta, smoothing, gamma, sft, alpha;
+    double beta, smoothing, gamma, sft, alpha, ld_alpha;
 };
 
 static const struct option dpo_options[] = {
@@ -79,6 +79,13 @@ static const struct option dpo_options[] = {
      .maximum = 0.99,
      .initial = 0.5,
      .help = "of divergence alpha: 0 is the forward KL, near 1 the reverse"},
+    {.name = "ld_alpha",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, ld_alpha),
+     .maximum = 1,
+     .initial = 1,
+     .help = "factor of the log-probs, the reference's too, of a completion's tokens beyond as many as both of its "
+             "pair have (LD-DPO, Liu et al. 2024, arXiv 2409.06411); 1: all count alike"},
     {.name = "defer",
      .type = OPTION_CHOICE,
      .offset = offsetof(struct dpo_settings, defer),
@@ -102,6 +109,8 @@ static void dpo_set(struct objective_terms *terms, const void *of_objective)
                                                .beta = settings->beta,
                                                .smoothing = settings->smoothing,
                                                .gamma = settings->gamma};
+    terms->desensitised = settings->ld_alpha < 1;
+    terms->beyond = settings->ld_alpha;
     // One slope is both sequences', but for a divergence that has a slope of each.
     bool one_slope = settings->sft == 0 && settings->divergence == DIVERGENCE_REVERSE_KL;
     terms->deferred = settings->defer == 0 && one_slope;
@@ -122,6 +131,11 @@ static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_b
     if (settings->kind == PAIR_SIMPO && settings->divergence != DIVERGENCE_REVERSE_KL) {
         return status_set(status, STATUS_BAD_INPUT,
                           "dpo's kind \"simpo\" has no reference to be near to; leave divergence out");
+    }
+    if (settings->ld_alpha < 1 && (settings->kind == PAIR_SIMPO || settings->kind == PAIR_IPO)) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out",
+                          dpo_options[0].choices[settings->kind]);
     }
     if (settings->kind == PAIR_ROBUST && settings->smoothing >= 0.5) {
         return status_set(status, STATUS_BAD_INPUT,

@@ -97,8 +97,9 @@ static double cost_of(enum row_objective kind, const double *x, bool chosen, dou
     return value + 0.3 * (exp(gap) - gap - 1);
 }
 
-// Every objective; with weights, by counts and with neither; with slopes of sequences and without; grad apart and
-// in log_prob's place; blocks that begin within the sequences, and rows that say whose they are.
+// Every objective; with weights, by counts and with neither; with slopes of sequences, which rows share and do not,
+// and without; grad apart and in log_prob's place; blocks that begin within the sequences, and rows that say whose
+// they are.
 void objective_rows_cases(struct cases *c)
 {
     static const size_t rows[] = {5, 600};
@@ -118,6 +119,7 @@ void objective_rows_cases(struct cases *c)
         struct operand *weights = case_random_in(c, case_sums(c), n, 1, 1, "weights");
         struct operand *advantages = case_random_in(c, case_sums(c), sequences, 1, 1, "advantages");
         struct operand *slopes = case_random_in(c, DTYPE_F64, sequences, 1, 1, "slopes");
+        struct operand *shares = variant % 3 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "shares") : NULL;
         struct operand *grad = in_place ? log_prob : case_output_in(c, case_sums(c), n, 1);
         loss->values[0] = 2.5;
         for (size_t r = 0; r < n; r++) {
@@ -132,6 +134,7 @@ void objective_rows_cases(struct cases *c)
                                         .targets = targets->tensor,
                                         .log_prob = log_prob->tensor,
                                         .weights = weighted ? weights->tensor : none,
+                                        .shares = shares ? shares->tensor : none,
                                         .old = old->tensor,
                                         .reference = reference->tensor,
                                         .counts = counted ? counts->tensor : none,
@@ -144,13 +147,14 @@ void objective_rows_cases(struct cases *c)
             size_t b = of ? (size_t)of->values[r] : (first + r) % sequences;
             double row[] = {log_prob->values[r], old->values[r], reference->values[r], advantages->values[b]},
                    slope;
-            double count = counts->values[b], share = count > 0 ? 1 / count : 0;
-            double weight = weighted ? weights->values[r] : counted ? share : 1;
+            double count = counts->values[b], mean = count > 0 ? 1 / count : 0;
+            double weight = weighted ? weights->values[r] : counted ? mean : 1;
             double value = weight * cost_of(kind, row, b % 2 == 0, &slope);
             bool none_there = targets->values[r] < 0;
             loss->values[0] += none_there ? 0 : loss_weight * value;
             scale += none_there ? 0 : fabs(loss_weight * value);
-            double sum = grad_weight * (weight * slope + (in_place ? slopes->values[b] : 0));
+            double share = shares ? shares->values[r] : 1;
+            double sum = grad_weight * (weight * slope + (in_place ? share * slopes->values[b] : 0));
             grad->values[r] = none_there ? 0 : sum;
         }
         case_check(c, grad, 0, 256, "grad, objective %d", kind);
@@ -159,8 +163,8 @@ void objective_rows_cases(struct cases *c)
     }
 }
 
-// With a base and without; sums that there are already; more sequences than a block of threads; rows that say whose
-// they are.
+// With a base and without, with shares and without; sums that there are already; more sequences than a block of
+// threads; rows that say whose they are.
 void sequence_sums_cases(struct cases *c)
 {
     static const size_t shapes_of[][3] = {{1, 1, 0}, {7, 2, 1}, {600, 4, 3}, {1000, 50, 17}, {20, 70, 5}};
@@ -171,16 +175,18 @@ void sequence_sums_cases(struct cases *c)
         struct operand *log_prob = case_random_in(c, case_sums(c), n, 1, 3, "log_prob");
         struct operand *base = case_random_in(c, case_sums(c), n, 1, 3, "base");
         struct operand *sums = case_random_in(c, DTYPE_F64, sequences, 1, 1, "sums");
+        struct operand *shares = s % 8 >= 5 ? case_random_in(c, case_sums(c), n, 1, 1, "shares") : NULL;
         struct objective_block block = {.first = first,
                                         .sequences = sequences,
                                         .of = of ? of->tensor : tensor_none(),
                                         .targets = targets->tensor,
-                                        .log_prob = log_prob->tensor};
+                                        .log_prob = log_prob->tensor,
+                                        .shares = shares ? shares->tensor : tensor_none()};
         CASE_RUN(c, op_sequence_sums(c->device, sums->tensor, block, s % 2 ? base->tensor : tensor_none()));
         for (size_t r = 0; r < n; r++) {
             double difference = log_prob->values[r] - (s % 2 ? base->values[r] : 0);
             sums->values[of ? (size_t)of->values[r] : (first + r) % sequences] +=
-                targets->values[r] < 0 ? 0 : difference;
+                targets->values[r] < 0 ? 0 : (shares ? shares->values[r] : 1) * difference;
         }
         case_check(c, sums, 0, 4, "sums"); // rows in order: the same bits
         case_end(c);
@@ -215,6 +221,9 @@ void sequence_costs_cases(struct cases *c)
             sums->values[0] = 5e4; // log sigma far from 0: exp of it would be infinite
             sums->values[3] = 5e4;
         }
+        if (pairs && n == 2 && flag) {
+            sums->values[0] = -5e4; // beyond the largest exponent of a divergence
+        }
         CASE_RUN(c, op_sequence_costs(c->device, terms, sums->tensor, loss->tensor, counts->tensor,
                                       advantages->tensor, loss_weight));
         double scale = 1;
@@ -228,14 +237,16 @@ void sequence_costs_cases(struct cases *c)
                 double phi[2], slopes[2];
                 for (size_t i = 0; i < 2; i++) {
                     double rho = w[i] * sums->values[b + i];
-                    phi[i] = terms.divergence == DIVERGENCE_FORWARD_KL ? -exp(-rho)
-                             : terms.divergence == DIVERGENCE_JS       ? -log(1 + exp(-rho))
-                             : terms.divergence == DIVERGENCE_ALPHA    ? exp(-0.75 * rho) / -0.75
-                                                                       : rho;
-                    slopes[i] = terms.divergence == DIVERGENCE_FORWARD_KL ? exp(-rho)
-                                : terms.divergence == DIVERGENCE_JS       ? 1 / (1 + exp(rho))
-                                : terms.divergence == DIVERGENCE_ALPHA    ? exp(-0.75 * rho)
-                                                                          : 1;
+                    double less = terms.divergence == DIVERGENCE_ALPHA ? -0.75 : -1;
+                    bool beyond = less * rho > 88, js = terms.divergence == DIVERGENCE_JS;
+                    double power = exp(fmin(less * rho, 88));
+                    phi[i] = terms.divergence == DIVERGENCE_REVERSE_KL ? rho
+                             : js                                      ? (beyond ? rho : -log(1 + exp(-rho)))
+                                                                       : power / less;
+                    slopes[i] = terms.divergence == DIVERGENCE_REVERSE_KL ? 1
+                                : js                                      ? 1 / (1 + exp(rho))
+                                : beyond                                  ? 0
+                                                                          : power;
                 }
                 double d = phi[0] - phi[1], x = beta * d;
                 x -= terms.pair == PAIR_SIMPO ? 0.3 : 0;

@@ -1,8 +1,8 @@
 // Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
 // log-probs.
 //   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), the rows in order, in f64;
-//   grad = grad_weight * (w f'(l) + slope);  logits = grad * (onehot(target) - softmax). All 0 for rows without a
-//   target.
+//   grad = grad_weight * (w f'(l) + share slope);  logits = grad * (onehot(target) - softmax). All 0 for rows
+//   without a target.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -48,6 +48,7 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
     (void)device;
     const int32_t *target = block.targets.data, *count = block.counts.data;
     const real *l = block.log_prob.data, *weight = block.weights.data, *old = block.old.data;
+    const real *share = block.shares.data;
     const real *reference = block.reference.data, *advantage = block.advantages.data;
     const double *slope = block.slopes.data;
     real *g = grad.data;
@@ -66,7 +67,8 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
         real w = weight ? weight[r] : count ? (real)objective_share(count[b]) : 1;
         struct row_cost cost = row_cost(terms, row);
         total += (double)w * cost.value;
-        g[r] = (real)(grad_weight * (double)w * cost.slope + (slope ? grad_weight * slope[b] : 0));
+        double s = share ? (double)share[r] : 1;
+        g[r] = (real)(grad_weight * (double)w * cost.slope + (slope ? grad_weight * s * slope[b] : 0));
     }
     *(double *)loss.data += loss_weight * total;
 }
@@ -76,11 +78,12 @@ void NAME(sequence_sums)(struct device *device, struct tensor sums, struct objec
 {
     (void)device;
     const int32_t *target = block.targets.data;
-    const real *l = block.log_prob.data, *q = base.data;
+    const real *l = block.log_prob.data, *q = base.data, *share = block.shares.data;
     double *sum = sums.data;
     for (size_t r = 0; r < block.targets.rows; r++) {
         if (target[r] >= 0) {
-            sum[objective_sequence(&block, r)] += (double)l[r] - (q ? (double)q[r] : 0);
+            double s = share ? (double)share[r] : 1;
+            sum[objective_sequence(&block, r)] += s * ((double)l[r] - (q ? (double)q[r] : 0));
         }
     }
 }

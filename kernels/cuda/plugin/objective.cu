@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(THREADS)
     const int32_t *targets = (const int32_t *)block.targets.data, *counts = (const int32_t *)block.counts.data;
     const A *weights = (const A *)block.weights.data, *old = (const A *)block.old.data;
     const A *reference = (const A *)block.reference.data, *advantages = (const A *)block.advantages.data;
+    const A *shares = (const A *)block.shares.data;
     const double *slopes = (const double *)block.slopes.data;
     double sum = 0;
     for (size_t r = threadIdx.x; r < rows; r += THREADS) {
@@ -57,7 +58,8 @@ __global__ void __launch_bounds__(THREADS)
         A w = weights ? weights[r] : counts ? A(objective_share(counts[b])) : A(1);
         struct row_cost cost = row_cost(terms, row);
         sum += (double)w * cost.value;
-        grad[r] = A(grad_weight * (double)w * cost.slope + (slopes ? grad_weight * slopes[b] : 0));
+        double share = shares ? (double)shares[r] : 1;
+        grad[r] = A(grad_weight * (double)w * cost.slope + (slopes ? grad_weight * share * slopes[b] : 0));
     }
     sum = warps_sum<WARPS>(sum);
     if (threadIdx.x == 0)
@@ -69,7 +71,7 @@ template <class A>
 __global__ void __launch_bounds__(32)
     sequence_sums(double *sums, const A *base, struct objective_block block, size_t rows)
 {
-    const A *log_prob = (const A *)block.log_prob.data;
+    const A *log_prob = (const A *)block.log_prob.data, *shares = (const A *)block.shares.data;
     const int32_t *targets = (const int32_t *)block.targets.data, *of = (const int32_t *)block.of.data;
     size_t b = (size_t)blockIdx.x * 32 + threadIdx.x, sequences = block.sequences;
     if (b >= sequences)
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(32)
     for (size_t r = of ? 0 : (b + sequences - block.first % sequences) % sequences; r < rows;
          r += of ? 1 : sequences)
         if (targets[r] >= 0 && (!of || (size_t)of[r] == b))
-            sum += (double)log_prob[r] - (base ? (double)base[r] : 0);
+            sum += (shares ? (double)shares[r] : 1) * ((double)log_prob[r] - (base ? (double)base[r] : 0));
     sums[b] = sum;
 }
 
