@@ -18,6 +18,10 @@ CXXFLAGS := -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)
 LDFLAGS  := -fopenmp $(SANITIZE)
 LDLIBS   := -ljansson -lopenblas -lm -ldl
+# Calls that can fail for want of memory end the program instead: kernels/base/host_memory.h.
+CHECKED  := malloc calloc realloc posix_memalign strdup strndup asprintf __asprintf_chk vasprintf getline getdelim __getdelim fopen \
+            fdopen opendir fdopendir scandir realpath setenv dlopen tsearch open_memstream
+override LDLIBS += $(CHECKED:%=-Wl,--wrap=%)
 
 # One line per compilation; `make V=1` shows the commands.
 Q        := $(if $(V),,@)
@@ -118,8 +122,12 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # Each test is a target, so that as many run at once as there are cores, each on one thread; what one prints stays together.
-# Under the sanitizers without what simulates times, whose code test_time_change runs too.
-RUNS     := $(addprefix run/,$(wildcard tests/check_*) $(if $(SANITIZE),$(filter-out %/test_time_noise,$(TESTS)),$(TESTS)))
+# Under the sanitizers without what simulates times, whose code test_time_change runs too, and what has a malloc of its own.
+RUNS     := $(addprefix run/,$(wildcard tests/check_*) $(if $(SANITIZE),$(filter-out %/test_time_noise %/test_host_memory,$(TESTS)),$(TESTS)))
+run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
+$(BUILD)/tests/failing_malloc.so: tests/failing_malloc.c
+	$(call say,LINK,$@)
+	$(Q)$(CC) -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $<
 # Open MPI does not free all that it takes.
 $(addprefix run/$(BUILD)/tests/,test_ranks test_ranks_command test_replicas test_replica_updates): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
 test: ## install what is missing, build, run every test; some minutes
@@ -132,6 +140,10 @@ test-programs: all $(TESTS)
 RUN_TEST  = $(1) || { echo "$(1)" >> $(BUILD)/failed; exit 1; }
 $(RUNS): run/%: % all
 	@export BUILD=$(BUILD) LONGBP=$(BUILD)/longbp; $(call RUN_TEST,$*)
+
+MINUTES  ?= 10
+torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so ## let allocations of every command fail one by one, MINUTES=10
+	@TORTURE_SECONDS=$$((60 * $(MINUTES))) BUILD=$(BUILD) LONGBP=$(BUILD)/longbp $(BUILD)/tests/test_host_memory
 
 # Optimised, for without vector functions the tests take three times as long. An allocation that is too large is refused,
 # as it is without the sanitizers: programs are to say so.
@@ -204,5 +216,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) test-asan test-pytorch fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) torture test-asan test-pytorch fuzz bench format lint man install clean FORCE
 .SECONDARY:

@@ -5,7 +5,10 @@
 #include "harness/run/environment.h"
 #include "harness/run/provenance.h"
 
+#include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int print_version(void)
@@ -37,9 +40,8 @@ static int complete(int argc, char **argv)
     return command_start(command, argc, argv);
 }
 
-int main(int argc, char **argv)
+static int start(int argc, char **argv)
 {
-    environment_open_streams();
     environment_settle(argv);
     argp_err_exit_status = EXIT_BAD_INPUT;
     const char *name = argc < 2 ? "" : argv[1];
@@ -57,4 +59,12 @@ int main(int argc, char **argv)
         return complete(argc - 1, argv + 1);
     const struct command *command = command_find(name);
     return command ? command_start(command, argc - 1, argv + 1) : command_unknown(name);
+}
+
+int main(int argc, char **argv)
+{
+    environment_open_streams();
+    json_set_alloc_funcs(malloc, free); // those that never fail (kernels/base/host_memory.h)
+    signal(SIGXFSZ, SIG_IGN);           // a file that may not grow is an error of write, which is told
+    return environment_leave(start(argc, argv));
 }

@@ -1,5 +1,6 @@
 #include "harness/command/arguments.h"
 #include "harness/command/argument_words.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
 #include <errno.h>
 #include <stdbool.h>
@@ -145,6 +146,7 @@ void arguments_parse(const struct argp *argp, const struct flag *flags, int argc
         free(options);
         exit(EXIT_SUCCESS);
     }
-    argp_parse(&whole, argc, argv, 0, NULL, &parsing);
+    if (argp_parse(&whole, argc, argv, 0, NULL, &parsing) != 0)
+        host_memory_exhausted("arguments were read");
     free(options);
 }

@@ -1,5 +1,7 @@
 #include "harness/command/command.h"
 #include "harness/files/names.h"
+#include "harness/files/unfinished.h"
+#include "kernels/base/host_memory.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +55,7 @@ int command_start(const struct command *command, int argc, char **argv)
     char title[64]; // argp prints argv[0] in the usage
     snprintf(title, sizeof title, "longbp %s", command->name);
     argv[0] = title;
+    host_memory_settle(title, EXIT_BAD_INPUT, unfinished_remove);
     int code = command->run(argc, argv);
     // A result that did not reach stdout is no result.
     if (fflush(stdout) != 0 || ferror(stdout)) {

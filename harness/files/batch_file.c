@@ -2,6 +2,7 @@
 #include "harness/files/names.h"
 #include "harness/files/safetensors.h"
 #include "harness/files/share.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/transformer/batch.h"
 #include <math.h>
 #include <string.h>
@@ -163,7 +164,7 @@ static bool read_integers(const struct batch_tensor *row, const struct safetenso
 {
     struct range range = range_of(row, into, vocab);
     char text[80];
-    int32_t *values = malloc(tensor->count * sizeof *values);
+    int32_t *values = host_memory_try(tensor->count, sizeof *values);
     if (!values)
         return status_set(status, STATUS_OOM, "%s: no room on the host for %s", path, row->name);
     *(int32_t **)member_of(into, row) = values;
@@ -182,7 +183,7 @@ static bool read_numbers(const struct batch_tensor *row, const struct safetensor
 {
     char text[80];
     bool weights = row->offset == AT(weights);
-    double *values = malloc(tensor->count * sizeof *values);
+    double *values = host_memory_try(tensor->count, sizeof *values);
     if (!values)
         return status_set(status, STATUS_OOM, "%s: no room on the host for %s", path, row->name);
     *(double **)member_of(into, row) = values;

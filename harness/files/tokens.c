@@ -1,5 +1,6 @@
 #include "harness/files/tokens.h"
 #include "harness/files/share.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
 #include "kernels/transformer/batch.h"
 #include <errno.h>
@@ -73,7 +74,7 @@ static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t first, s
 
 static int32_t *new_ids(size_t count, struct status *status)
 {
-    int32_t *ids = malloc(count * sizeof *ids);
+    int32_t *ids = host_memory_try(count, sizeof *ids);
     if (!ids) {
         status_set(status, STATUS_OOM, "no room on the host for %zu token ids", count);
     }
@@ -90,7 +91,7 @@ static unsigned char *read_bytes(const char *path, struct format format, size_t 
         return NULL;
     }
     unsigned char *bytes = NULL;
-    if (found >= count && (bytes = malloc(count * format.width))) {
+    if (found >= count && (bytes = host_memory_try(count, format.width))) {
         found = fread(bytes, format.width, count, file);
     }
     bool ok = false;

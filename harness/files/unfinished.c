@@ -8,13 +8,18 @@
 // At file scope, for a handler is given nothing else.
 static const char *volatile paths[PATHS_MAX];
 
-// System calls alone. The signal has its default action again: raised once more it ends the program as it would
-// have.
-static void remove_all(int number)
+// System calls alone, for a signal's handler calls it.
+void unfinished_remove(void)
 {
     for (int i = PATHS_MAX - 1; i >= 0; i--)
         if (paths[i] && unlink(paths[i]) != 0)
             rmdir(paths[i]);
+}
+
+// The signal has its default action again: raised once more it ends the program as it would have.
+static void remove_all(int number)
+{
+    unfinished_remove();
     raise(number);
 }
 

@@ -5,5 +5,7 @@
 // From now on SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ and SIGABRT, where they would end the program, first remove
 // this file or empty folder, the latest added first. The text must live until it is dropped.
 void unfinished_add(const char *path);
+// Removes what was added and not dropped: the program ends at once.
+void unfinished_remove(void);
 // It stays, or is gone already. Nothing happens if it was not added.
 void unfinished_drop(const char *path);

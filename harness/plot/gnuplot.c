@@ -61,13 +61,23 @@ static char *assignment(const struct gnuplot_variable *variable)
     return text;
 }
 
-// A file in memory that holds the text.
-static FILE *memory_file(const char *text)
+// A file in memory that holds the text; NULL and a status if there is none.
+static FILE *memory_file(const char *text, struct status *status)
 {
     int descriptor = memfd_create("gnuplot", MFD_CLOEXEC);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "w+") : NULL;
-    CHECK(file && fputs(text, file) >= 0 && fflush(file) == 0);
-    return file;
+    if (file && fputs(text, file) >= 0 && fflush(file) == 0)
+        return file;
+    status_set(status, STATUS_IO, "no file in memory for gnuplot: %s", strerror(errno));
+    if (file)
+        fclose(file);
+    return NULL;
+}
+
+static void close_file(FILE *file)
+{
+    if (file)
+        fclose(file);
 }
 
 // All that was written to the file, with a 0 behind it, to be freed.
@@ -89,11 +99,12 @@ static int start(pid_t *child, const char *folder, char **arguments, FILE *table
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    posix_spawn_file_actions_adddup2(&actions, fileno(messages), STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, fileno(picture), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, fileno(table), TABLE_DESCRIPTOR); // last: any of the others may be 3
-    int error = posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
+    int error = posix_spawn_file_actions_addchdir_np(&actions, folder);
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(messages), STDERR_FILENO);
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(picture), STDOUT_FILENO);
+    // Last, for any of the others may be 3.
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(table), TABLE_DESCRIPTOR);
+    error = error ? error : posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
@@ -131,9 +142,11 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
     arguments[used] = script;
     // Its messages are kept back: it warns of every series that has nothing to show in a panel. What it draws is
     // too: it does not tell when it could not be written.
-    FILE *input = memory_file(table), *output = memory_file(""), *messages = memory_file("");
+    FILE *input = memory_file(table, status), *output = memory_file("", status),
+         *messages = memory_file("", status);
+    bool open = input && output && messages;
     pid_t child;
-    int error = start(&child, folder, arguments, input, output, messages);
+    int error = open ? start(&child, folder, arguments, input, output, messages) : EMFILE;
     if (error == ENOENT) {
         status_set(status, STATUS_UNSUPPORTED,
                    "gnuplot was not found; install it (Debian: apt install gnuplot-nox) or put it on the PATH");
@@ -145,9 +158,9 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
         status_set(status, STATUS_FAILED, "gnuplot could not draw %.400s/%s: its messages are above", folder,
                    script);
     }
-    fclose(messages);
-    fclose(output);
-    fclose(input);
+    close_file(messages);
+    close_file(output);
+    close_file(input);
     for (size_t i = 3; i < used; i += 2) {
         free(arguments[i]);
     }

@@ -95,7 +95,9 @@ bool picture_form_check(const struct picture_form *form, struct status *status)
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
         known |= form->log && strcmp(form->log, axes[i]) == 0;
     }
-    return word_list_check(form->formats, "svg,png,pdf", "--format", status) &&
+    return (*form->folder ||
+            status_set(status, STATUS_BAD_INPUT, "--out: expected a folder, found \"\"; . is this one")) &&
+           word_list_check(form->formats, "svg,png,pdf", "--format", status) &&
            (known ||
             status_set(status, STATUS_BAD_INPUT, "--log: expected x, y, x,y or none, found \"%.40s\"", form->log));
 }

@@ -1,11 +1,13 @@
 // Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
 #define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
 #include "harness/run/child.h"
+#include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/host_memory.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -225,10 +227,13 @@ static void judge(struct child *child, const struct launch *launch, int wait_sta
     int signal = signalled ? WTERMSIG(wait_status) : 0;
     bool killed = signal == SIGKILL || (launch && WEXITSTATUS(wait_status) == 128 + SIGKILL);
     if (killed && oom_kills() > child->oom_kills) {
-        result->end = CHILD_OOM_KILLED;
+        result->end = CHILD_OOM;
         snprintf(result->reason, sizeof result->reason,
                  "the machine ran out of memory and the kernel killed the trial (SIGKILL)%s%s", separator,
                  child->tail);
+    } else if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_OUT_OF_MEMORY) {
+        result->end = CHILD_OOM;
+        snprintf(result->reason, sizeof result->reason, "%s", explained ? of_rank : child->tail);
     } else if (explained) {
         snprintf(result->reason, sizeof result->reason, "%s", of_rank);
     } else if (signalled) {
@@ -321,6 +326,7 @@ static int run_trial(const struct trial *trial, const struct world *world, bool 
 
 int child_main(bool store, bool ranked)
 {
+    host_memory_settle("the trial's process", EXIT_OUT_OF_MEMORY, NULL);
     // The record has stdout for itself; whatever a library prints joins stderr.
     int output = dup(STDOUT_FILENO);
     CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);

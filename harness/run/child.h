@@ -7,7 +7,7 @@ enum child_end {
     CHILD_RECORD,      // it ended well and left a line
     CHILD_TIMEOUT,     // we killed it
     CHILD_CRASH,       // it died, or ended without a line
-    CHILD_OOM_KILLED,  // the kernel killed it for want of memory
+    CHILD_OOM,         // the host had no memory: it said so, or the kernel killed it
     CHILD_INTERRUPTED, // we killed it because SIGINT or SIGTERM came
 };
 

@@ -1,13 +1,74 @@
+#define _GNU_SOURCE // sched_getaffinity, on_exit
 #include "harness/run/environment.h"
+#include "harness/files/unfinished.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/provenance.h"
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define SPIN_COUNT "5000"
+
+// Of each thread, and of all else that is loaded.
+#define BLAS_BUFFER_BYTES ((size_t)128 << 20)
+#define BLAS_THREADS_MAX  64
+#define OTHER_BYTES       ((size_t)16 << 20)
+
+static bool left; // main
+
+static void leave(int exit_code, void *unused)
+{
+    (void)unused;
+    if (!left && exit_code == EXIT_FAILURE) {
+        unfinished_remove();
+        fflush(stdout);
+        _exit(EXIT_BAD_INPUT);
+    }
+}
+
+int environment_leave(int exit_code)
+{
+    left = true;
+    return exit_code;
+}
+
+// getenv has nothing to look in yet.
+static size_t blas_threads(char *const *variables)
+{
+    static const char name[] = "OMP_NUM_THREADS=";
+    cpu_set_t set;
+    size_t threads = sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : BLAS_THREADS_MAX;
+    while (*variables && strncmp(*variables, name, sizeof name - 1) != 0)
+        variables++;
+    size_t fewer = *variables ? strtoul(*variables + sizeof name - 1, NULL, 10) : 0;
+    threads = fewer && fewer < threads ? fewer : threads;
+    return threads < BLAS_THREADS_MAX ? threads : BLAS_THREADS_MAX;
+}
+
+// System calls alone, and what needs nothing that is not there yet.
+static void begin(int argc, char **argv, char **variables)
+{
+    (void)argc, (void)argv;
+    on_exit(leave, NULL);
+    size_t bytes = blas_threads(variables) * BLAS_BUFFER_BYTES + OTHER_BYTES;
+    void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) {
+        dprintf(STDERR_FILENO,
+                "longbp: out of address space: the BLAS takes %zu MiB of it as it is loaded, 128 for each thread; "
+                "raise the limit (ulimit -v), or set OMP_NUM_THREADS to fewer\n",
+                bytes >> 20);
+        _exit(EXIT_BAD_INPUT);
+    }
+    munmap(room, bytes);
+}
+
+static void (*const first)(int, char **, char **) __attribute__((section(".preinit_array"), used)) = begin;
 
 // The name that OpenBLAS gives the kernels of this CPU's widest vectors; NULL: its own choice will do.
 static const char *missed_core(void)
@@ -45,5 +106,10 @@ void environment_settle(char **argv)
     }
     if (changed) {
         execv("/proc/self/exe", argv);
+        execv((const char *)getauxval(AT_EXECFN), argv); // without /proc
+        fprintf(stderr,
+                "longbp: cannot be started anew with OPENBLAS_CORETYPE=%s and GOMP_SPINCOUNT=" SPIN_COUNT
+                " (is /proc mounted?): without them it may be several times slower\n",
+                core ? core : "");
     }
 }

@@ -1,6 +1,9 @@
 // Environment: what the libraries read from it as they are loaded, settled before anything is measured.
 #pragma once
 
+// Before any library's own code runs, this file ends the program with a message and exit code 2 if its address
+// space has no room for the buffers that OpenBLAS takes as it is loaded: that would look for some for ever.
+
 // Opens stdin, stdout and stderr to /dev/null where the program was started without them: else a file opened later
 // would get their number, and what is printed. Called first of all.
 void environment_open_streams(void);
@@ -13,3 +16,7 @@ void environment_open_streams(void);
 //   long, holds the core that the thread waited for needs on a shared machine: steps then take up to tens of times
 //   as long. Not to spin at all costs a wake-up per operation: steps in small chunks then take a fifth longer.
 void environment_settle(char **argv);
+
+// The program's exit code, on its way out of main. A library that gives up, as libgomp does without memory, says
+// why and exits with 1 by itself, which here would mean that a check failed: that becomes a 2.
+int environment_leave(int exit_code);

@@ -1,4 +1,5 @@
 #include "harness/run/shared_prompt.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/transformer/batch.h"
 #include <string.h>
 
@@ -73,8 +74,8 @@ static bool lay(struct layout *layout, const struct batch_data *data, size_t gro
         size_t tokens = row_tokens(data, row * group, group);
         layout->context = tokens > layout->context ? tokens : layout->context;
     }
-    layout->pieces = calloc(data->batch + layout->batch, sizeof *layout->pieces);
-    layout->of = calloc(layout->batch * layout->context + 1, sizeof *layout->of);
+    layout->pieces = host_memory_try(data->batch + layout->batch, sizeof *layout->pieces);
+    layout->of = host_memory_try(layout->batch * layout->context + 1, sizeof *layout->of);
     if (!layout->pieces || !layout->of)
         return status_set(status, STATUS_OOM, "no room on the host for rows of %zu tokens", layout->context);
     for (size_t row = 0; row < layout->batch; row++)

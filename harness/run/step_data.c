@@ -1,4 +1,5 @@
 #include "harness/run/step_data.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
 #include <string.h>
 
@@ -13,7 +14,7 @@ static double *random_normal_values(const struct trial *trial, const char *name,
                                     struct status *status)
 {
     struct random random = random_named(trial->seed, name);
-    double *values = malloc(trial->batch * tokens * sizeof *values);
+    double *values = host_memory_try(trial->batch * tokens, sizeof *values);
     if (!values)
         status_set(status, STATUS_OOM, "no room on the host for %s of %zu sequences", name, trial->batch);
     for (size_t b = 0; values && b < trial->batch; b++)
@@ -24,7 +25,7 @@ static double *random_normal_values(const struct trial *trial, const char *name,
 static double *random_weights(const struct trial *trial, struct status *status)
 {
     struct random random = random_named(trial->seed, "row weights");
-    double *weights = malloc(trial->batch * trial->context * sizeof *weights);
+    double *weights = host_memory_try(trial->batch * trial->context, sizeof *weights);
     if (!weights)
         status_set(status, STATUS_OOM, "no room on the host for the weights of %zu sequences", trial->batch);
     for (size_t b = 0; weights && b < trial->batch; b++)
@@ -45,7 +46,7 @@ static int32_t *completions(const struct trial *trial, const int32_t *ids, struc
 {
     size_t context = trial->context;
     struct random random = random_named(trial->seed, "prompt lengths");
-    int32_t *labels = malloc(trial->batch * context * sizeof *labels);
+    int32_t *labels = host_memory_try(trial->batch * context, sizeof *labels);
     if (!labels)
         status_set(status, STATUS_OOM, "no room on the host for the labels of %zu sequences", trial->batch);
     for (size_t b = 0; labels && b < trial->batch; b++) {
@@ -114,7 +115,7 @@ static int32_t *packed_documents(const struct trial *trial, struct status *statu
 {
     const struct packing *packing = &trial->packing;
     size_t count = trial->batch * trial->context;
-    int32_t *documents = malloc(count * sizeof *documents);
+    int32_t *documents = host_memory_try(count, sizeof *documents);
     struct random random = random_named(trial->seed, "documents");
     if (!documents)
         status_set(status, STATUS_OOM, "no room on the host for the documents of %zu tokens", count);

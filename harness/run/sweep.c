@@ -35,9 +35,9 @@ static char *obituary(const struct trial *trial, enum record_status status, cons
 
 static char *obituary_of_child(const struct trial *trial, struct child_result *child)
 {
-    enum record_status status = child->end == CHILD_TIMEOUT      ? RECORD_TIMEOUT
-                                : child->end == CHILD_OOM_KILLED ? RECORD_OOM
-                                                                 : RECORD_CRASH;
+    enum record_status status = child->end == CHILD_TIMEOUT ? RECORD_TIMEOUT
+                                : child->end == CHILD_OOM   ? RECORD_OOM
+                                                            : RECORD_CRASH;
     if (child->end == CHILD_RECORD)
         snprintf(child->reason, sizeof child->reason, "ended with something that is not its record: %.200s",
                  child->line);

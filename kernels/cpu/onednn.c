@@ -5,6 +5,7 @@
 #include <dnnl_version.h>
 #endif
 #if DNNL_VERSION_MAJOR == 2 // another version's functions are others
+#include "kernels/base/host_memory.h"
 #include <dlfcn.h>
 #include <dnnl.h>
 #include <pthread.h>
@@ -72,13 +73,39 @@ struct onednn {
 
 enum { PART_ROWS = 192, LONG_ROW = 1024 };
 
+// Without memory oneDNN's refusal says nothing about the product: another way would give other bits.
+static bool served(dnnl_status_t status)
+{
+    if (status == dnnl_out_of_memory)
+        host_memory_exhausted("oneDNN made a product");
+    return status == dnnl_success;
+}
+
 static size_t min(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
+static void out_of_memory(void)
+{
+    host_memory_exhausted("oneDNN asked for some");
+}
+
+// What C++'s new does without memory: not throw, for nothing here could catch it. Before the library's own objects
+// are made.
+static void set_new_handler(void)
+{
+    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void (*(*set)(void (*)(void)))(void) = NULL;
+    if (library)
+        *(void **)&set = dlsym(library, "_ZSt15set_new_handlerPFvvE");
+    if (set)
+        set(out_of_memory);
+}
+
 static bool load_functions(struct onednn *onednn)
 {
+    set_new_handler();
     // It stays loaded, for threads keep state of its own.
     onednn->library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!onednn->library)
@@ -103,7 +130,7 @@ struct onednn *onednn_open(enum dtype dtype)
     }
     unsigned isa = onednn->call.get_effective_cpu_isa();
     unsigned wanted = dtype == DTYPE_BF16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_avx512_core;
-    if ((isa & wanted) != wanted || onednn->call.engine_create(&onednn->engine, dnnl_cpu, 0) != dnnl_success) {
+    if ((isa & wanted) != wanted || !served(onednn->call.engine_create(&onednn->engine, dnnl_cpu, 0))) {
         onednn_close(onednn);
         return NULL;
     }
@@ -153,7 +180,7 @@ static bool lay_out(const struct functions *call, dnnl_memory_desc_t *matrix, ui
     dnnl_dims_t sizes = {(dnnl_dim_t)rows, (dnnl_dim_t)cols}, strides = {(dnnl_dim_t)stride, 1};
     if (transpose)
         strides[0] = 1, strides[1] = (dnnl_dim_t)stride;
-    return call->memory_desc_init_by_strides(matrix, 2, sizes, type, strides) == dnnl_success;
+    return served(call->memory_desc_init_by_strides(matrix, 2, sizes, type, strides));
 }
 
 // alpha scales the product, beta what c holds.
@@ -161,10 +188,10 @@ static bool set_factors(const struct functions *call, dnnl_primitive_attr_t attr
                         const struct problem *p)
 {
     float alpha = (float)p->alpha;
-    return call->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
-           (p->alpha == 1 || call->primitive_attr_set_output_scales(attributes, 1, 0, &alpha) == dnnl_success) &&
-           (p->beta == 0 || (call->post_ops_append_sum(sum, (float)p->beta) == dnnl_success &&
-                             call->primitive_attr_set_post_ops(attributes, sum) == dnnl_success));
+    return served(call->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user)) &&
+           (p->alpha == 1 || served(call->primitive_attr_set_output_scales(attributes, 1, 0, &alpha))) &&
+           (p->beta == 0 || (served(call->post_ops_append_sum(sum, (float)p->beta)) &&
+                             served(call->primitive_attr_set_post_ops(attributes, sum))));
 }
 
 // Leaves product->primitive NULL where oneDNN refuses.
@@ -180,13 +207,13 @@ static void product_make(struct onednn *onednn, struct product *product)
     if (lay_out(call, &product->a, p->m, p->k, p->a_stride, p->transpose_a, dnnl_bf16) &&
         lay_out(call, &product->b, p->k, p->n, p->b_stride, p->transpose_b, dnnl_bf16) &&
         lay_out(call, &product->c, p->m, p->n, p->c_stride, false, c_type) &&
-        call->matmul_desc_init(&matmul, &product->a, &product->b, NULL, &product->c) == dnnl_success &&
-        call->primitive_attr_create(&attributes) == dnnl_success && call->post_ops_create(&sum) == dnnl_success &&
+        served(call->matmul_desc_init(&matmul, &product->a, &product->b, NULL, &product->c)) &&
+        served(call->primitive_attr_create(&attributes)) && served(call->post_ops_create(&sum)) &&
         set_factors(call, attributes, sum, p) &&
-        call->primitive_desc_create(&made, &matmul, attributes, onednn->engine, NULL) == dnnl_success) {
+        served(call->primitive_desc_create(&made, &matmul, attributes, onednn->engine, NULL))) {
         product->scratch = *call->primitive_desc_query_md(made, dnnl_query_scratchpad_md, 0);
         product->scratch_bytes = call->memory_desc_get_size(&product->scratch);
-        if (call->primitive_create(&product->primitive, made) != dnnl_success)
+        if (!served(call->primitive_create(&product->primitive, made)))
             product->primitive = NULL;
     }
     if (made)
@@ -249,8 +276,10 @@ static void *scratch_of_thread(size_t bytes)
     if (!scratch || scratch->bytes < bytes) {
         free(scratch);
         size_t rounded = (bytes + SCRATCH_PAGE - 1) / SCRATCH_PAGE * SCRATCH_PAGE;
-        scratch = aligned_alloc(SCRATCH_PAGE, SCRATCH_PAGE + rounded);
-        CHECK(scratch && pthread_setspecific(scratch_key, scratch) == 0);
+        void *made = NULL;
+        CHECK(posix_memalign(&made, SCRATCH_PAGE, SCRATCH_PAGE + rounded) == 0 &&
+              pthread_setspecific(scratch_key, made) == 0);
+        scratch = made;
         scratch->bytes = rounded;
     }
     return (char *)scratch + SCRATCH_PAGE;
@@ -271,13 +300,13 @@ bool onednn_gemm(struct onednn *onednn, const struct gemm_tile *tile)
     const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
     dnnl_exec_arg_t operands[OPERANDS];
     dnnl_stream_t stream;
-    CHECK(call->stream_create(&stream, onednn->engine, dnnl_stream_default_flags) == dnnl_success);
+    CHECK(served(call->stream_create(&stream, onednn->engine, dnnl_stream_default_flags)));
     for (int i = 0; i < OPERANDS; i++) {
         operands[i].arg = names[i];
-        CHECK(call->memory_create(&operands[i].memory, shapes[i], onednn->engine, data[i]) == dnnl_success);
+        CHECK(served(call->memory_create(&operands[i].memory, shapes[i], onednn->engine, data[i])));
     }
-    CHECK(call->primitive_execute(product->primitive, stream, OPERANDS, operands) == dnnl_success);
-    CHECK(call->stream_wait(stream) == dnnl_success);
+    CHECK(served(call->primitive_execute(product->primitive, stream, OPERANDS, operands)));
+    CHECK(served(call->stream_wait(stream)));
     for (int i = 0; i < OPERANDS; i++)
         call->memory_destroy(operands[i].memory);
     call->stream_destroy(stream);
@@ -290,11 +319,10 @@ static void sgemm_part(struct onednn *onednn, const struct gemm_tile *tile, size
     const float *a = tile->a.data, *b = tile->b.data;
     a += tile->a.transpose ? term * tile->a.stride + row : row * tile->a.stride + term;
     b += tile->b.transpose ? term : term * tile->b.stride;
-    CHECK(onednn->call.sgemm(tile->a.transpose ? 'T' : 'N', tile->b.transpose ? 'T' : 'N', (dnnl_dim_t)rows,
-                             (dnnl_dim_t)tile->n, (dnnl_dim_t)terms, (float)tile->alpha, a,
-                             (dnnl_dim_t)tile->a.stride, b, (dnnl_dim_t)tile->b.stride,
-                             term > 0 ? 1 : (float)tile->beta, (float *)tile->c + row * tile->c_stride,
-                             (dnnl_dim_t)tile->c_stride) == dnnl_success);
+    CHECK(served(onednn->call.sgemm(
+        tile->a.transpose ? 'T' : 'N', tile->b.transpose ? 'T' : 'N', (dnnl_dim_t)rows, (dnnl_dim_t)tile->n,
+        (dnnl_dim_t)terms, (float)tile->alpha, a, (dnnl_dim_t)tile->a.stride, b, (dnnl_dim_t)tile->b.stride,
+        term > 0 ? 1 : (float)tile->beta, (float *)tile->c + row * tile->c_stride, (dnnl_dim_t)tile->c_stride)));
 }
 
 void onednn_sgemm(struct onednn *onednn, const struct gemm_tile *tile)
