@@ -119,10 +119,12 @@ static void check_steps(size_t kind, size_t walk)
         trial_free(&trial);
         for (size_t i = 0; i < 2 * COUNT(orders); i++) {
             const char *device = i % 2 ? "cpu" : "plan-cpu";
-            json = trial_json(kind, walk, i / 2, p, device, ", 'measure': {'warmup': 0, 'samples': 2}");
+            json = trial_json(kind, walk, i / 2, p, device,
+                              ", 'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'}");
             expect_peaks(json, most);
             free(json);
-            json = trial_json(kind, walk, i / 2, p, device, ", 'train': {'steps': 6}");
+            json = trial_json(kind, walk, i / 2, p, device,
+                              ", 'measure': {'gradient': 'none'}, 'train': {'steps': 6}");
             expect_peaks(json, most);
             free(json);
         }
@@ -134,7 +136,8 @@ static void check_short_runs(size_t kind, size_t walk)
 {
     size_t bytes[2][2];
     for (size_t d = 0; d < 2; d++) {
-        char *json = trial_json(kind, walk, 1, 0, d ? "cpu" : "plan-cpu", ", 'train': {'steps': 2}");
+        char *json = trial_json(kind, walk, 1, 0, d ? "cpu" : "plan-cpu",
+                                ", 'measure': {'gradient': 'none'}, 'train': {'steps': 2}");
         peaks_of(json, bytes[d]);
         free(json);
     }
