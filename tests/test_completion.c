@@ -63,7 +63,7 @@ static void methods_and_profiles_are_all_that_there_are(void **state)
 {
     struct scratch *scratch = *state;
     const char *names[64] = {NULL};
-    struct profile_list profiles;
+    struct named_files profiles;
     size_t count = 0;
     while (methods[count]) {
         names[count] = methods[count]->name;

@@ -47,7 +47,7 @@ static void ids_stay_what_they_were(void **state)
         quoted("{'batch':1,'context':64,'data':'random','deterministic':false,'device':'cpu','documents':null,'"
                "dtype':'f32',"
                "'gradient_dtype':'f32','group':1,'host':null,'kv_gradient_dtype':'f32','labels':null,"
-               "'limits':{'host_memory':null,'memory':null},'lora':null,"
+               "'limits':{'host_memory':null,'memory':null},'links':null,'lora':null,"
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,'"
                "pair_sums':false,"
                "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"

@@ -42,10 +42,18 @@ static void visit_presets(visit_word *visit, void *visitor)
 
 static void visit_profiles(visit_word *visit, void *visitor)
 {
-    struct profile_list list;
+    struct named_files list;
     profile_list_read(&list);
     for (size_t i = 0; i < list.names.count; i++)
         visit(visitor, list.names.items[i], "a device profile");
+}
+
+static void visit_links(visit_word *visit, void *visitor)
+{
+    struct named_files list;
+    links_list(&list);
+    for (size_t i = 0; i < list.names.count; i++)
+        visit(visitor, list.names.items[i], "links between ranks");
 }
 
 static void visit_devices(visit_word *visit, void *visitor)
@@ -109,7 +117,8 @@ static const struct kind {
              {"DTYPE", visit_dtypes},   {"FIGURE", visit_figures},       {"KEY", visit_keys},
              {"COLUMN", visit_columns}, {"COMMAND", visit_commands},     {"DIR", visit_folders},
              {"FILE", visit_files},     {"PROGRAM", visit_files},        {"SPEC", visit_files},
-             {"RESULTS", visit_files},  {"BASE", visit_files},           {"CLAIMS", visit_files}};
+             {"RESULTS", visit_files},  {"BASE", visit_files},           {"CLAIMS", visit_files},
+             {"LINKS", visit_links}};
 
 static const struct kind *kind_find(const char *name)
 {

@@ -12,8 +12,8 @@
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train",  "device", "seed",         "labels",        "reference",
-                                      "method", "tf32",   "memory_limit", "deterministic", NULL};
+static const char *const without[] = {"train", "device",       "seed",          "labels", "reference", "method",
+                                      "tf32",  "memory_limit", "deterministic", "links",  NULL};
 // What the command that runs the choice does not take, or takes as chosen.
 static const char *const not_to_run[] = {"profile",       "optimizer",       "kv_gradient_dtype", "weights",
                                          "place_weights", "place_gradients", "place_optimizer",   NULL};

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train", "profile", "optimizer", NULL};
+static const char *const without[] = {"train", "profile", "links", "optimizer", NULL};
 
 struct arguments {
     struct trial_flags flags;

@@ -122,7 +122,7 @@ static json_t *list_models(bool json)
 // A profile that cannot be read is listed with the reason.
 static json_t *list_profiles(bool json)
 {
-    struct profile_list profiles;
+    struct named_files profiles;
     struct profile *profile = calloc(1, sizeof *profile);
     CHECK(profile);
     json_t *list = json_array();
@@ -149,6 +149,32 @@ static json_t *list_profiles(bool json)
         free(text);
     }
     free(profile);
+    return list;
+}
+
+static json_t *list_links(bool json)
+{
+    struct named_files files;
+    struct links links;
+    json_t *list = json_array();
+    links_list(&files);
+    for (size_t i = 0; i < files.names.count; i++) {
+        struct status status = {0};
+        const char *name = files.names.items[i];
+        bool loaded = links_load(&links, name, &status);
+        if (!json)
+            printf("%s%s%s\n", name, loaded ? "" : "  ", status.message);
+        for (size_t l = 0; loaded && !json && l < links.count; l++) {
+            const struct link_level *level = &links.levels[l];
+            char ranks[32] = "all others";
+            if (level->ranks)
+                snprintf(ranks, sizeof ranks, "up to %zu ranks", level->ranks);
+            printf("  %-24s %-16s %8.4g GB/s  %8.4g us\n", level->name, ranks, level->bytes_per_s.value / 1e9,
+                   level->latency_s.value * 1e6);
+        }
+        json_array_append_new(list, loaded ? json_pack("{s:s, s:o}", "name", name, "links", links_json(&links))
+                                           : json_pack("{s:s, s:s}", "name", name, "error", status.message));
+    }
     return list;
 }
 
@@ -243,10 +269,12 @@ static json_t *list_keys(bool json)
 static const struct {
     const char *name;
     json_t *(*list)(bool json); // prints a table unless the value is wanted
-} lists[] = {{"methods", list_methods}, {"objectives", list_objectives}, {"optimizers", list_optimizers},
-             {"models", list_models},   {"profiles", list_profiles},     {"devices", list_devices},
-             {"keys", list_keys},       {"fields", list_fields}};
-#define LISTS "methods|objectives|optimizers|models|profiles|devices|keys|fields"
+} lists[] = {{"methods", list_methods},       {"objectives", list_objectives},
+             {"optimizers", list_optimizers}, {"models", list_models},
+             {"profiles", list_profiles},     {"links", list_links},
+             {"devices", list_devices},       {"keys", list_keys},
+             {"fields", list_fields}};
+#define LISTS "methods|objectives|optimizers|models|profiles|links|devices|keys|fields"
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -270,10 +298,11 @@ int command_list(int argc, char **argv)
 {
     static const struct flag options[] = {
         {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"}, {0}};
-    static const struct argp argp = {.parser = parse,
-                                     .args_doc = LISTS,
-                                     .doc = "Lists what there is; profiles: cards, for --profile; keys: of a "
-                                            "trial; fields: of a record."};
+    static const struct argp argp = {
+        .parser = parse,
+        .args_doc = LISTS,
+        .doc = "Lists what there is; profiles: cards, for --profile; links: between ranks, for --links; keys: of a "
+               "trial; fields: of a record."};
     struct arguments arguments = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {

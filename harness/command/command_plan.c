@@ -137,10 +137,21 @@ static void print_host(const struct plan *plan)
 static void print_ranks(const struct plan *plan)
 {
     const struct record_ranks *ranks = &plan->record.ranks;
-    printf("ranks\n  %-6s %16s %16s %16s %10s\n", "rank", "peak bytes", "sent bytes", "received bytes", "messages");
-    for (size_t r = 0; r < ranks->peak_bytes.count; r++)
-        printf("  %-6zu %16.0f %16.0f %16.0f %10.0f\n", r, ranks->peak_bytes.items[r], ranks->sent_bytes.items[r],
-               ranks->received_bytes.items[r], ranks->messages.items[r]);
+    bool timed = ranks->idle_share.count > 0;
+    size_t first = 0;
+    printf("ranks\n  %-15s %16s %16s %16s %10s%s\n", "rank", "peak bytes", "sent bytes", "received bytes",
+           "messages", timed ? "  idle (estimate)" : "");
+    for (size_t i = 0; i < ranks->peak_bytes.count; i++) {
+        size_t alike = ranks->alike.count ? (size_t)ranks->alike.items[i] : 1;
+        char name[32];
+        snprintf(name, sizeof name, alike > 1 ? "%zu-%zu" : "%zu", first, first + alike - 1);
+        printf("  %-15s %16.0f %16.0f %16.0f %10.0f", name, ranks->peak_bytes.items[i], ranks->sent_bytes.items[i],
+               ranks->received_bytes.items[i], ranks->messages.items[i]);
+        if (timed)
+            printf("  %.1f %%", 100 * ranks->idle_share.items[i]);
+        putchar('\n');
+        first += alike;
+    }
 }
 
 static void print_time(const struct plan *plan)
@@ -149,17 +160,20 @@ static void print_time(const struct plan *plan)
     size_t draws = plan->record.sample_columns.count;
     char mean[64];
     snprintf(mean, sizeof mean, draws > 1 ? ", mean of %zu draws" : "", draws);
-    if (plan->record.ranks.given)
-        printf("  %-20s %12s    profile %s says nothing of links between ranks\n", "time", "unknown", profile);
+    const struct links *links = plan->record.ranks.given ? trial_links(&plan->trial) : NULL;
+    if (plan->record.ranks.given && !links)
+        printf("  %-20s %12s    profile %s has no links between so many ranks; --links names some\n", "time",
+               "unknown", profile);
     else if (isnan(plan->record.estimate_ms))
         printf("  %-20s %12s    profile %s has no host_link_bytes_per_s\n", "time", "unknown", profile);
     else if (isfinite(plan->record.estimate_low_ms))
-        printf("  %-20s %12.4g s  from %.4g to %.4g: prediction (measured rates, profile %s%s)\n", "time",
+        printf("  %-20s %12.4g s  from %.4g to %.4g: prediction (measured rates, profile %s%s%s%s)\n", "time",
                plan->record.estimate_ms / 1e3, plan->record.estimate_low_ms / 1e3,
-               plan->record.estimate_high_ms / 1e3, profile, mean);
+               plan->record.estimate_high_ms / 1e3, profile, links ? ", links " : "", links ? links->name : "",
+               mean);
     else
-        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s)\n", "time", plan->record.estimate_ms / 1e3,
-               profile, mean);
+        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s%s%s)\n", "time", plan->record.estimate_ms / 1e3,
+               profile, links ? ", links " : "", links ? links->name : "", mean);
 }
 
 static void print_table(const struct plan *plan)

@@ -19,7 +19,8 @@
 enum { FLAG_QUIET = 0x100, FLAG_VERBOSE };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "labels", "documents", "prompt", "group", "parallel", NULL};
+static const char *const without[] = {"profile", "links", "labels",   "documents",
+                                      "prompt",  "group", "parallel", NULL};
 
 struct arguments {
     struct trial_flags flags;

@@ -67,7 +67,8 @@ struct record_trial {
     bool given;
     const json_t *json; // the whole of it
     const json_t *model, *data, *documents, *lora, *objective, *optimizer, *method, *train;
-    const char *dtype, *device, *profile, *labels, *reference, *weights, *kv_gradient_dtype, *gradient_dtype;
+    const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
+        *gradient_dtype;
     double batch, context, seed, prompt, group;
     int deterministic, tf32, whole_attention;
     struct record_measure measure;
@@ -118,13 +119,13 @@ struct record_curve {
     struct number_list loss, gradient_norm, evaluation_step, evaluation_loss;
 };
 
-// Of a trial over several ranks: a number of each, in their order.
+// Of a trial over several ranks: a number of each, in their order, or of so many as are alike.
 struct record_ranks {
     bool given;
     double count;
     const char *engine;
     int oversubscribed;
-    struct number_list peak_bytes, sent_bytes, received_bytes, messages;
+    struct number_list alike, peak_bytes, sent_bytes, received_bytes, messages, idle_share;
 };
 
 struct record_timeline {

@@ -50,6 +50,8 @@ FIELDS trial_fields[] = {
      .meaning = "cpu, cuda, cuda:1, plan-cpu, plan-cuda"},
     {FIELD(record_trial, profile), .type = FIELD_STRING, .meaning = "device profile: its name or path",
      .null = "none"},
+    {FIELD(record_trial, links), .type = FIELD_STRING, .meaning = "between ranks: their name or path",
+     .null = "the profile's"},
     {FIELD(record_trial, batch), .type = FIELD_COUNT, .required = true, .unit = "sequences"},
     {FIELD(record_trial, context), .type = FIELD_COUNT, .required = true, .unit = "tokens"},
     {FIELD(record_trial, seed), .type = FIELD_COUNT, .meaning = "of weights and random tokens"},
@@ -160,6 +162,9 @@ FIELDS ranks_fields[] = {
      .null = "planned"},
     {FIELD(record_ranks, oversubscribed), .type = FIELD_BOOL,
      .meaning = "there are more than processors: times tell nothing", .null = "planned"},
+    {FIELD(record_ranks, alike), .type = FIELD_COUNT, .list = true, .none = NONE_NULL, .unit = "ranks",
+     .meaning = "so many, one after another, that each number of the lists below is of",
+     .null = "at most 64 ranks: one"},
     {FIELD(record_ranks, peak_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
      .meaning = "of each rank, in their order"},
     {FIELD(record_ranks, sent_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
@@ -167,6 +172,9 @@ FIELDS ranks_fields[] = {
     {FIELD(record_ranks, received_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
      .meaning = "by each in a step"},
     {FIELD(record_ranks, messages), .type = FIELD_COUNT, .list = true, .meaning = "sent by each in a step"},
+    {FIELD(record_ranks, idle_share), .type = FIELD_SIZE, .list = true, .none = NONE_NULL,
+     .meaning = "of estimate_ms that each waits for others: an estimate",
+     .null = "measured, or estimate_ms is null"},
     {0}};
 
 FIELDS timeline_fields[] = {
@@ -285,8 +293,8 @@ const struct record_field record_fields[] = {
     {FIELD(record, estimate_ms), .type = FIELD_SIZE, .unit = "ms",
      .meaning = "what the profile makes of a step, by its measured rates or else the roofline: the longest of its "
                 "queues (operations, copies out, "
-                "copies in), with their waits",
-     .null = "no profile, none of the link over which the step copies, or several ranks"},
+                "copies in), with their waits; of several ranks until the last is done, by the links between them",
+     .null = "no profile, none of the link over which the step copies, or between ranks"},
     {FIELD(record, estimate_low_ms), .type = FIELD_SIZE, .unit = "ms",
      .meaning = "the same by the fastest of the rates that longbp calibrate measured, but for one in twenty",
      .null = "the profile has no measured rates"},

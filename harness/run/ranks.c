@@ -3,6 +3,7 @@
 #include "harness/run/choice.h"
 #include "harness/run/launch.h"
 #include "kernels/transformer/bucket.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,6 +99,7 @@ struct rank_figures rank_figures_of(const struct trial_result *result, double lo
                                    .floor_bytes_per_token = result->floor_bytes_per_token,
                                    .tokens = result->tokens,
                                    .loss = loss,
+                                   .idle_share = NAN,
                                    .counters = result->counters};
     memcpy(figures.peak_by_category, result->peak_by_category, sizeof figures.peak_by_category);
     memcpy(figures.host_peak_by_category, result->host_peak_by_category, sizeof figures.host_peak_by_category);

@@ -94,7 +94,7 @@ static void fill_times(struct record *record, const struct trial_result *result)
     record->gemm_flops_per_s = result->gemm_flops_per_s > 0 ? result->gemm_flops_per_s : NAN;
     record->model_flops_share = record->model_flops_per_s / record->gemm_flops_per_s;
     const struct profile *profile = result->trial->profile;
-    record->estimate_ms = profile && result->counters.launches > 0 && !result->ranks ? result->estimate_ms : NAN;
+    record->estimate_ms = profile && result->counters.launches > 0 ? result->estimate_ms : NAN;
     record->profile = profile ? profile->name : NULL;
     const struct rates *rates = profile ? &profile->rates[result->trial->dtype] : NULL;
     if (rates && rates->count) {
@@ -196,28 +196,50 @@ static void fill_gradient(struct record_gradient *gradient, const struct trial_r
     }
 }
 
+// Ranks beyond which those that came to the same are written once.
+#define RANKS_EACH 64
+
+static bool same_figures(const struct rank_figures *a, const struct rank_figures *b)
+{
+    const struct counters *of = &a->counters, *others = &b->counters;
+    return a->peak_bytes == b->peak_bytes && of->sent_bytes == others->sent_bytes &&
+           of->received_bytes == others->received_bytes && of->messages == others->messages &&
+           (isnan(a->idle_share) || a->idle_share == b->idle_share);
+}
+
 static void fill_ranks(struct record_ranks *ranks, const struct trial_result *result)
 {
-    bool planned = result->trial->planned;
+    bool planned = result->trial->planned, each = result->rank_count <= RANKS_EACH;
+    size_t n = 0;
     if (!result->ranks)
         return;
     *ranks = (struct record_ranks){.given = true,
                                    .count = (double)result->rank_count,
                                    .engine = planned ? NULL : result->engine,
                                    .oversubscribed = planned ? -1 : result->oversubscribed};
-    struct number_list *lists[] = {&ranks->peak_bytes, &ranks->sent_bytes, &ranks->received_bytes,
-                                   &ranks->messages};
+    struct number_list *lists[] = {&ranks->alike,          &ranks->peak_bytes, &ranks->sent_bytes,
+                                   &ranks->received_bytes, &ranks->messages,   &ranks->idle_share};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         *lists[i] = number_list_make(result->rank_count);
         CHECK(lists[i]->items);
     }
     for (size_t r = 0; r < result->rank_count; r++) {
         const struct rank_figures *rank = &result->ranks[r];
-        ranks->peak_bytes.items[r] = (double)rank->peak_bytes;
-        ranks->sent_bytes.items[r] = rank->counters.sent_bytes;
-        ranks->received_bytes.items[r] = rank->counters.received_bytes;
-        ranks->messages.items[r] = (double)rank->counters.messages;
+        if (r > 0 && !each && same_figures(rank - 1, rank)) {
+            ranks->alike.items[n - 1]++;
+            continue;
+        }
+        ranks->alike.items[n] = 1;
+        ranks->peak_bytes.items[n] = (double)rank->peak_bytes;
+        ranks->sent_bytes.items[n] = rank->counters.sent_bytes;
+        ranks->received_bytes.items[n] = rank->counters.received_bytes;
+        ranks->messages.items[n] = (double)rank->counters.messages;
+        ranks->idle_share.items[n++] = rank->idle_share;
     }
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        lists[i]->count = n;
+    ranks->alike.count = each ? 0 : n;
+    ranks->idle_share.count = isnan(result->ranks->idle_share) ? 0 : n;
 }
 
 static void fill_bias(struct record_bias *bias, const struct trial_result *result)

@@ -18,6 +18,7 @@ struct rank_figures {
     double floor_bytes_per_token, loss;
     double tokens;
     struct counters counters;
+    double idle_share; // of a step, that it waits for others, by the links; NaN: not known
 };
 
 // What a training run came to, step by step; evaluations: after so many steps each.

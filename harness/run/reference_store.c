@@ -37,7 +37,8 @@ int reference_store_open(void)
 // All that a reference may depend on: the trial without what is asked of the method, and of the measuring.
 static XXH128_hash_t setting_of(const struct trial *trial)
 {
-    static const char *const others[] = {"method", "measure", "limits", "place", "host", "optimizer", "profile"};
+    static const char *const others[] = {"method", "measure",   "limits",  "place",
+                                         "host",   "optimizer", "profile", "links"};
     json_t *setting = json_loads(trial->canonical, 0, NULL);
     CHECK(setting);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

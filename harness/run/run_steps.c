@@ -66,6 +66,7 @@ static bool fine_after(struct run *run, size_t draw)
 bool run_step(struct run *run, size_t draw, bool update)
 {
     run->setup.device->counters = (struct counters){0};
+    trace_begin(&run->trace);
     run_set_draw(run, draw);
     walk(run, update);
     if (!fine_after(run, draw))
@@ -145,6 +146,11 @@ static bool note_sample(struct run *run, size_t i)
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);
     }
+    if (run->traces) {
+        trace_end(&run->trace, run->setup.device);
+        run->traces[i] = run->trace;
+        run->trace = (struct trace){0};
+    }
     run->samples_ms[i] = run->step.ms;
     run->asked_ms[i] = run->step.asked_ms;
     run->sample_columns[i] = run->step.columns.count;
@@ -155,9 +161,11 @@ static bool note_sample(struct run *run, size_t i)
     return true;
 }
 
-// A plan walks one draw, or where it makes an estimate as many as that needs.
+// A plan walks one draw, or where it makes an estimate as many as that needs; of ranks all as many as the first.
 static bool plan_wants_draw(const struct run *run, size_t taken)
 {
+    if (run->draws_planned)
+        return taken < run->draws_planned;
     double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
     return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
            (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);

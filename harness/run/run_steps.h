@@ -6,6 +6,7 @@
 #include "harness/run/setup.h"
 #include "harness/run/train.h"
 #include "harness/run/watch.h"
+#include "kernels/base/trace.h"
 #include "kernels/base/world.h"
 
 // A plan's estimate is the mean over this many draws, or fewer once its standard error is a hundredth of it.
@@ -39,6 +40,9 @@ struct run {
     size_t updates; // of the optimizer
     struct train train;
     struct curve curve;
+    // Of a rank that is being planned what it says, and in each sample; traces NULL: nobody asks.
+    struct trace trace, *traces;
+    size_t draws_planned; // samples that the ranks before it have taken; 0: it is the first
 };
 
 double run_seconds(const struct run *run);

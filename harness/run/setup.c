@@ -76,15 +76,19 @@ struct whole_step {
     double model_flops;
 };
 
-static void add(struct whole_step *whole, const struct trial *trial, const struct batch *batch)
+static struct whole_step part_of(const struct trial *trial, const struct batch *batch)
 {
-    const struct normaliser *n = &batch->normaliser;
-    whole->normaliser.rows += n->rows;
-    whole->normaliser.sequences += n->sequences;
-    whole->normaliser.pairs += n->pairs;
-    whole->normaliser.chosen_rows += n->chosen_rows;
-    whole->normaliser.weight += n->weight;
-    whole->model_flops += model_flops(&trial->config, &trial->lora, batch);
+    return (struct whole_step){batch->normaliser, model_flops(&trial->config, &trial->lora, batch)};
+}
+
+static void add(struct whole_step *whole, const struct whole_step *part)
+{
+    whole->normaliser.rows += part->normaliser.rows;
+    whole->normaliser.sequences += part->normaliser.sequences;
+    whole->normaliser.pairs += part->normaliser.pairs;
+    whole->normaliser.chosen_rows += part->normaliser.chosen_rows;
+    whole->normaliser.weight += part->normaliser.weight;
+    whole->model_flops += part->model_flops;
 }
 
 // The batch, and what its objective reads besides; the model has its weights. On a device without data there is
@@ -96,8 +100,7 @@ static void open_batch(struct setup *setup, const struct trial *trial, const str
     if (!setup->device->ops->dataless)
         step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
     set_objective(&setup->batch, setup->device, trial, data);
-    struct whole_step own = {0};
-    add(&own, trial, &setup->batch);
+    struct whole_step own = part_of(trial, &setup->batch);
     setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
     setup->model_flops = whole ? whole->model_flops : own.model_flops;
 }
@@ -173,20 +176,26 @@ static bool read_data(struct batch_data *data, const struct trial *trial, const 
            (!method->check || method->check(trial->options, &trial->config, data->context, status));
 }
 
-static bool count_part(struct whole_step *whole, const struct trial *trial, const struct setup_options *options,
-                       struct device *device, size_t replica, struct status *status)
+static bool count_part(struct whole_step *part, const struct trial *trial, const struct setup_options *options,
+                       struct device *device, struct row_range sequences, struct status *status)
 {
     struct batch_data data = {0};
     struct batch batch;
-    bool done = read_data(&data, trial, options, trial_sequences(trial, replica), status);
+    bool done = read_data(&data, trial, options, sequences, status);
     if (done) {
         open_tokens(&batch, device, &data);
         set_objective(&batch, device, trial, &data);
-        add(whole, trial, &batch);
+        *part = part_of(trial, &batch);
         batch_close(&batch, device);
     }
     batch_data_free(&data);
     return done;
+}
+
+bool setup_sequences_alike(const struct trial *trial, const char *device)
+{
+    return trial_plans_on(device) && !trial->packing.count && !trial->packing.mean && trial->group <= 1 &&
+           trial->data.kind != DATA_BATCH;
 }
 
 // The sequences of every rank, one rank's after another, on a device without a model.
@@ -194,10 +203,18 @@ static bool count_all(struct whole_step *whole, const struct trial *trial, const
                       struct status *status)
 {
     struct device *device = device_open(trial_plans_on(options->device) ? "plan-cpu" : "cpu", DTYPE_F32, 0, status);
-    bool done = device != NULL;
+    bool done = device != NULL, alike = setup_sequences_alike(trial, options->device);
+    struct whole_step part = {0};
+    size_t counted = 0; // sequences of the part
     *whole = (struct whole_step){0};
-    for (size_t replica = 0; done && replica < trial->parallel.data; replica++)
-        done = count_part(whole, trial, options, device, replica, status);
+    for (size_t replica = 0; done && replica < trial->parallel.data; replica++) {
+        struct row_range sequences = trial_sequences(trial, replica);
+        if (!alike || sequences.count != counted)
+            done = count_part(&part, trial, options, device, sequences, status);
+        if (done)
+            add(whole, &part);
+        counted = sequences.count;
+    }
     if (done && device->status.code != STATUS_OK)
         done = status_set(status, device->status.code, "%s", device->status.message);
     if (device)

@@ -37,3 +37,6 @@ struct setup_options setup_options_reference(void);
 bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status);
 void setup_close(struct setup *setup);
+// Whether any so many sequences of the step are like any others: of a device without data, unless something is
+// known of each.
+bool setup_sequences_alike(const struct trial *trial, const char *device);

@@ -12,11 +12,11 @@
 #include "harness/run/trial_run.h"
 #include "harness/run/calibrate.h"
 #include "harness/run/choice.h"
-#include "harness/run/largest_turn.h"
+#include "harness/run/plan_ranks.h"
 #include "harness/run/provenance.h"
 #include "harness/run/ranks.h"
 #include "harness/run/reference_store.h"
-#include "harness/run/run_steps.h"
+#include "harness/run/run_part.h"
 #include "harness/run/setup.h"
 #include "harness/run/step_logprobs.h"
 #include "harness/run/watch.h"
@@ -126,73 +126,6 @@ static void note_device_memory(struct run *run)
         run->result.device_reserved_bytes = device->ops->reserved_bytes(device);
 }
 
-// A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
-static void take_description(struct provenance *provenance, const struct device *device)
-{
-    size_t used = strlen(provenance->blas);
-    if (strcmp(device->ops->name, "cpu") != 0)
-        snprintf(provenance->card, sizeof provenance->card, "%s", device->description);
-    else if (*device->description)
-        snprintf(provenance->blas + used, sizeof provenance->blas - used, "; %s", device->description);
-}
-
-// The rank's part of the step; its peak begins with it. ranks NULL: there is one.
-static bool open_part(struct run *run, const struct comm *ranks)
-{
-    const struct trial *trial = run->trial;
-    struct setup_options options = setup_options_of(trial);
-    options.ranks = ranks;
-    if (!setup_open(&run->setup, trial, &options, &run->status))
-        return false;
-    largest_turn_give(&run->setup, trial, trial->options, NULL);
-    take_description(&run->result.provenance, run->setup.device);
-    // The rates were checked when the trial was decoded.
-    if (trial->profile)
-        profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
-    run->result.resident_bytes = run->setup.device->arena.live_bytes;
-    run->result.model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
-    if (trial->method->floor_bytes_per_token)
-        run->result.floor_bytes_per_token =
-            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
-    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
-    return true;
-}
-
-static bool take_samples(struct run *run)
-{
-    arena_reset_peak(&run->setup.device->arena);
-    arena_reset_peak(&run->setup.device->host);
-    run_set_draw(run, 0);
-    if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, &run->status))
-        return false;
-    watch_start(run->watch);
-    const struct machine_time start = machine_time_take();
-    bool sampled = run_sample(run);
-    const struct machine_time end = machine_time_take();
-    watch_stop(run->watch, &run->watched);
-    run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN));
-    run->result.watched = run->watch ? &run->watched : NULL;
-    run->result.load = run->trial->planned ? NULL : &run->load;
-    return sampled;
-}
-
-// The samples of every rank, one after another, the lowest last: what is left open is its.
-static bool plan_ranks(struct run *run)
-{
-    size_t count = trial_ranks(run->trial);
-    for (size_t left = count; left-- > 0;) {
-        run->rank = left;
-        struct comm comm = comm_planned(run->rank, count);
-        setup_close(&run->setup);
-        run->result.estimate_ms = run->estimate_squares = 0;
-        if (!open_part(run, &comm) || !take_samples(run))
-            return false;
-        run->ranks[run->rank] = rank_figures_of(&run->result, run->first.loss);
-    }
-    ranks_merge(&run->result, run->ranks, count);
-    return true;
-}
-
 // On rank 0: the result of all.
 static void gather_ranks(struct run *run)
 {
@@ -209,7 +142,7 @@ static bool measure_rank(struct run *run)
 {
     const struct trial *trial = run->trial;
     bool several = run->world->comm.size > 1;
-    if (!open_part(run, several ? &run->world->comm : NULL))
+    if (!run_open_part(run, several ? &run->world->comm : NULL))
         return false;
     bool checked = trial->measure.gradient == GRADIENT_FULL_F64 && !trial->method->no_gradient;
     if (checked && !check_gradient(run))
@@ -222,7 +155,7 @@ static bool measure_rank(struct run *run)
     for (size_t i = 0; i < trial->measure.warmup; i++)
         if (!run_step(run, i, trial->optimizer))
             return false;
-    if (!take_samples(run))
+    if (!run_take_samples(run))
         return false;
     if (several)
         gather_ranks(run);
@@ -322,6 +255,7 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
 
     watch_close(run->watch);
     train_close(&run->train);
+    trace_free(&run->trace);
     setup_close(&run->setup);
     reference_free(&run->reference);
     gradient_report_free(&run->gradient);

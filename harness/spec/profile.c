@@ -1,13 +1,10 @@
 #include "harness/spec/profile.h"
-#include "harness/files/json_field.h"
-#include "harness/files/share.h"
 #include "harness/files/size.h"
 #include "harness/spec/profile_rates.h"
-#include <dirent.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
+#define FOLDER     "experiments/devices"
 #define AT(member) offsetof(struct profile, member)
 
 // The keys besides "name". Bytes are whole numbers that a double holds exactly.
@@ -26,7 +23,6 @@ static const struct key {
     {"multiprocessors", AT(multiprocessors), 1, 65536, false},
     {"launch_s", AT(launch_s), 1e-12, 1, true},
     {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1, 1e30, false},
-    {"peer_link_bytes_per_s", AT(peer_link_bytes_per_s), 1, 1e30, false},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -36,37 +32,6 @@ static const enum dtype rated[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
 static struct profile_number *number_of(struct profile *profile, const struct key *key)
 {
     return (struct profile_number *)((char *)profile + key->offset);
-}
-
-static bool copy_text(struct json_field field, const char *expected, char *text, size_t bytes,
-                      struct status *status)
-{
-    const char *value = NULL;
-    if (!field.value)
-        return json_field_fail(field, status, "missing; expected %s", expected);
-    if (!json_field_text(field, expected, &value, status))
-        return false;
-    if (strlen(value) >= bytes)
-        return json_field_expected(field, status, "at most %zu bytes", bytes - 1);
-    snprintf(text, bytes, "%s", value);
-    return true;
-}
-
-static bool read_number(struct json_field field, const struct key *key, struct profile_number *number,
-                        struct status *status)
-{
-    static const struct names known = {2, {"value", "source"}};
-    if (!field.value)
-        return !key->required ||
-               json_field_fail(field, status, "missing; expected {\"value\": ..., \"source\": ...}");
-    if (!json_field_object(field, &known, key->name, status))
-        return false;
-    struct json_field value = json_field_get(field, "value");
-    if (!value.value)
-        return json_field_fail(value, status, "missing; expected a number");
-    return json_field_number(value, key->minimum, key->maximum, &number->value, status) &&
-           copy_text(json_field_get(field, "source"), "where the number comes from", number->source,
-                     sizeof number->source, status);
 }
 
 static bool read_rates(struct profile *profile, struct json_field field, struct status *status)
@@ -96,70 +61,37 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     struct names known = {1, {"name"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
+    names_add(&known, "links");
     names_add(&known, "rates");
     if (!json_field_object(root, &known, NULL, status) ||
-        !copy_text(json_field_get(root, "name"), "a name for the profile", profile->name, sizeof profile->name,
-                   status))
+        !profile_text_read(json_field_get(root, "name"), "a name for the profile", profile->name,
+                           sizeof profile->name, status))
         return false;
-    for (size_t i = 0; i < KEYS; i++)
-        if (!read_number(json_field_get(root, keys[i].name), &keys[i], number_of(profile, &keys[i]), status))
+    for (size_t i = 0; i < KEYS; i++) {
+        const struct key *key = &keys[i];
+        if (!profile_number_read(number_of(profile, key), json_field_get(root, key->name), key->name, key->minimum,
+                                 key->maximum, key->required, status))
             return false;
+    }
     if (profile->usable_bytes.value > profile->memory_bytes.value)
         return json_field_fail(json_field_get(root, "usable_bytes"), status, "more than memory_bytes");
-    return read_rates(profile, json_field_get(root, "rates"), status);
+    snprintf(profile->links.name, sizeof profile->links.name, "%s", profile->name);
+    return links_read(&profile->links, json_field_get(root, "links"), status) &&
+           read_rates(profile, json_field_get(root, "rates"), status);
 }
 
-static int by_name(const void *a, const void *b)
+void profile_list_read(struct named_files *list)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-void profile_list_read(struct profile_list *list)
-{
-    struct names *names = &list->names;
-    *list = (struct profile_list){0};
-    char path[PATH_MAX];
-    DIR *entries = opendir(share_resolve("experiments/devices", path));
-    for (struct dirent *entry; entries && (entry = readdir(entries)) && names->count < NAMES_MAX;) {
-        const char *end = strrchr(entry->d_name, '.');
-        size_t length = end ? (size_t)(end - entry->d_name) : 0;
-        if (!end || strcmp(end, ".json") != 0 || length >= sizeof list->text[0])
-            continue;
-        memcpy(list->text[names->count], entry->d_name, length); // zeroed before
-        names_add(names, list->text[names->count]);
-    }
-    if (entries)
-        closedir(entries);
-    qsort(names->items, names->count, sizeof *names->items, by_name);
-}
-
-static bool unknown(const char *name, struct status *status)
-{
-    struct profile_list list;
-    char hint[640];
-    profile_list_read(&list);
-    names_hint(&list.names, name, "known profiles", hint, sizeof hint);
-    return status_set(status, STATUS_BAD_INPUT, "no profile \"%.100s\" in experiments/devices; %s", name,
-                      list.names.count ? hint : "a file is named with a \"/\" or \".json\" in it");
-}
-
-static bool is_path(const char *name)
-{
-    size_t length = strlen(name);
-    return strchr(name, '/') || (length > 5 && strcmp(name + length - 5, ".json") == 0);
+    named_files_list(list, FOLDER);
 }
 
 static bool load_file(struct profile *profile, const char *name, struct status *status)
 {
-    char file[sizeof "experiments/devices/.json" + sizeof profile->name], found[PATH_MAX];
-    const char *path = share_resolve(name, found);
-    if (!is_path(name)) {
-        int bytes = snprintf(file, sizeof file, "experiments/devices/%s.json", name);
-        path = share_resolve(file, found);
-        if (bytes >= (int)sizeof file || access(path, F_OK) != 0)
-            return unknown(name, status);
-    }
+    char path[PATH_MAX];
     struct json_source source;
+    *profile = (struct profile){0};
+    if (!named_file_find(path, FOLDER, "profile", "profiles", name, status))
+        return false;
     bool ok = json_source_open(&source, path, status) && read_profile(profile, json_field_root(&source), status);
     json_source_close(&source);
     return ok;
@@ -274,14 +206,11 @@ char *profile_text(const struct profile *profile)
     json_t *object = json_pack("{s:s}", "name", profile->name);
     for (size_t i = 0; i < KEYS; i++) {
         const struct profile_number *number = number_of((struct profile *)profile, &keys[i]);
-        bool whole =
-            number->value >= 1 && number->value < 0x1p53 && number->value == (double)(json_int_t)number->value;
-        json_t *value = whole ? json_integer((json_int_t)number->value) : json_real(number->value);
         if (number->value > 0)
-            json_object_set_new(object, keys[i].name,
-                                json_pack("{s:O, s:s}", "value", value, "source", number->source));
-        json_decref(value);
+            json_object_set_new(object, keys[i].name, profile_number_json(number));
     }
+    if (profile->links.count)
+        json_object_set_new(object, "links", links_json(&profile->links));
     json_t *rates = json_object();
     for (size_t i = 0; i < sizeof rated / sizeof *rated; i++)
         if (profile->rates[rated[i]].count)

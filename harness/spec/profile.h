@@ -1,13 +1,9 @@
 // Profile: what a card or a machine holds and how fast it is at best, each number beside where it comes from; plans
 // make their time estimates from it. Files: experiments/devices/NAME.json.
 #pragma once
-#include "harness/files/names.h"
+#include "harness/spec/links.h"
+#include "harness/spec/named_file.h"
 #include "kernels/base/rates.h"
-
-struct profile_number {
-    double value;     // 0: not given
-    char source[256]; // the datasheet, or how it was measured
-};
 
 struct profile {
     char name[160];
@@ -17,17 +13,13 @@ struct profile {
     struct profile_number multiprocessors;            // a GEMM's blocks of rows on CUDA follow from it
     struct profile_number launch_s;                   // of an operation that does nothing
     struct profile_number host_link_bytes_per_s;      // to the host's memory, in each direction at once
-    struct profile_number peer_link_bytes_per_s;      // to another card, in one direction
+    struct links links;                               // to other cards
     struct rates rates[DTYPE_COUNT];                  // measured, by operation and shape; empty: the ones above
     char rates_source[256];                           // how
 };
 
-// The names of the profiles in experiments/devices, without ".json", in their order.
-struct profile_list {
-    struct names names;
-    char text[NAMES_MAX][64];
-};
-void profile_list_read(struct profile_list *list);
+// The names of the profiles that come with the program.
+void profile_list_read(struct named_files *list);
 // Loads a profile by its name, from experiments/devices as share_resolve finds it, or, if the text has a "/" or
 // ends in ".json", from that file. Every key is known, every number is finite, positive and has a source. Numbers
 // of another card may follow: "rtx-3090,memory_bytes=12GiB,bandwidth_bytes_per_s=360e9"; what the driver and the

@@ -74,6 +74,7 @@ struct trial {
     char device[16];
     bool planned;            // the device has no data: nothing is computed, only counted
     struct profile *profile; // NULL: no time estimate
+    struct links *links;     // between ranks; NULL: the profile's
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
     size_t context, batch;
     size_t seed;
@@ -113,6 +114,8 @@ size_t trial_row_tokens(const struct trial *trial);
 // How many ranks it takes, and what they share.
 size_t trial_ranks(const struct trial *trial);
 struct split trial_split(const struct trial *trial);
+// What joins them; NULL: not known, or not for so many.
+const struct links *trial_links(const struct trial *trial);
 // The sequences that a replica takes: replica 0 no fewer than any other. As many stay together as make pairs and
 // groups.
 size_t trial_together(const struct trial *trial);

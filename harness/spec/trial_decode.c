@@ -173,6 +173,9 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "zero"), status,
                                "shares out what ranks of \"data\" would each have whole, and there is one; give "
                                "\"data\", or leave it out");
+    struct status why = {0};
+    if (trial->links && !links_reach(trial->links, trial_ranks(trial), &why))
+        return json_field_fail(fields->keys[trial_key_find("links")], status, "%s", why.message);
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     size_t labels = trial_key_find("labels");
@@ -251,6 +254,13 @@ size_t trial_ranks(const struct trial *trial)
     return trial->parallel.data * trial->parallel.stage;
 }
 
+const struct links *trial_links(const struct trial *trial)
+{
+    const struct links *links = trial->links ? trial->links : trial->profile ? &trial->profile->links : NULL;
+    struct status why = {0};
+    return links && links->count && links_reach(links, trial_ranks(trial), &why) ? links : NULL;
+}
+
 struct split trial_split(const struct trial *trial)
 {
     return (struct split){trial->parallel.data, trial->parallel.stage, (enum zero)trial->parallel.zero};
@@ -274,6 +284,7 @@ void trial_free(struct trial *trial)
 {
     free(trial->canonical);
     free(trial->profile);
+    free(trial->links);
     free(trial->model_folder);
     free(trial->adapter_folder);
     free(trial->data.path);

@@ -86,6 +86,23 @@ json_t *decode_profile(struct trial *trial, struct json_field field, struct stat
     return json_string(name);
 }
 
+json_t *decode_links(struct trial *trial, struct json_field field, struct status *status)
+{
+    const char *name = NULL;
+    struct status why = {0};
+    if (!json_field_given(field))
+        return json_null();
+    if (!json_field_text(field, "null, or the name or path of links", &name, status))
+        return NULL;
+    trial->links = calloc(1, sizeof *trial->links);
+    CHECK(trial->links);
+    if (!links_load(trial->links, name, &why)) {
+        json_field_fail(field, status, "%s", why.message);
+        return NULL;
+    }
+    return json_string(name);
+}
+
 static json_t *decode_text(struct trial *trial, struct json_field field, struct status *status)
 {
     const char *path = NULL;

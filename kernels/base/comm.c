@@ -1,14 +1,22 @@
 #include "kernels/base/comm.h"
+#include "kernels/base/memo.h"
+#include "kernels/base/trace.h"
 
-static void nothing(const struct comm *comm, const struct message *sends, size_t send_count,
-                    const struct message *receives, size_t receive_count)
+static void *start_nothing(const struct comm *comm, struct device *device, const struct message *sends,
+                           size_t send_count, const struct message *receives, size_t receive_count)
 {
-    (void)comm, (void)sends, (void)send_count, (void)receives, (void)receive_count;
+    (void)comm, (void)device, (void)sends, (void)send_count, (void)receives, (void)receive_count;
+    return NULL;
 }
 
-static const struct comm_ops self = {.name = "self", .exchange = nothing};
+static void wait_for_nothing(const struct comm *comm, struct device *device, void *started)
+{
+    (void)comm, (void)device, (void)started;
+}
+
+static const struct comm_ops self = {.name = "self", .start = start_nothing, .wait = wait_for_nothing};
 const struct comm comm_self = {.ops = &self, .size = 1, .stride = 1};
-static const struct comm_ops plan = {.name = "plan", .exchange = nothing};
+static const struct comm_ops plan = {.name = "plan", .start = start_nothing, .wait = wait_for_nothing};
 
 struct comm comm_planned(size_t rank, size_t size)
 {
@@ -33,6 +41,48 @@ struct row_range comm_share(size_t count, size_t ranks, size_t rank)
     return (struct row_range){rank * each + (rank < larger ? rank : larger), each + (rank < larger)};
 }
 
+static bool failed(const struct device *device)
+{
+    return device->status.code != STATUS_OK;
+}
+
+// What a rank says at once.
+struct words {
+    double sent_bytes, received_bytes;
+    size_t messages;
+};
+
+static void count(struct device *device, struct words words)
+{
+    device->counters.sent_bytes += words.sent_bytes;
+    device->counters.received_bytes += words.received_bytes;
+    device->counters.messages += words.messages;
+}
+
+static size_t world_rank(const struct comm *comm, size_t rank)
+{
+    return comm->first + rank * comm->stride;
+}
+
+// The event's number.
+static size_t note(const struct comm *comm, const struct device *device, struct trace_event event)
+{
+    return comm->trace && !failed(device) ? trace_add(comm->trace, device, event) : 0;
+}
+
+// All ranks of the comm at once, of which this one has no data.
+static void say_planned(const struct comm *comm, struct device *device, struct words words)
+{
+    CHECK(trace_group(world_rank(comm, comm->rank), comm->stride, comm->size) == comm->first);
+    count(device, words);
+    note(comm, device,
+         (struct trace_event){.kind = TRACE_MEET,
+                              .sent_bytes = words.sent_bytes,
+                              .received_bytes = words.received_bytes,
+                              .stride = comm->stride,
+                              .size = comm->size});
+}
+
 static double total_bytes(const struct comm *comm, const struct message *messages, size_t count)
 {
     double bytes = 0;
@@ -44,31 +94,65 @@ static double total_bytes(const struct comm *comm, const struct message *message
     return bytes;
 }
 
-static void exchange(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
-                     const struct message *receives, size_t receive_count)
+static size_t note_message(const struct comm *comm, const struct device *device, enum trace_kind kind, size_t peer,
+                           struct tensor t)
 {
-    if (device->status.code != STATUS_OK) {
-        return;
+    return note(
+        comm, device,
+        (struct trace_event){.kind = kind, .peer = world_rank(comm, peer), .sent_bytes = (double)tensor_bytes(t)});
+}
+
+// Counts them; NULL on a device without data, too.
+static void *start(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
+                   const struct message *receives, size_t receive_count)
+{
+    count(device, (struct words){total_bytes(comm, sends, send_count), total_bytes(comm, receives, receive_count),
+                                 send_count});
+    return device->ops->dataless ? NULL
+                                 : comm->ops->start(comm, device, sends, send_count, receives, receive_count);
+}
+
+struct delivery comm_start_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
+{
+    struct delivery delivery = {.going = !failed(device)};
+    if (delivery.going) {
+        delivery.started = start(comm, device, &(struct message){peer, t}, 1, NULL, 0);
+        delivery.event = note_message(comm, device, TRACE_SEND, peer, t);
     }
-    device->counters.sent_bytes += total_bytes(comm, sends, send_count);
-    device->counters.received_bytes += total_bytes(comm, receives, receive_count);
-    device->counters.messages += send_count;
-    if (!device->ops->dataless) {
-        if (device->ops->synchronize) {
-            device->ops->synchronize(device);
+    return delivery;
+}
+
+struct delivery comm_start_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
+{
+    struct delivery delivery = {.going = !failed(device)};
+    if (delivery.going) {
+        delivery.started = start(comm, device, NULL, 0, &(struct message){peer, t}, 1);
+        delivery.event = note_message(comm, device, TRACE_RECEIVE, peer, t);
+    }
+    return delivery;
+}
+
+void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery)
+{
+    if (delivery->going && !failed(device)) { // else all ranks end
+        note(comm, device, (struct trace_event){.kind = TRACE_WAIT, .event = delivery->event});
+        if (!device->ops->dataless) {
+            comm->ops->wait(comm, device, delivery->started);
         }
-        comm->ops->exchange(comm, sends, send_count, receives, receive_count);
     }
+    *delivery = (struct delivery){0};
 }
 
 void comm_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
 {
-    exchange(comm, device, &(struct message){peer, t}, 1, NULL, 0);
+    struct delivery delivery = comm_start_send(comm, device, peer, t);
+    comm_wait(comm, device, &delivery);
 }
 
 void comm_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
 {
-    exchange(comm, device, NULL, 0, &(struct message){peer, t}, 1);
+    struct delivery delivery = comm_start_receive(comm, device, peer, t);
+    comm_wait(comm, device, &delivery);
 }
 
 // Messages to or from every other rank, as they come up.
@@ -93,14 +177,39 @@ static void post_add(struct post *post, size_t peer, struct tensor t)
 
 static void post_exchange(const struct comm *comm, struct device *device, struct post *sends, struct post *receives)
 {
-    exchange(comm, device, sends->items, sends->count, receives->items, receives->count);
+    if (!failed(device)) {
+        void *started = start(comm, device, sends->items, sends->count, receives->items, receives->count);
+        comm->ops->wait(comm, device, started);
+    }
     free(sends->items);
     free(receives->items);
+}
+
+static size_t row_bytes(struct tensor t)
+{
+    return t.cols * dtype_bytes(t.dtype);
+}
+
+// The same as their messages, of ranks without data, of which there may be very many.
+static struct words gather_words(const struct comm *comm, struct tensor t, const struct row_range *owned)
+{
+    double row = (double)row_bytes(t), own = (double)owned[comm->rank].count, all = 0;
+    for (size_t peer = 0; peer < comm->size; peer++) {
+        all += (double)owned[peer].count;
+    }
+    return (struct words){row * own * (double)(comm->size - 1), row * (all - own), own > 0 ? comm->size - 1 : 0};
 }
 
 void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                       const struct row_range *owned)
 {
+    if (comm->size == 1 || failed(device)) {
+        return;
+    }
+    if (device->ops->dataless) {
+        say_planned(comm, device, gather_words(comm, t, owned));
+        return;
+    }
     struct post sends = post_open(comm), receives = post_open(comm);
     struct row_range own = owned[comm->rank];
     for (size_t peer = 0; peer < comm->size; peer++) {
@@ -112,11 +221,25 @@ void comm_gather_rows(const struct comm *comm, struct device *device, struct ten
     post_exchange(comm, device, &sends, &receives);
 }
 
+static size_t block_rows(struct row_range rows, size_t first, size_t most)
+{
+    size_t left = rows.count > first ? rows.count - first : 0;
+    return left < most ? left : most;
+}
+
 // Of a rank's rows those from `first` on, at most `most`.
 static struct tensor block_of(struct tensor t, struct row_range rows, size_t first, size_t most)
 {
-    size_t left = rows.count > first ? rows.count - first : 0;
-    return tensor_rows(t, rows.start + (left ? first : 0), left < most ? left : most);
+    size_t count = block_rows(rows, first, most);
+    return tensor_rows(t, rows.start + (count ? first : 0), count);
+}
+
+// Adds a part that others are like, so many times: of ranks without data the cost alone.
+static void accumulate_planned(struct device *device, struct tensor sum, struct tensor part, size_t times)
+{
+    struct counters before = device->counters;
+    op_accumulate(device, sum, part);
+    counters_repeat(&device->counters, &before, (double)(times - 1));
 }
 
 // mine = the sum of all ranks' parts, in their order. others: of the ranks below and above, one after another.
@@ -129,7 +252,11 @@ static void add_in_order(const struct comm *comm, struct device *device, struct 
         op_copy(device, wide, sum);
         sum = wide;
     }
-    for (size_t r = 1; r < comm->size; r++) {
+    bool planned = device->ops->dataless && !device->observers;
+    if (planned) {
+        accumulate_planned(device, sum, mine, comm->size - 1);
+    }
+    for (size_t r = 1; !planned && r < comm->size; r++) {
         size_t other = r < comm->rank ? r : r - 1;
         op_accumulate(device, sum, r == comm->rank ? mine : tensor_rows(others, other * mine.rows, mine.rows));
     }
@@ -138,32 +265,60 @@ static void add_in_order(const struct comm *comm, struct device *device, struct 
     }
 }
 
-void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned)
+static struct words block_words(const struct comm *comm, struct tensor t, const struct row_range *owned,
+                                size_t first, size_t most)
 {
-    if (comm->size == 1) {
+    double row = (double)row_bytes(t), mine = (double)block_rows(owned[comm->rank], first, most);
+    struct words words = {.received_bytes = row * mine * (double)(comm->size - 1)};
+    for (size_t peer = 0; peer < comm->size; peer++) {
+        size_t rows = peer == comm->rank ? 0 : block_rows(owned[peer], first, most);
+        words.sent_bytes += row * (double)rows;
+        words.messages += rows > 0;
+    }
+    return words;
+}
+
+// Everyone's block of t to its owner, who has those of the others one after another.
+static void exchange_blocks(const struct comm *comm, struct device *device, struct tensor t,
+                            const struct row_range *owned, size_t first, size_t most, struct tensor others)
+{
+    if (failed(device)) {
         return;
     }
-    size_t own = owned[comm->rank].count, largest = 0, row_bytes = t.cols * dtype_bytes(t.dtype);
+    if (device->ops->dataless) {
+        say_planned(comm, device, block_words(comm, t, owned, first, most));
+        return;
+    }
+    struct post sends = post_open(comm), receives = post_open(comm);
+    size_t mine = block_rows(owned[comm->rank], first, most);
+    for (size_t peer = 0, r = 0; peer < comm->size; peer++) {
+        if (peer != comm->rank) {
+            post_add(&sends, peer, block_of(t, owned[peer], first, most));
+            post_add(&receives, peer, tensor_rows(others, r++ * mine, mine));
+        }
+    }
+    post_exchange(comm, device, &sends, &receives);
+}
+
+void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned)
+{
+    if (comm->size == 1 || failed(device)) {
+        return;
+    }
+    size_t own = owned[comm->rank].count, largest = 0;
     for (size_t r = 0; r < comm->size; r++) {
         largest = owned[r].count > largest ? owned[r].count : largest;
     }
     // Of every rank's rows as many as find room here, so that all take as many turns.
     bool narrow = t.dtype == DTYPE_BF16;
-    size_t most = COMM_SCRATCH_BYTES / ((comm->size - 1 + (narrow ? 2 : 0)) * row_bytes);
+    size_t most = COMM_SCRATCH_BYTES / ((comm->size - 1 + (narrow ? 2 : 0)) * row_bytes(t));
     most = most == 0 ? 1 : most < largest ? most : largest;
     size_t block = own < most ? own : most;
     struct tensor others = tensor_new(device, (comm->size - 1) * block, t.cols, t.dtype, CATEGORY_WORKSPACE);
     struct tensor wide = narrow ? tensor_new(device, block, t.cols, DTYPE_F32, CATEGORY_WORKSPACE) : tensor_none();
     for (size_t first = 0; first < largest; first += most) {
-        struct post sends = post_open(comm), receives = post_open(comm);
         struct tensor mine = block_of(t, owned[comm->rank], first, most);
-        for (size_t peer = 0, r = 0; peer < comm->size; peer++) {
-            if (peer != comm->rank) {
-                post_add(&sends, peer, block_of(t, owned[peer], first, most));
-                post_add(&receives, peer, tensor_rows(others, r++ * mine.rows, mine.rows));
-            }
-        }
-        post_exchange(comm, device, &sends, &receives);
+        exchange_blocks(comm, device, t, owned, first, most, others);
         if (mine.rows > 0) {
             add_in_order(comm, device, mine, others, wide);
         }

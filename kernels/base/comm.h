@@ -1,6 +1,6 @@
-// Comm: ranks that share a step, and the tensors that they send each other. One call moves bytes, `exchange`; all
-// else is made of it here. Sums run over the ranks in order, by the device's own additions: their bits depend on
-// the number of ranks alone, not on the library that carries the bytes.
+// Comm: ranks that share a step, and the tensors that they send each other. One pair of calls moves bytes, `start`
+// and `wait`; all else is made of it here. Sums run over the ranks in order, by the device's own additions: their
+// bits depend on the number of ranks alone, not on the library that carries the bytes.
 #pragma once
 #include "kernels/base/ops.h"
 
@@ -12,19 +12,23 @@ struct message {
 struct comm;
 struct comm_ops {
     const char *name; // "self", "mpi", "plan"
-    // All sends and receives at once; when it returns what came may be read, and what went be overwritten. Messages
-    // of one sender to one receiver arrive in order. Of any length, 0 included.
-    void (*exchange)(const struct comm *comm, const struct message *sends, size_t send_count,
-                     const struct message *receives, size_t receive_count);
+    // All sends and receives set out at once; nobody waits. Messages of one sender to one receiver arrive in order.
+    // Of any length, 0 included. What is to be waited for.
+    void *(*start)(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
+                   const struct message *receives, size_t receive_count);
+    // When it returns what came may be read, and what went be overwritten. started: of start; it is gone then.
+    void (*wait)(const struct comm *comm, struct device *device, void *started);
     // Ends the processes of all ranks now, this one's too: the reason has been written. NULL: there is one process.
     void (*abort)(const struct comm *comm);
 };
 
+struct trace;
 struct comm {
     const struct comm_ops *ops;
     size_t rank, size;
     size_t first, stride; // rank r is number first + r * stride of all there are
     void *backend;        // the transport's own
+    struct trace *trace;  // of a rank without data, what it says; borrowed; NULL: nobody asks
 };
 
 // One rank alone: there is nobody to send to.
@@ -39,6 +43,16 @@ struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size
 // on the device.
 void comm_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
 void comm_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
+// The same, without waiting: a message on its way, whose tensor is the transport's until it has been waited for.
+// Zeroed it is none, and nobody waits.
+struct delivery {
+    bool going;
+    void *started;
+    size_t event; // of the trace
+};
+struct delivery comm_start_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
+struct delivery comm_start_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
+void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery);
 // Rows of a tensor, of which each rank has some.
 struct row_range {
     size_t start, count;

@@ -1,7 +1,9 @@
 #include "kernels/transformer/bucket.h"
 #include "kernels/transformer/unit.h"
+#include <string.h>
 
 enum { CAN_TRAIN, FROZEN, BUCKETS };
+#define UNIT_PARAMETERS 64 // at most
 
 static struct bucket *buckets_of(const struct model *model, size_t unit)
 {
@@ -81,6 +83,50 @@ static void set_gradients(struct model *model, size_t unit)
     }
 }
 
+// Elements of a parameter that are in a share.
+static struct row_range piece_of(const struct parameter *p, struct row_range share)
+{
+    size_t first = share.start > p->block ? share.start : p->block, end = p->block + blocks_of(p);
+    struct row_range piece = {0, 0};
+    end = share.start + share.count < end ? share.start + share.count : end;
+    if (first < end) {
+        piece.start = (first - p->block) * BUCKET_BLOCK;
+        piece.count = (end - p->block) * BUCKET_BLOCK;
+        piece.count = (piece.count < p->size ? piece.count : p->size) - piece.start;
+    }
+    return piece;
+}
+
+// The elements of a unit's parameters in a replica's share of a bucket, of those that have some; their number.
+static size_t list_pieces(const struct model *model, size_t unit, const struct bucket *bucket, size_t replica,
+                          size_t counts[UNIT_PARAMETERS])
+{
+    struct parameters parameters = unit_parameters(model, unit);
+    size_t n = 0;
+    CHECK(parameters.count <= UNIT_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++) {
+        const struct parameter *p = &parameters.items[i];
+        size_t count = p->bucket == bucket ? piece_of(p, bucket->owned[replica]).count : 0;
+        n += count > 0 ? (counts[n] = count, 1) : 0;
+    }
+    return n;
+}
+
+bool buckets_alike(const struct model *model, size_t replica, size_t other)
+{
+    size_t own[UNIT_PARAMETERS], others[UNIT_PARAMETERS];
+    for (size_t i = 0; model->buckets && i < BUCKETS * unit_count(model); i++) {
+        const struct bucket *bucket = &model->buckets[i];
+        size_t count = list_pieces(model, i / BUCKETS, bucket, replica, own);
+        if (bucket->owned[replica].count != bucket->owned[other].count ||
+            list_pieces(model, i / BUCKETS, bucket, other, others) != count ||
+            memcmp(own, others, count * sizeof *own) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct parameter bucket_share(const struct model *model, const struct parameter *p)
 {
     struct parameter share = *p;
@@ -89,16 +135,9 @@ struct parameter bucket_share(const struct model *model, const struct parameter 
         return share;
     }
     struct row_range own = own_of(model, bucket);
-    size_t first = own.start > p->block ? own.start : p->block, end = p->block + blocks_of(p);
-    end = own.start + own.count < end ? own.start + own.count : end;
-    size_t count = 0;
-    if (first < end) {
-        share.first = (first - p->block) * BUCKET_BLOCK;
-        count = (end - p->block) * BUCKET_BLOCK;
-        count = (count < p->size ? count : p->size) - share.first;
-    } else {
-        first = own.start;
-    }
+    struct row_range piece = piece_of(p, own);
+    size_t first = piece.count > 0 ? p->block + piece.start / BUCKET_BLOCK : own.start, count = piece.count;
+    share.first = piece.start;
     share.value = shares_weights(model) ? view(bucket->own_values, first - own.start, count, 1)
                                         : view(bucket->values, first, count, 1);
     share.grad = shares_gradients(model) ? view(bucket->own_grads, first - own.start, count, 1)

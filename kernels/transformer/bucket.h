@@ -26,6 +26,9 @@ struct bucket {
 void buckets_open(struct model *model);
 void buckets_close(struct model *model);
 
+// Whether the shares of two replicas consist of pieces of the same lengths, in every bucket.
+bool buckets_alike(const struct model *model, size_t replica, size_t other);
+
 // Whether the parameter's values are in a bucket: its value is a view, or in zero 3, while it is not acquired,
 // none.
 bool bucket_has_values(const struct model *model, const struct parameter *parameter);

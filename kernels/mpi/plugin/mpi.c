@@ -40,29 +40,44 @@ static int world_rank(const struct comm *comm, size_t rank)
     return (int)(comm->first + rank * comm->stride);
 }
 
-static void exchange(const struct comm *comm, const struct message *sends, size_t send_count,
-                     const struct message *receives, size_t receive_count)
+struct started {
+    size_t count;
+    MPI_Request requests[];
+};
+
+static void *start(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
+                   const struct message *receives, size_t receive_count)
 {
+    if (device->ops->synchronize)
+        device->ops->synchronize(device);
     const struct backend *backend = comm->backend;
     size_t pieces = piece_count(sends, send_count) + piece_count(receives, receive_count), n = 0;
-    MPI_Request *requests = calloc(pieces + 1, sizeof(MPI_Request));
-    CHECK(requests && pieces < INT_MAX);
+    struct started *started = calloc(1, sizeof *started + pieces * sizeof *started->requests);
+    CHECK(started && pieces < INT_MAX);
     for (size_t i = 0; i < receive_count; i++) {
         const struct message *m = &receives[i];
         size_t bytes = tensor_bytes(m->t);
         for (size_t p = 0; p < pieces_of(bytes); p++)
             MPI_Irecv((char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, world_rank(comm, m->peer), 0,
-                      backend->tensors, &requests[n++]);
+                      backend->tensors, &started->requests[n++]);
     }
     for (size_t i = 0; i < send_count; i++) {
         const struct message *m = &sends[i];
         size_t bytes = tensor_bytes(m->t);
         for (size_t p = 0; p < pieces_of(bytes); p++)
             MPI_Isend((const char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE,
-                      world_rank(comm, m->peer), 0, backend->tensors, &requests[n++]);
+                      world_rank(comm, m->peer), 0, backend->tensors, &started->requests[n++]);
     }
-    MPI_Waitall((int)n, requests, MPI_STATUSES_IGNORE);
-    free(requests);
+    started->count = n;
+    return started;
+}
+
+static void wait_for(const struct comm *comm, struct device *device, void *of_start)
+{
+    struct started *started = of_start;
+    (void)comm, (void)device;
+    MPI_Waitall((int)started->count, started->requests, MPI_STATUSES_IGNORE);
+    free(started);
 }
 
 static void end_all(const struct comm *comm)
@@ -72,7 +87,7 @@ static void end_all(const struct comm *comm)
     _exit(0); // should it return
 }
 
-static const struct comm_ops comm_mpi = {"mpi", exchange, end_all};
+static const struct comm_ops comm_mpi = {.name = "mpi", .start = start, .wait = wait_for, .abort = end_all};
 
 static const struct backend *backend_of(const struct world *world)
 {
@@ -148,7 +163,8 @@ static bool open_world(struct world *world, struct status *status)
     MPI_Comm_dup(MPI_COMM_WORLD, &backend->words);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    world->comm = (struct comm){&comm_mpi, (size_t)rank, (size_t)size, 0, 1, backend};
+    world->comm = (struct comm){
+        .ops = &comm_mpi, .rank = (size_t)rank, .size = (size_t)size, .stride = 1, .backend = backend};
     // "Open MPI v4.1.4, package: ..."
     MPI_Get_library_version(version, &version_bytes);
     snprintf(world->engine, sizeof world->engine, "%.*s", (int)strcspn(version, ",\n"), version);

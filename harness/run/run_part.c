@@ -1,0 +1,53 @@
+#include "harness/run/run_part.h"
+#include "harness/run/largest_turn.h"
+#include <string.h>
+#include <unistd.h>
+
+// A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
+static void take_description(struct provenance *provenance, const struct device *device)
+{
+    size_t used = strlen(provenance->blas);
+    if (strcmp(device->ops->name, "cpu") != 0)
+        snprintf(provenance->card, sizeof provenance->card, "%s", device->description);
+    else if (*device->description)
+        snprintf(provenance->blas + used, sizeof provenance->blas - used, "; %s", device->description);
+}
+
+bool run_open_part(struct run *run, const struct comm *ranks)
+{
+    const struct trial *trial = run->trial;
+    struct setup_options options = setup_options_of(trial);
+    options.ranks = ranks;
+    if (!setup_open(&run->setup, trial, &options, &run->status))
+        return false;
+    largest_turn_give(&run->setup, trial, trial->options, NULL);
+    take_description(&run->result.provenance, run->setup.device);
+    // The rates were checked when the trial was decoded.
+    if (trial->profile)
+        profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
+    run->result.resident_bytes = run->setup.device->arena.live_bytes;
+    run->result.model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
+    if (trial->method->floor_bytes_per_token)
+        run->result.floor_bytes_per_token =
+            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
+    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
+    return true;
+}
+
+bool run_take_samples(struct run *run)
+{
+    arena_reset_peak(&run->setup.device->arena);
+    arena_reset_peak(&run->setup.device->host);
+    run_set_draw(run, 0);
+    if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, &run->status))
+        return false;
+    watch_start(run->watch);
+    const struct machine_time start = machine_time_take();
+    bool sampled = run_sample(run);
+    const struct machine_time end = machine_time_take();
+    watch_stop(run->watch, &run->watched);
+    run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN));
+    run->result.watched = run->watch ? &run->watched : NULL;
+    run->result.load = run->trial->planned ? NULL : &run->load;
+    return sampled;
+}

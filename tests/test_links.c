@@ -1,0 +1,120 @@
+// Links: those that come with the program, files that are wrong, and what is written and read again.
+#define _GNU_SOURCE // nftw
+#include "harness/spec/profile.h"
+#include "tests/quoted.h"
+#include "tests/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void those_that_come_with_the_program_are_read(void **state)
+{
+    (void)state;
+    struct named_files files;
+    links_list(&files);
+    assert_true(files.names.count >= 5);
+    for (size_t i = 0; i < files.names.count; i++) {
+        struct links links;
+        struct status status = {0};
+        if (!links_load(&links, files.names.items[i], &status)) {
+            fail_msg("%s", status.message);
+        }
+        assert_string_equal(links.name, files.names.items[i]);
+        assert_true(links_reach(&links, 100000, &status));
+        for (size_t l = 1; l < links.count; l++) {
+            assert_true(links.levels[l].bytes_per_s.value < links.levels[l - 1].bytes_per_s.value);
+        }
+    }
+    struct profile profile;
+    struct status status = {0};
+    assert_true(profile_load(&profile, "h100-80g", &status));
+    assert_int_equal(profile.links.count, 2);
+    assert_ptr_equal(links_between(&profile.links, 0, 7), &profile.links.levels[0]);
+    assert_ptr_equal(links_between(&profile.links, 7, 8), &profile.links.levels[1]);
+    assert_true(profile_load(&profile, "rtx-3090", &status));
+    assert_false(links_reach(&profile.links, 3, &status));
+    assert_string_equal(status.message,
+                        "links rtx-3090 join 2 ranks, and there are 3: give others, or a last level "
+                        "without \"ranks\"");
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+}
+
+#define RATE     "'bytes_per_s': {'value': 10, 'source': 'a'}"
+#define LATENCY  "'latency_s': {'value': 0.5, 'source': 'b'}"
+#define NEAR(n)  "{'name': 'near', 'ranks': " n ", " RATE ", " LATENCY "}"
+#define FAR      "{'name': 'far', " RATE ", " LATENCY "}"
+#define OF(list) "{'name': 'l', 'links':\n" list "}"
+
+static bool load(const struct scratch *scratch, const char *json, struct links *links, struct status *status)
+{
+    char *text = quoted(json);
+    struct scratch_path path = scratch_file(scratch, "l.json", text, strlen(text));
+    bool ok = links_load(links, path.text, status);
+    free(text);
+    return ok;
+}
+
+static void bad_files_are_refused_with_the_place(void **state)
+{
+    static const struct {
+        const char *json, *message;
+    } cases[] = {
+        {"{}", "l.json:1:1: key 'name': missing; expected a name for the links"},
+        {"{'name': 'l'}", "key 'links': missing; expected a list of levels"},
+        {OF("[]"), "l.json:2:1: key 'links': expected a list of 1 to 4 levels, the nearest first"},
+        {OF("[3]"), "expected an object with the keys: name, ranks, bytes_per_s, latency_s"},
+        {OF("[{'name': 'far', " RATE "}]"), "key 'latency_s': missing"},
+        {OF("[" FAR ", " FAR "]"), "key 'ranks': missing; the last level alone joins all ranks"},
+        {OF("[" NEAR("1") "]"), "a whole number"},
+        {OF("[" NEAR("8") ", " NEAR("8") "]"), "found 8"},
+        {OF("[" NEAR("8") ", " NEAR("12") "]"), "expected a multiple of the 8 of the level before it, found 12"},
+        {OF("[{'name': 'far', 'bytes_per_s': {'value': 0, 'source': 'a'}, " LATENCY "}]"), "found 0"},
+        {OF("[{'name': 'far', " RATE ", 'latency_s': {'value': -1, 'source': 'a'}}]"), "found -1"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct links links;
+        struct status status = {0};
+        char *expected = quoted(cases[i].message);
+        assert_false(load(*state, cases[i].json, &links, &status));
+        assert_int_equal(status.code, STATUS_BAD_INPUT);
+        if (!strstr(status.message, expected)) {
+            fail_msg("%s: expected \"%s\" in: %s", cases[i].json, expected, status.message);
+        }
+        free(expected);
+    }
+    struct links links;
+    struct status status = {0};
+    assert_false(links_load(&links, "infinyband", &status));
+    assert_non_null(strstr(status.message, "no links \"infinyband\" in experiments/links; did you mean "
+                                           "\"infiniband\"? known links: ethernet-100g"));
+}
+
+static void what_is_written_is_read_again(void **state)
+{
+    struct links links, again;
+    struct status status = {0};
+    if (!load(*state, OF("[" NEAR("8") ", " FAR "]"), &links, &status)) {
+        fail_msg("%s", status.message);
+    }
+    json_t *object = json_pack("{s:s, s:o}", "name", "l", "links", links_json(&links));
+    char *text = json_dumps(object, 0);
+    struct scratch_path path = scratch_file(*state, "again.json", text, strlen(text));
+    assert_true(links_load(&again, path.text, &status));
+    assert_memory_equal(&again, &links, sizeof links);
+    free(text);
+    json_decref(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(those_that_come_with_the_program_are_read),
+        cmocka_unit_test_setup_teardown(bad_files_are_refused_with_the_place, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read_again, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,273 @@
+// Plans of several ranks: those that walk alike are walked once, and have the figures that they would have had;
+// the time of a step over links, against closed forms.
+#define _GNU_SOURCE // asprintf
+#include "harness/run/setup.h"
+#include "tests/asked.h"
+#include "tests/scratch.h"
+
+// A rank's step by itself, as a trial's run takes it.
+static struct counters walk(const struct trial *trial, size_t rank, size_t *peak_bytes)
+{
+    struct status status = {0};
+    struct setup setup;
+    struct step_report report = {0};
+    struct setup_options options = setup_options_of(trial);
+    struct comm comm = comm_planned(rank, trial_ranks(trial));
+    options.ranks = &comm;
+    if (!setup_open(&setup, trial, &options, &status))
+        fail_msg("%s", status.message);
+    if (trial->profile)
+        assert_true(profile_roofline(trial->profile, trial->dtype, &setup.device->roofline, &status));
+    arena_reset_peak(&setup.device->arena);
+    setup.device->counters = (struct counters){0};
+    if (trial->optimizer)
+        optimizer_begin_again(&setup.model, 1, 1);
+    model_zero_gradients(&setup.model);
+    method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
+    if (trial->optimizer)
+        optimizer_step(&setup.model);
+    assert_int_equal(setup.device->status.code, STATUS_OK);
+    struct counters counters = setup.device->counters;
+    *peak_bytes = setup.device->arena.peak_bytes;
+    step_report_free(&report);
+    setup_close(&setup);
+    return counters;
+}
+
+static double item(const json_t *object, const char *key, size_t i)
+{
+    return json_number_value(json_array_get(json_object_get(object, key), i));
+}
+
+// Of a record's ranks the entry that a rank is of.
+static size_t entry_of(const json_t *ranks, size_t rank)
+{
+    size_t entry = 0;
+    for (size_t end = 0; json_is_array(json_object_get(ranks, "alike")); entry++) {
+        end += (size_t)item(ranks, "alike", entry);
+        if (rank < end)
+            return entry;
+    }
+    return rank;
+}
+
+#define PLAN "'model': 'tiny', 'context': 70, 'device': 'plan', "
+
+static void every_rank_has_the_figures_of_its_own_walk(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "{" PLAN "'batch': 7, 'method': 'full', 'parallel': {'data': 5}}",
+        "{" PLAN "'batch': 5, 'method': 'checkpoint', 'parallel': {'data': 5, 'zero': 1}, 'optimizer': 'adamw'}",
+        "{" PLAN "'batch': 7, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 2}, 'optimizer': 'adamw'}",
+        "{" PLAN "'batch': 7, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 3}, 'lora': {'rank': 3}}",
+        "{" PLAN "'batch': 6, 'method': 'streambp', 'parallel': {'data': 3, 'zero': 3}, 'documents': {'mean': 9}}",
+        "{" PLAN "'batch': 6, 'method': 'full', 'parallel': {'data': 3}, 'objective': 'dpo'}",
+        "{" PLAN "'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'stage': 4}}",
+        "{" PLAN
+        "'batch': 8, 'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'data': 3, 'stage': 4, 'zero': 1},"
+        " 'optimizer': 'adamw', 'dtype': 'bf16'}",
+        "{" PLAN "'batch': 3, 'method': {'name': 'spaco', 'chunk': 16, 'budget': 2}, "
+        "'parallel': {'data': 3, 'stage': 2}}",
+        "{'model': 'qwen2.5-0.5b', 'context': 16, 'device': 'plan', 'batch': 4, 'method': {'name': 'seco', "
+        "'chunk': 8}, 'parallel': {'data': 4, 'stage': 3}}",
+        // Shares that are as large, of two weights and of one.
+        "{'model': {'layers': 6, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40, 'vocab': 31}, 'context': 40, "
+        "'device': 'plan', 'batch': 4, 'method': 'full', 'parallel': {'data': 4, 'zero': 3}, 'optimizer': 'adamw'}",
+        "{" PLAN "'batch': 100, 'method': 'streambp', 'parallel': {'data': 70, 'zero': 3}}",
+        "{" PLAN "'batch': 40, 'method': {'name': 'seco', 'chunk': 32}, 'parallel': {'data': 20, 'stage': 4}}",
+    };
+    static const char *const sums[] = {"flops", "bytes_moved", "launches"};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial trial = trial_of(cases[i]);
+        json_t *record = record_of(cases[i]), *ranks = json_object_get(record, "ranks");
+        size_t count = trial_ranks(&trial), entries = json_array_size(json_object_get(ranks, "messages"));
+        double most = 0, all[COUNT(sums)] = {0};
+        if (count > 64 ? entries > 16 : entries != count) // many that are alike are written once
+            fail_msg("%s: %zu entries", cases[i], entries);
+        for (size_t r = 0; r < count; r++) {
+            size_t peak, entry = entry_of(ranks, r);
+            struct counters own = walk(&trial, r, &peak);
+            const double found[] = {own.flops, own.bytes_moved, (double)own.launches};
+            assert_true(item(ranks, "sent_bytes", entry) == own.sent_bytes);
+            assert_true(item(ranks, "received_bytes", entry) == own.received_bytes);
+            assert_true(item(ranks, "messages", entry) == (double)own.messages);
+            assert_true(item(ranks, "peak_bytes", entry) == (double)peak);
+            most = fmax(most, (double)peak);
+            for (size_t s = 0; s < COUNT(sums); s++)
+                all[s] += found[s];
+        }
+        for (size_t s = 0; s < COUNT(sums); s++)
+            assert_true(number(record, sums[s]) == all[s]);
+        assert_true(number(record, "peak_bytes") == most);
+        json_decref(record);
+        trial_free(&trial);
+    }
+}
+
+// A hundred thousand ranks: those that are walked stand for the others.
+static void very_many_ranks_are_planned(void **state)
+{
+    (void)state;
+    json_t *record =
+        record_of("{'model': 'llama-3-8b', 'context': 65536, 'batch': 3125, 'dtype': 'bf16', 'device': "
+                  "'plan', 'method': {'name': 'seco', 'chunk': 2048}, 'profile': 'h200-141g', "
+                  "'parallel': {'data': 3125, 'stage': 32}}");
+    const json_t *ranks = json_object_get(record, "ranks"), *alike = json_object_get(ranks, "alike");
+    double all = 0, sent = 0, expected = 31.0 * 3125 * 2 * 65536 * 4096 * 2; // each boundary, either way
+    for (size_t i = 0; i < json_array_size(alike); i++) {
+        double count = json_number_value(json_array_get(alike, i));
+        all += count;
+        sent += count * item(ranks, "sent_bytes", i);
+    }
+    // And of every weight's gradient each replica's, to its owner and its sum to the others.
+    expected += 3124.0 * 2 * 4 * 8030261248.0;
+    assert_true(all == 100000 && json_array_size(alike) < 400);
+    assert_true(fabs(sent - expected) <= 1e-9 * expected);
+    assert_true(number(record, "estimate_ms") > 0);
+    json_decref(record);
+}
+
+// Links of a rate and a latency, between all ranks.
+static struct scratch_path links_of(const struct scratch *scratch, double bytes_per_s, double latency_s)
+{
+    char *text;
+    int bytes = asprintf(&text,
+                         "{\"name\": \"test\", \"links\": [{\"name\": \"all\", \"bytes_per_s\": {\"value\": %.17g, "
+                         "\"source\": \"a\"}, \"latency_s\": {\"value\": %.17g, \"source\": \"b\"}}]}",
+                         bytes_per_s, latency_s);
+    assert_true(bytes > 0);
+    struct scratch_path path = scratch_file(scratch, "links.json", text, (size_t)bytes);
+    free(text);
+    return path;
+}
+
+// Of a trial, whose JSON is open at the end, over such links.
+static json_t *timed(const struct scratch *scratch, const char *json, double bytes_per_s, double latency_s)
+{
+    struct scratch_path path = links_of(scratch, bytes_per_s, latency_s);
+    char *whole;
+    assert_true(asprintf(&whole, "%s, 'profile': 'rtx-3090', 'links': '%s'}", json, path.text) > 0);
+    json_t *record = record_of(whole);
+    free(whole);
+    return record;
+}
+
+static double seconds(const struct scratch *scratch, const char *json, double bytes_per_s, double latency_s)
+{
+    json_t *record = timed(scratch, json, bytes_per_s, latency_s);
+    double found = number(record, "estimate_ms") / 1e3;
+    json_decref(record);
+    return found;
+}
+
+// With (P - 1) / P of what crosses the links, each way: twice the gradients; or these, and weights after an update;
+// or these, and weights for the forward and for the backward pass of each layer and once for the head and the
+// embedding.
+static void data_ranks_take_their_closed_form(void **state)
+{
+    static const struct {
+        const char *json;
+        double gradients, weights, layers, meetings; // times the bytes of all that trains; of layers alone
+    } cases[] = {
+        {"{" PLAN "'batch': 5, 'method': 'full', 'parallel': {'data': 5}", 2, 0, 0, 12},
+        {"{" PLAN "'batch': 5, 'method': 'streambp', 'parallel': {'data': 5}", 2, 0, 0, 12},
+        {"{" PLAN "'batch': 5, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 1}, 'optimizer': 'sgd'", 1, 1,
+         0, 12},
+        {"{" PLAN "'batch': 5, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 2}, 'optimizer': 'sgd'", 1, 1,
+         0, 12},
+        {"{" PLAN "'batch': 5, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 3}, 'optimizer': 'sgd'", 1, 1,
+         1, 16},
+        {"{" PLAN "'batch': 5, 'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'data': 5}", 2, 0, 0, 12},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial trial = trial_of("{'model': 'tiny', 'context': 70, 'method': 'full'}");
+        struct model model;
+        double all = 0, layers = 0, rate = 1e7;
+        model_list(&model, &trial.config, &trial.lora);
+        for (size_t p = 0; p < model.parameter_count; p++) {
+            all += 4 * (double)model.parameters[p].size;
+            layers +=
+                strncmp(model.parameters[p].name, "model.layers.", 13) ? 0 : 4 * (double)model.parameters[p].size;
+        }
+        model_close(&model);
+        trial_free(&trial);
+        double none = seconds(*state, cases[i].json, 1e30, 0);
+        double bytes = (cases[i].gradients + cases[i].weights) * all + cases[i].layers * layers;
+        double over_links = seconds(*state, cases[i].json, rate, 0) - none, expected = bytes * 4 / 5 / rate;
+        if (fabs(over_links - expected) > 0.02 * expected) // shares are of whole blocks
+            fail_msg("%s: %g s of %g s", cases[i].json, over_links, expected);
+        double latency = seconds(*state, cases[i].json, 1e30, 1) - none;
+        if (fabs(latency - cases[i].meetings) > 1e-9 * latency)
+            fail_msg("%s: %g meetings", cases[i].json, latency);
+    }
+}
+
+// What a rank does not wait, it computes, as long as its own walk takes; and the slowest cannot wait for itself.
+static void ranks_wait_when_they_do_not_compute(void **state)
+{
+    static const char *const cases[] = {
+        "{" PLAN "'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'stage': 4}",
+        "{" PLAN "'batch': 3, 'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'data': 2, 'stage': 3}",
+        "{" PLAN "'batch': 3, 'method': 'checkpoint', 'parallel': {'data': 2}",
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        json_t *record = timed(*state, cases[i], 1e8, 1e-5), *ranks = json_object_get(record, "ranks");
+        double step_s = number(record, "estimate_ms") / 1e3;
+        char *json;
+        assert_true(asprintf(&json, "%s, 'profile': 'rtx-3090'}", cases[i]) > 0);
+        struct trial trial = trial_of(json);
+        for (size_t r = 0; r < trial_ranks(&trial); r++) {
+            size_t peak;
+            struct counters own = walk(&trial, r, &peak);
+            double own_s = counters_clock_s(&own);
+            double idle = item(ranks, "idle_share", r);
+            assert_true(idle > 0 && idle < 1);
+            assert_true(fabs((1 - idle) * step_s - own_s) <= 1e-9 * step_s);
+        }
+        trial_free(&trial);
+        free(json);
+        json_decref(record);
+    }
+    double none = seconds(*state, cases[0], 1e30, 0), slow = seconds(*state, cases[0], 1e7, 0);
+    assert_true(none < slow);
+}
+
+static void without_links_there_is_no_time(void **state)
+{
+    (void)state;
+    json_t *record =
+        record_of("{" PLAN "'batch': 4, 'method': 'full', 'parallel': {'data': 4}, 'profile': 'rtx-3090'}");
+    assert_true(json_is_null(json_object_get(record, "estimate_ms"))); // a bridge joins two
+    assert_true(json_is_null(json_object_get(json_object_get(record, "ranks"), "idle_share")));
+    json_decref(record);
+    char *out;
+    assert_int_equal(longbp(&out,
+                            "plan --model tiny --context 64 --batch 4 --method full --parallel data=4 --profile "
+                            "rtx-3090"),
+                     0);
+    assert_non_null(strstr(out, "profile rtx-3090 has no links between so many ranks; --links names some"));
+    free(out);
+    assert_int_equal(longbp(&out,
+                            "plan --model tiny --context 64 --batch 4 --method full --parallel data=4 --profile "
+                            "rtx-3090 --links ethernet-10g"),
+                     0);
+    assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090, links ethernet-10g)"));
+    assert_non_null(strstr(out, "idle (estimate)"));
+    free(out);
+    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --links ethernet"), 2);
+    assert_non_null(strstr(out, "no links \"ethernet\" in experiments/links; did you mean"));
+    free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_has_the_figures_of_its_own_walk),
+        cmocka_unit_test(very_many_ranks_are_planned),
+        cmocka_unit_test_setup_teardown(data_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_wait_when_they_do_not_compute, scratch_setup, scratch_teardown),
+        cmocka_unit_test(without_links_there_is_no_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

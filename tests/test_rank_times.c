@@ -1,0 +1,244 @@
+// When ranks are done, by what they say to each other: messages, meetings and levels of links by hand, a pipeline
+// over columns against its closed form, and ranks that wait for each other.
+#include "harness/run/rank_times.h"
+#include <float.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define RANKS_MAX    16
+
+// A rank's trace as it would be noted, with times of its own.
+struct teller {
+    struct device device;
+    struct trace trace;
+};
+
+static void compute(struct teller *teller, double seconds)
+{
+    teller->device.counters.clock_s[QUEUE_COMPUTE] += seconds;
+}
+
+static size_t start(struct teller *teller, enum trace_kind kind, size_t peer, double bytes)
+{
+    return trace_add(&teller->trace, &teller->device,
+                     (struct trace_event){.kind = kind, .peer = peer, .sent_bytes = bytes});
+}
+
+static void finish(struct teller *teller, size_t event)
+{
+    trace_add(&teller->trace, &teller->device, (struct trace_event){.kind = TRACE_WAIT, .event = event});
+}
+
+static void say(struct teller *teller, enum trace_kind kind, size_t peer, double bytes)
+{
+    finish(teller, start(teller, kind, peer, bytes));
+}
+
+static void meet(struct teller *teller, size_t stride, size_t size, double sent, double received)
+{
+    trace_add(
+        &teller->trace, &teller->device,
+        (struct trace_event){
+            .kind = TRACE_MEET, .stride = stride, .size = size, .sent_bytes = sent, .received_bytes = received});
+}
+
+static struct links links_of(size_t ranks, double near_rate, double near_latency, double rate, double latency)
+{
+    struct links links = {.name = "test", .count = 2};
+    links.levels[0] = (struct link_level){
+        .ranks = ranks, .bytes_per_s = {.value = near_rate}, .latency_s = {.value = near_latency}};
+    links.levels[1] = (struct link_level){.bytes_per_s = {.value = rate}, .latency_s = {.value = latency}};
+    return links;
+}
+
+static double times(struct teller *tellers, size_t count, const struct links *links, struct timed_rank *ranks)
+{
+    double seconds;
+    struct status status = {0};
+    for (size_t r = 0; r < count; r++) {
+        trace_end(&tellers[r].trace, &tellers[r].device);
+        ranks[r] = (struct timed_rank){.rank = r, .walked = r, .trace = &tellers[r].trace};
+    }
+    if (!rank_times(ranks, count, links, &seconds, &status)) {
+        fail_msg("%s", status.message);
+    }
+    return seconds;
+}
+
+static void forget(struct teller *tellers, size_t count)
+{
+    for (size_t r = 0; r < count; r++) {
+        trace_free(&tellers[r].trace);
+    }
+}
+
+static void near(double found, double expected)
+{
+    if (!(found - expected <= 1e-12 * expected && expected - found <= 1e-12 * expected)) {
+        fail_msg("found %.17g, expected %.17g", found, expected);
+    }
+}
+
+// Rank 0 sends after 1 s, rank 1 has room after 3 s: 2 s of bytes and a latency of 0.5 s. The next message, for
+// which there is room before it is sent, begins at once, and the sender of that one does not wait.
+static void a_message_takes_its_bytes_and_a_latency(void **state)
+{
+    (void)state;
+    struct teller tellers[2] = {0};
+    struct timed_rank ranks[2];
+    struct links links = links_of(8, 10, 0.5, 1, 7);
+    compute(&tellers[0], 1);
+    say(&tellers[0], TRACE_SEND, 1, 20);
+    compute(&tellers[0], 1);
+    start(&tellers[0], TRACE_SEND, 1, 40);
+    compute(&tellers[0], 0.25);
+    compute(&tellers[1], 3);
+    say(&tellers[1], TRACE_RECEIVE, 0, 20);
+    size_t second = start(&tellers[1], TRACE_RECEIVE, 0, 40);
+    compute(&tellers[1], 1);
+    finish(&tellers[1], second);
+    near(times(tellers, 2, &links, ranks), 6 + 4 + 0.5); // 5 s gone, 1 s computed, 4 s of bytes, there
+    near(ranks[0].end_s, 6.25);
+    near(ranks[0].busy_s, 2.25);
+    near(ranks[1].end_s, 10.5);
+    near(ranks[1].busy_s, 4);
+    forget(tellers, 2);
+}
+
+// Two messages at once: the second begins when the first has gone.
+static void a_link_carries_one_message_at_a_time(void **state)
+{
+    (void)state;
+    struct teller tellers[2] = {0};
+    struct timed_rank ranks[2];
+    struct links links = links_of(8, 10, 0.5, 1, 7);
+    size_t taken[2];
+    for (size_t i = 0; i < 2; i++) {
+        start(&tellers[0], TRACE_SEND, 1, 20);
+        taken[i] = start(&tellers[1], TRACE_RECEIVE, 0, 20);
+    }
+    finish(&tellers[1], taken[0]);
+    compute(&tellers[1], 1);
+    finish(&tellers[1], taken[1]);
+    near(times(tellers, 2, &links, ranks), 4.5);
+    forget(tellers, 2);
+}
+
+// Of four ranks in nodes of two, each a neighbour near and two far: a third of the bytes near, two thirds far.
+static void a_meeting_waits_for_the_last_and_takes_the_slowest_level(void **state)
+{
+    (void)state;
+    struct teller tellers[4] = {0};
+    struct timed_rank ranks[4];
+    struct links links = links_of(2, 100, 0.25, 10, 0.5);
+    for (size_t r = 0; r < 4; r++) {
+        compute(&tellers[r], (double)r);
+        meet(&tellers[r], 1, 4, 60, 30);
+        compute(&tellers[r], 1);
+        meet(&tellers[r], 2, 2, 0, r < 2 ? 10 : 20); // the other of the same place in its node, and two groups
+    }
+    double first = 3 + 0.5 + 40 / 10.0, second = first + 1 + 0.5;
+    near(times(tellers, 4, &links, ranks), second + 20 / 10.0);
+    near(ranks[0].end_s, second + 10 / 10.0);
+    near(ranks[3].busy_s, 4);
+    struct links near_slow = links_of(2, 1, 0.25, 10, 0.5);
+    near(links_seconds(&near_slow, 1, 0, 1, 4, 60, 30), 0.25 + 20);
+    near(links_seconds(&links, 1, 0, 1, 2, 10, 60), 0.25 + 0.6); // all near
+    near(links_seconds(&links, 5, 1, 4, 3, 10, 60), 0.5 + 6);    // all far
+    assert_true(links_seconds(&links, 5, 5, 1, 1, 0, 0) == 0);
+    forget(tellers, 4);
+}
+
+static double column_s(size_t column, bool growing)
+{
+    return growing ? 1 + 0.25 * (double)column : 1;
+}
+
+// seco over stages: all columns' keys and values, left to right; from the right each rebuilt and walked back. The
+// last one's forward is kept.
+static void tell_stage(struct teller *teller, size_t s, size_t stages, size_t columns, bool growing, double bytes)
+{
+    for (size_t c = 0; c < columns; c++) {
+        if (s > 0) {
+            say(teller, TRACE_RECEIVE, s - 1, bytes);
+        }
+        compute(teller, column_s(c, growing));
+        if (s + 1 < stages) {
+            say(teller, TRACE_SEND, s + 1, bytes);
+        }
+    }
+    for (size_t c = columns; c-- > 0;) {
+        compute(teller, c + 1 < columns ? column_s(c, growing) : 0);
+        if (s + 1 < stages) {
+            say(teller, TRACE_RECEIVE, s + 1, bytes);
+        }
+        compute(teller, 2 * column_s(c, growing));
+        if (s > 0) {
+            say(teller, TRACE_SEND, s - 1, bytes);
+        }
+    }
+}
+
+// sum over columns of 2 f + b, without the last one's second f, and f and b of the last for each stage more.
+static void a_pipeline_takes_its_closed_form(void **state)
+{
+    (void)state;
+    static const size_t stages[] = {1, 2, 3, 8, 16}, columns[] = {4, 17, 128};
+    struct links links = links_of(8, DBL_MAX, 0, DBL_MAX, 0);
+    for (size_t i = 0; i < COUNT(stages) * COUNT(columns) * 2; i++) {
+        size_t S = stages[i / 2 % COUNT(stages)], K = columns[i / 2 / COUNT(stages)];
+        bool growing = i % 2;
+        struct teller tellers[RANKS_MAX] = {0};
+        struct timed_rank ranks[RANKS_MAX];
+        double last = column_s(K - 1, growing), expected = -last + (double)(S - 1) * 3 * last;
+        for (size_t s = 0; s < S; s++) {
+            tell_stage(&tellers[s], s, S, K, growing, 1);
+        }
+        for (size_t c = 0; c < K; c++) {
+            expected += 4 * column_s(c, growing);
+        }
+        near(times(tellers, S, &links, ranks), expected);
+        near(ranks[0].busy_s, expected - (double)(S - 1) * 3 * last);
+        forget(tellers, S);
+    }
+}
+
+static void ranks_that_wait_for_each_other_are_told(void **state)
+{
+    (void)state;
+    struct teller tellers[2] = {0};
+    struct links links = links_of(8, 1, 0, 1, 0);
+    struct timed_rank ranks[2];
+    struct status status = {0};
+    double seconds;
+    for (size_t r = 0; r < 2; r++) {
+        say(&tellers[r], TRACE_RECEIVE, 1 - r, 1);
+        say(&tellers[r], TRACE_SEND, 1 - r, 1);
+        ranks[r] = (struct timed_rank){.rank = r, .walked = r, .trace = &tellers[r].trace};
+    }
+    assert_false(rank_times(ranks, 2, &links, &seconds, &status));
+    assert_string_equal(status.message, "the ranks wait for each other");
+    say(&tellers[1], TRACE_SEND, 0, 1);
+    status = (struct status){0};
+    assert_false(rank_times(ranks, 2, &links, &seconds, &status));
+    assert_string_equal(status.message, "rank 1 sends rank 0 2 messages, which takes 1");
+    forget(tellers, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_takes_its_bytes_and_a_latency),
+        cmocka_unit_test(a_link_carries_one_message_at_a_time),
+        cmocka_unit_test(a_meeting_waits_for_the_last_and_takes_the_slowest_level),
+        cmocka_unit_test(a_pipeline_takes_its_closed_form),
+        cmocka_unit_test(ranks_that_wait_for_each_other_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
