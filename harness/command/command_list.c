@@ -128,8 +128,8 @@ static json_t *list_profiles(bool json)
     json_t *list = json_array();
     profile_list_read(&profiles);
     if (!json)
-        printf("%-14s %12s %12s %16s %14s %12s %12s\n", "name", "memory_GiB", "usable_GiB", "bf16_TFLOP_per_s",
-               "memory_GB_per_s", "host_GB_per_s", "peer_GB_per_s");
+        printf("%-14s %12s %12s %16s %14s %12s  %s\n", "name", "memory_GiB", "usable_GiB", "bf16_TFLOP_per_s",
+               "memory_GB_per_s", "host_GB_per_s", "links, GB_per_s");
     for (size_t i = 0; i < profiles.names.count; i++) {
         struct status status = {0};
         const char *name = profiles.names.items[i];
@@ -140,10 +140,14 @@ static json_t *list_profiles(bool json)
             continue;
         }
         if (!json)
-            printf("%-14s %12.2f %12.2f %16.4g %14.4g %12.4g %12.4g\n", name, profile->memory_bytes.value / 0x1p30,
+            printf("%-14s %12.2f %12.2f %16.4g %14.4g %12.4g ", name, profile->memory_bytes.value / 0x1p30,
                    profile->usable_bytes.value / 0x1p30, profile->flops_per_s[DTYPE_BF16].value / 1e12,
-                   profile->bandwidth_bytes_per_s.value / 1e9, profile->host_link_bytes_per_s.value / 1e9,
-                   profile->peer_link_bytes_per_s.value / 1e9);
+                   profile->bandwidth_bytes_per_s.value / 1e9, profile->host_link_bytes_per_s.value / 1e9);
+        for (size_t l = 0; !json && l < profile->links.count; l++)
+            printf("%s %s %.4g", l ? "," : "", profile->links.levels[l].name,
+                   profile->links.levels[l].bytes_per_s.value / 1e9);
+        if (!json)
+            putchar('\n');
         char *text = profile_text(profile);
         json_array_append_new(list, json_loads(text, 0, NULL));
         free(text);
@@ -166,7 +170,7 @@ static json_t *list_links(bool json)
             printf("%s%s%s\n", name, loaded ? "" : "  ", status.message);
         for (size_t l = 0; loaded && !json && l < links.count; l++) {
             const struct link_level *level = &links.levels[l];
-            char ranks[32] = "all others";
+            char ranks[40] = "all others";
             if (level->ranks)
                 snprintf(ranks, sizeof ranks, "up to %zu ranks", level->ranks);
             printf("  %-24s %-16s %8.4g GB/s  %8.4g us\n", level->name, ranks, level->bytes_per_s.value / 1e9,

@@ -17,7 +17,7 @@ struct link_level {
 
 // The nearest level first. Two ranks speak over the first that joins them.
 struct links {
-    char name[64];
+    char name[160];
     size_t count; // 0: none are known
     struct link_level levels[LINK_LEVELS];
 };
