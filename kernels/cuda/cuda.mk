@@ -2,8 +2,9 @@
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA      ?= $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
 # Oldest first: kernels are compiled to the PTX of that one, for they use nothing newer, and from it assembled for each.
-# The PTX goes along: a driver assembles it for whatever card is not in the list and is no older.
-CUDA_ARCHS ?= 80 86 89 90 100 120
+# Code for 8.0 runs on 8.6 and 8.9 as well: its registers and instructions are theirs; which tile fits is asked of the
+# card. The PTX goes along: a driver assembles it for whatever card is not in the list and is no older.
+CUDA_ARCHS ?= 80 90 100 120
 CUDA_CODE := $(CUDA_ARCHS:%=sm_%) compute_$(firstword $(CUDA_ARCHS))
 CUDA_BUILT_FOR := -DCUDA_BUILT_FOR='"$(CUDA_CODE)"'
 comma     := ,
@@ -32,7 +33,7 @@ $(BUILD)/longbp-cuda.so: $(CUDA_PIC)
 	$(Q)$(CXX) -shared -Wl,-z,defs -Wl,--as-needed -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn \
 	  -lcudart_static -lpthread -ldl -lrt
 
-cuda: $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the CUDA device, a plug-in for CUDA_ARCHS="80 86 89 90 100 120" (needs nvcc, cuBLASLt and cuDNN)
+cuda: $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the CUDA device, a plug-in for CUDA_ARCHS="80 90 100 120" (needs nvcc, cuBLASLt and cuDNN)
 	@test -n "$(NVCC)" || { echo "make cuda: no nvcc on PATH or in /usr/local/cuda; NVCC= names another" >&2; exit 1; }
 
 # Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
@@ -50,13 +51,13 @@ $(BUILD)/stubs/libcuda.so.1: tests/cuda/driver.c
 	$(Q)$(CC) -shared -fPIC -O2 -Wall -Wextra -Werror -o $@ $< $(@D)/rest.c
 GRAPHS    := $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/libcuda.so.1)
 test-cuda-graphs: $(GRAPHS)
-	@$(if $(NVCC),export LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib; $(call RUN_TEST,$(BUILD)/tests/cuda/check_graphs),echo "CUDA's graphs: left out, there is no nvcc")
+	@$(SUITE) cuda-graphs $(if $(NVCC),env LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,--left-out "there is no nvcc")
 
 # What the plug-in holds. Some toolkits have no cuobjdump: tools/dependencies brings it.
 CUOBJDUMP ?= $(firstword $(shell command -v cuobjdump 2>/dev/null) \
              $(wildcard $(CUDA)/bin/cuobjdump build/python/nvidia/*/bin/cuobjdump))
 test-cuda-code: $(if $(NVCC),cuda)
-	@$(if $(and $(NVCC),$(CUOBJDUMP)),$(call RUN_TEST,tests/cuda/check_code $(CUOBJDUMP) $(BUILD)/longbp-cuda.so $(CUDA_CODE)),echo "CUDA's code: left out, there is no nvcc or no cuobjdump")
+	@$(SUITE) cuda-code $(if $(and $(NVCC),$(CUOBJDUMP)),tests/cuda/check_code $(CUOBJDUMP) $(BUILD)/longbp-cuda.so $(CUDA_CODE),--left-out "there is no nvcc or no cuobjdump")
 
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/test_*.c))
@@ -70,7 +71,7 @@ test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against t
 
 # The same program holds the CPU in bf16; in f32 and f64 other tests do.
 test-bf16: $(CUDA_TESTS) ## every method on the CPU in bf16 against the CPU in f64
-	@$(call RUN_TEST,$(BUILD)/tests/cuda/test_methods cpu plan-cpu 40 bf16)
+	@$(SUITE) methods-bf16 $(BUILD)/tests/cuda/test_methods cpu plan-cpu 40 bf16
 test-programs: $(CUDA_TESTS)
 
 bench-cuda: cuda $(BUILD)/bench/bench_ops ## operations on the GPU: rates and shares of its large GEMM and large copy

@@ -37,20 +37,42 @@ __device__ void row_statistics(A *delta, A *row_logsumexp, const A *grad_o_tile,
 
 // Some of the key segments, as many as one launch takes; a block of keys belongs to one of them.
 constexpr int SEGMENTS = 32;
-template <class G> struct segment_list {
+struct segment_list {
     int count;
+    bool wide; // grad_k and grad_v are in what sums are in; else in q's dtype
     struct {
         size_t start, count;
-        G *grad_k, *grad_v;
+        void *grad_k, *grad_v;
         unsigned end; // of its blocks
     } at[SEGMENTS];
 };
 
-// Block (x, y, z): key tile x of the segments, key head y, sequence z. G: of grad_k and grad_v. A mask takes more
-// registers than two blocks of a multiprocessor have.
-template <int DIM, int R, bool MASKED, class G, class T, class A = wide_t<T>>
+// to[i] += a thread's rows of sum, for the `count` rows of a tile.  to: its first token
+template <int DIM, int R, class G, class A>
+__device__ void add_rows(head<G> to, int count, int dim, const A (&sum)[R][tile<A, DIM, R>::COLUMNS])
+{
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        int row = threadIdx.x / SIDE + i * SIDE;
+        if (row >= count)
+            continue;
+#pragma unroll
+        for (int c = 0; c < tile<A, DIM, R>::COLUMNS; c++) {
+            int d = column_of<A>(c);
+            if (d < dim) {
+                G &element = to.token(row)[d];
+                narrow(element, widen<A>(element) + sum[i][c]);
+            }
+        }
+    }
+}
+
+// Block (x, y, z): key tile x of the segments, key head y, sequence z. A mask takes more registers than two blocks
+// of a multiprocessor have. The dtype of grad_k and grad_v is asked for once per block, at its end: kernels of
+// their own would be twice as many to compile.
+template <int DIM, int R, bool MASKED, class T, class A = wide_t<T>>
 __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(4))
-    backward_keys(segment_list<G> segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
+    backward_keys(segment_list segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
                   const T *v, struct attention_shape s, A scale, bool words, bool reverse)
 {
     using tile = struct tile<A, DIM, R>;
@@ -116,23 +138,18 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         __syncthreads();
         multiply_add<DIM, R>(grad_k, p_tile, q_tile); // q times scale
     }
-    head<G> to_k(segment.grad_k, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
-    head<G> to_v(segment.grad_v, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
-#pragma unroll
-    for (int i = 0; i < R; i++) {
-        int row = y + i * SIDE;
-        size_t token = key - segment.start + row;
-        if (row >= count)
-            continue;
-#pragma unroll
-        for (int c = 0; c < tile::COLUMNS; c++) {
-            int d = column_of<A>(c);
-            if (d < dim) {
-                G &gk = to_k.token(token)[d], &gv = to_v.token(token)[d];
-                narrow(gk, widen<A>(gk) + grad_k[i][c]);
-                narrow(gv, widen<A>(gv) + grad_v[i][c]);
-            }
-        }
+    auto add = [&](auto type, void *to, const A(&sum)[R][tile::COLUMNS]) {
+        using G = typename decltype(type)::type;
+        head<G> rows((G *)to, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
+        rows.data = rows.token(begin);
+        add_rows<DIM, R>(rows, count, dim, sum);
+    };
+    if (segments.wide) {
+        add(type_of<A>{}, segment.grad_k, grad_k);
+        add(type_of<A>{}, segment.grad_v, grad_v);
+    } else {
+        add(type_of<T>{}, segment.grad_k, grad_k);
+        add(type_of<T>{}, segment.grad_v, grad_v);
     }
 }
 
@@ -211,21 +228,22 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 // ---- launchers
 
 // Over all segments, SEGMENTS at a time.
-template <int DIM, int R, class G, class T, class A = wide_t<T>>
-void launch_keys(struct device *device, const struct key_segment *segments, size_t segment_count, const T *grad_o,
-                 const T *o, const A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s,
-                 A scale, bool words)
+template <int DIM, int R, class T, class A = wide_t<T>>
+void launch_keys(struct device *device, const struct key_segment *segments, size_t segment_count, bool wide,
+                 const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,
+                 struct attention_shape s, A scale, bool words)
 {
     using tile = struct tile<A, DIM, R>;
     for (size_t done = 0; done < segment_count;) {
-        segment_list<G> list = {};
+        segment_list list = {};
+        list.wide = wide;
         unsigned blocks = 0;
         for (; done < segment_count && list.count < SEGMENTS; done++) {
             const struct key_segment &from = segments[done];
             blocks += (unsigned)ceil_div(from.count, tile::ROWS);
-            list.at[list.count++] = {from.start, from.count, (G *)from.grad_k.data, (G *)from.grad_v.data, blocks};
+            list.at[list.count++] = {from.start, from.count, from.grad_k.data, from.grad_v.data, blocks};
         }
-        launch(attention_is_masked(s) ? backward_keys<DIM, R, true, G, T> : backward_keys<DIM, R, false, G, T>,
+        launch(attention_is_masked(s) ? backward_keys<DIM, R, true, T> : backward_keys<DIM, R, false, T>,
                dim3(blocks, s.kv_heads, s.batch), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q, k,
                v, s, scale, words, device->reverse_sums);
     }
@@ -241,6 +259,7 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
     enum dtype gradient_dtype = segment_count ? segments[0].grad_k.dtype : q.dtype;
     for (size_t i = 0; i < segment_count; i++)
         CHECK(segments[i].grad_k.dtype == gradient_dtype && segments[i].grad_v.dtype == gradient_dtype);
+    CHECK(gradient_dtype == q.dtype || (gradient_dtype == DTYPE_F32 && q.dtype == DTYPE_BF16));
     bool served = false;
     shape.keys = attention_keys(shape);
     with_type(q.dtype, [&](auto type) {
@@ -255,11 +274,8 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
             return with_rows<A, dim.value, 4>(cuda_shared_bytes(device), [&](auto rows) {
                 constexpr int DIM = dim.value, R = rows.value;
                 using tile = struct tile<A, DIM, R>;
-                with_accumulator<T>(gradient_dtype, q.dtype, [&](auto gradient_type) {
-                    using G = typename decltype(gradient_type)::type;
-                    launch_keys<DIM, R, G, T>(device, segments, segment_count, pgo, po, pl, pq, pk, pv, shape,
-                                              scale, words);
-                });
+                launch_keys<DIM, R, T>(device, segments, segment_count, gradient_dtype != q.dtype, pgo, po, pl, pq,
+                                       pk, pv, shape, scale, words);
                 launch(backward_queries<DIM, R, T>,
                        dim3(ceil_div(shape.queries, tile::ROWS), shape.heads, shape.batch), THREADS, tile::bytes(4),
                        device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape, scale, words,
