@@ -44,7 +44,7 @@ EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(
 define EMULATED_RUN
 EMULATED_RUNS += run/emulated-$(1)
 run/emulated-$(1): $$(EMULATION)
-	@export LONGBP_CUDA=$$(abspath $(EMULATED)/longbp-cuda.so) LONGBP=$$(abspath $(BUILD))/longbp; $$(call RUN_TEST,$(2))
+	@LONGBP_CUDA=$$(abspath $(EMULATED)/longbp-cuda.so) LONGBP=$$(abspath $(BUILD))/longbp $$(SUITE) emulated-$(1) env $(2)
 endef
 # Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40)))
@@ -58,12 +58,12 @@ $(eval $(call EMULATED_RUN,ranges,$(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,ranges-tool,NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,traps,$(EMULATED)/tests/emulator/test_traps))
 test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and method of the CUDA device, run on the CPU
-	@$(if $(CAN_EMULATE),,echo "CUDA emulated: left out, there are no headers of CUDA and cuDNN")
+	@$(if $(CAN_EMULATE),,$(SUITE) emulated --left-out "there are no headers of CUDA and cuDNN")
 
 # What a machine with a GPU is sent through, at sizes for this one.
 REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
 test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at ten random moments
-	@$(if $(CAN_EMULATE),export BUILD=$(BUILD); $(call RUN_TEST,$(EMULATED)/tests/emulator/test_rehearse),echo "rehearsal: left out, there are no headers of CUDA and cuDNN")
+	@$(SUITE) rehearse $(if $(CAN_EMULATE),$(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")
 
 test-programs: $(EMULATION) $(if $(SANITIZE),,$(REHEARSAL))
 .PHONY: test-cuda-emulated test-rehearse $(EMULATED_RUNS)
