@@ -9,55 +9,40 @@
 
 #define DIGITS 4 // of a time, and of any other number that is not whole
 
-struct printer {
-    const struct record_table_request *request;
-    struct record_columns known;
-    struct record_column *columns;
-    size_t column_count, row_count;
-    struct table_row *rows; // [row_count]
-    json_t **values;        // [row_count * column_count]
-    FILE *stream;
-};
-
-static const json_t *value_at(const struct printer *printer, size_t row, size_t column)
+const json_t *record_table_value(const struct record_table *table, size_t row, size_t column)
 {
-    return printer->values[row * printer->column_count + column];
+    return table->values[row * table->column_count + column];
 }
 
 // --- columns
 
-static bool is_for_people(const struct printer *printer)
+static bool add_column(struct record_table *table, const char *asked_by, const char *name, struct status *status)
 {
-    return printer->request->format <= TABLE_LATEX;
-}
-
-static bool add_column(struct printer *printer, const char *asked_by, const char *name, struct status *status)
-{
-    struct record_column *column = &printer->columns[printer->column_count];
-    for (size_t i = 0; i < printer->column_count; i++)
-        if (strcmp(text_or(printer->columns[i].name, ""), name) == 0)
+    struct record_column *column = &table->columns[table->column_count];
+    for (size_t i = 0; i < table->column_count; i++)
+        if (strcmp(text_or(table->columns[i].name, ""), name) == 0)
             return status_set(status, STATUS_BAD_INPUT, "%s: \"%.60s\" is named twice", asked_by, name);
-    bool found = record_columns_find(&printer->known, asked_by, name, column, status);
-    printer->column_count += found;
+    bool found = record_columns_find(&table->known, asked_by, name, column, status);
+    table->column_count += found;
     return found;
 }
 
-// names: "a,b,c", which is taken apart and must stay.
-static bool choose_columns(struct printer *printer, char *names, struct status *status)
+// The names "a,b,c" are taken apart and must stay.
+static bool choose_columns(struct record_table *table, struct status *status)
 {
-    if (!names) {
-        printer->columns = record_columns_flat(&printer->known, &printer->column_count);
+    if (!table->names) {
+        table->columns = record_columns_flat(&table->known, &table->column_count);
         return true;
     }
     size_t count = 1;
-    for (const char *c = names; *c; c++)
+    for (const char *c = table->names; *c; c++)
         count += *c == ',';
-    printer->columns = calloc(count, sizeof *printer->columns);
-    CHECK(printer->columns);
-    char *rest = names, *name;
+    table->columns = calloc(count, sizeof *table->columns);
+    CHECK(table->columns);
+    char *rest = table->names, *name;
     bool fine = true;
     while (fine && (name = strsep(&rest, ",")))
-        fine = add_column(printer, "--columns", name, status);
+        fine = add_column(table, "--columns", name, status);
     return fine;
 }
 
@@ -73,15 +58,15 @@ static json_t *value_of(const struct record_column *column, const struct table_r
     return value ? json_incref((json_t *)value) : json_null();
 }
 
-static void take_values(struct printer *printer)
+static void take_values(struct record_table *table)
 {
-    printer->values = calloc(printer->row_count * printer->column_count + 1, sizeof *printer->values);
-    CHECK(printer->values);
-    for (size_t r = 0; r < printer->row_count; r++)
-        for (size_t c = 0; c < printer->column_count; c++) {
-            json_t *value = value_of(&printer->columns[c], &printer->rows[r], &printer->rows[0]);
+    table->values = calloc(table->row_count * table->column_count + 1, sizeof *table->values);
+    CHECK(table->values);
+    for (size_t r = 0; r < table->row_count; r++)
+        for (size_t c = 0; c < table->column_count; c++) {
+            json_t *value = value_of(&table->columns[c], &table->rows[r], &table->rows[0]);
             CHECK(value);
-            printer->values[r * printer->column_count + c] = value;
+            table->values[r * table->column_count + c] = value;
         }
 }
 
@@ -114,28 +99,28 @@ static int compare_rows(const void *a, const void *b)
     return (left->at > right->at) - (left->at < right->at);
 }
 
-static void order_rows(struct printer *printer, const struct record_column *by, bool descending)
+static void order_rows(struct record_table *table, const struct record_column *by, bool descending)
 {
-    struct sorted_row *sorted = calloc(printer->row_count + 1, sizeof *sorted);
-    struct table_row *rows = calloc(printer->row_count + 1, sizeof *rows);
+    struct sorted_row *sorted = calloc(table->row_count + 1, sizeof *sorted);
+    struct table_row *rows = calloc(table->row_count + 1, sizeof *rows);
     CHECK(sorted && rows);
-    for (size_t i = 0; i < printer->row_count; i++)
-        sorted[i] = (struct sorted_row){i, value_of(by, &printer->rows[i], &printer->rows[0]), descending};
-    qsort(sorted, printer->row_count, sizeof *sorted, compare_rows);
-    for (size_t i = 0; i < printer->row_count; i++) {
-        rows[i] = printer->rows[sorted[i].at];
+    for (size_t i = 0; i < table->row_count; i++)
+        sorted[i] = (struct sorted_row){i, value_of(by, &table->rows[i], &table->rows[0]), descending};
+    qsort(sorted, table->row_count, sizeof *sorted, compare_rows);
+    for (size_t i = 0; i < table->row_count; i++) {
+        rows[i] = table->rows[sorted[i].at];
         json_decref(sorted[i].value);
     }
     free(sorted);
-    free(printer->rows);
-    printer->rows = rows;
+    free(table->rows);
+    table->rows = rows;
 }
 
-static bool sort_rows(struct printer *printer, struct status *status)
+static bool sort_rows(struct record_table *table, const char *sort, struct status *status)
 {
-    if (!printer->request->sort)
+    if (!sort)
         return true;
-    char *name = strdup(printer->request->sort), *order = name + strcspn(name, ":");
+    char *name = strdup(sort), *order = name + strcspn(name, ":");
     bool given = *order == ':', descending = given && strcmp(order + 1, "desc") == 0;
     struct record_column by;
     CHECK(name);
@@ -143,23 +128,89 @@ static bool sort_rows(struct printer *printer, struct status *status)
         !given || descending || strcmp(order + 1, "asc") == 0 ||
         status_set(status, STATUS_BAD_INPUT, "--sort: the order is asc or desc, found \"%.60s\"", order + 1);
     *order = 0;
-    fine = fine && record_columns_find(&printer->known, "--sort", name, &by, status);
+    fine = fine && record_columns_find(&table->known, "--sort", name, &by, status);
     if (fine)
-        order_rows(printer, &by, descending);
+        order_rows(table, &by, descending);
     free(name);
     return fine;
 }
 
-static void take_rows(struct printer *printer, const struct results *results)
+// Names the rows of the experiment that row `first` is of.
+static void name_experiment(struct record_table *table, size_t first, bool *named)
+{
+    const char *experiment = table->rows[first].record->experiment;
+    const struct record **records = calloc(table->row_count + 1, sizeof *records);
+    struct trial_name *names = calloc(table->row_count + 1, sizeof *names);
+    size_t *rows = calloc(table->row_count + 1, sizeof *rows), count = 0;
+    CHECK(records && names && rows);
+    for (size_t i = first; i < table->row_count; i++) {
+        if (named[i] || strcmp(table->rows[i].record->experiment, experiment) != 0)
+            continue;
+        named[i] = true;
+        rows[count] = i;
+        records[count++] = table->rows[i].record;
+    }
+    trial_names_make(names, records, count, false);
+    for (size_t i = 0; i < count; i++)
+        table->rows[rows[i]].name = names[i];
+    free(rows);
+    free(names);
+    free(records);
+}
+
+static void name_rows(struct record_table *table, const struct results *results)
 {
     struct trial_name *names = calloc(results->count + 1, sizeof *names);
-    printer->rows = calloc(results->count + 1, sizeof *printer->rows);
-    CHECK(names && printer->rows);
+    CHECK(names);
     trial_names_make(names, results->records, results->count, false);
-    printer->row_count = results->count;
     for (size_t i = 0; i < results->count; i++)
-        printer->rows[i] = (struct table_row){results->records[i], results->objects[i], names[i]};
+        table->rows[i].name = names[i];
     free(names);
+}
+
+// A table that says the experiment of a row says in its setting no more than differs within the experiment.
+static void take_rows(struct record_table *table, const struct results *results)
+{
+    bool apart = false, *named = calloc(results->count + 1, sizeof *named);
+    table->rows = calloc(results->count + 1, sizeof *table->rows);
+    CHECK(named && table->rows);
+    table->row_count = results->count;
+    for (size_t i = 0; i < results->count; i++)
+        table->rows[i] = (struct table_row){results->records[i], results->objects[i], {""}};
+    for (size_t c = 0; c < table->column_count; c++)
+        apart |= strcmp(table->columns[c].name, "experiment") == 0;
+    for (size_t i = 0; apart && i < results->count; i++)
+        if (!named[i])
+            name_experiment(table, i, named);
+    if (!apart)
+        name_rows(table, results);
+    free(named);
+}
+
+bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
+                       const char *sort, struct status *status)
+{
+    *table = (struct record_table){.names = columns ? strdup(columns) : NULL};
+    CHECK(table->names || !columns);
+    record_columns_open(&table->known, results);
+    bool fine = choose_columns(table, status);
+    take_rows(table, results);
+    fine = fine && sort_rows(table, sort, status);
+    if (fine)
+        take_values(table);
+    return fine;
+}
+
+void record_table_close(struct record_table *table)
+{
+    for (size_t i = 0; table->values && i < table->row_count * table->column_count; i++)
+        json_decref(table->values[i]);
+    free(table->values);
+    free(table->rows);
+    free(table->columns);
+    free(table->names);
+    record_columns_close(&table->known);
+    *table = (struct record_table){0};
 }
 
 // --- for people
@@ -195,45 +246,60 @@ static char *words_of(const struct record_column *column, const json_t *value)
     return strdup(text);
 }
 
-// A column that was not asked for, and says nothing: null in every row, or that every row is ok.
-static bool is_silent(const struct printer *printer, size_t column)
+char *record_table_words(const struct record_table *table, size_t row, size_t column)
 {
-    bool status = strcmp(printer->columns[column].name, "status") == 0, silent = !printer->request->columns;
-    for (size_t r = 0; silent && r < printer->row_count; r++) {
-        const json_t *value = value_at(printer, r, column);
+    char *words = words_of(&table->columns[column], record_table_value(table, row, column));
+    CHECK(words);
+    return words;
+}
+
+const char *record_table_title(const struct record_table *table, size_t column)
+{
+    const struct record_column *shown = &table->columns[column];
+    return shown->figure ? shown->figure->title : shown->name;
+}
+
+bool record_table_is_silent(const struct record_table *table, size_t column)
+{
+    bool status = strcmp(table->columns[column].name, "status") == 0, silent = true;
+    for (size_t r = 0; silent && r < table->row_count; r++) {
+        const json_t *value = record_table_value(table, r, column);
         silent = status ? strcmp(json_string_value(value), "ok") == 0 : json_is_null(value);
     }
     return silent;
 }
 
-static void add_words(const struct printer *printer, struct text_table *table, const bool *silent, size_t row)
+// --- writing
+
+struct printer {
+    const struct record_table_request *request;
+    const struct record_table *table;
+    FILE *stream;
+};
+
+static void add_words(const struct printer *printer, struct text_table *text, const bool *silent, size_t row)
 {
-    char **words = calloc(printer->column_count + 1, sizeof *words);
+    char **words = calloc(printer->table->column_count + 1, sizeof *words);
     size_t count = 0;
     CHECK(words);
-    for (size_t c = 0; c < printer->column_count; c++) {
-        if (silent[c])
-            continue;
-        words[count++] = words_of(&printer->columns[c], value_at(printer, row, c));
-        CHECK(words[count - 1]);
-    }
-    text_table_row(table, (const char *const *)words);
+    for (size_t c = 0; c < printer->table->column_count; c++)
+        if (!silent[c])
+            words[count++] = record_table_words(printer->table, row, c);
+    text_table_row(text, (const char *const *)words);
     for (size_t i = 0; i < count; i++)
         free(words[i]);
     free(words);
 }
 
-static void add_titles(const struct printer *printer, struct text_table *table, const bool *silent)
+static void add_titles(const struct printer *printer, struct text_table *text, const bool *silent)
 {
-    const char **titles = calloc(printer->column_count + 1, sizeof *titles);
+    const char **titles = calloc(printer->table->column_count + 1, sizeof *titles);
     size_t count = 0;
     CHECK(titles);
-    for (size_t c = 0; c < printer->column_count; c++) {
-        const struct record_column *column = &printer->columns[c];
+    for (size_t c = 0; c < printer->table->column_count; c++)
         if (!silent[c])
-            titles[count++] = column->figure ? column->figure->title : column->name;
-    }
-    text_table_row(table, titles);
+            titles[count++] = record_table_title(printer->table, c);
+    text_table_row(text, titles);
     free(titles);
 }
 
@@ -254,20 +320,20 @@ static void write_common(const struct printer *printer, const struct results *re
 static void write_planned(const struct printer *printer)
 {
     size_t planned = 0;
-    for (size_t i = 0; i < printer->row_count; i++)
-        planned += trial_plans_on(text_or(printer->rows[i].record->trial.device, ""));
+    for (size_t i = 0; i < printer->table->row_count; i++)
+        planned += trial_plans_on(text_or(printer->table->rows[i].record->trial.device, ""));
     if (planned)
         fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
-                printer->row_count);
+                printer->table->row_count);
 }
 
 static void write_disturbed(const struct printer *printer)
 {
     size_t disturbed = 0;
     double others = 0;
-    for (size_t i = 0; i < printer->row_count; i++)
-        if (record_disturbed(printer->rows[i].record)) {
-            const struct record_load *load = &printer->rows[i].record->load;
+    for (size_t i = 0; i < printer->table->row_count; i++)
+        if (record_disturbed(printer->table->rows[i].record)) {
+            const struct record_load *load = &printer->table->rows[i].record->load;
             others += load->other_cores + load->stolen_cores;
             disturbed++;
         }
@@ -276,18 +342,18 @@ static void write_disturbed(const struct printer *printer)
             printer->stream,
             "\nbeside %zu of %zu rows something else ran, on %.1f cores on average: their times are too long; take "
             "them again\non an idle machine with --fresh, or in --rounds (record fields load.*)\n",
-            disturbed, printer->row_count, others / (double)disturbed);
+            disturbed, printer->table->row_count, others / (double)disturbed);
 }
 
 static void write_for_people(const struct printer *printer, const struct results *results)
 {
     struct text_table table = {0};
-    bool *silent = calloc(printer->column_count + 1, sizeof *silent), framed = !printer->request->columns;
+    bool *silent = calloc(printer->table->column_count + 1, sizeof *silent), framed = !printer->request->columns;
     CHECK(silent);
-    for (size_t c = 0; c < printer->column_count; c++)
-        silent[c] = is_silent(printer, c);
+    for (size_t c = 0; framed && c < printer->table->column_count; c++)
+        silent[c] = record_table_is_silent(printer->table, c);
     add_titles(printer, &table, silent);
-    for (size_t r = 0; r < printer->row_count; r++)
+    for (size_t r = 0; r < printer->table->row_count; r++)
         add_words(printer, &table, silent, r);
     framed = framed && printer->request->format != TABLE_LATEX;
     if (framed)
@@ -332,15 +398,15 @@ static void write_cell(const json_t *value, FILE *stream)
 
 static void write_csv(const struct printer *printer)
 {
-    for (size_t c = 0; c < printer->column_count; c++) {
+    for (size_t c = 0; c < printer->table->column_count; c++) {
         fputs(c ? "," : "", printer->stream);
-        write_quoted(printer->columns[c].name, printer->stream);
+        write_quoted(printer->table->columns[c].name, printer->stream);
     }
     fputs("\r\n", printer->stream);
-    for (size_t r = 0; r < printer->row_count; r++) {
-        for (size_t c = 0; c < printer->column_count; c++) {
+    for (size_t r = 0; r < printer->table->row_count; r++) {
+        for (size_t c = 0; c < printer->table->column_count; c++) {
             fputs(c ? "," : "", printer->stream);
-            write_cell(value_at(printer, r, c), printer->stream);
+            write_cell(record_table_value(printer->table, r, c), printer->stream);
         }
         fputs("\r\n", printer->stream);
     }
@@ -349,10 +415,11 @@ static void write_csv(const struct printer *printer)
 static void write_json(const struct printer *printer)
 {
     fputs("[", printer->stream);
-    for (size_t r = 0; r < printer->row_count; r++) {
+    for (size_t r = 0; r < printer->table->row_count; r++) {
         json_t *row = json_object();
-        for (size_t c = 0; c < printer->column_count; c++)
-            CHECK(json_object_set(row, printer->columns[c].name, (json_t *)value_at(printer, r, c)) == 0);
+        for (size_t c = 0; c < printer->table->column_count; c++)
+            CHECK(json_object_set(row, printer->table->columns[c].name,
+                                  (json_t *)record_table_value(printer->table, r, c)) == 0);
         fputs(r ? ",\n" : "\n", printer->stream);
         json_dumpf(row, printer->stream, JSON_COMPACT);
         json_decref(row);
@@ -365,28 +432,19 @@ bool record_table_write(const struct record_table_request *request, const struct
 {
     static const char for_people[] =
         "setting,status,time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
-    struct printer printer = {.request = request, .stream = stream};
-    const char *asked = request->columns ? request->columns : is_for_people(&printer) ? for_people : NULL;
-    char *names = asked ? strdup(asked) : NULL;
-    record_columns_open(&printer.known, results);
-    take_rows(&printer, results);
-    bool fine = choose_columns(&printer, names, status) && sort_rows(&printer, status);
-    if (fine)
-        take_values(&printer);
-    if (fine && is_for_people(&printer) && !results->count)
+    struct record_table table;
+    const struct printer printer = {request, &table, stream};
+    bool people = request->format <= TABLE_LATEX;
+    const char *columns = request->columns ? request->columns : people ? for_people : NULL;
+    bool fine = record_table_open(&table, results, columns, request->sort, status);
+    if (fine && people && !results->count)
         fputs("no records\n", stream);
-    else if (fine && is_for_people(&printer))
+    else if (fine && people)
         write_for_people(&printer, results);
     else if (fine && request->format == TABLE_CSV)
         write_csv(&printer);
     else if (fine && request->format == TABLE_JSON)
         write_json(&printer);
-    for (size_t i = 0; printer.values && i < printer.row_count * printer.column_count; i++)
-        json_decref(printer.values[i]);
-    free(printer.values);
-    free(printer.rows);
-    free(printer.columns);
-    free(names);
-    record_columns_close(&printer.known);
+    record_table_close(&table);
     return fine;
 }
