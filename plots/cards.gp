@@ -30,7 +30,8 @@ set multiplot
 call scripts.'/panel.gp' 85 880 'longest context (thousands of tokens)' 'cards'
 call scripts.'/legend.gp' 25 (bottom + 68)
 plot for [i=1:series_count] data using (of(i, 'cards')):(column('max_context') / 1000) \
-         with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i), \
+         with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'cards')):(column('max_context') / 1000):(told(i, 'cards max_context published')) @under_pointer, \
      for [i=1:series_count] data using (of(i, 'cards')):(column('published') / 1000) \
-         with points pt mark(method[i], 1) ps 1.1*dot lw 1.8 lc rgb tint(i)
+         with points pt mark(method[i], 1) ps 1.1*dot lw 1.8 lc rgb tint(i) @named
 unset multiplot

@@ -57,28 +57,31 @@ panel_right(p) = panel_left(p + 1) - 90
 set multiplot
 if (timed) {
 call scripts.'/panel.gp' 70 (panel_right(0)) (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
-plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
+plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('low_ms') / time_unit):(0):((column('high_ms') - column('low_ms')) / time_unit) \
-         with vectors @whisker lc rgb tint(i), \
+         with vectors @whisker lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('step_ms') / time_unit) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'chunk')):(column('step_ms') / time_unit):(told(i, 'chunk step_ms low_ms high_ms')) @under_pointer
 unset for [l=101:104] label l
 }
 
 call scripts.'/legend.gp' 25 (bottom + 68)
 call scripts.'/panel.gp' (panel_left(timed_panel)) (panel_right(timed_panel)) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'chunk (tokens)'
-plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
+plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i), \
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'chunk')):(column('peak_bytes') / unit):(told(i, 'chunk peak_bytes')) @under_pointer, \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(top / unit * 1.05) \
-         with points pt 2 ps 1*dot lw 2 lc rgb tint(i)
+         with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named
 
 if (on_host) {
 unset for [l=101:104] label l
 call scripts.'/panel.gp' (panel_left(1 + timed_panel)) (panel_right(1 + timed_panel)) 'peak memory of the host ('.memory_unit(host_top).')' 'chunk (tokens)'
 host_unit = memory_unit_bytes(host_top)
-plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
+plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('host_peak_bytes') / host_unit) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'chunk')):(column('host_peak_bytes') / host_unit):(told(i, 'chunk host_peak_bytes')) @under_pointer
 }
 unset multiplot

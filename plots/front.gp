@@ -33,7 +33,8 @@ call scripts.'/panel.gp' 75 885 'step time (s), an estimate' 'memory of the devi
 call scripts.'/legend.gp' 25 (bottom + 68)
 plot data using (column('peak_bytes') / scale):(column('seconds')) with fsteps lw 1.2 lc rgb pale, \
      for [i=1:series_count] data using (of(i, 'peak_bytes') / scale):(column('seconds')) \
-         with points pt mark_of(i) ps 0.9*dot lc rgb tint(i), \
+         with points pt mark_of(i) ps 0.9*dot lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'peak_bytes') / scale):(column('seconds')):(told(i, 'peak_bytes seconds')) @under_pointer, \
      data using (column('peak_bytes') / scale <= middle ? column('peak_bytes') / scale : NaN):(column('seconds')):(strcol('words')) \
          with labels left offset 0.8,0.5 font small_font textcolor rgb ink, \
      data using (column('peak_bytes') / scale > middle && column('peak_bytes') / scale < high ? column('peak_bytes') / scale : NaN):(column('seconds')):(strcol('words')) \

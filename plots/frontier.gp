@@ -26,7 +26,8 @@ set multiplot
 call scripts.'/panel.gp' 85 885 'longest context (tokens)' 'memory of the device (GiB)'
 call scripts.'/legend.gp' 25 (bottom + 68)
 plot for [i=1:series_count] data using (of(i, 'device_bytes') / 2.0**30):(method[i] eq 'auto' ? column('max_context') : NaN) \
-         with lines lw 7 dt 1 lc rgb tint(i), \
+         with lines lw 7 dt 1 lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'device_bytes') / 2.0**30):(lined(i) ? NaN : column('max_context')) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'device_bytes') / 2.0**30):(column('max_context')):(told(i, 'device_bytes max_context')) @under_pointer
 unset multiplot

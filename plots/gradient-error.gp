@@ -70,4 +70,5 @@ plot for [k=1:dtype_count] data using (strcol('dtype') eq word(dtypes, k) ? spot
          with vectors nohead lw 1.5 lc rgb pale, \
      for [i=1:series_count] for [k=1:dtype_count] data \
          using (int(column('series')) == i && strcol('dtype') eq word(dtypes, k) ? spot(column('relative_l2')) : NaN):(column('series')) \
-         with points pt shape(k) ps 1.1*dot lw 1.8 lc rgb tint(i)
+         with points pt shape(k) ps 1.1*dot lw 1.8 lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (int(column('series')) == i ? spot(column('relative_l2')) : NaN):(column('series')):(told(i, 'relative_l2 noise_floor')) @under_pointer

@@ -52,10 +52,10 @@ place_of(i, name) = int(column('series')) == i ? column(name) : NaN
 thousands(v) = v >= 1e6 ? sprintf('%d,%03d,%03d', int(v / 1e6), int(v / 1000) % 1000, int(v) % 1000) : v >= 1000 ? sprintf('%d,%03d', int(v / 1000), int(v) % 1000) : sprintf('%d', int(v))
 marked(v, mark) = thousands(v).(mark eq '-' ? '' : ', '.mark)
 plot for [i=1:series_count] data using (int(column('series')) == i && column('max_context') > 0 ? low_end : NaN):(at(i)):(low_end):(column('max_context')):(at(i) - 6):(at(i) + 6) \
-         with boxxyerror fc rgb tint(i) fs solid 0.75 noborder, \
+         with boxxyerror fc rgb tint(i) fs solid 0.75 noborder @named, \
      for [i=1:series_count] data using (place_of(i, 'max_context') > 0 ? column('max_context') : int(column('series')) == i && column('max_context') == 0 ? low_end : NaN):(at(i)):(thousands(column('max_context'))) \
-         with labels left offset 0.6,0 font small_font textcolor rgb ink, \
-     for [i=1:series_count] data using (place_of(i, 'published')):(at(i)) with points pt 7 ps 0.9*dot lc rgb '#ffffff', \
-     for [i=1:series_count] data using (place_of(i, 'published')):(at(i)) with points pt 6 ps 0.9*dot lw 1.8 lc rgb '#111111', \
+         with labels left offset 0.6,0 font small_font textcolor rgb ink @named, \
+     for [i=1:series_count] data using (place_of(i, 'published')):(at(i)) with points pt 7 ps 0.9*dot lc rgb '#ffffff' @named, \
+     for [i=1:series_count] data using (place_of(i, 'published')):(at(i)) with points pt 6 ps 0.9*dot lw 1.8 lc rgb '#111111' @named, \
      for [i=1:series_count] data using (method[i] eq 'published' ? place_of(i, 'published') : NaN):(at(i)):(marked(column('published'), strcol('mark'))) \
-         with labels left offset 1.2,0 font small_font textcolor rgb pale
+         with labels left offset 1.2,0 font small_font textcolor rgb pale @named

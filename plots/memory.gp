@@ -53,11 +53,12 @@ call scripts.'/panel.gp' 70 (on_host ? 430 : 880) 'peak memory'.(on_host ? ' of 
 call scripts.'/legend.gp' 25 (bottom + 68)
 
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
-         with lines lw 1 dt 3 lc rgb tint(i), \
+         with lines lw 1 dt 3 lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'context')):(column('peak_bytes') / unit) \
-         with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i), \
+         with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'context')):(column('peak_bytes') / unit):(told(i, 'context peak_bytes lower_bound_bytes')) @under_pointer, \
      for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
-         with points pt 2 ps 1*dot lw 2 lc rgb tint(i), \
+         with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
      (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale
 
 if (on_host) {
@@ -65,6 +66,7 @@ if (on_host) {
     call scripts.'/panel.gp' 520 880 'peak memory of the host ('.memory_unit(host_top).')' 'context (tokens)'
     host_unit = memory_unit_bytes(host_top)
     plot for [i=1:series_count] data using (of(i, 'context')):(column('host_peak_bytes') / host_unit) \
-             with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i)
+             with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i) @named, \
+         for [i=1:pointed] data using (of(i, 'context')):(column('host_peak_bytes') / host_unit):(told(i, 'context host_peak_bytes')) @under_pointer
 }
 unset multiplot

@@ -53,11 +53,11 @@ if (beside) {
     set label 602 'published, of a whole run' at screen across(692),down(foot) left font legend_font textcolor rgb ink front
 }
 plot for [i=1:series_count] data using (int(column('series')) == i ? column('peak') / unit : NaN):(at(i)):(0):(column('peak') / unit):(at(i) - 5):(at(i) + 5) \
-         with boxxyerror fc rgb tint(i) fs transparent solid 0.35 noborder, \
+         with boxxyerror fc rgb tint(i) fs transparent solid 0.35 noborder @named, \
      for [i=1:series_count] data using (int(column('series')) == i ? column('resident') / unit : NaN):(at(i)):(0):(column('resident') / unit):(at(i) - 5):(at(i) + 5) \
-         with boxxyerror fc rgb tint(i) fs solid noborder, \
+         with boxxyerror fc rgb tint(i) fs solid noborder @named, \
      for [i=1:series_count] data using (of(i, 'peak') / unit):(at(i)):(sprintf('%.1f, %.1f', column('resident') / unit, column('peak') / unit)) \
-         with labels left offset 0.6,0 font small_font textcolor rgb ink, \
-     for [i=1:series_count] data using (of(i, 'published') / unit):(at(i)) with points pt 6 ps 0.8*dot lw 1.6 lc rgb '#111111', \
+         with labels left offset 0.6,0 font small_font textcolor rgb ink @named, \
+     for [i=1:series_count] data using (of(i, 'published') / unit):(at(i)) with points pt 6 ps 0.8*dot lw 1.6 lc rgb '#111111' @named, \
      for [i=1:series_count] data using (of(i, 'published') / unit):(at(i)):(sprintf('%.1f, %s', column('published') / unit, label[i])) \
-         with labels left offset 1.0,0 font small_font textcolor rgb pale
+         with labels left offset 1.0,0 font small_font textcolor rgb pale @named

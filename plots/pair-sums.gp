@@ -30,5 +30,6 @@ first_difference = 0
 stats data using (known == 0 ? (known = 1, first_difference = column('difference')) : 0) nooutput
 set label 5 'D itself' at graph 0.005,first first_difference * 0.55 textcolor rgb pale font small_font
 plot for [i=1:series_count] data using (of(i, 'context')):(column('error') > 0 ? column('error') : NaN) \
-         with linespoints lw 1.7 pt mark_of(i) ps 0.8*dot lc rgb tint(i), \
+         with linespoints lw 1.7 pt mark_of(i) ps 0.8*dot lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'context')):(column('error') > 0 ? column('error') : NaN):(told(i, 'context error difference')) @under_pointer, \
      data using (of(1, 'context')):(column('difference')) with lines lw 1.2 dt 3 lc rgb pale

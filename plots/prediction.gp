@@ -35,7 +35,8 @@ call scripts.'/panel.gp' 75 435 'predicted (ms)' 'measured (ms)'
 plot x with lines lw 1 lc rgb pale, 1.1 * x with lines lw 1 dt 2 lc rgb pale, 0.9 * x with lines lw 1 dt 2 lc rgb pale, \
      1.25 * x with lines lw 1 dt 3 lc rgb pale, 0.75 * x with lines lw 1 dt 3 lc rgb pale, \
      for [i=1:series_count] data using (of(i, 'measured_ms')):(column('estimate_ms')):(column('estimate_low_ms')):(column('estimate_high_ms')) \
-         with yerrorbars lw 1 pt mark_of(i) ps 0.7*dot lc rgb tint(i)
+         with yerrorbars lw 1 pt mark_of(i) ps 0.7*dot lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'measured_ms')):(column('estimate_ms')):(told(i, 'measured_ms estimate_ms estimate_low_ms estimate_high_ms')) @under_pointer
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
 set yrange [1 / (1.1 * furthest) : 1.1 * furthest]
@@ -44,5 +45,6 @@ call scripts.'/panel.gp' 525 885 'predicted over measured' 'measured (ms)'
 plot 1 with lines lw 1 lc rgb pale, 1.1 with lines lw 1 dt 2 lc rgb pale, 0.9 with lines lw 1 dt 2 lc rgb pale, \
      1.25 with lines lw 1 dt 3 lc rgb pale, 0.75 with lines lw 1 dt 3 lc rgb pale, \
      for [i=1:series_count] data using (of(i, 'measured_ms')):(column('estimate_ms') / column('measured_ms')) \
-         with points pt mark_of(i) ps 0.8*dot lc rgb tint(i)
+         with points pt mark_of(i) ps 0.8*dot lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'measured_ms')):(column('estimate_ms') / column('measured_ms')):(told(i, 'measured_ms estimate_ms')) @under_pointer
 unset multiplot

@@ -23,7 +23,8 @@ panel_titles = 'FLOPs peak_memory time_of_one_step'
 do for [p=0:2] {
     call scripts.'/panel.gp' (70 + 300 * p) (280 + 300 * p) (spaced(word(panel_titles, p + 1)).', ratio') 'sequences of a group'
     plot for [i=1:series_count] data using (of(i, 'group')):(column(word(panel_names, p + 1))) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+         for [i=1:pointed] data using (of(i, 'group')):(column(word(panel_names, p + 1))):(told(i, 'group '.word(panel_names, p + 1))) @under_pointer
     if (p == 0) {
         unset for [l=101:104] label l
         call scripts.'/legend.gp' 25 (bottom + 68)

@@ -38,6 +38,7 @@ do for [p=1:words(names)] {
     if (p == words(names)) { call scripts.'/legend.gp' 25 (bottom + 68) }
     call scripts.'/panel.gp' (70 + (p - 1) * step) (p * step - 15) title(name) 'rate'
     plot for [i=1:series_count] data using (of(i, 'rate')):(column(name)) \
-             with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+             with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+         for [i=1:pointed] data using (of(i, 'rate')):(column(name)):(told(i, 'rate '.name)) @under_pointer
 }
 unset multiplot

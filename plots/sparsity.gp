@@ -50,12 +50,14 @@ do for [q=1:panels] {
     if (p == 1) {
         plot 1 with lines lw 1 dt 2 lc rgb pale, \
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio_low':(0):(column('time_ratio_high') - column('time_ratio_low')) \
-                 with vectors @whisker lc rgb tint(i), \
+                 with vectors @whisker lc rgb tint(i) @named, \
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio' \
-                 with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+                 with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+             for [i=1:pointed] data using (of(i, 'budget')):(column('time_ratio')):(told(i, 'budget columns time_ratio')) @under_pointer
     } else {
         plot for [i=1:series_count] data using (of(i, 'budget')):(column(word(names, p))) \
-                 with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+                 with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+             for [i=1:pointed] data using (of(i, 'budget')):(column(word(names, p))):(told(i, 'budget columns '.word(names, p))) @under_pointer
     }
 }
 unset multiplot

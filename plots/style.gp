@@ -83,5 +83,15 @@ rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_st
 # The unit in which so many bytes can be read.
 memory_unit(bytes) = bytes > 8 * 2.0**30 ? 'GiB' : bytes > 2 * 2.0**20 ? 'MiB' : 'KiB'
 memory_unit_bytes(bytes) = bytes > 8 * 2.0**30 ? 2.0**30 : bytes > 2 * 2.0**20 ? 2.0**20 : 2.0**10
+# What is drawn of a series has its name, by which a page shows and hides it: end the clause in @named. What a page tells of a
+# mark under the pointer is columns of its row: a clause for [i=1:pointed] with told(i, 'context ours_bytes:ours') as its third
+# column that ends in @under_pointer. Pictures that are files have no such marks.
+named = 'title label[i] noenhanced'
+pointed = exists('interactive') ? series_count : 0
+under_pointer = "with labels hypertext point pt 7 ps 1.2*dot lc rgb '#FF000000'"
+shown_as(name) = strstrt(name, ':') ? name[1:strstrt(name, ':')-1] : name
+taken_from(name) = strstrt(name, ':') ? name[strstrt(name, ':')+1:*] : name
+values(names, k) = k > words(names) ? '' : sprintf(' %s=%.15g', shown_as(word(names, k)), column(taken_from(word(names, k)))).values(names, k + 1)
+told(i, names) = sprintf('series=%d', i).values(names, 1)
 # A word with its underscores as spaces.
 underscored(text) = strstrt(text, '_') ? text[1:strstrt(text, '_')-1].' '.text[strstrt(text, '_')+1:*] : text

@@ -24,9 +24,10 @@ set multiplot
 set logscale y
 call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('low_ms') / unit):(0):((column('high_ms') - column('low_ms')) / unit) \
-         with vectors @whisker lc rgb tint(i), \
+         with vectors @whisker lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'context')):(column('step_ms') / unit) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'context')):(column('step_ms') / unit):(told(i, 'context step_ms low_ms high_ms')) @under_pointer
 
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
@@ -35,7 +36,8 @@ set yrange [0 : *]
 call scripts.'/panel.gp' 520 880 'time per token (µs)' 'context (tokens)'
 per_token(name) = 1000.0 * column(name) / column('context')
 plot for [i=1:series_count] data using (of(i, 'context')):(per_token('low_ms')):(0):(per_token('high_ms') - per_token('low_ms')) \
-         with vectors @whisker lc rgb tint(i), \
+         with vectors @whisker lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'context')):(per_token('step_ms')) \
-         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i)
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+     for [i=1:pointed] data using (of(i, 'context')):(per_token('step_ms')):(told(i, 'context step_ms low_ms high_ms')) @under_pointer
 unset multiplot

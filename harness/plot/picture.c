@@ -50,15 +50,19 @@ static char *svg_of_size(const char *svg, struct picture_size size, size_t *byte
     return sized;
 }
 
-static bool draw(const struct picture *picture, const char *format, struct status *status)
+// As gnuplot draws it, to be freed; NULL and a status if it failed.
+static char *drawn_by(const struct picture *picture, const char *format, size_t *bytes, struct status *status)
 {
     const struct picture_form *form = picture->form;
-    char path[PATH_MAX + 400], width[32], height[32];
-    struct gnuplot_variable variables[8] = {{"format", format},
+    char width[32], height[32];
+    struct gnuplot_variable variables[9] = {{"format", format},
                                             {"setting", picture->setting},
                                             {"source", picture->source},
                                             {"machine", picture->machine}};
-    size_t count = 4, bytes;
+    size_t count = 4;
+    if (form->take) {
+        variables[count++] = (struct gnuplot_variable){"interactive", "yes"};
+    }
     if (form->title) {
         variables[count++] = (struct gnuplot_variable){"given_title", form->title};
     }
@@ -73,7 +77,15 @@ static bool draw(const struct picture *picture, const char *format, struct statu
         snprintf(height, sizeof height, "%.2f", form->size.height_mm / MM_PER_UNIT);
         variables[count++] = (struct gnuplot_variable){"given_height", height};
     }
-    char *drawn = gnuplot_draw(form->scripts, picture->figure, variables, count, picture->table, &bytes, status);
+    return gnuplot_draw(form->scripts, picture->figure, variables, count, picture->table, bytes, status);
+}
+
+static bool draw(const struct picture *picture, const char *format, struct status *status)
+{
+    const struct picture_form *form = picture->form;
+    char path[PATH_MAX + 400];
+    size_t bytes;
+    char *drawn = drawn_by(picture, format, &bytes, status);
     if (drawn && form->size.width_mm > 0 && strcmp(format, "svg") == 0) {
         char *sized = svg_of_size(drawn, form->size, &bytes);
         free(drawn);
@@ -88,6 +100,17 @@ static bool draw(const struct picture *picture, const char *format, struct statu
     return written;
 }
 
+static bool draw_for_taker(const struct picture *picture, struct status *status)
+{
+    size_t bytes;
+    char *svg = drawn_by(picture, "svg", &bytes, status);
+    if (svg) {
+        picture->form->take(picture->form->taker, picture, svg);
+    }
+    free(svg);
+    return svg != NULL;
+}
+
 bool picture_form_check(const struct picture_form *form, struct status *status)
 {
     static const char *const axes[] = {"x", "y", "x,y", "y,x", "none"};
@@ -95,7 +118,7 @@ bool picture_form_check(const struct picture_form *form, struct status *status)
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
         known |= form->log && strcmp(form->log, axes[i]) == 0;
     }
-    return (*form->folder ||
+    return (!form->folder || *form->folder ||
             status_set(status, STATUS_BAD_INPUT, "--out: expected a folder, found \"\"; . is this one")) &&
            word_list_check(form->formats, "svg,png,pdf", "--format", status) &&
            (known ||
@@ -125,7 +148,7 @@ bool picture_draw(const struct picture *picture, struct status *status)
     struct picture shown = *picture;
     char *table = series_choice_apply(picture->form->series, picture->table);
     shown.table = table;
-    bool drawn = !table || draw_all(&shown, status);
+    bool drawn = !table || (picture->form->take ? draw_for_taker(&shown, status) : draw_all(&shown, status));
     free(table);
     return drawn;
 }

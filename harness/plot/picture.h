@@ -3,8 +3,14 @@
 #include "harness/plot/picture_size.h"
 #include "harness/plot/series_choice.h"
 
+struct picture;
+// Takes a drawn picture, an SVG that is made for a page: its marks tell of themselves under the pointer (style.gp).
+typedef void picture_taker(void *taker, const struct picture *picture, const char *svg);
+
 // Where pictures go and how they look, alike for all that one request draws.
 struct picture_form {
+    picture_taker *take; // instead of files; NULL: files
+    void *taker;
     const char *folder;  // tables go to folder/data; made if it is not there
     const char *scripts; // folder of the gnuplot scripts
     const char *formats; // some of "svg,png,pdf"
@@ -24,6 +30,7 @@ struct picture {
 
 // False and a status that names the option of `longbp plot` if the formats or the axes are none.
 bool picture_form_check(const struct picture_form *form, struct status *status);
-// Writes folder/data/NAME.tsv and folder/NAME.FORMAT and prints the path of each picture; nothing where none of the
-// chosen series is in the table. False and a status if a file cannot be written or drawing failed.
+// Writes folder/data/NAME.tsv and folder/NAME.FORMAT and prints the path of each picture, or has it taken; nothing
+// where none of the chosen series is in the table. False and a status if a file cannot be written or drawing
+// failed.
 bool picture_draw(const struct picture *picture, struct status *status);

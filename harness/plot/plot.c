@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/plot/plot.h"
 #include "harness/files/text.h"
 #include "harness/files/word_list.h"
@@ -22,6 +23,7 @@
 struct group {
     const char *experiment;
     json_t *setting;
+    size_t kind;                            // of its experiment and setting: those that differ in context have one
     double context;                         // 0: several
     char *table;                            // NULL: the records do not make one
     const struct published_file *published; // of a figure that is drawn beside it
@@ -34,37 +36,57 @@ struct grouping {
     struct group *groups;
 };
 
+// The number of a key among those seen, which it joins.
+static size_t number_of(json_t *seen, const char *key)
+{
+    if (!json_object_get(seen, key)) {
+        CHECK(json_object_set_new(seen, key, json_integer((json_int_t)json_object_size(seen))) == 0);
+    }
+    return (size_t)json_integer_value(json_object_get(seen, key));
+}
+
+static void add_record(struct group *group, const struct record *record)
+{
+    group->records = realloc(group->records, (group->count + 1) * sizeof *group->records);
+    CHECK(group->records);
+    group->records[group->count++] = record;
+}
+
 static void group_records(struct grouping *grouping, const struct figure *figure, const struct results *results,
                           const struct published *published)
 {
-    *grouping = (struct grouping){0};
+    json_t *kinds = json_object(), *places = json_object();
+    *grouping = (struct grouping){.groups = calloc(results->count + 1, sizeof *grouping->groups)};
+    CHECK(kinds && places && grouping->groups);
     for (size_t i = 0; i < results->count; i++) {
         const struct record *record = results->records[i];
         const char *experiment = record->experiment;
         double context = figure->one_context ? record->trial.context : 0;
         json_t *setting = setting_of(record->trial.json, figure->within);
-        size_t at = 0;
-        while (at < grouping->count && (grouping->groups[at].context != context ||
-                                        strcmp(grouping->groups[at].experiment, experiment) != 0 ||
-                                        !json_equal(grouping->groups[at].setting, setting))) {
-            at++;
-        }
-        if (at == grouping->count) {
-            grouping->groups = realloc(grouping->groups, ++grouping->count * sizeof *grouping->groups);
-            CHECK(grouping->groups);
-            grouping->groups[at] = (struct group){
-                .experiment = experiment,
-                .setting = json_incref(setting),
-                .context = context,
-                .published =
-                    figure->tabulate_beside ? published_find(published, experiment, figure->quantity) : NULL};
-        }
-        json_decref(setting);
+        char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS), *key;
+        CHECK(words && asprintf(&key, "%s %s", words, experiment) >= 0);
+        size_t kind = number_of(kinds, key);
+        free(key);
+        CHECK(asprintf(&key, "%zu %.17g", kind, context) >= 0);
+        size_t at = number_of(places, key);
         struct group *group = &grouping->groups[at];
-        group->records = realloc(group->records, (group->count + 1) * sizeof *group->records);
-        CHECK(group->records);
-        group->records[group->count++] = record;
+        if (at == grouping->count) {
+            *group = (struct group){.experiment = experiment,
+                                    .setting = json_incref(setting),
+                                    .kind = kind,
+                                    .context = context,
+                                    .published = figure->tabulate_beside
+                                                     ? published_find(published, experiment, figure->quantity)
+                                                     : NULL};
+            grouping->count++;
+        }
+        add_record(group, record);
+        free(key);
+        free(words);
+        json_decref(setting);
     }
+    json_decref(kinds);
+    json_decref(places);
 }
 
 static void grouping_free(struct grouping *grouping)
@@ -218,7 +240,7 @@ static bool draw(const struct picture_form *form, const struct results *results,
 // Whether two groups would be one but for their contexts.
 static bool alike(const struct group *a, const struct group *b)
 {
-    return strcmp(a->experiment, b->experiment) == 0 && json_equal(a->setting, b->setting);
+    return a->kind == b->kind;
 }
 
 // How many of the groups that are alike have a table, and a longer context than `shorter`.
@@ -299,17 +321,18 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
     for (size_t i = 0; fine && i < grouping.count; i++) {
         const struct group *group = &grouping.groups[i];
         char suffix[200];
+        if (!is_drawn(&grouping, group)) {
+            continue;
+        }
         suffix_of(&grouping, group, suffix, sizeof suffix);
         if (group->context > 0 && longer_contexts(&grouping, group, 0) > 1) {
             text_append(suffix, sizeof suffix, "-context-%.0f", group->context);
         }
-        if (is_drawn(&grouping, group)) {
-            fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
-            (*drawn)++;
-        }
-        if (figure->one_context) {
-            say_left_out(&grouping, group, figure);
-        }
+        fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
+        (*drawn)++;
+    }
+    for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {
+        say_left_out(&grouping, &grouping.groups[i], figure);
     }
     if (form->log && figure->own_axes && *drawn > before) {
         fprintf(stderr, "%s: --log leaves its axes as they are\n", figure->name);
@@ -398,7 +421,7 @@ bool plot(const struct plot_request *request, struct status *status)
         fine = max_context_plot(&bars, &published, status);
     }
     fine = fine && front_plot(&fronts, status) && frontier_plot(&frontiers, status);
-    if (fine && !drawn && (request->path_count || !planned)) {
+    if (fine && !drawn && !form.take && (request->path_count || !planned)) {
         fine = nothing_drawn(request, &results, status);
     }
     fine = fine && series_choice_check(&series, status);

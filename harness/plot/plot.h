@@ -23,5 +23,5 @@ struct plot_request {
 void plot_figures(const char *separator, char *text, size_t bytes);
 // Draws EXPERIMENT-FIGURE in every format and prints the path of each picture; those of one context are drawn of
 // the longest four, and what is left out is said on stderr. False and a status if a file is wrong, if nothing can
-// be drawn (the message says what each figure needs), or if drawing failed.
+// be drawn (the message says what each figure needs; no failure where pictures are taken), or if drawing failed.
 bool plot(const struct plot_request *request, struct status *status);
