@@ -73,6 +73,9 @@ $(BUILD)/revision: FORCE
 	  "-DLONGBP_DIRTY=$$(test -z "$$(git status --porcelain -uno -- . ":!results" ":!plots/pictures" 2>/dev/null)"; echo $$?)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
+# The page's template, style and script are part of the program.
+$(BUILD)/harness/page/assets.o: $(wildcard harness/page/page.*)
+
 dependencies: ## install the packages that are missing, or say how
 	@tools/dependencies
 
@@ -87,6 +90,7 @@ figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=)
 	  $(BUILD)/longbp run experiments/$$name.json --out $(RESULTS)/$$name.jsonl $(RUN) || exit $$?; done
 	@$(BUILD)/longbp plot --out $(PICTURES) $(patsubst %,$(RESULTS)/%.jsonl,$(filter-out accumulators,$(FIGURES)))
 	@$(BUILD)/longbp plot --out $(PICTURES) --figures accumulators $(RESULTS)/accumulators.jsonl
+	@$(BUILD)/longbp report $(FIGURES:%=$(RESULTS)/%.jsonl) --html $(BUILD)/report.html && echo $(BUILD)/report.html
 figure-programs: all
 
 papers: all ## regenerate the papers' figures from the plan; needs no GPU

@@ -64,7 +64,7 @@ int command_claims(int argc, char **argv)
     struct status status = {0};
     bool changed = false;
     arguments_parse(&argp, options, argc, argv, &arguments);
-    bool fine = claims_open(&claims, arguments.path, &status);
+    bool fine = claims_open(&claims, arguments.path, NULL, &status);
     if (fine)
         claims_report_write(&claims, arguments.format, stdout);
     else

@@ -1,6 +1,7 @@
 // Command: `longbp report`, recorded results as tables, and beside what papers published.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/page/page.h"
 #include "harness/results/report.h"
 #include <stdlib.h>
 
@@ -8,6 +9,7 @@ enum { OPTION_FORMAT = 256, OPTION_MAX_CONTEXT, OPTION_WHERE };
 
 struct arguments {
     struct report_request request;
+    const char *html, *claims;
     const char **paths, **max_context_paths, **conditions;
 };
 
@@ -35,8 +37,12 @@ static error_t parse(int key, char *value, struct argp_state *state)
             argp_error(state, "name at least one result file");
         if (request->condition_count && !request->path_count)
             argp_error(state, "--where is of records: name a result file");
-        if (request->max_context_count && report_is_table_alone(request))
+        if (request->max_context_count && !arguments->html && report_is_table_alone(request))
             argp_error(state, "--max-context is no table of records: --columns, --sort, latex, csv and json are");
+        if (arguments->html && request->table.format != TABLE_TEXT)
+            argp_error(state, "--html is a format of its own, without --format");
+        if (arguments->claims && !arguments->html)
+            argp_error(state, "--claims are those of a page: --html; `longbp claims FILE` has them alone");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -50,6 +56,16 @@ int command_report(int argc, char **argv)
          .key = OPTION_FORMAT,
          .arg = "text|markdown|latex|csv|json",
          .doc = "Of the tables (default: text); latex, csv and json are of the one table of records"},
+        {.name = "html",
+         TEXT_AT(struct arguments, html),
+         .arg = "FILE",
+         .doc = "Instead one page for a browser, which needs no network: claims, figures (by gnuplot), tables that "
+                "are sorted and filtered, where the time goes, where the records come from"},
+        {.name = "claims",
+         TEXT_AT(struct arguments, claims),
+         .arg = "FILE",
+         .doc = "Of the page: claims that are held against these records, which stand for files of the same name "
+                "(default: experiments/claims.json here or near the program)"},
         {.name = "columns",
          TEXT_AT(struct arguments, request.table.columns),
          .arg = "COLUMN,COLUMN",
@@ -112,7 +128,9 @@ int command_report(int argc, char **argv)
     arguments.request.conditions = arguments.conditions;
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
-    bool fine = report_write(&arguments.request, stdout, &status);
+    const struct page_request page = {&arguments.request, arguments.claims};
+    bool fine = arguments.html ? page_write(&page, arguments.html, &status)
+                               : report_write(&arguments.request, stdout, &status);
     if (!fine)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     free(arguments.conditions);

@@ -51,17 +51,39 @@ static bool read_choice(struct json_field field, const char *const *words, const
     return json_field_choice(field, &names, kind, choice, status);
 }
 
-// Records as they are named, or beside the program.
-static void find_records(struct texts *records, char found[TEXTS_MAX][PATH_MAX])
+static const char *name_of(const char *path)
 {
-    for (size_t i = 0; records->items[i]; i++)
-        if (access(records->items[i], F_OK) != 0 && share_find(records->items[i], found[i]))
-            records->items[i] = found[i];
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static const char *file_named(const struct claim_files *files, const char *path)
+{
+    for (size_t i = 0; i < files->count; i++)
+        if (strcmp(name_of(files->paths[i]), name_of(path)) == 0)
+            return files->paths[i];
+    return NULL;
+}
+
+// Records as they are named, or beside the program; or those of the files that there are.
+static void find_records(struct texts *records, char found[TEXTS_MAX][PATH_MAX], const struct claim_files *files)
+{
+    size_t kept = 0;
+    for (size_t i = 0; records->items[i]; i++) {
+        const char *path = records->items[i];
+        if (files)
+            path = file_named(files, path);
+        else if (access(path, F_OK) != 0 && share_find(path, found[i]))
+            path = found[i];
+        if (path)
+            records->items[kept++] = path;
+    }
+    records->items[kept] = NULL;
 }
 
 // taken: against what the claim has figures.
 static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct json_field field,
-                        struct status *status)
+                        const struct claim_files *files, struct status *status)
 {
     static const struct names known = {7, {"against", "take", "field", "of", "over", "apart", "records"}};
     size_t against = 0, take = 0;
@@ -82,7 +104,9 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
     if (taken[against])
         return json_field_fail(json_field_get(field, "against"), status, "the claim has such a figure already");
     taken[against] = true;
-    find_records(&records, found);
+    find_records(&records, found, files);
+    if (!records.items[0])
+        return true;
     struct status why = {0};
     const struct claim_query query = {take, name, of.items, over.items, apart.items, records.items};
     return claim_figure_take(&claim->figures[against], &query, &why) ||
@@ -141,7 +165,8 @@ static bool read_committed(struct claim *claim, struct json_field field, struct 
     return json_field_bool(holds, &claim->committed.holds, status);
 }
 
-static bool read_claim(struct claim *claim, struct json_field field, struct status *status)
+static bool read_claim(struct claim *claim, struct json_field field, const struct claim_files *files,
+                       struct status *status)
 {
     static const struct names known = {
         10, {"id", "paper", "claim", "published", "source", "figures", "holds", "verdict", "plan_holds", "cause"}};
@@ -172,13 +197,13 @@ static bool read_claim(struct claim *claim, struct json_field field, struct stat
     if (json_array_size(figures.value) && !read_bound(claim, json_field_get(field, "holds"), status))
         return false;
     for (size_t i = 0; i < json_array_size(figures.value); i++)
-        if (!take_figure(claim, taken, json_field_at(figures, i), status))
+        if (!take_figure(claim, taken, json_field_at(figures, i), files, status))
             return false;
     decide(claim, figures);
     return true;
 }
 
-bool claims_open(struct claims *claims, const char *path, struct status *status)
+bool claims_open(struct claims *claims, const char *path, const struct claim_files *files, struct status *status)
 {
     static const struct names known = {1, {"claims"}};
     char found[PATH_MAX];
@@ -194,7 +219,7 @@ bool claims_open(struct claims *claims, const char *path, struct status *status)
     CHECK(claims->items);
     bool fine = true;
     for (size_t i = 0; fine && i < json_array_size(list.value); i++)
-        fine = read_claim(&claims->items[claims->count++], json_field_at(list, i), status);
+        fine = read_claim(&claims->items[claims->count++], json_field_at(list, i), files, status);
     return fine;
 }
 

@@ -36,10 +36,16 @@ struct claims {
     struct claim *items; // [count]
 };
 
-// Reads the claims and takes their figures. Files of records are looked for where it says, from the folder that
-// longbp is started in, else beside the program. False and a status that names file and line if anything in the
-// claims is wrong, or a file cannot be read. Release with claims_close, also after a failure.
-bool claims_open(struct claims *claims, const char *path, struct status *status);
+// Paths of records that stand for those of the same name in a claims file; of the others nothing is known.
+struct claim_files {
+    size_t count;
+    const char *const *paths;
+};
+
+// Reads the claims and takes their figures. files: NULL: records are looked for where the claims say, from the
+// folder that longbp is started in, else beside the program. False and a status that names file and line if
+// anything in the claims is wrong, or a file cannot be read. Release with claims_close, also after a failure.
+bool claims_open(struct claims *claims, const char *path, const struct claim_files *files, struct status *status);
 void claims_close(struct claims *claims);
 // Whether the verdict is another than the file has it.
 bool claim_changed(const struct claim *claim);

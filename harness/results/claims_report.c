@@ -3,14 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-struct words {
-    char text[96];
-};
-
 // "planned only, would hold"
-static struct words verdict_words(struct claim_judgement judgement)
+static struct claim_words verdict_words(struct claim_judgement judgement)
 {
-    struct words words;
+    struct claim_words words;
     const char *plan = judgement.verdict != CLAIM_PLANNED_ONLY ? ""
                        : judgement.holds                       ? ": holds in the plan"
                                                                : ": does not hold in the plan";
@@ -18,10 +14,9 @@ static struct words verdict_words(struct claim_judgement judgement)
     return words;
 }
 
-// "4.32", "1.18 (planned)"
-static struct words figure_words(const struct claim_figure *figure)
+struct claim_words claim_figure_words(const struct claim_figure *figure)
 {
-    struct words words = {"-"};
+    struct claim_words words = {"-"};
     double size = fabs(figure->value);
     const char *planned = figure->planned ? " (planned)" : "";
     if (isnan(figure->value))
@@ -43,9 +38,9 @@ static void write_table(const struct claims *claims, enum table_format format, F
         char text[300];
         snprintf(text, sizeof text, "%.60s: %.220s", claim->paper, claim->text);
         text_table_row(&table, (const char *const[]){text, claim->published,
-                                                     figure_words(&claim->figures[BASELINE_NONE]).text,
-                                                     figure_words(&claim->figures[BASELINE_PUBLISHED]).text,
-                                                     figure_words(&claim->figures[BASELINE_LEAN]).text,
+                                                     claim_figure_words(&claim->figures[BASELINE_NONE]).text,
+                                                     claim_figure_words(&claim->figures[BASELINE_PUBLISHED]).text,
+                                                     claim_figure_words(&claim->figures[BASELINE_LEAN]).text,
                                                      verdict_words(claim->found).text, NULL});
     }
     text_table_print(&table, format, stream);

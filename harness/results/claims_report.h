@@ -5,5 +5,10 @@
 #include "harness/results/text_table.h"
 #include <stdio.h>
 
+struct claim_words {
+    char text[96];
+};
+// "4.32", "1.18 (planned)", "-".
+struct claim_words claim_figure_words(const struct claim_figure *figure);
 // format: text, markdown or JSON.
 void claims_report_write(const struct claims *claims, enum table_format format, FILE *stream);

@@ -285,12 +285,12 @@ static bool any_categories(const struct results *results)
     return any;
 }
 
-// Everything but the table; how many parts there were. False and a status if a file is wrong.
-static bool write_parts(const struct report_request *request, const struct results *results,
-                        const struct published *published, size_t *written, FILE *stream, struct status *status)
+size_t report_published_write(const struct report_request *request, const struct results *results,
+                              const struct published *published, bool apart, FILE *stream)
 {
     const struct record **records = calloc(results->count + 1, sizeof *records);
     CHECK(records);
+    size_t written = 0;
     for (size_t i = 0; i < published->count; i++) {
         const struct published_file *file = &published->files[i];
         size_t count = records_of(results, file->experiment, records);
@@ -298,12 +298,21 @@ static bool write_parts(const struct report_request *request, const struct resul
             continue;
         struct pairing pairing;
         pairing_make(&pairing, file, records, count);
-        if ((*written)++)
+        if (apart || written)
             fputs("\n", stream);
+        written++;
         print_pairing(request, &pairing, stream);
         pairing_free(&pairing);
     }
     free(records);
+    return written;
+}
+
+// Everything but the table; how many parts there were. False and a status if a file is wrong.
+static bool write_parts(const struct report_request *request, const struct results *results,
+                        const struct published *published, size_t *written, FILE *stream, struct status *status)
+{
+    *written += report_published_write(request, results, published, *written > 0, stream);
     bool apart = any_categories(results) && *written;
     const struct category_report categories = {.format = request->table.format, .operations = !request->summary};
     if (apart)

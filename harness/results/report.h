@@ -26,6 +26,11 @@ bool report_is_table_alone(const struct report_request *request);
 // file is wrong; of summaries, if there are none.
 bool report_write(const struct report_request *request, FILE *stream, struct status *status);
 
+// What papers published beside the records, an experiment after another, with an empty line between them and, if
+// apart, before the first; how many there were.
+size_t report_published_write(const struct report_request *request, const struct results *results,
+                              const struct published *published, bool apart, FILE *stream);
+
 // Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.
 struct report_growth {
     double floor, ours, published; // floor: of the lower bounds, at our contexts

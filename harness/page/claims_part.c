@@ -1,0 +1,98 @@
+#include "harness/files/share.h"
+#include "harness/page/html.h"
+#include "harness/page/part.h"
+#include "harness/results/claims_report.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void write_figure(const struct claim_figure *figure, FILE *stream)
+{
+    struct claim_words words = claim_figure_words(figure);
+    bool none = strcmp(words.text, "-") == 0;
+    fprintf(stream, "<td class=\"n%s\">%s</td>", none ? " none" : "", none ? "–" : words.text);
+}
+
+static void write_verdict(const struct claim *claim, FILE *stream)
+{
+    const char *name = claim_verdict_name(claim->found.verdict);
+    char look[40];
+    snprintf(look, sizeof look, "%s", name);
+    for (char *c = look; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+    fprintf(stream, "<td><span class=\"verdict %s\">%s", look, name);
+    if (claim->found.verdict == CLAIM_PLANNED_ONLY)
+        fprintf(stream, "<small>%s in the plan</small>", claim->found.holds ? "holds" : "does not hold");
+    fputs("</span></td>", stream);
+}
+
+static void write_claim(const struct claim *claim, FILE *stream)
+{
+    fputs("<tr><th scope=\"row\"><span class=\"paper\">", stream);
+    html_text(stream, claim->paper);
+    fputs("</span> ", stream);
+    html_text(stream, claim->text);
+    fputs("<span class=\"cause\">", stream);
+    html_text(stream, claim->source);
+    if (*claim->cause)
+        fputs(". ", stream);
+    html_text(stream, claim->cause);
+    fputs("</span></th><td class=\"n\">", stream);
+    html_text(stream, claim->published);
+    fputs("</td>", stream);
+    for (int b = 0; b < BASELINE_COUNT; b++)
+        write_figure(&claim->figures[b], stream);
+    write_verdict(claim, stream);
+    fputs("</tr>\n", stream);
+}
+
+static void write_claims(const struct claims *claims, size_t count, FILE *stream)
+{
+    fputs("<p>What papers say, held against these records: over gradient checkpointing as they ran it, and over a "
+          "lean "
+          "checkpoint on the same core. What is planned was not measured.</p>\n"
+          "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Claims\"><table "
+          "class=\"claims\">\n<thead>"
+          "<tr><th scope=\"col\">claim</th><th scope=\"col\" class=\"n\">published</th><th scope=\"col\" "
+          "class=\"n\">ours</th><th scope=\"col\" class=\"n wraps\">over the published checkpoint</th><th "
+          "scope=\"col\" class=\"n wraps\">over a lean checkpoint</th><th scope=\"col\">verdict</th></tr></thead>\n"
+          "<tbody>\n",
+          stream);
+    for (size_t i = 0; i < claims->count; i++)
+        if (claims->items[i].decided_by >= 0)
+            write_claim(&claims->items[i], stream);
+    fputs("</tbody></table></div>\n", stream);
+    if (count < claims->count)
+        fprintf(
+            stream,
+            "<p class=\"quiet\">%zu more claim%s decided by other records, or by none: <code>longbp claims</code> "
+            "has them all.</p>\n",
+            claims->count - count, claims->count - count == 1 ? " is" : "s are");
+}
+
+bool claims_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
+{
+    const struct report_request *report = page->request->report;
+    const char *path = page->request->claims ? page->request->claims : "experiments/claims.json";
+    char found[PATH_MAX];
+    // The file that nobody named may be missing.
+    if (!page->request->claims && access(share_resolve(path, found), R_OK) != 0)
+        return true;
+    struct claim_files files = {0};
+    const char **paths = calloc(report->path_count + report->max_context_count + 1, sizeof *paths);
+    CHECK(paths);
+    for (size_t i = 0; i < report->path_count; i++)
+        paths[files.count++] = report->paths[i];
+    for (size_t i = 0; i < report->max_context_count; i++)
+        paths[files.count++] = report->max_context_paths[i];
+    files.paths = paths;
+    struct claims claims;
+    bool fine = claims_open(&claims, path, &files, status);
+    for (size_t i = 0; fine && i < claims.count; i++)
+        *count += claims.items[i].decided_by >= 0;
+    if (fine && *count)
+        write_claims(&claims, *count, stream);
+    claims_close(&claims);
+    free(paths);
+    return fine;
+}

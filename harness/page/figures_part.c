@@ -1,0 +1,185 @@
+#include "harness/page/html.h"
+#include "harness/page/part.h"
+#include "harness/plot/plot.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct drawn {
+    char *name, *html;
+};
+
+struct collection {
+    size_t count;
+    struct drawn *items;
+};
+
+// --- a picture as a part of a page
+
+struct change {
+    const char *from, *to; // in a tag
+};
+
+// Writes a tag of the SVG, '<' to '>'. Ids are those of a picture on a page of many; what a mark tells is an
+// attribute, not a call of a script that the page does not have; the white sheet below the picture is the page's
+// own.
+static void write_tag(const char *tag, size_t bytes, size_t number, FILE *stream)
+{
+    char id[40], other_id[40], reference[40], url[40];
+    snprintf(id, sizeof id, "id='p%zu-", number);
+    snprintf(other_id, sizeof other_id, "id=\"p%zu-", number);
+    snprintf(reference, sizeof reference, "href='#p%zu-", number);
+    snprintf(url, sizeof url, "url(#p%zu-", number);
+    const struct change changes[] = {{"id='", id},
+                                     {"id=\"", other_id},
+                                     {"href='#", reference},
+                                     {"url(#", url},
+                                     {"onmousemove=\"gnuplot_svg.showHypertext(evt,'", "data-told=\""},
+                                     {"')\" onmouseout=\"gnuplot_svg.hideHypertext()\"", "\""}};
+    static const char sheet[] = "<rect x=\"0\" y=\"0\"";
+    if (bytes > sizeof sheet && strncmp(tag, sheet, sizeof sheet - 1) == 0)
+        return;
+    for (size_t i = 0; i < bytes;) {
+        size_t c = 0;
+        while (c < sizeof changes / sizeof *changes &&
+               strncmp(tag + i, changes[c].from, strlen(changes[c].from)) != 0)
+            c++;
+        if (c < sizeof changes / sizeof *changes) {
+            fputs(changes[c].to, stream);
+            i += strlen(changes[c].from);
+        } else {
+            fputc(tag[i++], stream);
+        }
+    }
+}
+
+static void write_svg(const char *svg, size_t number, FILE *stream)
+{
+    const char *rest = strstr(svg, "<svg");
+    CHECK(rest);
+    while (*rest) {
+        size_t words = strcspn(rest, "<");
+        fwrite(rest, 1, words, stream);
+        rest += words;
+        const char *end = strchr(rest, '>');
+        if (!end)
+            break;
+        write_tag(rest, (size_t)(end + 1 - rest), number, stream);
+        rest = end + 1;
+    }
+    fputs(rest, stream);
+}
+
+// The words between two tabs of a line.
+static char *field_of(const char *line, size_t at)
+{
+    while (at--) {
+        line += strcspn(line, "\t\n");
+        line += *line == '\t';
+    }
+    char *text = strndup(line, strcspn(line, "\t\n"));
+    CHECK(text);
+    return text;
+}
+
+// The labels of a table's series, in their order: its columns are series, method, label, ...
+static json_t *labels_of(const char *table)
+{
+    json_t *labels = json_array();
+    const char *line = strchr(table, '\n');
+    for (; line && line[1]; line = strchr(line + 1, '\n')) {
+        char *series = field_of(line + 1, 0), *label = field_of(line + 1, 2);
+        size_t at = strtoul(series, NULL, 10);
+        while (at && json_array_size(labels) < at)
+            json_array_append_new(labels, json_string(""));
+        if (at)
+            json_array_set_new(labels, at - 1, json_string(label));
+        free(series);
+        free(label);
+    }
+    return labels;
+}
+
+static void take(void *taker, const struct picture *picture, const char *svg)
+{
+    struct collection *collection = taker;
+    char *html = NULL;
+    size_t bytes, number = collection->count + 1;
+    FILE *stream = open_memstream(&html, &bytes);
+    CHECK(stream);
+    json_t *labels = labels_of(picture->table);
+    char *series = json_dumps(labels, JSON_COMPACT);
+    CHECK(series);
+    fprintf(stream, "<figure id=\"picture-%zu\" aria-label=\"", number);
+    html_text(stream, picture->name);
+    fputs("\" data-series=\"", stream);
+    html_text(stream, series);
+    fputs("\"><div class=\"scroll\" tabindex=\"0\">", stream);
+    write_svg(svg, number, stream);
+    fputs("</div>\n<figcaption><details><summary>Data</summary><pre>", stream);
+    html_text(stream, picture->table);
+    fputs("</pre><button type=\"button\" class=\"plain\" data-copy=\"", stream);
+    html_text(stream, picture->table);
+    fputs("\">copy data</button></details></figcaption></figure>\n", stream);
+    CHECK(fclose(stream) == 0);
+    free(series);
+    json_decref(labels);
+    collection->items = realloc(collection->items, number * sizeof *collection->items);
+    CHECK(collection->items);
+    collection->items[collection->count++] = (struct drawn){strdup(picture->name), html};
+}
+
+// --- all of them
+
+static void write_index(const struct collection *collection, FILE *stream)
+{
+    fputs("<nav class=\"figures\" aria-label=\"Figures\"><ul>\n", stream);
+    for (size_t i = 0; i < collection->count; i++) {
+        fprintf(stream, "<li><a href=\"#picture-%zu\">", i + 1);
+        html_text(stream, collection->items[i].name);
+        fputs("</a></li>\n", stream);
+    }
+    fputs("</ul></nav>\n", stream);
+}
+
+// Without gnuplot the rest of the page is still worth having.
+static bool is_missing_gnuplot(const struct status *status)
+{
+    return status->code == STATUS_UNSUPPORTED;
+}
+
+bool figures_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
+{
+    const struct report_request *report = page->request->report;
+    struct collection collection = {0};
+    struct status drawing = {0};
+    const struct plot_request request = {.paths = report->paths,
+                                         .path_count = report->path_count,
+                                         .conditions = report->conditions,
+                                         .condition_count = report->condition_count,
+                                         .max_context_paths = report->max_context_paths,
+                                         .max_context_count = report->max_context_count,
+                                         .published = report->published,
+                                         .form = {.take = take, .taker = &collection, .formats = "svg"}};
+    bool fine = page->results.count + report->max_context_count == 0 || plot(&request, &drawing);
+    if (!fine && is_missing_gnuplot(&drawing)) {
+        fprintf(stderr, "longbp: warning: the page has no figures: %s\n", drawing.message);
+        fputs("<p>Left out: ", stream);
+        html_text(stream, drawing.message);
+        fputs(".</p>\n", stream);
+        *count = 1;
+        fine = true;
+    } else if (!fine) {
+        *status = drawing;
+    }
+    if (collection.count > 4)
+        write_index(&collection, stream);
+    for (size_t i = 0; i < collection.count; i++) {
+        fputs(collection.items[i].html, stream);
+        free(collection.items[i].html);
+        free(collection.items[i].name);
+    }
+    *count += collection.count;
+    free(collection.items);
+    return fine;
+}

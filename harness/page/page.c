@@ -1,0 +1,132 @@
+#include "harness/page/page.h"
+#include "harness/files/output_file.h"
+#include "harness/page/assets.h"
+#include "harness/page/html.h"
+#include "harness/page/part.h"
+#include "harness/results/record_filter.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *title;
+    page_writer *write;
+} parts[] = {{"claims", "Claims", claims_part},
+             {"figures", "Figures", figures_part},
+             {"records", "Records", records_part},
+             {"time", "Where the time goes", time_part},
+             {"published", "Beside published points", published_part},
+             {"longest", "Longest contexts", longest_part},
+             {"origins", "Where the records come from", origins_part}};
+
+enum { PARTS = sizeof parts / sizeof *parts };
+
+struct written {
+    char *html;
+    size_t bytes, count; // count: of its items, 0: the part is left out
+};
+
+static bool write_parts(const struct page *page, struct written written[PARTS], struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; fine && i < PARTS; i++) {
+        FILE *stream = open_memstream(&written[i].html, &written[i].bytes);
+        CHECK(stream);
+        fine = parts[i].write(page, stream, &written[i].count, status);
+        CHECK(fclose(stream) == 0);
+    }
+    return fine;
+}
+
+// --- the template
+
+static void write_title(const struct page *page, FILE *stream)
+{
+    const struct results *results = &page->results;
+    const char *experiment = results->count ? results->records[0]->experiment : "";
+    size_t alike = 0;
+    while (alike < results->count && strcmp(results->records[alike]->experiment, experiment) == 0)
+        alike++;
+    if (alike && alike == results->count)
+        html_text(stream, experiment);
+    else if (results->file_count == 1)
+        html_text(stream, results->files[0].path);
+    else
+        fputs("Records of long-context backpropagation", stream);
+}
+
+static void write_contents(const struct written written[PARTS], FILE *stream)
+{
+    fputs("<nav aria-label=\"Contents\"><ul>\n", stream);
+    for (size_t i = 0; i < PARTS; i++)
+        if (written[i].count)
+            fprintf(stream, "<li><a href=\"#%s\">%s</a><span class=\"count\">%zu</span></li>\n", parts[i].name,
+                    parts[i].title, written[i].count);
+    fputs("</ul></nav>\n", stream);
+}
+
+static void write_sections(const struct written written[PARTS], FILE *stream)
+{
+    bool any = false;
+    for (size_t i = 0; i < PARTS; i++) {
+        any |= written[i].count > 0;
+        if (written[i].count)
+            fprintf(stream, "<section id=\"%s\">\n<h2>%s</h2>\n%s</section>\n", parts[i].name, parts[i].title,
+                    written[i].html);
+    }
+    if (!any)
+        fputs("<p>No records.</p>\n", stream);
+}
+
+static void write_placed(const struct page *page, const struct written written[PARTS], const char *place,
+                         size_t bytes, FILE *stream)
+{
+    if (strncmp(place, "title", bytes) == 0)
+        write_title(page, stream);
+    else if (strncmp(place, "css", bytes) == 0)
+        fputs(page_style, stream);
+    else if (strncmp(place, "js", bytes) == 0)
+        fputs(page_script, stream);
+    else if (strncmp(place, "summary", bytes) == 0)
+        facts_write(page, stream);
+    else if (strncmp(place, "contents", bytes) == 0)
+        write_contents(written, stream);
+    else
+        write_sections(written, stream);
+}
+
+// The template has places in double braces.
+static void write_page(const struct page *page, const struct written written[PARTS], FILE *stream)
+{
+    const char *rest = page_template;
+    for (const char *place; (place = strstr(rest, "{{")); rest = strstr(place, "}}") + 2) {
+        fwrite(rest, 1, (size_t)(place - rest), stream);
+        write_placed(page, written, place + 2, (size_t)(strstr(place, "}}") - place) - 2, stream);
+    }
+    fputs(rest, stream);
+}
+
+bool page_write(const struct page_request *request, const char *path, struct status *status)
+{
+    const struct report_request *report = request->report;
+    struct page page = {.request = request};
+    struct written written[PARTS] = {0};
+    char *html = NULL;
+    size_t bytes = 0;
+    bool fine = output_file_check(path, status) &&
+                results_open(&page.results, report->paths, report->path_count, report->every, status) &&
+                record_filter(&page.results, report->conditions, report->condition_count, status) &&
+                published_load(&page.published, report->published, status) && write_parts(&page, written, status);
+    if (fine) {
+        FILE *stream = open_memstream(&html, &bytes);
+        CHECK(stream);
+        write_page(&page, written, stream);
+        CHECK(fclose(stream) == 0);
+        fine = output_file_write(path, html, bytes, status);
+    }
+    free(html);
+    for (size_t i = 0; i < PARTS; i++)
+        free(written[i].html);
+    results_close(&page.results);
+    published_free(&page.published);
+    return fine;
+}

@@ -1,0 +1,69 @@
+// What reports write as markdown, on the page.
+#include "harness/page/markdown.h"
+#include "harness/page/part.h"
+#include "harness/results/category_report.h"
+#include "harness/results/longest_report.h"
+#include "harness/results/prediction_report.h"
+#include <stdlib.h>
+
+struct text {
+    char *markdown;
+    size_t bytes;
+    FILE *stream;
+};
+
+static void text_open(struct text *text)
+{
+    text->stream = open_memstream(&text->markdown, &text->bytes);
+    CHECK(text->stream);
+}
+
+static void text_close(struct text *text, FILE *html)
+{
+    CHECK(fclose(text->stream) == 0);
+    markdown_to_html(text->markdown, html);
+    free(text->markdown);
+}
+
+bool time_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
+{
+    (void)status;
+    struct text text;
+    const struct category_report categories = {.format = TABLE_MARKDOWN, .operations = true};
+    text_open(&text);
+    *count = category_report_write(&categories, &page->results, text.stream);
+    struct prediction_errors predicted = prediction_errors_of(page->results.records, page->results.count);
+    if (predicted.count)
+        *count += prediction_report_write(&page->results, true, TABLE_MARKDOWN, text.stream);
+    text_close(&text, stream);
+    return true;
+}
+
+bool published_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
+{
+    (void)status;
+    struct text text;
+    const struct report_request request = {.table.format = TABLE_MARKDOWN};
+    text_open(&text);
+    *count = report_published_write(&request, &page->results, &page->published, false, text.stream);
+    text_close(&text, stream);
+    return true;
+}
+
+bool longest_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
+{
+    const struct report_request *report = page->request->report;
+    struct longest_contexts contexts;
+    struct text text;
+    if (!report->max_context_count)
+        return true;
+    bool fine = longest_contexts_open(&contexts, report->max_context_paths, report->max_context_count,
+                                      &page->published, status);
+    text_open(&text);
+    if (fine)
+        longest_report_write(&contexts, TABLE_MARKDOWN, text.stream);
+    text_close(&text, stream);
+    *count = fine ? contexts.group_count : 0;
+    longest_contexts_close(&contexts);
+    return fine;
+}
