@@ -187,8 +187,8 @@ static void captions(const struct figure *figure, const struct group *group, con
     }
     if (disturbed) {
         size_t used = strlen(machine);
-        snprintf(machine + used, 400 - used, "; times of %zu of %zu trials: something else ran beside them", disturbed,
-                 group->count);
+        snprintf(machine + used, 400 - used, "; times of %zu of %zu trials: something else ran beside them",
+                 disturbed, group->count);
     }
     if (left_out) {
         size_t used = strlen(machine);
