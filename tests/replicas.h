@@ -31,7 +31,7 @@ static struct fixture fixture_of(const struct setting *s)
     f.document = s->documents ? 7 : 0;
     f.objective = s->objective;
     if (s->lora) {
-        f.lora = (struct lora){3, 6, LORA_Q | LORA_V | LORA_DOWN};
+        f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
     }
     // The first sequences have hardly a target, and the first of all none.
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
