@@ -2,6 +2,17 @@
 #include "methods/cost.h"
 #include "methods/pipeline.h"
 
+// Columns whose inputs come meanwhile from the rank below, where each has a place of its own: a link's latency may
+// be several columns' time.
+#define AHEAD 8
+
+// A tensor that comes from a neighbour, or goes to one.
+struct parcel {
+    struct tensor t;
+    struct delivery delivery;
+    bool owned; // freed when it has gone
+};
+
 // A walk and what it keeps.
 struct state {
     struct step *step;
@@ -19,6 +30,11 @@ struct state {
     struct kv_store kv;           // of a stage at a time: [T B, G D], their gradients [sampled B, G D]
     struct key_segment *segments; // [drawn.count]
     struct tensor inputs;         // [sampled B, d], of the drawn columns, as they came from the rank below
+    // Between ranks: the inputs of columns, the first `coming` of which have been asked for, and of these so many
+    // drawn ones; the gradient of the next column's output; and the last that was sent.
+    struct parcel *arrivals; // [needed]
+    size_t coming, coming_drawn;
+    struct parcel turn, leaving;
 };
 
 // Of the first so many columns.
@@ -84,6 +100,7 @@ static void state_open(struct state *state, struct step *step, const struct colu
     CHECK(state->stages.items && state->x && state->segments);
     if (!ranks_lowest(&step->model->ranks)) {
         CHECK(state->stages.count == 1);
+        CHECK(state->arrivals = calloc(state->needed + 1, sizeof *state->arrivals));
         state->inputs = hidden(state, state->sampled, CATEGORY_HIDDEN_CHECKPOINTS);
     }
 }
@@ -91,6 +108,7 @@ static void state_open(struct state *state, struct step *step, const struct colu
 static void state_close(struct state *state)
 {
     tensor_free(state->step->model->device, &state->inputs);
+    free(state->arrivals);
     free(state->segments);
     free(state->x);
     stages_free(&state->stages);
@@ -152,25 +170,63 @@ static struct tensor input_of(struct state *state, size_t j)
                        column_span(state->walk->columns, state->walk->drawn.items[j]).count * B);
 }
 
-// One column of a stage's first pass, or of the rank's, from the rank below to the one above. x: its input, or
-// where it is kept; no tensor: it is the embedding, or is not kept.
+// Asks for inputs from the rank below: the column's, the next one's, and of those after it, as far as they have a
+// place where they stay.
+static void start_inputs(struct state *state, size_t column)
+{
+    const struct column_walk *walk = state->walk;
+    while (state->coming < state->needed && state->coming <= column + AHEAD) {
+        size_t c = state->coming, j = state->coming_drawn;
+        bool drawn = j < walk->drawn.count && walk->drawn.items[j] == c;
+        if (!drawn && c > column + 1) {
+            return;
+        }
+        struct tensor x =
+            drawn ? input_of(state, j) : hidden(state, column_span(walk->columns, c).count, CATEGORY_ACTIVATIONS);
+        state->arrivals[c] =
+            (struct parcel){.t = x, .delivery = pipeline_start_input(state->step->model, x), .owned = !drawn};
+        state->coming++;
+        state->coming_drawn += drawn;
+    }
+}
+
+static struct tensor take_input(struct state *state, size_t column)
+{
+    start_inputs(state, column);
+    pipeline_wait(state->step->model, &state->arrivals[column].delivery);
+    return state->arrivals[column].t;
+}
+
+static void drop(struct state *state, struct parcel *parcel)
+{
+    pipeline_wait(state->step->model, &parcel->delivery);
+    if (parcel->owned) {
+        tensor_free(state->step->model->device, &parcel->t);
+    }
+    *parcel = (struct parcel){0};
+}
+
+// Sends the parcel's tensor by `start`, once the one before it has gone; it goes while the walk goes on.
+static void leave(struct state *state, struct parcel parcel,
+                  struct delivery (*start)(struct model *model, struct tensor t))
+{
+    drop(state, &state->leaving);
+    parcel.delivery = start(state->step->model, parcel.t);
+    state->leaving = parcel;
+}
+
+// One column of a stage's first pass, or of the rank's. x: its input; no tensor: it is the embedding.
 static void cache_column(struct state *state, struct stage stage, struct span chunk, struct tensor x, bool loss)
 {
     struct model *model = state->step->model;
-    bool passing = !x.data && !ranks_lowest(&model->ranks), highest = ranks_highest(&model->ranks);
+    bool highest = ranks_highest(&model->ranks);
     struct tensor y = highest ? tensor_none() : hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
-    if (passing) {
-        x = hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
-    }
-    pipeline_take_input(model, x);
     column_forward(state->step, stage, chunk, &state->kv, x, y,
                    !highest ? COLUMN_HIDDEN
                    : loss   ? COLUMN_LOSS
                             : COLUMN_KV);
-    pipeline_pass_output(model, y);
-    tensor_free(model->device, &y);
-    if (passing) {
-        tensor_free(model->device, &x);
+    if (!highest) {
+        leave(state, (struct parcel){.t = y, .owned = true}, pipeline_start_output);
     }
 }
 
@@ -190,8 +246,11 @@ static void fill_cache(struct state *state, size_t s)
         if (drawn && c + 1 == count && !gathers) {
             return; // no column to its right reads its keys before its own second pass writes them
         }
-        struct tensor x = lowest ? column_rows(state->x[s], chunk, B) : drawn ? input_of(state, j) : tensor_none();
+        struct tensor x = lowest ? column_rows(state->x[s], chunk, B) : take_input(state, c);
         cache_column(state, state->stages.items[s], chunk, x, loss);
+        if (!lowest && !drawn) {
+            drop(state, &state->arrivals[c]);
+        }
         j += drawn;
     }
 }
@@ -225,30 +284,52 @@ static void scale(struct state *state, struct stage stage, size_t j)
     }
 }
 
-// One column of the second pass. Where the first did not see it, its input comes now, and its output goes up.
+// Where the gradient of drawn column j's output is to come, from the rank above.
+static void open_turn(struct state *state, size_t j)
+{
+    struct span chunk = column_span(state->walk->columns, state->walk->drawn.items[j]);
+    state->turn = (struct parcel){.t = hidden(state, chunk.count, CATEGORY_ACTIVATIONS), .owned = true};
+}
+
+// One column of the second pass. Where the first did not see it, its output goes up, and its gradient comes in its
+// place. What the next column needs comes while this one goes down.
 static void walk_column(struct state *state, struct column *column, size_t j)
 {
     struct model *model = state->step->model;
     bool lowest = ranks_lowest(&model->ranks), highest = ranks_highest(&model->ranks);
-    struct tensor turn = tensor_none(); // the output, and then its gradient
+    struct parcel own = {0};
     if (!lowest) {
-        column->x = column->grad = input_of(state, j);
+        column->x = column->grad = take_input(state, state->walk->drawn.items[j]);
     }
     if (!highest) {
-        column->grad = turn = hidden(state, column->chunk.count, CATEGORY_ACTIVATIONS);
-        column->y = column->cached ? tensor_none() : turn;
+        if (column->first) {
+            open_turn(state, j);
+        }
+        own = state->turn;
+        column->grad = own.t;
+        column->y = column->cached ? tensor_none() : own.t;
     }
-    if (!column->cached) {
-        pipeline_take_input(model, column->x);
+    if (column->cached && !own.delivery.going) {
+        own.delivery = pipeline_start_gradient(model, own.t);
     }
     column_rebuild(state->step, column);
     if (!column->cached) {
+        drop(state, &state->leaving);
         pipeline_pass_output(model, column->y);
+        own.delivery = pipeline_start_gradient(model, own.t);
     }
-    pipeline_take_gradient(model, column->grad);
+    pipeline_wait(model, &own.delivery);
+    if (!highest && j > 0) {
+        open_turn(state, j - 1);
+        state->turn.delivery = pipeline_start_gradient(model, state->turn.t);
+    }
     column_descend(state->step, column);
-    pipeline_pass_gradient(model, column->grad);
-    tensor_free(model->device, &turn);
+    if (lowest) {
+        drop(state, &own);
+    } else {
+        own.t = column->grad;
+        leave(state, own, pipeline_start_input_gradient);
+    }
 }
 
 static void walk_back(struct state *state, size_t s)
@@ -280,6 +361,7 @@ static void walk_back(struct state *state, size_t s)
                                 .grad = column_rows(state->x[state->stages.count - 1], chunk, B)};
         walk_column(state, &column, j);
     }
+    drop(state, &state->leaving);
     kv_store_close(&state->kv);
     if (!highest) {
         tensor_free(model->device, &state->x[s]);
