@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // getline
 #include "harness/results/result_file.h"
+#include "harness/files/json_skim.h"
 #include "harness/results/record_check.h"
 #include "harness/results/record_json.h"
 #include <errno.h>
@@ -23,55 +24,109 @@ static bool is_torn(const char *tail, size_t bytes, bool first)
     return matched == length || !first;
 }
 
-// Reads a line of `bytes`; false if it is not a record. *record is NULL if it is what is left of one.
-static bool read_line(struct result_file *file, size_t number, const char *line, size_t bytes, json_t **record,
-                      struct status *status)
+static void place_of(const struct result_line *line, char where[600])
+{
+    snprintf(where, 600, "%.500s:%zu", line->path, line->number);
+}
+
+json_t *result_line_read(const struct result_line *line, struct status *status)
 {
     char where[600];
     json_error_t error;
-    bool whole = line[bytes - 1] == '\n';
-    snprintf(where, sizeof where, "%.500s:%zu", file->path, number);
-    *record = json_loadb(line, whole ? bytes - 1 : bytes, JSON_REJECT_DUPLICATES, &error);
-    file->bytes += bytes;
-    if (!*record && !whole && is_torn(line, bytes, number == 1)) {
-        file->torn_line = number;
+    json_t *record = json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, &error);
+    place_of(line, where);
+    if (!record)
+        status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);
+    else if (record_check(record, where, status))
+        return record;
+    json_decref(record);
+    return NULL;
+}
+
+// What a record is known by, without reading it. False: it takes a closer look.
+static bool skim(struct result_line *line)
+{
+    enum { SCHEMA, ID, STATUS, COUNT };
+    static const char *const names[COUNT] = {"schema", "id", "status"};
+    struct json_slice found[COUNT];
+    char schema[8], status[16] = "";
+    int digits = snprintf(schema, sizeof schema, "%d", RECORD_SCHEMA);
+    if (!json_skim(line->text, line->bytes, names, found, COUNT) || found[SCHEMA].bytes != (size_t)digits ||
+        memcmp(found[SCHEMA].text, schema, (size_t)digits) != 0 || found[ID].bytes != sizeof line->id + 1 ||
+        found[STATUS].bytes < 2 || found[STATUS].bytes > sizeof status)
+        return false;
+    memcpy(line->id, found[ID].text + 1, sizeof line->id - 1);
+    memcpy(status, found[STATUS].text + 1, found[STATUS].bytes - 2);
+    line->status = record_status_from_name(status);
+    return *found[ID].text == '"' && strspn(line->id, "0123456789abcdef") == sizeof line->id - 1 &&
+           line->status < RECORD_STATUS_COUNT;
+}
+
+// Not a record, or one that is written unlike ours.
+static bool look_closer(struct result_line *line, struct status *status)
+{
+    json_t *record = result_line_read(line, status);
+    if (record) {
+        snprintf(line->id, sizeof line->id, "%s", json_string_value(json_object_get(record, "id")));
+        line->status = record_status_from_name(json_string_value(json_object_get(record, "status")));
+    }
+    json_decref(record);
+    return record;
+}
+
+static bool is_json(const struct result_line *line)
+{
+    json_t *value = json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_decref(value);
+    return value;
+}
+
+// False if the line is not a record, or is not wanted. A last line that is torn is left out.
+static bool visit_line(struct result_file *file, struct result_line *line, result_visit *visit, void *visitor,
+                       struct status *status)
+{
+    bool whole = line->text[line->bytes - 1] == '\n';
+    file->bytes += line->bytes;
+    line->bytes -= whole;
+    bool known = skim(line);
+    if (!known && !whole && !is_json(line) && is_torn(line->text, line->bytes, line->number == 1)) {
+        file->torn_line = line->number;
         return true;
     }
-    if (!*record)
-        return status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);
+    if (!known && !look_closer(line, status))
+        return false;
     file->intact_bytes = file->bytes;
     file->unterminated = !whole;
-    return record_check(*record, where, status);
+    return visit(visitor, line, status);
 }
 
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status)
 {
     *file = (struct result_file){.path = strdup(path)};
-    CHECK(file->path);
     FILE *stream = fopen(path, "rb");
     if (!stream)
         return status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-    char *line = NULL;
+    char *text = NULL;
     size_t capacity = 0, number = 0;
     bool fine = true;
-    for (ssize_t bytes; fine && (bytes = getline(&line, &capacity, stream)) > 0;) {
-        json_t *record;
-        fine = read_line(file, ++number, line, (size_t)bytes, &record, status);
-        if (fine && record)
-            visit(visitor, record);
-        json_decref(record);
+    for (ssize_t bytes; fine && (bytes = getline(&text, &capacity, stream)) > 0;) {
+        struct result_line line = {.path = file->path, .number = ++number, .text = text, .bytes = (size_t)bytes};
+        fine = visit_line(file, &line, visit, visitor, status);
     }
     if (fine && ferror(stream))
         fine = status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-    free(line);
+    free(text);
     fclose(stream);
     return fine;
 }
 
-static void keep(void *objects, const json_t *record)
+static bool keep(void *objects, const struct result_line *line, struct status *status)
 {
-    CHECK(json_array_append(objects, (json_t *)record) == 0);
+    json_t *record = result_line_read(line, status);
+    if (record)
+        json_array_append_new(objects, record);
+    return record;
 }
 
 static void read_objects(struct result_file *file, json_t *objects)

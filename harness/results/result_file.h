@@ -18,8 +18,17 @@ struct result_file {
 // schema; a torn last line (no newline, not JSON, but with a record's beginning) is left out instead. Release with
 // result_file_close, also after a failure.
 bool result_file_read(struct result_file *file, const char *path, struct status *status);
-// The same, but each record is shown to `visit` and then let go: no more than one is in memory.
-typedef void result_visit(void *visitor, const json_t *record);
+// The same line by line, of which no more than one is in memory, and no more is looked at than that it is JSON and
+// what the record is known by. Ends with false where `visit` returns that.
+struct result_line {
+    const char *path, *text; // without a newline
+    size_t bytes, number;    // from 1
+    char id[33];
+    enum record_status status;
+};
+typedef bool result_visit(void *visitor, const struct result_line *line, struct status *status);
+// The record, a new reference; NULL and a status that names file and line if it is none of this schema.
+json_t *result_line_read(const struct result_line *line, struct status *status);
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status);
 // Takes over records that were made elsewhere, a list of objects.

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_log.h"
 #include "harness/files/output_file.h"
-#include "harness/results/record_json.h"
 #include "harness/results/result_file.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -82,12 +81,11 @@ static bool cut(struct result_log *log)
     return ftruncate(log->file, log->end) == 0 && fsync(log->file) == 0;
 }
 
-static void note_id(void *ids, const json_t *object)
+static bool note_id(void *ids, const struct result_line *line, struct status *status)
 {
-    struct record record;
-    record_read(&record, object);
-    result_ids_add(ids, record.id, record.status == RECORD_OK);
-    record_free(&record);
+    (void)status;
+    result_ids_add(ids, line->id, line->status == RECORD_OK);
+    return true;
 }
 
 // Of what it holds the ids, read without changing anything.

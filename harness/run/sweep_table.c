@@ -9,12 +9,14 @@ struct rows {
     json_t *records; // [trials], null: none yet
 };
 
-static void keep_last(void *visitor, const json_t *record)
+static bool keep_last(void *visitor, const struct result_line *line, struct status *status)
 {
     struct rows *rows = visitor;
-    const json_t *place = json_object_get(rows->places, json_string_value(json_object_get(record, "id")));
-    if (place)
-        CHECK(json_array_set(rows->records, (size_t)json_integer_value(place), (json_t *)record) == 0);
+    const json_t *place = json_object_get(rows->places, line->id);
+    json_t *record = place ? result_line_read(line, status) : NULL;
+    if (record)
+        json_array_set_new(rows->records, (size_t)json_integer_value(place), record);
+    return record || !place;
 }
 
 static struct rows rows_of(const struct spec *spec)
