@@ -29,14 +29,15 @@ static void note_keys_of(json_t *free_keys, const struct record_field *fields, c
                          const json_t *object)
 {
     for (const struct record_field *field = fields; field->name; field++) {
-        char name[120], inner[121];
+        char name[120];
         const json_t *value = json_object_get(object, field->name);
-        snprintf(name, sizeof name, "%s%s", parent, field->name);
-        snprintf(inner, sizeof inner, "%s.", name);
-        if (is_object(field))
-            note_keys_of(free_keys, field->members, inner, value);
-        if (!(is_free(field) || field->type == FIELD_MAP) || !json_is_object(value))
+        if (!json_is_object(value) || !(is_object(field) || is_free(field) || field->type == FIELD_MAP))
             continue;
+        snprintf(name, sizeof name, "%s%s%s", parent, field->name, is_object(field) ? "." : "");
+        if (is_object(field)) {
+            note_keys_of(free_keys, field->members, name, value);
+            continue;
+        }
         if (!json_object_get(free_keys, name))
             json_object_set_new(free_keys, name, json_object());
         json_object_update_missing(json_object_get(free_keys, name), (json_t *)value);

@@ -58,6 +58,8 @@ static bool apply(struct results *results, const struct record_columns *columns,
 
 bool record_filter(struct results *results, const char *const *conditions, size_t count, struct status *status)
 {
+    if (count == 0)
+        return true;
     struct record_columns columns;
     record_columns_open(&columns, results);
     bool fine = true;

@@ -121,9 +121,24 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
     return fine;
 }
 
+// Records of a sweep have much in common: what is as in the one before is in memory once.
+static void share(json_t *object, const json_t *before)
+{
+    for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
+        json_t *value = json_object_iter_value(at), *other = json_object_get(before, json_object_iter_key(at));
+        if (other && json_equal(value, other))
+            json_object_iter_set(object, at, other);
+        else if (json_is_object(value) && json_is_object(other))
+            share(value, other);
+    }
+}
+
 static bool keep(void *objects, const struct result_line *line, struct status *status)
 {
     json_t *record = result_line_read(line, status);
+    size_t count = json_array_size(objects);
+    if (record && count)
+        share(record, json_array_get(objects, count - 1));
     if (record)
         json_array_append_new(objects, record);
     return record;
