@@ -133,10 +133,8 @@ static void an_estimate_says_that_it_is_one(void **state)
     assert_true(file >= 0);
     assert_int_equal(json_dumpfd(profile, file, 0), 0);
     close(file);
-    char command[200];
-    snprintf(command, sizeof command,
-             "plan --model tiny --context 512 --method checkpoint --offload inputs --profile %s --json", path);
-    json_t *unknown = longbp_json(command);
+    json_t *unknown = longbp_json(
+        "plan --model tiny --context 512 --method checkpoint --offload inputs --profile %s --json", path);
     assert_true(json_is_null(json_object_get(unknown, "estimate_ms")));
     assert_true(json_is_null(json_object_get(unknown, "estimate")));
     json_decref(unknown);

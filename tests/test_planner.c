@@ -103,7 +103,7 @@ static void expect_choice(const struct space *space, const struct candidate *all
     struct planner planner;
     struct status status = {0};
     struct candidate fastest, *front;
-    size_t count;
+    size_t count = 0;
     assert_true(planner_open(&planner, space, limits, &status));
     for (size_t i = 0; i < space->candidates; i++) {
         const struct planned_step *bound = &planner.bounds[all[i].family], *step = &all[i].step;

@@ -158,8 +158,9 @@ static void print_time(const struct plan *plan)
 {
     const char *profile = plan->trial.profile->name;
     size_t draws = plan->record.sample_columns.count;
-    char mean[64];
-    snprintf(mean, sizeof mean, draws > 1 ? ", mean of %zu draws" : "", draws);
+    char mean[64] = "";
+    if (draws > 1)
+        snprintf(mean, sizeof mean, ", mean of %zu draws", draws);
     const struct links *links = plan->record.ranks.given ? trial_links(&plan->trial) : NULL;
     if (plan->record.ranks.given && !links)
         printf("  %-20s %12s    profile %s has no links between so many ranks; --links names some\n", "time",

@@ -49,8 +49,8 @@ static const struct shape shapes[] = {
     {.name = "Qwen2 biases", .context = 23, .chunk = 8, .batch = 1, .qkv_bias = true},
     {.name = "Qwen3 norms", .context = 23, .chunk = 8, .batch = 2, .qk_norm = true},
     {.name = "Llama 3 rope", .context = 23, .chunk = 8, .batch = 1, .scaled = true},
-    {.name = "LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V}},
-    {.name = "LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127}},
+    {.name = "LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V, false}},
+    {.name = "LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127, false}},
 };
 
 // Options that change how a walk computes and must not change what; a method takes those it knows.
