@@ -46,6 +46,35 @@ static void expect_table(const char *figure, char *const *lines, const char *exp
     free(table);
 }
 
+// A series per kind of links and ZeRO's level, by the number of ranks: the least that one waits, the most that one
+// sends. What has no time is left out.
+static void test_links_table(void **state)
+{
+    (void)state;
+    static const char *const rest[] = {"'fast', 'parallel': {'zero': 0}", "'fast', 'parallel': {'zero': 0}",
+                                       "'slow', 'parallel': {'zero': 3}", "'slow', 'parallel': {'zero': 3}"};
+    static const char *const idle[] = {"[0.25, 0.5]", "[0.5, 0.125]", "[0.75]", "null"};
+    char *lines[5] = {NULL};
+    for (int i = 0; i < 4; i++) {
+        char keys[300];
+        snprintf(keys, sizeof keys,
+                 ", 'estimate_ms': %d, 'ranks': {'count': %d, 'sent_bytes': [%d000000000, 4000000000], "
+                 "'idle_share': %s}",
+                 1000 * (i + 1), 8 >> i, i + 3, idle[i]);
+        char *line = record(i + 1, "e", "ok", "f32", 128, seco_64, keys), *at = strstr(line, "\"context\":");
+        char *links = quoted(rest[i]);
+        assert_non_null(at);
+        assert_true(asprintf(&lines[i], "%.*s\"links\": %s, %s", (int)(at - line), line, links, at) > 0);
+        free(links);
+        free(line);
+    }
+    expect_table("links", lines,
+                 "series\tmethod\tlabel\trank\tranks\ttime_s\tidle_percent\tsent_GB\n"
+                 "1\tseco\tseco, chunk 64, fast\t0\t4\t2\t12.5\t4\n"
+                 "1\tseco\tseco, chunk 64, fast\t0\t8\t1\t25\t4\n"
+                 "2\tseco\tseco, chunk 64, zero 3, slow\t1\t2\t3\t75\t5\n");
+}
+
 // Each value over that of the group of one, by method and prompt; what has no such record is left out.
 static void test_prompt_table(void **state)
 {
@@ -425,7 +454,7 @@ int main(void)
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_training_table),
         cmocka_unit_test(test_rates_table),          cmocka_unit_test(test_published_rates),
-        cmocka_unit_test(test_optimizers_table),
+        cmocka_unit_test(test_optimizers_table),     cmocka_unit_test(test_links_table),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

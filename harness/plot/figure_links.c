@@ -1,0 +1,112 @@
+// Ranks over links: the estimated time of a step against how many share it, how much of it the busiest waits, and
+// what the one that sends the most sends; a series per method, kind of links and ZeRO's level.
+#include "harness/plot/figure.h"
+#include "harness/results/series.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+#define KINDS_MAX 32
+
+// What tells series apart besides the method and its options.
+struct kind {
+    const char *links;
+    double zero;
+};
+
+static struct kind kind_of(const struct record *record)
+{
+    return (struct kind){text_or(record->trial.links, ""), record->trial.parallel.zero};
+}
+
+static bool same(struct kind a, struct kind b)
+{
+    return strcmp(a.links, b.links) == 0 && a.zero == b.zero;
+}
+
+static bool is_timed(const struct record *record)
+{
+    return record->status == RECORD_OK && record->ranks.idle_share.count > 0 && isfinite(record->estimate_ms);
+}
+
+// In the order of the records.
+static size_t find_kinds(const struct record *const *records, size_t count, struct kind kinds[KINDS_MAX])
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = 0;
+        while (at < found && !same(kinds[at], kind_of(records[i]))) {
+            at++;
+        }
+        if (at == found && found < KINDS_MAX && is_timed(records[i])) {
+            kinds[found++] = kind_of(records[i]);
+        }
+    }
+    return found;
+}
+
+static int by_ranks(const void *a, const void *b)
+{
+    double x = (*(const struct record *const *)a)->ranks.count, y = (*(const struct record *const *)b)->ranks.count;
+    return (x > y) - (x < y);
+}
+
+static void put_record(FILE *table, const struct record *record)
+{
+    const struct record_ranks *ranks = &record->ranks;
+    double idle = 1, sent = 0;
+    for (size_t i = 0; i < ranks->idle_share.count; i++) {
+        idle = fmin(idle, ranks->idle_share.items[i]);
+        sent = fmax(sent, ranks->sent_bytes.items[i]);
+    }
+    fprintf(table, "\t%.15g\t%.15g\t%.15g\t%.15g\n", ranks->count, record->estimate_ms / 1e3, 100 * idle,
+            sent / 1e9);
+}
+
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+{
+    static const char *const nothing[] = {NULL};
+    struct kind kinds[KINDS_MAX];
+    const struct record **kept = calloc(count + 1, sizeof *kept);
+    CHECK(kept);
+    size_t written = 0, most = 0;
+    fputs("series\tmethod\tlabel\trank\tranks\ttime_s\tidle_percent\tsent_GB\n", table);
+    for (size_t k = 0, found = find_kinds(records, count, kinds); k < found; k++) {
+        size_t kept_count = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (is_timed(records[i]) && same(kind_of(records[i]), kinds[k])) {
+                kept[kept_count++] = records[i];
+            }
+        }
+        struct series_table all;
+        series_make(&all, kept, kept_count, nothing, true);
+        for (size_t s = 0; s < all.count; s++) {
+            struct series *series = &all.series[s];
+            qsort(series->records, series->record_count, sizeof *series->records, by_ranks);
+            written++;
+            for (size_t r = 0; r < series->record_count; r++) {
+                fprintf(table, "%zu\t%s\t%s, ", written, series->method, series->label);
+                if (kinds[k].zero > 0) {
+                    fprintf(table, "zero %.0f, ", kinds[k].zero);
+                }
+                fprintf(table, "%s\t%zu", *kinds[k].links ? kinds[k].links : "the card's links", k);
+                put_record(table, series->records[r]);
+            }
+            most = series->record_count > most ? series->record_count : most;
+        }
+        series_free(&all);
+    }
+    free(kept);
+    return most >= 2;
+}
+
+static const char *const along_ranks[] = {"links", "parallel", "batch", NULL};
+
+const struct figure figure_links = {
+    .name = "links",
+    .needs = "plans over two numbers of ranks or more with an estimate (a profile, and links) at one context",
+    .one_context = true,
+    .estimates = true,
+    .within = along_ranks,
+    .tabulate = tabulate,
+};

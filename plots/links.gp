@@ -1,0 +1,33 @@
+# A step against the ranks that share it, over links of several kinds: its time, the share of it that the busiest rank
+# waits, and what the one that sends the most sends. Planned: the times are estimates.
+load scripts.'/style.gp'
+
+stats data using 'ranks' nooutput
+set logscale x 2
+set xrange [STATS_min / 1.25 : STATS_max * 1.25]
+stats data using (tick(column('ranks'))) nooutput
+if (ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }
+
+width = width_for(2)
+bottom = 370
+legend_rows = rows_for(2)
+height = bottom + 105 + 20 * legend_rows
+heading = 'A step over several ranks, estimated, by the links between them'
+load scripts.'/page.gp'
+
+set multiplot
+spaced(text) = strstrt(text, '_') ? spaced(underscored(text)) : text
+panel_names = 'time_s idle_percent sent_GB'
+panel_titles = 'time_of_one_step,_s the_busiest_waits,_% sent_by_a_rank,_GB'
+do for [p=0:2] {
+    if (p == 0) { set logscale y; set yrange [* : *] } else { unset logscale y; set yrange [0 : *] }
+    call scripts.'/panel.gp' (70 + 300 * p) (280 + 300 * p) (spaced(word(panel_titles, p + 1))) 'ranks'
+    plot for [i=1:series_count] data using (of(i, 'ranks')):(column(word(panel_names, p + 1))) \
+         with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
+         for [i=1:pointed] data using (of(i, 'ranks')):(column(word(panel_names, p + 1))):(told(i, 'ranks '.word(panel_names, p + 1))) @under_pointer
+    if (p == 0) {
+        unset for [l=101:104] label l
+        call scripts.'/legend.gp' 25 (bottom + 68)
+    }
+}
+unset multiplot
