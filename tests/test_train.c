@@ -2,78 +2,22 @@
 // order, rates and clipping are as said, evaluation is the loss of a step that is not taken.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/run/checkpoint.h"
-#include "harness/run/train.h"
-#include "tests/asked.h"
 #include "tests/scratch.h"
+#include "tests/training_run.h"
 
 #define MODEL                                                                                                      \
     "'model': {'layers': 2, 'width': 16, 'heads': 4, 'kv_heads': 2, 'head_dim': 4, 'ffn': 24, 'vocab': 256%s}"
 #define DATA "'data': {'text': 'experiments/data/king-james.txt'}"
 enum { STEPS = 20, CONTEXT = 24 };
 
-struct run {
-    struct trial trial;
-    struct setup setup;
-    struct train train;
-    struct step_report report;
-};
-
 // json: a trial's keys besides those of a small model in f64, with ' for ".
-static void run_open(struct run *run, const char *keys, const char *shape)
+static void run_open(struct training_run *run, const char *keys, const char *shape)
 {
     char *json;
-    struct status status = {0};
-    *run = (struct run){0};
     assert_true(asprintf(&json, "{" MODEL ", " DATA ", 'dtype': 'f64', 'context': %d, %s}", shape, CONTEXT, keys) >
                 0);
-    run->trial = trial_of(json);
-    struct setup_options options = setup_options_of(&run->trial);
-    if (!setup_open(&run->setup, &run->trial, &options, &status) ||
-        !train_open(&run->train, &run->trial, &run->setup, &status))
-        fail_msg("%s: %s", json, status.message);
+    training_run_open(run, json);
     free(json);
-}
-
-static void run_close(struct run *run)
-{
-    step_report_free(&run->report);
-    train_close(&run->train);
-    setup_close(&run->setup);
-    trial_free(&run->trial);
-}
-
-static double next_loss(struct run *run)
-{
-    struct status status = {0};
-    if (!train_step(&run->train, &run->report, &status))
-        fail_msg("%s", status.message);
-    return run->report.loss;
-}
-
-// All gradients, to be freed.
-static double *gradients(struct run *run, size_t *count)
-{
-    struct model *model = &run->setup.model;
-    double *values = NULL;
-    *count = 0;
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        size_t n = tensor_count(model->parameters[i].grad);
-        values = realloc(values, (*count + n + 1) * sizeof *values);
-        assert_non_null(values);
-        tensor_read(model->device, model->parameters[i].grad, values + *count);
-        *count += n;
-    }
-    return values;
-}
-
-static double norm(const double *values, const double *minus, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        double difference = values[i] - (minus ? minus[i] : 0);
-        sum += difference * difference;
-    }
-    return sqrt(sum);
 }
 
 // Curves agree for as long as rounding has not grown; afterwards they are each one's own.
@@ -87,7 +31,7 @@ static void exact_methods_have_the_same_losses(void **state)
     double losses[STEPS];
     for (size_t u = 0; u < COUNT(updates); u++) {
         for (const struct method *const *m = methods; *m; m++) {
-            struct run run;
+            struct training_run run;
             char keys[400];
             bool chunks = option_find(&(*m)->options, "chunk");
             if (!(*m)->exact)
@@ -98,21 +42,21 @@ static void exact_methods_have_the_same_losses(void **state)
                 updates[u], STEPS, (*m)->name, chunks ? ", 'chunk': 7, 'head_chunk': 5" : "");
             run_open(&run, keys, "");
             for (size_t i = 0; i < STEPS; i++) {
-                double loss = next_loss(&run);
+                double loss = training_run_step(&run);
                 if (m == methods)
                     losses[i] = loss;
                 else if (!(fabs(loss - losses[i]) <= 1e-9 * fabs(losses[i])))
                     fail_msg("%s: step %zu: loss %.17g, of full %.17g", (*m)->name, i + 1, loss, losses[i]);
             }
             assert_true(losses[STEPS - 1] < losses[0]);
-            run_close(&run);
+            training_run_close(&run);
         }
     }
 }
 
 static void check_micro_batches(const struct objective *objective, const char *optimizer)
 {
-    struct run runs[2];
+    struct training_run runs[2];
     double *found[2];
     size_t count;
     char keys[400];
@@ -122,16 +66,16 @@ static void check_micro_batches(const struct objective *objective, const char *o
                  "'train': {'steps': 4, 'accumulate': %d, 'shuffle': 7}",
                  i ? 6 : 2, objective->name, optimizer, i ? 1 : 3);
         run_open(&runs[i], keys, "");
-        next_loss(&runs[i]);
-        found[i] = gradients(&runs[i], &count);
+        training_run_step(&runs[i]);
+        found[i] = training_run_gradients(&runs[i], &count);
     }
-    assert_true(norm(found[0], found[1], count) <= 1e-13 * norm(found[1], NULL, count));
+    assert_true(training_run_norm(found[0], found[1], count) <= 1e-13 * training_run_norm(found[1], NULL, count));
     assert_true(near(runs[0].report.loss, runs[1].report.loss));
     for (int i = 1; i < 4; i++)
-        assert_true(fabs(next_loss(&runs[0]) / next_loss(&runs[1]) - 1) <= 1e-11);
+        assert_true(fabs(training_run_step(&runs[0]) / training_run_step(&runs[1]) - 1) <= 1e-11);
     for (int i = 0; i < 2; i++) {
         free(found[i]);
-        run_close(&runs[i]);
+        training_run_close(&runs[i]);
     }
 }
 
@@ -153,7 +97,7 @@ static void evaluation_is_a_steps_loss(void **state)
     static const char *const shapes[] = {"", ", 'tied': true", ", 'qk_norm': true", ", 'qkv_bias': true"};
     for (size_t s = 0; s < COUNT(shapes); s++) {
         for (const struct objective *const *o = objectives; *o; o++) {
-            struct run run;
+            struct training_run run;
             struct status status = {0};
             double loss;
             char keys[500];
@@ -169,13 +113,13 @@ static void evaluation_is_a_steps_loss(void **state)
             size_t live = run.setup.device->arena.live_bytes;
             assert_true(train_evaluate(&run.train, &loss, &status));
             assert_int_equal(run.setup.device->arena.live_bytes, live);
-            assert_true(near(next_loss(&run), loss));
+            assert_true(near(training_run_step(&run), loss));
             assert_false(train_evaluates(&run.train));
-            next_loss(&run);
+            training_run_step(&run);
             assert_true(train_evaluates(&run.train));
-            next_loss(&run);
+            training_run_step(&run);
             assert_true(train_evaluates(&run.train)); // the last
-            run_close(&run);
+            training_run_close(&run);
         }
     }
 }
@@ -186,7 +130,7 @@ static void evaluation_is_a_mean_over_all_windows(void **state)
     (void)state;
     double losses[3];
     for (int i = 0; i < 3; i++) {
-        struct run run;
+        struct training_run run;
         struct status status = {0};
         char keys[300];
         snprintf(keys, sizeof keys,
@@ -195,7 +139,7 @@ static void evaluation_is_a_mean_over_all_windows(void **state)
                  i + 1);
         run_open(&run, keys, "");
         assert_true(train_evaluate(&run.train, &losses[i], &status));
-        run_close(&run);
+        training_run_close(&run);
     }
     assert_true(near(losses[1], losses[0]) && near(losses[2], losses[0]));
 }
@@ -220,17 +164,17 @@ static void rates_follow_the_schedule(void **state)
         {"'steps': 6, 'warmup': 6, 'schedule': 'cosine'", {1.0 / 6, 2.0 / 6, 0.5, 4.0 / 6, 5.0 / 6, 1}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct run run;
+        struct training_run run;
         char keys[300];
         snprintf(keys, sizeof keys,
                  "'optimizer': {'name': 'adamw', 'rate': 0.004}, 'method': 'full', 'train': {%s}", cases[i].train);
         run_open(&run, keys, "");
         for (size_t s = 0; s < 6; s++) {
-            next_loss(&run);
+            training_run_step(&run);
             if (!near(run.train.rate, 0.004 * cases[i].factors[s]))
                 fail_msg("%s: step %zu: %.15g", cases[i].train, s + 1, run.train.rate / 0.004);
         }
-        run_close(&run);
+        training_run_close(&run);
     }
 }
 
@@ -240,18 +184,18 @@ static void gradients_are_clipped(void **state)
     static const char keys[] = "'optimizer': 'adamw', 'method': 'full', 'train': {'steps': 1, 'clip': %.17g}";
     double whole = 0;
     for (int i = 0; i < 3; i++) { // not at all; to half its norm; a norm that it does not have
-        struct run run;
+        struct training_run run;
         char text[200];
         size_t count;
         snprintf(text, sizeof text, keys, i == 1 ? whole / 2 : 2 * whole);
         run_open(&run, text, "");
-        next_loss(&run);
-        double *found = gradients(&run, &count), length = norm(found, NULL, count);
+        training_run_step(&run);
+        double *found = training_run_gradients(&run, &count), length = training_run_norm(found, NULL, count);
         whole = i ? whole : length;
         assert_true(near(run.train.gradient_norm, whole));
         assert_true(near(length, i == 1 ? whole * (whole / 2 / (whole + 1e-6)) : whole)); // as torch has it
         free(found);
-        run_close(&run);
+        training_run_close(&run);
     }
 }
 
@@ -288,19 +232,19 @@ static void trials_record_the_curve(void **state)
 
         const json_t *curve = json_object_get(record, "curve"), *losses = json_object_get(curve, "loss");
         const json_t *at = json_object_get(curve, "evaluation_step");
-        struct run run;
+        struct training_run run;
         run_open(&run, keys, "");
         assert_int_equal(json_array_size(losses), 5);
         assert_int_equal(json_array_size(json_object_get(curve, "gradient_norm")), 5);
         assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), 5);
         for (size_t i = 0; i < 5; i++)
-            assert_true(json_real_value(json_array_get(losses, i)) == next_loss(&run));
+            assert_true(json_real_value(json_array_get(losses, i)) == training_run_step(&run));
         assert_true(number(record, "loss") == json_real_value(json_array_get(losses, 0)));
         assert_int_equal(json_array_size(at), 4); // 0, 2, 4, 5
         assert_int_equal(json_integer_value(json_array_get(at, 1)), 2);
         assert_int_equal(json_integer_value(json_array_get(at, 3)), 5);
         assert_int_equal(json_array_size(json_object_get(curve, "evaluation_loss")), 4);
-        run_close(&run);
+        training_run_close(&run);
         json_decref(planned);
         json_decref(record);
     }
@@ -392,9 +336,9 @@ static void windows_come_in_order(void **state)
     struct windows windows, held_out;
     int32_t ids[2 * 30];
     assert_true(windows_open(&windows, &source, 2, 256, 1, 0, &status));
-    assert_int_equal(windows.count, 12); // what is left over makes none
+    assert_int_equal(windows.order.count, 12); // what is left over makes none
     assert_true(windows_split(&windows, 0.2, &held_out, &status));
-    assert_int_equal(windows.count, 10);
+    assert_int_equal(windows.order.count, 10);
     assert_true(windows_read(&windows, 8, 4, ids, &status)); // from the end to the beginning again
     assert_memory_equal(ids, ((int32_t[]){'i', 'i', 'j', 'j', 'a', 'a', 'b', 'b'}), 8 * sizeof *ids);
     assert_true(windows_read(&held_out, 0, 2, ids, &status));

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
 #include "tests/program.h"
+#include "tests/written_batch.h"
 #include <jansson.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -56,11 +57,11 @@ static void assert_same_run(const struct scratch *scratch, const char *weights)
 }
 
 // Killed while steps are taken, while a checkpoint is written, and while the weights are: the moments differ.
-static void check_killed(const struct scratch *scratch, const char *options, const char *weights)
+static void check_killed(const struct scratch *scratch, const char *train, const char *options, const char *weights)
 {
     char *command, *resume;
-    assert_true(asprintf(&command, TRAIN "%s --checkpoint 1 --out whole", options) > 0);
-    assert_true(asprintf(&resume, "exec " TRAIN "%s --checkpoint 1 --out again --resume", options) > 0);
+    assert_true(asprintf(&command, "%s%s --checkpoint 1 --out whole", train, options) > 0);
+    assert_true(asprintf(&resume, "exec %s%s --checkpoint 1 --out again --resume", train, options) > 0);
     assert_int_equal(run(scratch, command), 0);
     for (size_t kills = 0; kills < 5; kills++) {
         size_t lines = line_count(scratch, "again/steps.jsonl");
@@ -88,22 +89,48 @@ static void killed_again_and_again_ends_with_the_same_bits(void **state)
 {
     struct scratch *scratch = *state;
     write_text(scratch);
-    check_killed(scratch, "--dtype f64", "model.safetensors");
+    check_killed(scratch, TRAIN, "--dtype f64", "model.safetensors");
 }
 
 static void projectors_go_on_too(void **state)
 {
     struct scratch *scratch = *state;
     write_text(scratch);
-    check_killed(scratch, "--dtype bf16 --optimizer natural-galore,rank=3,sums=projected,history=3 --clip 0",
+    check_killed(scratch, TRAIN, "--dtype bf16 --optimizer natural-galore,rank=3,sums=projected,history=3 --clip 0",
                  "model.safetensors");
+}
+
+// Two files of two pairs of three tokens, in a folder.
+static void write_pairs(const struct scratch *scratch)
+{
+    struct written_tensor tensors[] = {
+        {"ids", "I32", "[4,2]", {1, 2, 1, 3, 4, 5, 4, 6}, 8},
+        {"labels", "I32", "[4,2]", {-100, 7, 8, 9, 10, 11, 12, 13}, 8},
+    };
+    assert_int_equal(run(scratch, "mkdir -p pairs"), 0);
+    written_batch(scratch, "pairs/1.safetensors", tensors, 2);
+    tensors[0].values[1] = 14;
+    written_batch(scratch, "pairs/2.safetensors", tensors, 2);
+}
+
+#define PAIRS                                                                                                      \
+    "$L train --model tiny --batch pairs --sequences 2 --objective dpo --method seco --chunk 1 --steps 10 "        \
+    "--accumulate 2 --shuffle 3 --held-out 0.25 --evaluate-every 4 --dtype f64 "                                   \
+    "--lora r=2,targets=q,v --reference adapter-off "
+
+static void pairs_go_on_too(void **state)
+{
+    struct scratch *scratch = *state;
+    write_pairs(scratch);
+    check_killed(scratch, PAIRS, "", "adapter_model.safetensors");
 }
 
 static void adapter_goes_on_too(void **state)
 {
     struct scratch *scratch = *state;
     write_text(scratch);
-    check_killed(scratch, "--lora r=2,alpha=4,targets=q,down --dtype bf16 --device cpu --place-optimizer host",
+    check_killed(scratch, TRAIN,
+                 "--lora r=2,alpha=4,targets=q,down --dtype bf16 --device cpu --place-optimizer host",
                  "adapter_model.safetensors");
 }
 
@@ -164,6 +191,73 @@ struct refusal {
     const char *options, *message;
 };
 
+static void check_refusals(const struct scratch *scratch, const char *train, const struct refusal *refusals,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char *command, *err;
+        assert_true(asprintf(&command, "%s%s", train, refusals[i].options) > 0);
+        int code = run(scratch, command);
+        err = text_of(scratch, "err");
+        if (code != 2 || !strstr(err, refusals[i].message))
+            fail_msg("%s: exit code %d, expected \"%s\" in: %s", refusals[i].options, code, refusals[i].message,
+                     err);
+        free(err);
+        free(command);
+    }
+}
+
+// What is wrong with batch files, or does not go with them.
+static void wrong_files_are_said(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct written_tensor blank[] = {
+        {"ids", "I32", "[2,2]", {1, 2, 3, 4}, 4},
+        {"labels", "I32", "[2,2]", {-100, -100, 7, 8}, 4},
+    };
+    static const struct written_tensor three[] = {
+        {"ids", "I32", "[3,2]", {1, 2, 3, 4, 5, 6}, 6},
+        {"labels", "I32", "[3,2]", {1, 2, 3, 4, 5, 6}, 6},
+    };
+    static const struct written_tensor wide[] = {
+        {"ids", "I32", "[2,3]", {1, 2, 3, 4, 5, 6}, 6},
+        {"labels", "I32", "[2,3]", {1, 2, 3, 4, 5, 256}, 6},
+    };
+    static const struct refusal refusals[] = {
+        {"--batch pairs --objective dpo --reference file", "--sequences is missing"},
+        {"--batch pairs --sequences 1 --objective dpo --reference file", "an even number"},
+        {"--batch pairs --sequences 4 --objective dpo --reference file", "pairs/1.safetensors: has no tensor "
+                                                                         "\"reference_logprobs\""},
+        {"--batch pairs --sequences 4 --objective dpo --reference random", "random is the model's own and noise"},
+        {"--batch pairs --sequences 2 --objective dpo --lora r=2 --optimizer bread-lora --reference adapter-off",
+         "moves the weights that adapter-off leaves"},
+        {"--batch pairs --sequences 4 --objective grpo", "has no tensor \"advantages\""},
+        {"--batch pairs --sequences 10", "has 8 sequences, but a micro-batch is to take 10"},
+        {"--batch pairs --sequences 8 --held-out 0.5", "4 sequences are left to train on"},
+        {"--batch pairs --sequences 4 --held-out 0.01", "0.01 of 8 sequences leaves none to evaluate"},
+        {"--batch pairs --sequences 4 --context 3", "sequences of 2 tokens, but context is 3"},
+        {"--batch pairs --sequences 4 --group 3", "no number of groups of 3"},
+        {"--batch none --sequences 2", "none: No such file"},
+        {"--batch empty --sequences 2", "empty: holds no batch file, *.safetensors"},
+        {"--batch mixed --sequences 2", "wide.safetensors: sequences of 3 tokens, but "},
+        {"--batch three --sequences 2 --objective dpo --lora r=2",
+         "three: has 3 sequences, of which 2 belong together"},
+        {"--batch blank --sequences 1", "of the 1 sequences of step 1 labels are -100, or weights 0, everywhere"},
+        {"--batch blank --sequences 2 --objective dpo --lora r=2 --reference adapter-off",
+         "labels[0] are -100 everywhere, but each of a pair needs a completion"},
+        {"--batch wide --sequences 1", "wide: labels[1, 2] is 256, expected -100 or 0 to 255"},
+    };
+    write_pairs(scratch);
+    assert_int_equal(run(scratch, "mkdir empty mixed && cp pairs/1.safetensors mixed"), 0);
+    written_batch(scratch, "blank", blank, 2);
+    written_batch(scratch, "three", three, 2);
+    written_batch(scratch, "wide", wide, 2);
+    assert_int_equal(run(scratch, "cp wide mixed/wide.safetensors"), 0);
+    check_refusals(scratch, "$L train --model tiny --steps 3 --out new ", refusals,
+                   sizeof refusals / sizeof *refusals);
+    assert_int_equal(run(scratch, "ls new"), 2);
+}
+
 static void wrong_use_is_said(void **state)
 {
     struct scratch *scratch = *state;
@@ -179,7 +273,7 @@ static void wrong_use_is_said(void **state)
         {"--out no/where", "no/where: cannot make the folder: No such file or directory"},
         {"--out new --tokens none", "none: No such file"},
         {"--out new --tokens empty", "empty: is empty"},
-        {"--out new --context 601 --held-out 0", "1 x 601 tokens are needed"},
+        {"--out new --context 601 --held-out 0 --evaluate-every 0", "1 x 601 tokens are needed"},
         {"--out new --held-out 0.001", "0.001 of 50 windows of 12 tokens leaves none to evaluate"},
         {"--out new --held-out 1", "1 of 50 windows of 12 tokens leaves none to train on"},
         {"--out new --evaluate text", "\"held_out\" are two ways to say what is evaluated"},
@@ -191,7 +285,10 @@ static void wrong_use_is_said(void **state)
         {"--out new --optimizer sgd,when=walk --clip 0", "key \"accumulate\": needs all gradients at once"},
         {"--out new --place-gradients host", "key \"clip\": all gradients are scaled at once"},
         {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than windows of tokens"},
-        {"--out new --batch text", "--batch is a number of windows"},
+        {"--out new --batch text", "--tokens and a batch file are two things to train on"},
+        {"--out new --sequences 2", "--sequences are those of a batch file"},
+        {"--out new --group 2", "leave \"group\" out, or give \"data\" as {\"batch\": PATH}"},
+        {"--out new --held-out 0", "key \"evaluate_every\": nothing is evaluated"},
         {"--out new --device plan", "trains nothing"},
         {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},
         {"--out new --keep 2", "keep"},
@@ -202,17 +299,7 @@ static void wrong_use_is_said(void **state)
     scratch_file(scratch, "empty", "", 0);
     scratch_file(scratch, "short", "abc", 3);
     assert_int_equal(run(scratch, "mkdir other && touch other/thesis.tex && " TRAIN "--out whole"), 0);
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        char *command, *err;
-        assert_true(asprintf(&command, TRAIN "%s", refusals[i].options) > 0);
-        int code = run(scratch, command);
-        err = text_of(scratch, "err");
-        if (code != 2 || !strstr(err, refusals[i].message))
-            fail_msg("%s: exit code %d, expected \"%s\" in: %s", refusals[i].options, code, refusals[i].message,
-                     err);
-        free(err);
-        free(command);
-    }
+    check_refusals(scratch, TRAIN, refusals, sizeof refusals / sizeof *refusals);
     assert_int_equal(run(scratch, "ls other"), 0);
     assert_says(scratch, "out", "thesis.tex\n");
 }
@@ -258,9 +345,11 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(projectors_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapter_goes_on_too, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(pairs_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(interrupt_leaves_a_checkpoint, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(full_disk_loses_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_run_at_a_time, scratch_setup, scratch_teardown),

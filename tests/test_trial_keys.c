@@ -104,7 +104,9 @@ static const char *beside(const char *parent, const char *key)
 // And within the key's object.
 static const char *within(const char *parent, const char *key)
 {
-    return parent && strcmp(parent, "parallel") == 0 && strcmp(key, "zero") == 0 ? "'data': 2, " : "";
+    bool zero = parent && strcmp(parent, "parallel") == 0 && strcmp(key, "zero") == 0;
+    bool evaluates = parent && strcmp(parent, "train") == 0 && strncmp(key, "evaluate_", 9) == 0;
+    return zero ? "'data': 2, " : evaluates ? "'held_out': 0.5, " : "";
 }
 
 // A trial with one more thing said; NULL and a reason if it is refused. To be released with trial_free and free.

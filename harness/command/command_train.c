@@ -1,8 +1,8 @@
-// Command: `longbp train`, a training run of a model on a file of tokens.
+// Command: `longbp train`, a training run of a model on a file of tokens, or on batch files.
 #include "harness/command/command.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/folder.h"
-#include "harness/files/share.h"
+#include "harness/files/sequences.h"
 #include "harness/files/size.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
@@ -13,20 +13,18 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FLAG_QUIET = 0x100, FLAG_VERBOSE };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "links", "labels",   "documents",
-                                      "prompt",  "group", "parallel", NULL};
+static const char *const without[] = {"profile", "links", "labels", "documents", "prompt", "parallel", NULL};
 
 struct arguments {
     struct trial_flags flags;
     const char *tokens, *token_dtype, *out;
     bool resume;
-    size_t checkpoint, keep_checkpoints;
+    size_t sequences, checkpoint, keep_checkpoints;
     enum progress_detail detail;
 };
 
@@ -39,6 +37,10 @@ static const struct flag own_flags[] = {
      TEXT_AT(struct arguments, token_dtype),
      .arg = "bytes|u16|u32",
      .doc = "of the token ids (bytes)"},
+    {.name = "sequences",
+     COUNT_AT(struct arguments, sequences, 1, 0),
+     .arg = "N",
+     .doc = "of --batch FILE, or of a folder of batch files, make a micro-batch; of windows --batch N says it"},
     {.name = "out",
      TEXT_AT(struct arguments, out),
      .arg = "DIR",
@@ -83,9 +85,19 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static bool complete(struct arguments *arguments, struct status *status)
 {
     json_t *trial = arguments->flags.trial;
-    if (json_object_get(trial, "data"))
+    bool files = json_object_get(trial, "data"); // of batches
+    if (files && arguments->tokens)
         return status_set(status, STATUS_BAD_INPUT,
-                          "--batch is a number of windows; a batch file is one step alone");
+                          "--tokens and a batch file are two things to train on; give one");
+    if (files && !arguments->sequences)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--sequences is missing: how many of the sequences of --batch are a micro-batch?");
+    if (!files && arguments->sequences)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--sequences are those of a batch file; give one by --batch FILE, or --batch %zu windows",
+                          arguments->sequences);
+    if (files)
+        json_object_set_new(trial, "batch", json_integer((json_int_t)arguments->sequences));
     if (!trial_flags_set_tokens(&arguments->flags, arguments->tokens, arguments->token_dtype, status))
         return false;
     if (!json_object_get(trial, "train"))
@@ -99,9 +111,8 @@ static bool complete(struct arguments *arguments, struct status *status)
 
 static json_t *bytes_of(const char *path)
 {
-    struct stat info;
-    char found[PATH_MAX];
-    return path && stat(share_resolve(path, found), &info) == 0 ? json_integer(info.st_size) : json_null();
+    size_t bytes = path ? sequences_bytes(path) : 0;
+    return bytes ? json_integer((json_int_t)bytes) : json_null();
 }
 
 static json_t *settings_of(const struct trial *trial)
@@ -256,8 +267,8 @@ static void tell_begin(const struct running *run)
         return;
     char size[32];
     size_text(run->setup.device->arena.live_bytes, size, sizeof size);
-    fprintf(stderr, "%s: %zu steps of %zu windows of %zu tokens, method %s, on %s; %s before the first step\n", out,
-            trial->train.steps, trial->batch * trial->train.accumulate, trial->context, trial->method->name,
+    fprintf(stderr, "%s: %zu steps of %zu sequences of %zu tokens, method %s, on %s; %s before the first step\n",
+            out, trial->train.steps, trial->batch * trial->train.accumulate, trial->context, trial->method->name,
             trial->device, size);
 }
 
@@ -314,14 +325,15 @@ int command_train(int argc, char **argv)
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
-        .doc = "Trains a model and writes its weights, or with --lora a PEFT adapter, to DIR; prints a line of "
-               "JSON per "
-               "step and per evaluation, which DIR/steps.jsonl keeps.\vThe sequences are windows of --context "
-               "tokens, in "
-               "the order of the file and again from its beginning; the last token of each has no target. With "
-               "--checkpoint a run that was ended, by whatever, goes on by --resume and ends with the same bits "
-               "(on a card "
-               "with --deterministic). Values of --chunk and the like are spelled as in specs."};
+        .doc =
+            "Trains a model and writes its weights, or with --lora a PEFT adapter, to DIR; prints a line of "
+            "JSON per "
+            "step and per evaluation, which DIR/steps.jsonl keeps.\vThe sequences are windows of --context "
+            "tokens, in the order of the file and again from its beginning, the last token of each without a "
+            "target; or, with --batch FILE --sequences N, those of a batch file, or of a folder of such, with all "
+            "that it says of them: labels, documents, pairs, groups, log-probs and advantages. With "
+            "--checkpoint a run that was ended, by whatever, goes on by --resume and ends with the same bits "
+            "(on a card with --deterministic). Values of --chunk and the like are spelled as in specs."};
     struct status status = {0};
     struct trial trial = {0};
     bool interrupted = false;

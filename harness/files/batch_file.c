@@ -1,6 +1,5 @@
 #include "harness/files/batch_file.h"
 #include "harness/files/names.h"
-#include "harness/files/safetensors.h"
 #include "harness/files/share.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/transformer/batch.h"
@@ -159,101 +158,163 @@ static struct range range_of(const struct batch_tensor *row, const struct batch_
     return range;
 }
 
-static bool read_integers(const struct batch_tensor *row, const struct safetensors_tensor *tensor,
-                          struct batch_data *into, const char *path, size_t vocab, struct status *status)
+// Values of a sequence.
+static size_t values_of(const struct batch_tensor *row, size_t context)
+{
+    return row->extent == PER_SEQUENCE ? 1 : context;
+}
+
+static bool take_integers(const struct batch_tensor *row, const struct safetensors_tensor *tensor, size_t from,
+                          size_t count, size_t vocab, struct batch_data *into, size_t to, const char *path,
+                          struct status *status)
 {
     struct range range = range_of(row, into, vocab);
     char text[80];
-    int32_t *values = host_memory_try(tensor->count, sizeof *values);
-    if (!values)
-        return status_set(status, STATUS_OOM, "%s: no room on the host for %s", path, row->name);
-    *(int32_t **)member_of(into, row) = values;
-    for (size_t i = 0; i < tensor->count; i++) {
-        int64_t value = safetensors_integer(tensor, i);
+    int32_t *values = *(int32_t **)member_of(into, row) + to;
+    for (size_t i = 0; i < count; i++) {
+        int64_t value = safetensors_integer(tensor, from + i);
         if ((value < range.minimum || value > range.maximum) && !(range.none && value == NO_TARGET))
             return status_set(status, STATUS_BAD_INPUT, "%s: %s is %lld, expected %s", path,
-                              element(row, into->context, i, text), (long long)value, range.words);
+                              element(row, into->context, from + i, text), (long long)value, range.words);
         values[i] = (int32_t)value;
     }
     return true;
 }
 
-static bool read_numbers(const struct batch_tensor *row, const struct safetensors_tensor *tensor,
-                         struct batch_data *into, const char *path, struct status *status)
+static bool take_numbers(const struct batch_tensor *row, const struct safetensors_tensor *tensor, size_t from,
+                         size_t count, struct batch_data *into, size_t to, const char *path, struct status *status)
 {
     char text[80];
     bool weights = row->offset == AT(weights);
-    double *values = host_memory_try(tensor->count, sizeof *values);
-    if (!values)
-        return status_set(status, STATUS_OOM, "%s: no room on the host for %s", path, row->name);
-    *(double **)member_of(into, row) = values;
-    safetensors_values(tensor, 0, tensor->count, values);
-    for (size_t i = 0; i < tensor->count; i++) {
+    double *values = *(double **)member_of(into, row) + to;
+    safetensors_values(tensor, from, count, values);
+    for (size_t i = 0; i < count; i++) {
         // Where nothing is predicted, the log-prob of what would be is nobody's matter.
-        bool counts = row->extent == PER_SEQUENCE || weights || into->labels[i] != NO_TARGET;
+        bool counts = row->extent == PER_SEQUENCE || weights || into->labels[to + i] != NO_TARGET;
         if (counts && (!isfinite(values[i]) || (weights && values[i] < 0)))
             return status_set(status, STATUS_BAD_INPUT, "%s: %s is %g, expected a finite number%s", path,
-                              element(row, into->context, i, text), values[i], weights ? " >= 0" : "");
+                              element(row, into->context, from + i, text), values[i], weights ? " >= 0" : "");
         if (!counts)
             values[i] = 0;
     }
     return true;
 }
 
-static bool read_all(struct batch_data *into, const struct safetensors *file, size_t vocab, struct status *status)
+// What tensors say together of a sequence, which is number b of the file.
+static bool check_together(const struct batch_data *data, size_t at, size_t b, const char *path,
+                           struct status *status)
 {
-    for (size_t i = 0; i < BATCH_TENSORS; i++) {
-        const struct safetensors_tensor *tensor;
-        if (!find(file, &batch_tensors[i], &tensor, status))
-            return false;
-        if (tensor && (!check_shape(file, &batch_tensors[i], tensor, into, status) ||
-                       !(batch_tensors[i].kind == INTEGERS
-                             ? read_integers(&batch_tensors[i], tensor, into, file->path, vocab, status)
-                             : read_numbers(&batch_tensors[i], tensor, into, file->path, status))))
-            return false;
+    const int32_t *labels = data->labels + at * data->context;
+    const int32_t *documents = data->documents ? data->documents + at * data->context : NULL;
+    size_t length = data->lengths ? (size_t)data->lengths[at] : data->context;
+    for (size_t t = 0; t < data->context; t++) {
+        if (t >= length && labels[t] != NO_TARGET)
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: labels[%zu, %zu] is %d, expected -100: lengths[%zu] is %zu, and what follows "
+                              "is padding",
+                              path, b, t, labels[t], b, length);
+        if (documents && t > 0 && documents[t] < documents[t - 1])
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: documents[%zu, %zu] is %d after %d: number a sequence's documents upward", path,
+                              b, t, documents[t], documents[t - 1]);
     }
     return true;
 }
 
-// What tensors say together.
-static bool check_together(const struct batch_data *file, const char *path, struct status *status)
+bool batch_file_open(struct batch_file *file, const char *path, struct status *status)
 {
-    bool any = false;
-    for (size_t b = 0; b < file->batch; b++) {
-        const int32_t *labels = file->labels + b * file->context;
-        const int32_t *documents = file->documents ? file->documents + b * file->context : NULL;
-        size_t length = file->lengths ? (size_t)file->lengths[b] : file->context;
-        for (size_t t = 0; t < file->context; t++) {
-            any |= labels[t] != NO_TARGET;
-            if (t >= length && labels[t] != NO_TARGET)
-                return status_set(
-                    status, STATUS_BAD_INPUT,
-                    "%s: labels[%zu, %zu] is %d, expected -100: lengths[%zu] is %zu, and what follows "
-                    "is padding",
-                    path, b, t, labels[t], b, length);
-            if (documents && t > 0 && documents[t] < documents[t - 1])
-                return status_set(status, STATUS_BAD_INPUT,
-                                  "%s: documents[%zu, %zu] is %d after %d: number a sequence's documents upward",
-                                  path, b, t, documents[t], documents[t - 1]);
-        }
-    }
-    return any || status_set(status, STATUS_BAD_INPUT,
-                             "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
-                             "predicted",
-                             path);
+    char found[PATH_MAX];
+    *file = (struct batch_file){0};
+    return safetensors_open(&file->tensors, share_resolve(path, found), status) &&
+           check_names(&file->tensors, status) && take_shape(&file->tensors, &file->context, &file->batch, status);
 }
 
-bool batch_file_read(struct batch_data *file, const char *path, size_t context, size_t batch, size_t vocab,
+void batch_file_close(struct batch_file *file)
+{
+    safetensors_close(&file->tensors);
+    *file = (struct batch_file){0};
+}
+
+bool batch_file_like(const struct batch_file *file, const struct batch_file *other, struct status *status)
+{
+    if (file->context != other->context)
+        return status_set(status, STATUS_BAD_INPUT, "%s: sequences of %zu tokens, but %s has those of %zu",
+                          file->tensors.path, file->context, other->tensors.path, other->context);
+    for (size_t i = 0; i < BATCH_TENSORS; i++) {
+        const char *name = batch_tensors[i].name;
+        bool has = safetensors_find(&file->tensors, name), should = safetensors_find(&other->tensors, name);
+        if (has != should)
+            return status_set(status, STATUS_BAD_INPUT, "%s: has %s tensor \"%s\", but %s has %s",
+                              file->tensors.path, has ? "a" : "no", name, other->tensors.path,
+                              should ? "one" : "none");
+    }
+    return true;
+}
+
+bool batch_file_room(const struct batch_file *file, size_t sequences, struct batch_data *data,
                      struct status *status)
 {
-    struct safetensors tensors;
-    char found[PATH_MAX];
-    *file = (struct batch_data){0};
-    bool ok = safetensors_open(&tensors, share_resolve(path, found), status) && check_names(&tensors, status) &&
-              take_shape(&tensors, &file->context, &file->batch, status) &&
-              check_size(path, context, batch, file->context, file->batch, status) &&
-              read_all(file, &tensors, vocab, status) && check_together(file, path, status);
-    safetensors_close(&tensors);
+    *data = (struct batch_data){.context = file->context, .batch = file->batch};
+    for (size_t i = 0; i < BATCH_TENSORS; i++) {
+        const struct batch_tensor *row = &batch_tensors[i];
+        const struct safetensors_tensor *tensor;
+        size_t bytes = row->kind == INTEGERS ? sizeof(int32_t) : sizeof(double);
+        if (!find(&file->tensors, row, &tensor, status))
+            return false;
+        if (!tensor)
+            continue;
+        if (!check_shape(&file->tensors, row, tensor, data, status))
+            return false;
+        void *values = host_memory_try(sequences * values_of(row, file->context), bytes);
+        if (!values)
+            return status_set(status, STATUS_OOM, "%s: no room on the host for %s of %zu sequences",
+                              file->tensors.path, row->name, sequences);
+        memcpy(member_of(data, row), &values, sizeof values);
+    }
+    data->batch = sequences;
+    return true;
+}
+
+bool batch_file_take(const struct batch_file *file, size_t first, size_t count, size_t vocab,
+                     struct batch_data *data, size_t at, struct status *status)
+{
+    const char *path = file->tensors.path;
+    for (size_t i = 0; i < BATCH_TENSORS; i++) {
+        const struct batch_tensor *row = &batch_tensors[i];
+        const struct safetensors_tensor *tensor = safetensors_find(&file->tensors, row->name);
+        size_t each = values_of(row, file->context), from = first * each, values = count * each, to = at * each;
+        if (tensor &&
+            !(row->kind == INTEGERS ? take_integers(row, tensor, from, values, vocab, data, to, path, status)
+                                    : take_numbers(row, tensor, from, values, data, to, path, status)))
+            return false;
+    }
+    for (size_t b = 0; b < count; b++)
+        if (!check_together(data, at + b, first + b, path, status))
+            return false;
+    return true;
+}
+
+static bool check_any(const struct batch_data *data, const char *path, struct status *status)
+{
+    for (size_t i = 0; i < data->batch * data->context; i++)
+        if (data->labels[i] != NO_TARGET)
+            return true;
+    return status_set(status, STATUS_BAD_INPUT,
+                      "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
+                      "predicted",
+                      path);
+}
+
+bool batch_file_read(struct batch_data *data, const char *path, size_t context, size_t batch, size_t vocab,
+                     struct status *status)
+{
+    struct batch_file file;
+    *data = (struct batch_data){0};
+    bool ok = batch_file_open(&file, path, status) &&
+              check_size(path, context, batch, file.context, file.batch, status) &&
+              batch_file_room(&file, batch, data, status) &&
+              batch_file_take(&file, 0, batch, vocab, data, 0, status) && check_any(data, path, status);
+    batch_file_close(&file);
     return ok;
 }
 
@@ -278,16 +339,16 @@ void batch_data_keep(struct batch_data *data, size_t first, size_t count)
     data->batch = count;
 }
 
-void batch_data_free(struct batch_data *file)
+void batch_data_free(struct batch_data *data)
 {
-    free(file->of);
-    free(file->ids);
-    free(file->labels);
-    free(file->lengths);
-    free(file->documents);
-    free(file->weights);
-    free(file->old_logprobs);
-    free(file->reference_logprobs);
-    free(file->advantages);
-    *file = (struct batch_data){0};
+    free(data->of);
+    free(data->ids);
+    free(data->labels);
+    free(data->lengths);
+    free(data->documents);
+    free(data->weights);
+    free(data->old_logprobs);
+    free(data->reference_logprobs);
+    free(data->advantages);
+    *data = (struct batch_data){0};
 }

@@ -1,16 +1,15 @@
 #include "harness/files/windows.h"
-#include "kernels/base/random.h"
 
 bool windows_open(struct windows *windows, const struct data_source *source, size_t context, size_t vocab,
                   uint64_t seed, uint64_t shuffle, struct status *status)
 {
-    *windows = (struct windows){.context = context, .shuffle = shuffle, .epoch = SIZE_MAX};
+    *windows = (struct windows){.context = context, .order.shuffle = shuffle};
     if (!token_stream_open(&windows->stream, source, vocab, seed, status))
         return false;
-    windows->count = windows->stream.count / context;
+    windows->order.count = windows->stream.count / context;
     if (source->kind == DATA_RANDOM) // whose order tells nothing
-        windows->shuffle = 0;
-    return windows->count > 0 ||
+        windows->order.shuffle = 0;
+    return windows->order.count > 0 ||
            status_set(status, STATUS_BAD_INPUT, "%s: %zu tokens hold no window of %zu; give a smaller context",
                       source->path, windows->stream.count, context);
 }
@@ -18,7 +17,7 @@ bool windows_open(struct windows *windows, const struct data_source *source, siz
 bool windows_split(struct windows *windows, double share, struct windows *held_out, struct status *status)
 {
     const struct data_source *source = windows->stream.source;
-    size_t count = windows->count, kept_back = (size_t)(share * (double)count);
+    size_t count = windows->order.count, kept_back = (size_t)(share * (double)count);
     *held_out = (struct windows){0};
     if (source->kind == DATA_RANDOM)
         return status_set(status, STATUS_BAD_INPUT,
@@ -28,48 +27,22 @@ bool windows_split(struct windows *windows, double share, struct windows *held_o
                           source->path, share, count, windows->context, kept_back ? "to train on" : "to evaluate");
     if (!windows_open(held_out, source, windows->context, windows->stream.vocab, 0, 0, status))
         return false;
-    windows->count = count - kept_back;
-    held_out->first = windows->count;
-    held_out->count = kept_back;
+    held_out->order = epochs_split(&windows->order, kept_back);
     return true;
-}
-
-// Fisher and Yates, by random numbers of the epoch's own.
-static void set_order(struct windows *windows, size_t epoch)
-{
-    size_t count = windows->count;
-    if (!windows->order)
-        windows->order = malloc(count * sizeof *windows->order);
-    CHECK(windows->order);
-    struct random random = random_named(windows->shuffle, "windows");
-    for (size_t i = 0; i < count; i++)
-        windows->order[i] = i;
-    for (size_t i = count; i-- > 1;) {
-        size_t other = (size_t)random_below(&random, epoch * count + i, i + 1), swapped = windows->order[i];
-        windows->order[i] = windows->order[other];
-        windows->order[other] = swapped;
-    }
-    windows->epoch = epoch;
 }
 
 bool windows_read(struct windows *windows, size_t index, size_t count, int32_t *ids, struct status *status)
 {
     bool ok = true;
-    for (size_t i = 0; ok && i < count; i++) {
-        size_t epoch = (index + i) / windows->count, window = (index + i) % windows->count;
-        if (windows->shuffle && windows->epoch != epoch)
-            set_order(windows, epoch);
-        if (windows->shuffle)
-            window = windows->order[window];
-        ok = token_stream_read(&windows->stream, (windows->first + window) * windows->context, windows->context,
-                               ids + i * windows->context, status);
-    }
+    for (size_t i = 0; ok && i < count; i++)
+        ok = token_stream_read(&windows->stream, epochs_item(&windows->order, index + i) * windows->context,
+                               windows->context, ids + i * windows->context, status);
     return ok;
 }
 
 void windows_close(struct windows *windows)
 {
     token_stream_close(&windows->stream);
-    free(windows->order);
+    epochs_close(&windows->order);
     *windows = (struct windows){0};
 }

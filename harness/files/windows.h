@@ -1,15 +1,13 @@
 // Windows: consecutive runs of as many tokens as a context holds, of a source that is gone through again and again:
 // what a training run takes its sequences from.
 #pragma once
+#include "harness/files/epochs.h"
 #include "harness/files/tokens.h"
 
 struct windows {
     struct token_stream stream;
     size_t context;
-    size_t first, count; // windows of the source: window w is its tokens [w * context, (w + 1) * context)
-    uint64_t shuffle;    // 0: in the source's order
-    size_t epoch;        // whose order is held
-    size_t *order;       // [count]; NULL: none is held
+    struct epochs order; // of windows of the source: window w is its tokens [w * context, (w + 1) * context)
 };
 
 // All whole windows of a source; of random tokens there are as many as are asked for. shuffle: the seed of the

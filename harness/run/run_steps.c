@@ -131,7 +131,13 @@ static bool same_work(const struct run *run)
            !(run->draws && run->trial->train.accumulate > 1);
 }
 
-// Counts are those of the first sample, and so is the peak, but where updates are not alike. A sample that walks
+// Steps of sequences that say themselves how long documents and prompts are.
+static bool steps_differ(const struct trial *trial)
+{
+    return trial->train.steps && trial->data.kind == DATA_BATCH;
+}
+
+// Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
 // the same columns must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
 {
@@ -140,7 +146,7 @@ static bool note_sample(struct run *run, size_t i)
     if (i == 0) {
         result->counters = *counters;
         run_note_peak(run);
-    } else if (run->trial->optimizer && run->trial->optimizer->uneven) {
+    } else if (steps_differ(run->trial) || (run->trial->optimizer && run->trial->optimizer->uneven)) {
         run_note_peak(run); // this one may take more
     } else if (same_work(run) && memcmp(&result->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",

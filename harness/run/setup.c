@@ -49,7 +49,7 @@ struct setup_options setup_options_reference(void)
     };
 }
 
-static void open_tokens(struct batch *batch, struct device *device, const struct batch_data *data)
+void setup_open_tokens(struct batch *batch, struct device *device, const struct batch_data *data)
 {
     bool dataless = device->ops->dataless;
     batch_open(batch, device, dataless ? NULL : data->ids, dataless ? NULL : data->labels, data->context,
@@ -60,8 +60,8 @@ static void open_tokens(struct batch *batch, struct device *device, const struct
         batch_set_branches(batch, device, data->of, data->sequences);
 }
 
-static void set_objective(struct batch *batch, struct device *device, const struct trial *trial,
-                          const struct batch_data *data)
+void setup_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
+                         const struct batch_data *data)
 {
     batch_set_objective(batch, device, trial->objective, trial->objective_options,
                         &(struct batch_values){.weights = data->weights,
@@ -83,23 +83,31 @@ static struct whole_step part_of(const struct trial *trial, const struct batch *
 
 static void add(struct whole_step *whole, const struct whole_step *part)
 {
-    whole->normaliser.rows += part->normaliser.rows;
-    whole->normaliser.sequences += part->normaliser.sequences;
-    whole->normaliser.pairs += part->normaliser.pairs;
-    whole->normaliser.chosen_rows += part->normaliser.chosen_rows;
-    whole->normaliser.weight += part->normaliser.weight;
+    normaliser_add(&whole->normaliser, &part->normaliser);
     whole->model_flops += part->model_flops;
 }
 
-// The batch, and what its objective reads besides; the model has its weights. On a device without data there is
-// nothing but the documents.
+// On a device without data there is nothing but the documents; a training run takes the reference's pass there,
+// too, for it is part of each step.
+void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
+{
+    setup_open_tokens(&setup->batch, setup->device, data);
+    if (!setup->device->ops->dataless || trial->train.steps)
+        step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
+    setup_set_objective(&setup->batch, setup->device, trial, data);
+}
+
+void setup_close_batch(struct setup *setup)
+{
+    batch_close(&setup->batch, setup->device);
+    setup->batch = (struct batch){0};
+}
+
+// The batch, and what its objective reads besides; the model has its weights.
 static void open_batch(struct setup *setup, const struct trial *trial, const struct whole_step *whole,
                        struct batch_data *data)
 {
-    open_tokens(&setup->batch, setup->device, data);
-    if (!setup->device->ops->dataless)
-        step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
-    set_objective(&setup->batch, setup->device, trial, data);
+    setup_open_batch(setup, trial, data);
     struct whole_step own = part_of(trial, &setup->batch);
     setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
     setup->model_flops = whole ? whole->model_flops : own.model_flops;
@@ -159,21 +167,25 @@ static bool open_with(struct setup *setup, const struct trial *trial, const stru
     return status->code == STATUS_OK;
 }
 
-// Some sequences of the step, each in a row of its own or those of a group in one. How long such a row of a batch
-// file is turns out here; whether the method's options go with it, too.
+// How long a row of a group is turns out here; whether the method's options go with it, too.
+bool setup_pack(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    const struct method *method = trial->method;
+    return trial->group <= 1 ||
+           (shared_prompt_pack(data, trial->group, trial->data.path, status) &&
+            (!method->check || method->check(trial->options, &trial->config, data->context, status)));
+}
+
+// Some sequences of the step, each in a row of its own or those of a group in one.
 static bool read_data(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
                       struct row_range sequences, struct status *status)
 {
     bool (*read)(struct batch_data *, const struct trial *, struct status *) =
         trial_plans_on(options->device) ? step_data_read_shape : step_data_read;
-    const struct method *method = trial->method;
     if (!read(data, trial, status))
         return false;
     batch_data_keep(data, sequences.start, sequences.count);
-    if (trial->group <= 1 || options->apart)
-        return true;
-    return shared_prompt_pack(data, trial->group, trial->data.path, status) &&
-           (!method->check || method->check(trial->options, &trial->config, data->context, status));
+    return options->apart || setup_pack(data, trial, status);
 }
 
 static bool count_part(struct whole_step *part, const struct trial *trial, const struct setup_options *options,
@@ -183,8 +195,8 @@ static bool count_part(struct whole_step *part, const struct trial *trial, const
     struct batch batch;
     bool done = read_data(&data, trial, options, sequences, status);
     if (done) {
-        open_tokens(&batch, device, &data);
-        set_objective(&batch, device, trial, &data);
+        setup_open_tokens(&batch, device, &data);
+        setup_set_objective(&batch, device, trial, &data);
         *part = part_of(trial, &batch);
         batch_close(&batch, device);
     }

@@ -1,6 +1,7 @@
 // Setup: a trial's model and tokens on a device, before any step; the same weights on every device and in every
 // dtype, for they are rounded to the trial's own dtype first. Of ranks that share the step each has its own part.
 #pragma once
+#include "harness/files/batch_file.h"
 #include "harness/spec/trial.h"
 
 struct setup {
@@ -40,3 +41,15 @@ void setup_close(struct setup *setup);
 // Whether any so many sequences of the step are like any others: of a device without data, unless something is
 // known of each.
 bool setup_sequences_alike(const struct trial *trial, const char *device);
+
+// What a training run gives its steps, in place of the setup's own batch. Sequences of groups into a row each
+// group, as the trial has them; false and a status.
+bool setup_pack(struct batch_data *data, const struct trial *trial, struct status *status);
+// As a batch of tokens on any device, and with what the trial's objective reads besides; what fails is in the
+// device's status.
+void setup_open_tokens(struct batch *batch, struct device *device, const struct batch_data *data);
+void setup_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
+                         const struct batch_data *data);
+// The setup's batch, with all that its own model says of it; the normaliser is of these sequences alone.
+void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data);
+void setup_close_batch(struct setup *setup);

@@ -1,4 +1,5 @@
 #include "harness/run/step_data.h"
+#include "harness/files/sequences.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
 #include <string.h>
@@ -72,7 +73,7 @@ static bool check_weights(const struct batch_data *data, const char *path, struc
 }
 
 // Both of a pair have something to be compared by.
-static bool check_pairs(const struct batch_data *data, const char *path, struct status *status)
+static bool check_pairs(const struct batch_data *data, const char *path, size_t first, struct status *status)
 {
     for (size_t b = 0; b < data->batch; b++) {
         size_t t = 0;
@@ -81,7 +82,7 @@ static bool check_pairs(const struct batch_data *data, const char *path, struct 
         if (t == data->context)
             return status_set(status, STATUS_BAD_INPUT,
                               "%s: labels[%zu] are -100 everywhere, but each of a pair needs a completion", path,
-                              b);
+                              first + b);
     }
     return true;
 }
@@ -93,21 +94,43 @@ static bool check_there(const char *path, const void *values, const char *name, 
                                 path, name, trial->objective->name, what);
 }
 
-static bool read_batch_file(struct batch_data *data, const struct trial *trial, struct status *status)
+bool step_data_check(const struct batch_data *data, const struct trial *trial, const char *path, size_t first,
+                     struct status *status)
 {
-    const char *path = trial->data.path;
     struct objective_terms terms = terms_of(trial);
-    bool weights = terms.required & BATCH_WEIGHTS;
-    return batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status) &&
-           (!weights || (check_there(path, data->weights, "weights", trial,
-                                     "[batch, context], a number >= 0 for every row", status) &&
-                         check_weights(data, path, status))) &&
+    return (!(terms.required & BATCH_WEIGHTS) ||
+            check_there(path, data->weights, "weights", trial, "[batch, context], a number >= 0 for every row",
+                        status)) &&
            (!(terms.required & BATCH_ADVANTAGES) ||
             check_there(path, data->advantages, "advantages", trial, "[batch], one for every sequence", status)) &&
            (trial->reference.kind != REFERENCE_FILE ||
             check_there(path, data->reference_logprobs, "reference_logprobs", trial,
                         "[batch, context]; or \"reference\" another than file", status)) &&
-           (terms.divisor != PER_PAIR || check_pairs(data, path, status));
+           (terms.divisor != PER_PAIR || check_pairs(data, path, first, status));
+}
+
+// The first micro-batch of a training run, in the files' order.
+static bool read_first(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    struct sequences sequences = {0};
+    const char *path = trial->data.path;
+    size_t number;
+    bool ok = sequences_expect(path, trial->context, trial->batch, status) &&
+              sequences_open(&sequences, path, trial_together(trial), trial->config.vocab, 0, status) &&
+              sequences_read(&sequences, 0, trial->batch, data, status) &&
+              step_data_check(data, trial, sequences_place(&sequences, 0, &number), 0, status);
+    sequences_close(&sequences);
+    return ok;
+}
+
+static bool read_batch_file(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    const char *path = trial->data.path;
+    if (trial->train.steps)
+        return read_first(data, trial, status);
+    return batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status) &&
+           step_data_check(data, trial, path, 0, status) &&
+           (!(terms_of(trial).required & BATCH_WEIGHTS) || check_weights(data, path, status));
 }
 
 // Of every token its document, as the trial packs them.

@@ -14,6 +14,10 @@
 // All that the trial's objective reads, as far as it is not another model's. False and a status that says where
 // what is missing. Release with batch_data_free, also after a failure.
 bool step_data_read(struct batch_data *data, const struct trial *trial, struct status *status);
+// Whether what a file has, as batch_file_take reads it, is all that the trial's objective needs; first: the number
+// of its first sequence there. False and a status.
+bool step_data_check(const struct batch_data *data, const struct trial *trial, const char *path, size_t first,
+                     struct status *status);
 // What a step without data needs to know alone: its documents, and the labels where sequences share a prompt.
 bool step_data_read_shape(struct batch_data *data, const struct trial *trial, struct status *status);
 // Which of them are noise: a sum of enum batch_value.

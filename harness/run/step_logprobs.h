@@ -11,6 +11,11 @@ void step_logprobs(struct tensor log_prob, struct model *model, const struct bat
 // walked forward alone, without room for gradients, and closed again. False and a status.
 bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
                              const struct setup_options *options, struct status *status);
+// That model alone, kept open for step_logprobs_by. Release with setup_close, also after a failure.
+bool step_logprobs_open(struct setup *setup, const struct trial *trial, struct status *status);
+// Of the labels of any data by such a model: [batch, context], to be freed.
+double *step_logprobs_by(struct setup *setup, const struct trial *trial, const struct batch_data *data,
+                         struct status *status);
 // Those that the model itself tells, of a batch whose ids and targets are there. What fails is in the device's
 // status.
 void step_logprobs_of_model(struct batch_data *data, const struct trial *trial, struct model *model,

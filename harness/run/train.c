@@ -1,4 +1,5 @@
 #include "harness/run/train.h"
+#include "harness/run/step_data.h"
 #include "kernels/base/timer.h"
 #include "kernels/transformer/forward.h"
 #include "kernels/transformer/objective.h"
@@ -9,93 +10,164 @@
 #define CLIP_EPSILON 1e-6
 #define BLOCK_VALUES ((size_t)1 << 16)
 
+static bool is_dataless(const struct train *train)
+{
+    return train->setup->device->ops->dataless;
+}
+
+// Log-probs of the first sequences that come, by a second model; a plan has none.
+static bool refer(const struct train *train, struct train_data *data, size_t count, struct status *status)
+{
+    return is_dataless(train) || train_data_refer(data, count, status);
+}
+
 static bool open_held_out(struct train *train, struct status *status)
 {
     const struct trial *trial = train->trial;
     const struct training *settings = &trial->train;
-    if (settings->held_out > 0 && !windows_split(&train->windows, settings->held_out, &train->held_out, status))
+    if (settings->held_out > 0 && !train_data_split(&train->data, settings->held_out, &train->held_out, status))
         return false;
     if (settings->evaluate.path && trial->data.kind == DATA_RANDOM)
         return status_set(
             status, STATUS_BAD_INPUT,
             "%s: what is evaluated is read as the data are, and they are random; give a file of tokens",
             settings->evaluate.path);
-    if (settings->evaluate.path && !windows_open(&train->held_out, &settings->evaluate, trial->context,
-                                                 trial->config.vocab, trial->seed, 0, status))
+    if (settings->evaluate.path && !train_data_open(&train->held_out, trial, &settings->evaluate, 0, status))
         return false;
-    size_t most = settings->evaluate_windows, count = train->held_out.count;
-    train->evaluation_windows = most && most < count ? most : count;
-    return true;
+    if (settings->held_out == 0 && !settings->evaluate.path)
+        return true;
+    size_t most = settings->evaluate_windows, count = train_data_count(&train->held_out);
+    size_t together = trial->data.kind == DATA_BATCH ? trial_together(trial) : 1;
+    train->evaluated = most && most < count ? (most + together - 1) / together * together : count; // all of a pair
+    if (is_dataless(train) && train->evaluated > trial->batch) // the others take as much
+        train->evaluated = trial->batch;
+    return refer(train, &train->held_out, train->evaluated, status);
+}
+
+// As many sequences as make a micro-batch, in each step something to learn from.
+static bool check_data(struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t count = train_data_count(&train->data), of_step = trial->batch * trial->train.accumulate;
+    if (train->data.of_files && count < trial->batch)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: %zu sequences are left to train on, but a micro-batch is to take %zu: give fewer",
+                          trial->data.path, count, trial->batch);
+    return train_data_feeds(&train->data, trial->train.steps, of_step, status) &&
+           refer(train, &train->data, trial->train.steps * of_step, status);
 }
 
 bool train_open(struct train *train, const struct trial *trial, struct setup *setup, struct status *status)
 {
     *train = (struct train){.trial = trial, .setup = setup, .gradient_norm = NAN};
-    batch_close(&setup->batch, setup->device);
-    setup->batch = (struct batch){0};
-    if (setup->device->ops->dataless) {
+    setup_close_batch(setup);
+    if (is_dataless(train) && trial->data.kind != DATA_BATCH) { // which says how long documents and prompts are
         bool evaluates = trial->train.held_out > 0 || trial->train.evaluate.path;
-        train->evaluation_windows = evaluates ? trial->batch : 0;
+        train->evaluated = evaluates ? trial->batch : 0;
         return true;
     }
-    train->ids = calloc(trial->context * trial->batch, sizeof *train->ids);
-    CHECK(train->ids);
-    return windows_open(&train->windows, &trial->data, trial->context, trial->config.vocab, trial->seed,
-                        trial->train.shuffle, status) &&
-           open_held_out(train, status);
+    train->counter = is_dataless(train) ? NULL : device_open("cpu", DTYPE_F32, 0, status);
+    return status->code == STATUS_OK &&
+           train_data_open(&train->data, trial, &trial->data, trial->train.shuffle, status) &&
+           open_held_out(train, status) && check_data(train, status);
 }
 
 void train_close(struct train *train)
 {
-    windows_close(&train->windows);
-    windows_close(&train->held_out);
-    free(train->ids);
+    train_data_close(&train->data);
+    train_data_close(&train->held_out);
+    if (train->counter)
+        device_close(train->counter);
     *train = (struct train){0};
 }
 
 // --- one step
 
-// A batch of `count` windows from number `first` on, of which `parts` make one step, or one mean. They must all
-// have as many.
-static bool open_batch(struct train *train, struct windows *windows, size_t first, size_t count, double parts,
-                       struct status *status)
+// Sequences from number `first` on; in a plan without files any.
+static bool read_data(struct train *train, struct train_data *from, size_t first, size_t count,
+                      struct batch_data *data, struct status *status)
 {
-    struct setup *setup = train->setup;
-    struct batch *batch = &setup->batch;
-    if (train->ids && !windows_read(windows, first, count, train->ids, status))
-        return false;
-    batch_open(batch, setup->device, train->ids, NULL, train->trial->context, count);
-    batch_set_objective(batch, setup->device, train->trial->objective, train->trial->objective_options, NULL);
-    batch->normaliser.rows = (size_t)llround((double)batch->normaliser.rows * parts);
-    batch->normaliser.sequences = (size_t)llround((double)count * parts);
-    return true;
+    const struct trial *trial = train->trial;
+    return is_dataless(train) && trial->data.kind != DATA_BATCH
+               ? step_data_read_shape(data, trial, status) && setup_pack(data, trial, status)
+               : train_data_read(from, first, count, data, status);
 }
 
-static void close_batch(struct train *train)
+// Adds what `count` sequences divide by, a micro-batch after another.
+static bool count_data(struct train *train, struct train_data *from, size_t first, size_t count,
+                       struct normaliser *sum, struct status *status)
 {
-    batch_close(&train->setup->batch, train->setup->device);
-    train->setup->batch = (struct batch){0};
+    size_t most = train->trial->batch;
+    bool ok = !is_dataless(train);
+    *sum = (struct normaliser){0};
+    for (size_t i = 0; ok && i < count; i += most) {
+        struct batch_data data;
+        struct batch batch;
+        ok = read_data(train, from, first + i, count - i < most ? count - i : most, &data, status);
+        if (ok) {
+            setup_open_tokens(&batch, train->counter, &data);
+            setup_set_objective(&batch, train->counter, train->trial, &data);
+            normaliser_add(sum, &batch.normaliser);
+            batch_close(&batch, train->counter);
+        }
+        if (ok && train->counter->status.code != STATUS_OK)
+            ok = status_set(status, train->counter->status.code, "%s", train->counter->status.message);
+        batch_data_free(&data);
+    }
+    return ok || is_dataless(train);
+}
+
+// The setup's batch of such sequences; whole: what the step divides by, NULL: they are all of it. report: gets the
+// times, but for reading.
+static bool open_batch(struct train *train, struct train_data *from, size_t first, size_t count,
+                       const struct normaliser *whole, struct step_report *report, struct status *status)
+{
+    struct device *device = train->setup->device;
+    struct batch_data data;
+    bool ok = read_data(train, from, first, count, &data, status);
+    device_timer_start(device);
+    if (ok)
+        setup_open_batch(train->setup, train->trial, &data);
+    if (ok && whole)
+        train->setup->batch.normaliser = *whole;
+    report->asked_ms += device_timer_asked_ms(device);
+    report->ms += device_timer_stop_ms(device);
+    batch_data_free(&data);
+    return ok;
 }
 
 // Adds the gradient of micro-batch number `part` of the step, and what it reports.
-static bool add_micro_batch(struct train *train, size_t part, struct step_report *report, struct status *status)
+static bool add_micro_batch(struct train *train, size_t part, const struct normaliser *whole,
+                            struct step_report *report, struct status *status)
 {
     const struct trial *trial = train->trial;
     const struct method *method = trial->method;
     size_t index = train->step * trial->train.accumulate + part;
-    double loss = report->loss, ms = report->ms, asked_ms = report->asked_ms;
-    if (!open_batch(train, &train->windows, index * trial->batch, trial->batch, (double)trial->train.accumulate,
-                    status))
+    if (!open_batch(train, &train->data, index * trial->batch, trial->batch, whole, report, status))
         return false;
+    double loss = report->loss, ms = report->ms, asked_ms = report->asked_ms;
     void *options = options_copy(&method->options, trial->options);
     if (method->draw)
         method->draw(options, index);
     method_step(method, &train->setup->model, &train->setup->batch, options, report);
     options_free(&method->options, options);
-    close_batch(train);
+    setup_close_batch(train->setup);
     report->loss += loss;
     report->ms += ms;
     report->asked_ms += asked_ms;
+    return true;
+}
+
+static bool add_gradients(struct train *train, struct step_report *report, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t parts = trial->train.accumulate, count = parts * trial->batch;
+    struct normaliser whole;
+    if (parts > 1 && !count_data(train, &train->data, train->step * count, count, &whole, status))
+        return false;
+    for (size_t part = 0; part < parts; part++)
+        if (!add_micro_batch(train, part, parts > 1 ? &whole : NULL, report, status))
+            return false;
     return true;
 }
 
@@ -160,9 +232,8 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     model_zero_gradients(model);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
-    for (size_t part = 0; part < trial->train.accumulate; part++)
-        if (!add_micro_batch(train, part, report, status))
-            return false;
+    if (!add_gradients(train, report, status))
+        return false;
     if (device->status.code == STATUS_OK && !isfinite(report->loss))
         return status_set(status, STATUS_FAILED, "the loss of step %zu is not finite; try a smaller rate, or clip",
                           train->step + 1);
@@ -179,13 +250,13 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     return true;
 }
 
-// --- held-out tokens
+// --- what is held out
 
 bool train_evaluates(const struct train *train)
 {
     const struct training *settings = &train->trial->train;
     size_t every = settings->evaluate_every, step = train->step;
-    return train->evaluation_windows && (step == 0 || step == settings->steps || (every && step % every == 0));
+    return train->evaluated && (step == 0 || step == settings->steps || (every && step % every == 0));
 }
 
 bool train_evaluate(struct train *train, double *loss, struct status *status)
@@ -194,14 +265,23 @@ bool train_evaluate(struct train *train, double *loss, struct status *status)
     const struct option_table *table = &trial->method->options;
     size_t chunk = options_count(table, trial->options, "chunk", 0);
     size_t head_chunk = options_count(table, trial->options, "head_chunk", 0);
-    size_t all = train->evaluation_windows;
+    size_t all = train->evaluated;
+    struct normaliser whole;
+    struct step_report untold = {0};
     *loss = 0;
+    if (!count_data(train, &train->held_out, 0, all, &whole, status))
+        return false;
+    if (!is_dataless(train) && whole.rows == 0)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "labels of the %zu sequences to be evaluated are -100 everywhere, so there is nothing to "
+                          "average; evaluate others",
+                          all);
     for (size_t first = 0; first < all; first += trial->batch) {
         size_t count = all - first < trial->batch ? all - first : trial->batch;
-        if (!open_batch(train, &train->held_out, first, count, (double)all / (double)count, status))
+        if (!open_batch(train, &train->held_out, first, count, &whole, &untold, status))
             return false;
         *loss += forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
-        close_batch(train);
+        setup_close_batch(train->setup);
     }
     return true;
 }

@@ -1,31 +1,33 @@
-// Train: a training run of a trial, step by step: windows of tokens, micro-batches of one normaliser, schedule,
-// clipping and the optimizer's update; and the loss of held-out tokens. All that a step is depends on its number
-// alone, the weights and the optimizer's state: a run goes on where another one stopped, with the same bits.
+// Train: a training run of a trial, step by step: windows of tokens or sequences of batch files, micro-batches of
+// one normaliser, schedule, clipping and the optimizer's update; and the loss of what is held out. All that a step
+// is depends on its number alone, the weights and the optimizer's state: a run goes on where another one stopped,
+// with the same bits.
 #pragma once
-#include "harness/files/windows.h"
 #include "harness/run/setup.h"
+#include "harness/run/train_data.h"
 
 struct train {
     const struct trial *trial; // that trains
     struct setup *setup;       // borrowed
-    struct windows windows, held_out;
-    size_t step;               // done
-    size_t evaluation_windows; // 0: nothing is evaluated
-    int32_t *ids;              // [batch, context]
+    struct train_data data, held_out;
+    struct device *counter; // what a step of several micro-batches divides by is counted on, without a model
+    size_t step;            // done
+    size_t evaluated;       // sequences; 0: nothing is evaluated
     // Of the last step. The norm is that of all gradients before they are clipped; NaN on a device without data,
     // and where each is freed within the walk.
     double rate, gradient_norm;
 };
 
 // Takes the setup's model, and the batch's place: a batch is on the device while it is walked alone. False and a
-// status (bad input, io) if there are too few tokens. Release with train_close, also after a failure.
+// status (bad input, io) if there is too little data, or not what the objective needs. Release with train_close,
+// also after a failure.
 bool train_open(struct train *train, const struct trial *trial, struct setup *setup, struct status *status);
-// The next step. report: loss of the whole step, times with those of the update, columns of the last micro-batch.
-// False and a status if tokens cannot be read, or (failed) if the loss is not finite; what the device fails at is
-// in its status.
+// The next step. report: loss of the whole step, times with those of the update and of a reference's pass, columns
+// of the last micro-batch. False and a status if tokens cannot be read, or (failed) if the loss is not finite; what
+// the device fails at is in its status.
 bool train_step(struct train *train, struct step_report *report, struct status *status);
-// Whether the tokens held out are to be evaluated after so many steps as are done.
+// Whether what is held out is to be evaluated after so many steps as are done.
 bool train_evaluates(const struct train *train);
-// Their loss, by the trial's objective: a mean over all of them.
+// Its loss, by the trial's objective: a mean over all of it.
 bool train_evaluate(struct train *train, double *loss, struct status *status);
 void train_close(struct train *train);

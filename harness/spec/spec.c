@@ -1,5 +1,6 @@
 #include "harness/spec/spec.h"
 #include "harness/files/batch_file.h"
+#include "harness/files/sequences.h"
 #include "harness/files/share.h"
 #include "harness/files/size.h"
 #include "harness/spec/expansion.h"
@@ -352,15 +353,18 @@ static bool check_files(const struct trial *trial, struct trial_fields *fields, 
     static const size_t widths[] = {
         [DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4, [DATA_BATCH] = 0};
     size_t tokens = trial->batch * trial->context;
+    bool sequences = trial->data.kind == DATA_BATCH && trial->train.steps; // of which a micro-batch is a part
     struct json_field data = *trial_field(fields, "data");
     struct status why = {0};
     if (trial->planned) // reads no data
         return true;
     if (trial->host_folder && !check_folder(*trial_field(fields, "host"), trial->host_folder, status))
         return false;
-    if (trial->data.path && !check_file(data, trial->data.path, tokens * widths[trial->data.kind], status))
+    if (trial->data.path && !sequences &&
+        !check_file(data, trial->data.path, tokens * widths[trial->data.kind], status))
         return false;
-    if (trial->data.kind == DATA_BATCH && !batch_file_expect(trial->data.path, trial->context, trial->batch, &why))
+    if (trial->data.kind == DATA_BATCH &&
+        !(sequences ? sequences_expect : batch_file_expect)(trial->data.path, trial->context, trial->batch, &why))
         return json_field_fail(data, status, "%s", why.message);
     return !trial->labels ||
            check_file(*trial_field(fields, "labels"), trial->labels, tokens * sizeof(int32_t), status);

@@ -42,8 +42,8 @@ struct training {
     size_t warmup;               // steps until the rate is whole
     double floor;                // of the rate, at the end of a schedule that falls
     double clip;                 // the gradient's norm is at most this; 0: it is not clipped
-    size_t shuffle;              // seed of the order of the windows; 0: the data's
-    double held_out;             // share of the windows, the last ones, that are not trained on but evaluated
+    size_t shuffle;              // seed of the order of windows or sequences; 0: the data's
+    double held_out;             // share of these, the last ones, that are not trained on but evaluated
     struct data_source evaluate; // what is evaluated instead, of the data's kind; no path: nothing
     size_t evaluate_every;       // steps; 0: before the first and after the last alone
     size_t evaluate_windows;     // at most; 0: all

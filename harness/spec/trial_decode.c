@@ -21,6 +21,65 @@ struct json_field *trial_field(struct trial_fields *fields, const char *key)
     return &fields->keys[i];
 }
 
+// What a training run can read: of windows of tokens all are predicted, and nothing else is known of them.
+static bool check_train_data(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    struct json_field field = fields->keys[trial_key_find("train")];
+    struct json_field batch = fields->keys[trial_key_find("batch")];
+    const char *key = trial->labels                                 ? "labels"
+                      : trial->packing.count || trial->packing.mean ? "documents"
+                      : trial->prompt                               ? "prompt"
+                      : trial->group > 1                            ? "group"
+                                                                    : NULL;
+    if (trial->data.kind == DATA_BATCH)
+        return batch.value ||
+               json_field_fail(batch, status, "missing; of the %zu sequences of %s, how many are a micro-batch?",
+                               trial->batch, trial->data.path);
+    if (key)
+        return json_field_fail(field, status,
+                               "predicts every token of a window; leave \"%s\" out, or give \"data\" as "
+                               "{\"batch\": PATH}, whose labels and documents are its own",
+                               key);
+    return trial->planned || objective_of_tokens(trial->objective, trial->objective_options) ||
+           json_field_fail(fields->keys[trial_key_find("objective")], status,
+                           "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH}, a batch "
+                           "file or a folder of such",
+                           trial->objective->name);
+}
+
+static bool check_train_reference(const struct trial *trial, const struct trial_fields *fields,
+                                  struct status *status)
+{
+    struct json_field field = fields->keys[trial_key_find("reference")];
+    if (trial->reference.kind == REFERENCE_RANDOM && !trial->planned)
+        return json_field_fail(
+            field, status,
+            "random is the model's own and noise, of one step alone; use file, adapter-off or the "
+            "folder of a model");
+    return trial->reference.kind != REFERENCE_ADAPTER_OFF || trial->optimizer->lora != LORA_BESIDE ||
+           json_field_fail(
+               field, status,
+               "optimizer \"%s\" moves the weights that adapter-off leaves; use file or the folder of a "
+               "model",
+               trial->optimizer->name);
+}
+
+static bool check_evaluation(const struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    const struct training *train = &trial->train;
+    struct json_field field = fields->keys[trial_key_find("train")];
+    bool evaluates = train->evaluate.path || train->held_out > 0;
+    const char *key = train->evaluate_every     ? "evaluate_every"
+                      : train->evaluate_windows ? "evaluate_windows"
+                                                : NULL;
+    if (train->evaluate.path && train->held_out > 0)
+        return json_field_fail(json_field_get(field, "evaluate"), status,
+                               "and \"held_out\" are two ways to say what is evaluated");
+    return evaluates || !key ||
+           json_field_fail(json_field_get(field, key), status,
+                           "nothing is evaluated; give \"held_out\" or \"evaluate\", or leave it out");
+}
+
 // What keys say together and no one of them alone.
 static bool check_train(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
@@ -30,19 +89,8 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(field, status, "method \"%s\" has no gradient to train by", trial->method->name);
     if (!trial->optimizer)
         return json_field_fail(field, status, "nothing would update the weights; give \"optimizer\"");
-    if (trial->labels || trial->data.kind == DATA_BATCH)
-        return json_field_fail(field, status, "takes windows of tokens, and their targets from them; leave %s out",
-                               trial->labels ? "\"labels\"" : "the batch file");
-    if (!objective_of_tokens(trial->objective, trial->objective_options))
-        return json_field_fail(fields->keys[trial_key_find("objective")], status,
-                               "\"%s\" needs more than windows of tokens, which are all that a training run reads",
-                               trial->objective->name);
-    if (trial->packing.count || trial->packing.mean)
-        return json_field_fail(field, status,
-                               "takes each window of tokens as one document; leave \"documents\" out");
-    if (trial->prompt || trial->group > 1)
-        return json_field_fail(field, status, "predicts every token of a window; leave \"%s\" out",
-                               trial->group > 1 ? "group" : "prompt");
+    if (!check_train_data(trial, fields, status) || !check_train_reference(trial, fields, status))
+        return false;
     if (trial_ranks(trial) > 1)
         return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
     bool in_walk = optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
@@ -59,10 +107,7 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(json_field_get(field, "clip"), status,
                                "all gradients are scaled at once, which needs them on the device; leave it out, or "
                                "\"place\": {\"gradients\": \"host\"}");
-    if (train->evaluate.path && train->held_out > 0)
-        return json_field_fail(json_field_get(field, "evaluate"), status,
-                               "and \"held_out\" are two ways to say what is evaluated");
-    return true;
+    return check_evaluation(trial, fields, status);
 }
 
 static bool check_objective(const struct trial *trial, const struct trial_fields *fields, struct status *status)

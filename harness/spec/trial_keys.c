@@ -167,7 +167,9 @@ const struct trial_key trial_keys[] = {
     {.name = "data",
      .type = KEY_OWN,
      .meaning = "the tokens",
-     .values = "random, {text: PATH} of bytes, {tokens: PATH, dtype: u16 or u32}, or {batch: PATH} of a batch file",
+     .values =
+         "random, {text: PATH} of bytes, {tokens: PATH, dtype: u16 or u32}, or {batch: PATH} of a batch file, of a "
+         "training run also a folder of such",
      .standard = "random",
      .quiet = true,
      .decode = decode_data},
@@ -178,7 +180,7 @@ const struct trial_key trial_keys[] = {
      .maximum = BATCH_MAX,
      .initial = 1,
      .unit = "sequences",
-     .meaning = "in a step; a batch file says it itself",
+     .meaning = "in a step, of a training run in a micro-batch; a batch file says it itself",
      .told = batch_of_data,
      .argument = "N|FILE",
      .spelling = SPELLED_BATCH},
@@ -326,7 +328,9 @@ const struct trial_key trial_keys[] = {
      .members = parallel_keys},
     {.name = "train",
      .type = KEY_OBJECT,
-     .meaning = "a training run: steps that update the weights, over the windows of `context` tokens of the data",
+     .meaning =
+         "a training run: steps that update the weights, over the windows of `context` tokens of the data, or over "
+         "the sequences of batch files",
      .null = "one step is measured again and again",
      .settle = settle_train,
      .members = train_keys},

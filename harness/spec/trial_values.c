@@ -1,7 +1,7 @@
 #include "harness/spec/trial_values.h"
-#include "harness/files/batch_file.h"
 #include "harness/files/folder.h"
 #include "harness/files/named_options.h"
+#include "harness/files/sequences.h"
 #include "harness/spec/config_decode.h"
 #include <string.h>
 
@@ -142,13 +142,13 @@ static json_t *decode_batch_file(struct trial *trial, struct json_field field, s
 bool batch_of_data(const struct trial *trial, size_t *value, struct status *status)
 {
     size_t context;
-    return trial->data.kind != DATA_BATCH || batch_file_shape(trial->data.path, &context, value, status);
+    return trial->data.kind != DATA_BATCH || sequences_shape(trial->data.path, &context, value, status);
 }
 
 bool context_of_data(const struct trial *trial, size_t *value, struct status *status)
 {
     size_t batch;
-    return trial->data.kind != DATA_BATCH || batch_file_shape(trial->data.path, value, &batch, status);
+    return trial->data.kind != DATA_BATCH || sequences_shape(trial->data.path, value, &batch, status);
 }
 
 json_t *decode_data(struct trial *trial, struct json_field field, struct status *status)

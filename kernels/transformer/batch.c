@@ -1,3 +1,4 @@
+#include "kernels/base/host_memory.h"
 #include "kernels/transformer/objective.h"
 #include <math.h>
 
@@ -5,11 +6,20 @@
 // device has failed before.
 static void *host_new(struct device *device, size_t count, size_t bytes)
 {
-    void *values = device->status.code == STATUS_OK ? calloc(count, bytes) : NULL;
+    void *values = device->status.code == STATUS_OK ? host_memory_try(count, bytes) : NULL;
     if (!values) {
         status_set(&device->status, STATUS_OOM, "no room on the host for %zu values of a batch", count);
     }
     return values;
+}
+
+void normaliser_add(struct normaliser *step, const struct normaliser *batch)
+{
+    step->rows += batch->rows;
+    step->sequences += batch->sequences;
+    step->pairs += batch->pairs;
+    step->chosen_rows += batch->chosen_rows;
+    step->weight += batch->weight;
 }
 
 // The sequence of row t * B + b.

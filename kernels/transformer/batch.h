@@ -19,6 +19,9 @@ struct normaliser {
     double weight;             // sum of the weights of rows with a target; 0: none are given
 };
 
+// Adds what another batch of the step counts.
+void normaliser_add(struct normaliser *step, const struct normaliser *batch);
+
 // What objectives read besides, on the host: of rows [batch, context], sequence-major as files hold them, or of
 // sequences [batch]; NULL: not given.
 struct batch_values {
