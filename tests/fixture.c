@@ -319,6 +319,25 @@ double *fixture_gradients(struct fixture *f)
     return gradients;
 }
 
+double *zeros(size_t count)
+{
+    double *numbers = calloc(count + 1, sizeof *numbers);
+    CHECK(numbers);
+    return numbers;
+}
+
+double *numbers_of(struct device *device, struct tensor t)
+{
+    double *numbers = zeros(tensor_count(t));
+    tensor_read(device, t, numbers);
+    return numbers;
+}
+
+struct tensor matrix_like(struct device *device, struct tensor shape)
+{
+    return tensor_new(device, shape.rows, shape.cols, device->ops->dtype, CATEGORY_DATA);
+}
+
 double relative_l2(const double *a, const double *b, size_t count)
 {
     double difference = 0, norm = 0;

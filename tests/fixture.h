@@ -64,6 +64,11 @@ void fixture_open_batch(const struct fixture *fixture, struct device *device, st
                         struct row_range sequences);
 // The gradients as they are.
 double *fixture_gradients(struct fixture *fixture);
+// So many zeros, and the elements of a tensor; to be freed.
+double *zeros(size_t count);
+double *numbers_of(struct device *device, struct tensor t);
+// A tensor of this shape in the device's dtype; not set.
+struct tensor matrix_like(struct device *device, struct tensor shape);
 // ||a - b|| / ||b||, and the largest |a - b|.
 double relative_l2(const double *a, const double *b, size_t count);
 double largest_difference(const double *a, const double *b, size_t count);

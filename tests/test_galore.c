@@ -12,13 +12,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static double *zeros(size_t count)
-{
-    double *numbers = calloc(count + 1, sizeof *numbers);
-    assert_non_null(numbers);
-    return numbers;
-}
-
 // Number i of vector k of an orthonormal basis of s numbers, 1 - 2 w w^T / |w|^2 with w_i = 1 + i / s: its largest
 // number is number k, and positive.
 static double basis(size_t s, size_t k, size_t i)
@@ -232,18 +225,6 @@ static void natural_steps_are_those_of_a_dense_inverse(void **state)
     check_steps("natural-galore", 1, 40);
     check_steps("natural-galore", 3, 40);
     check_steps("natural-galore", STEPS + 1, 40);
-}
-
-static struct tensor matrix_like(struct device *device, struct tensor shape)
-{
-    return tensor_new(device, shape.rows, shape.cols, device->ops->dtype, CATEGORY_DATA);
-}
-
-static double *numbers_of(struct device *device, struct tensor t)
-{
-    double *numbers = zeros(tensor_count(t));
-    tensor_read(device, t, numbers);
-    return numbers;
 }
 
 // In f32 and bf16, too, the direction is that of the dense inverse over the history as it is stored, though

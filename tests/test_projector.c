@@ -14,30 +14,11 @@
 
 enum { BLOCK = 1024, RANK = 4 }; // rows that are converted at a time
 
-static double *zeros(size_t count)
-{
-    double *numbers = calloc(count + 1, sizeof *numbers);
-    assert_non_null(numbers);
-    return numbers;
-}
-
 static struct tensor random_matrix(struct device *device, size_t rows, size_t cols)
 {
     struct tensor t = tensor_new(device, rows, cols, device->ops->dtype, CATEGORY_DATA);
     op_random_normal(device, t, random_named(rows, "matrix"), 0, 1, device->ops->dtype);
     return t;
-}
-
-static struct tensor matrix_like(struct device *device, struct tensor shape)
-{
-    return tensor_new(device, shape.rows, shape.cols, device->ops->dtype, CATEGORY_DATA);
-}
-
-static double *numbers_of(struct device *device, struct tensor t)
-{
-    double *numbers = zeros(tensor_count(t));
-    tensor_read(device, t, numbers);
-    return numbers;
 }
 
 static const size_t shapes[][2] = {{1, 1}, {7, 3}, {3, 7}, {40, 40}, {300, 40}, {40, 300}, {1100, 9}};
