@@ -5,6 +5,7 @@
 #include "harness/run/shared_prompt.h"
 #include "harness/run/step_data.h"
 #include "harness/run/step_logprobs.h"
+#include "kernels/transformer/weights.h"
 #include <string.h>
 
 struct setup_options setup_options_of(const struct trial *trial)
@@ -113,6 +114,22 @@ static void open_batch(struct setup *setup, const struct trial *trial, const str
     setup->model_flops = whole ? whole->model_flops : own.model_flops;
 }
 
+// LoRA's new factors as a training run begins with them, and PEFT: B is 0, so the model is what it is without them.
+// What measures a step has random ones (model_randomize), by which no gradient is zero.
+static void begin_factors(struct model *model)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (!model_has(model, p) || !strstr(p->name, ".lora_B."))
+            continue;
+        size_t count = tensor_count(p->value);
+        double *zeros = calloc(count + 1, sizeof *zeros);
+        CHECK(zeros);
+        weights_write(model, p, 0, count, zeros, DTYPE_F64);
+        free(zeros);
+    }
+}
+
 static bool read_weights(struct setup *setup, const struct trial *trial, struct status *status)
 {
     struct model *model = &setup->model;
@@ -120,6 +137,8 @@ static bool read_weights(struct setup *setup, const struct trial *trial, struct 
         model_randomize(model, trial->seed, trial->dtype);
     else if (!folder_read_weights(trial->model_folder, model, trial->seed, trial->dtype, status))
         return false;
+    if (trial->train.steps)
+        begin_factors(model);
     return !trial->adapter_folder || folder_read_adapter(trial->adapter_folder, model, trial->dtype, status);
 }
 
