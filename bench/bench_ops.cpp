@@ -236,23 +236,23 @@ void add_rows(size_t tokens, size_t d)
     add("rmsnorm_forward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
         struct tensor rstd = b.sums(tokens, 1);
-        b.measure(state, [&] { op_rmsnorm_forward(b.device, y, rstd, x, gain, 1e-6); });
+        b.measure(state, [&] { op_rmsnorm_forward(b.device, y, rstd, x, gain, 0, 1e-6); });
     });
     add("rmsnorm_backward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor x = b.random(tokens, d), y = b.random(tokens, d), gain = b.random(1, d);
         struct tensor rstd = b.sums(tokens, 1), grad_x = b.random(tokens, d), grad_gain = b.sums(1, d);
-        op_rmsnorm_forward(b.device, y, rstd, x, gain, 1e-6);
-        b.measure(state, [&] { op_rmsnorm_backward(b.device, grad_x, false, grad_gain, y, x, gain, rstd); });
+        op_rmsnorm_forward(b.device, y, rstd, x, gain, 0, 1e-6);
+        b.measure(state, [&] { op_rmsnorm_backward(b.device, grad_x, false, grad_gain, y, x, gain, 0, rstd); });
     });
     add("swiglu_forward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor gate = b.random(tokens, d), up = b.random(tokens, d), y = b.random(tokens, d);
-        b.measure(state, [&] { op_swiglu_forward(b.device, y, gate, up); });
+        b.measure(state, [&] { op_swiglu_forward(b.device, y, gate, up, ACTIVATION_SILU); });
     });
     add("swiglu_backward" + shape, [=](benchmark::State &state, Bench &b) {
         struct tensor inputs[3] = {b.random(tokens, d), b.random(tokens, d), b.random(tokens, d)};
         struct tensor gate = b.random(tokens, d), up = b.random(tokens, d), grad_y = b.random(tokens, d);
         b.measure(
-            state, [&] { op_swiglu_backward(b.device, gate, up, grad_y); },
+            state, [&] { op_swiglu_backward(b.device, gate, up, grad_y, ACTIVATION_SILU); },
             [&] { // it works in place, again and again towards numbers that are slow to compute with
                 op_copy(b.device, gate, inputs[0]);
                 op_copy(b.device, up, inputs[1]);

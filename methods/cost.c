@@ -36,7 +36,11 @@ double cost_cell(const struct model *model)
     double elements = 2.0 * c->heads * c->head_dim + c->width + 2.0 * c->ffn, statistics = c->heads + 2;
     if (c->qk_norm) {
         elements += kv_width(model);
-        statistics += c->heads + c->kv_heads;
+        statistics += c->whole_qk_norm ? 2 : c->heads + c->kv_heads;
+    }
+    if (c->norms != NORMS_BEFORE) {
+        elements += 2.0 * c->width; // what the blocks make, before its norm
+        statistics += c->norms == NORMS_AROUND ? 2 : 0;
     }
     return elements * element(model) + statistics * statistic(model);
 }

@@ -24,6 +24,31 @@ struct fixture fixture_default(void)
     };
 }
 
+const char *fixture_choose_family(struct fixture *f, size_t index)
+{
+    static const char *const names[] = {"OLMo 2", "Gemma", "Gemma 3"};
+    struct config *c = &f->config;
+    if (index >= sizeof names / sizeof *names) {
+        return NULL;
+    }
+    c->norms = index == 0 ? NORMS_AFTER : index == 2 ? NORMS_AROUND : NORMS_BEFORE;
+    c->qk_norm = index != 1;
+    c->whole_qk_norm = index == 0;
+    if (index > 0) {
+        c->tied = c->unit_offset = true;
+        c->activation = ACTIVATION_GELU_TANH;
+        c->embedding_scale = sqrt(c->width);
+    }
+    if (index == 2) {
+        c->query_scale = 0.8;
+        c->sliding_window = 5;
+        c->full_layers[0] = 2;
+        c->local_rope_theta = 100;
+        c->rope_scaling = (struct rope_scaling){.factor = 4};
+    }
+    return names[index];
+}
+
 enum dtype fixture_sums(const struct fixture *f)
 {
     return f->narrow ? f->dtype : dtype_accumulator(f->dtype);

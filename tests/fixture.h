@@ -35,6 +35,9 @@ struct fixture {
 };
 
 struct fixture fixture_default(void);
+// Gives it the norms, activation, scales and windows of number `index` of the families whose layers are not
+// Llama's; the family's name, or NULL: there is no such number.
+const char *fixture_choose_family(struct fixture *fixture, size_t index);
 // The dtype in which its gradients are summed.
 enum dtype fixture_sums(const struct fixture *fixture);
 struct model_options fixture_model_options(const struct fixture *fixture);

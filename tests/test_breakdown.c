@@ -66,14 +66,14 @@ static void ask_for_all(struct device *d)
     op_gemm(d, t[0], t[1], NO_TRANSPOSE, t[2], NO_TRANSPOSE, 1, 0);
     op_bias_forward(d, t[0], vector);
     op_bias_backward(d, vector, t[0]);
-    op_rmsnorm_forward(d, t[0], rstd, t[1], vector, 1e-6);
-    op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, rstd);
+    op_rmsnorm_forward(d, t[0], rstd, t[1], vector, 0, 1e-6);
+    op_rmsnorm_backward(d, t[0], false, vector, t[1], t[2], vector, 0, rstd);
     op_rope(d, t[0], one, 0, 1, (struct documents){0}, 1);
     op_attention_forward(d, shape, t[0], rstd, t[1], t[2], t[3]);
     op_attention_backward(d, shape, t[6], false, &segment, 1, t[0], t[0], rstd, t[1], t[2], t[3]);
     op_attention_merge(d, t[0], rstd, t[1], rstd);
-    op_swiglu_forward(d, t[0], t[1], t[2]);
-    op_swiglu_backward(d, t[0], t[1], t[2]);
+    op_swiglu_forward(d, t[0], t[1], t[2], ACTIVATION_SILU);
+    op_swiglu_backward(d, t[0], t[1], t[2], ACTIVATION_SILU);
     op_embedding_forward(d, t[0], t[1], ids);
     op_embedding_backward(d, t[0], t[1], ids);
     op_cross_entropy(d, t[0], ids, one, 1, 1);

@@ -158,6 +158,11 @@ static void test_full_training(void **state)
     compare_all(&f);
     f.narrow = true;
     compare_all(&f);
+    f = fixture_default();
+    for (size_t i = 0; fixture_choose_family(&f, i); i++) {
+        compare_all(&f);
+        f = fixture_default();
+    }
 }
 
 static void test_lora(void **state)

@@ -75,6 +75,21 @@ static void a_model_may_be_a_shape(void **state)
     assert_string_equal(trial.config.name, "llama-3.2-1b-custom");
     assert_int_equal(trial.config.width, 2048);
     assert_true(trial.config.tied && trial.config.rope_scaling.factor == 0);
+    assert_null(strstr(trial.canonical, "norms")); // what others have is in no shape of Llama's
+    trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'gemma-3-4b', 'ffn': 64, 'activation': 'silu'}"));
+    assert_true(trial.config.norms == NORMS_AROUND && trial.config.activation == ACTIVATION_SILU);
+    struct trial again = trial_of(trial.canonical); // whole, and no other
+    assert_string_equal(again.id, trial.id);
+    assert_memory_equal(&again.config, &trial.config, sizeof trial.config);
+    trial_free(&again);
+    trial_free(&trial);
+    trial = trial_of(MODEL("{'preset': 'tiny', 'norms': 'after', 'qk_norm': true, 'whole_qk_norm': true, "
+                           "'query_scale': 0.5, 'rope_scaling': {'type': 'linear', 'factor': 3}}"));
+    again = trial_of(trial.canonical);
+    assert_true(again.config.norms == NORMS_AFTER && again.config.whole_qk_norm && again.config.query_scale == 0.5);
+    assert_true(again.config.rope_scaling.factor == 3 && again.config.rope_scaling.high_freq_factor == 0);
+    trial_free(&again);
     trial_free(&trial);
 }
 
@@ -311,7 +326,11 @@ static void bad_models_are_refused_with_the_place(void **state)
         {MODEL("{'preset': 'tiny', 'name': '0123456789012345678901234567890123456789012345678901234567890123'}"),
          "key 'name': expected a label of at most 63 bytes"},
         {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'yarn', 'factor': 2}}"),
-         "unknown type of rope_scaling 'yarn'; known names: llama3"},
+         "unknown type of rope_scaling 'yarn'; known names: llama3, linear"},
+        {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'linear', 'factor': 2, 'original_context': 4}}"),
+         "key 'rope_scaling': of type 'linear' has a factor and nothing else"},
+        {MODEL("{'preset': 'tiny', 'norms': 'behind'}"), "key 'norms': unknown norms 'behind'; "},
+        {MODEL("{'preset': 'tiny', 'whole_qk_norm': true}"), "whole_qk_norm says what qk_norm is over"},
         {MODEL("{'preset': 'tiny', 'rope_scaling': {}}"), "c:2:36: key 'factor': missing"},
         {MODEL("{'layers': 2, 'width': 10, 'heads': 3, 'ffn': 4, 'vocab': 5}"),
          "width 10 is no multiple of heads 3; give head_dim"},

@@ -52,7 +52,7 @@ static void run_copy(const struct calibrate_operands *o)
 static void run_launches(const struct calibrate_operands *o)
 {
     for (size_t i = 0; i < LAUNCHES; i++)
-        op_swiglu_forward(o->device, o->c, o->a, o->b);
+        op_swiglu_forward(o->device, o->c, o->a, o->b, ACTIVATION_SILU);
 }
 
 // Seconds of the fastest run over three tensors of [rows, cols]; the first run, which touches memory anew, is not

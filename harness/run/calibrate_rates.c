@@ -172,19 +172,19 @@ static void run_bias_backward(struct operands *o)
 }
 static void run_rmsnorm_forward(struct operands *o)
 {
-    op_rmsnorm_forward(o->device, o->t[0], o->t[5], o->t[1], o->t[3], 1e-5);
+    op_rmsnorm_forward(o->device, o->t[0], o->t[5], o->t[1], o->t[3], 0, 1e-5);
 }
 static void run_rmsnorm_backward(struct operands *o)
 {
-    op_rmsnorm_backward(o->device, o->t[0], true, o->t[4], o->t[1], o->t[2], o->t[3], o->t[5]);
+    op_rmsnorm_backward(o->device, o->t[0], true, o->t[4], o->t[1], o->t[2], o->t[3], 0, o->t[5]);
 }
 static void run_swiglu_forward(struct operands *o)
 {
-    op_swiglu_forward(o->device, o->t[0], o->t[1], o->t[2]);
+    op_swiglu_forward(o->device, o->t[0], o->t[1], o->t[2], ACTIVATION_SILU);
 }
 static void run_swiglu_backward(struct operands *o)
 {
-    op_swiglu_backward(o->device, o->t[0], o->t[1], o->t[2]);
+    op_swiglu_backward(o->device, o->t[0], o->t[1], o->t[2], ACTIVATION_SILU);
 }
 static void run_embedding_forward(struct operands *o)
 {

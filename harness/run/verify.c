@@ -17,6 +17,7 @@ struct shape {
     enum labels labels;
     size_t kv_heads;
     bool tied, qkv_bias, qk_norm, scaled;
+    void (*family)(struct config *config); // makes it one of another family; NULL: nothing
     struct lora lora;
 };
 
@@ -31,6 +32,25 @@ static const struct config small = {.name = "small",
                                     .rope_theta = 10000,
                                     .norm_epsilon = 1e-5,
                                     .max_context = 4096};
+
+static void make_olmo2(struct config *c)
+{
+    c->norms = NORMS_AFTER;
+    c->qk_norm = c->whole_qk_norm = true;
+}
+
+static void make_gemma3(struct config *c)
+{
+    c->norms = NORMS_AROUND;
+    c->activation = ACTIVATION_GELU_TANH;
+    c->qk_norm = c->unit_offset = c->tied = true;
+    c->embedding_scale = sqrt((double)c->width);
+    c->query_scale = 0.8;
+    c->sliding_window = 7;
+    c->local_rope_theta = 1000;
+    c->rope_scaling.factor = 8;
+    config_set_full(c, 1);
+}
 
 static const struct shape shapes[] = {
     {.name = "whole chunks", .context = 24, .chunk = 8, .batch = 1},
@@ -49,6 +69,8 @@ static const struct shape shapes[] = {
     {.name = "Qwen2 biases", .context = 23, .chunk = 8, .batch = 1, .qkv_bias = true},
     {.name = "Qwen3 norms", .context = 23, .chunk = 8, .batch = 2, .qk_norm = true},
     {.name = "Llama 3 rope", .context = 23, .chunk = 8, .batch = 1, .scaled = true},
+    {.name = "OLMo 2", .context = 23, .chunk = 8, .batch = 1, .family = make_olmo2},
+    {.name = "Gemma 3", .context = 23, .chunk = 8, .batch = 2, .family = make_gemma3},
     {.name = "LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V, false}},
     {.name = "LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127, false}},
 };
@@ -72,7 +94,8 @@ struct verify_bounds verify_bounds(enum dtype dtype)
 
 static bool is_of_other_model(const struct shape *shape)
 {
-    return shape->kv_heads || shape->tied || shape->qkv_bias || shape->qk_norm || shape->scaled || shape->lora.rank;
+    return shape->family || shape->kv_heads || shape->tied || shape->qkv_bias || shape->qk_norm || shape->scaled ||
+           shape->lora.rank;
 }
 
 static struct config config_of(const struct shape *shape)
@@ -85,6 +108,8 @@ static struct config config_of(const struct shape *shape)
     config.qk_norm = shape->qk_norm;
     if (shape->scaled)
         config.rope_scaling = (struct rope_scaling){8, 1, 4, 16};
+    if (shape->family)
+        shape->family(&config);
     return config;
 }
 

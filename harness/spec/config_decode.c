@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum key_type { COUNT, NUMBER, FLAG };
+enum key_type { COUNT, NUMBER, FLAG, CHOICE };
 
 // The keys that hold one value; config_check knows what fits together.
 static const struct key {
@@ -11,22 +11,49 @@ static const struct key {
     enum key_type type;
     size_t offset;
     bool required;
+    bool rare; // a canonical shape has it only where it is not 0
+    const char *const *choices;
 } keys[] = {
-    {"layers", COUNT, offsetof(struct config, layers), true},
-    {"width", COUNT, offsetof(struct config, width), true},
-    {"heads", COUNT, offsetof(struct config, heads), true},
-    {"kv_heads", COUNT, offsetof(struct config, kv_heads), false},
-    {"head_dim", COUNT, offsetof(struct config, head_dim), false},
-    {"ffn", COUNT, offsetof(struct config, ffn), true},
-    {"vocab", COUNT, offsetof(struct config, vocab), true},
-    {"rope_theta", NUMBER, offsetof(struct config, rope_theta), false},
-    {"norm_epsilon", NUMBER, offsetof(struct config, norm_epsilon), false},
-    {"tied", FLAG, offsetof(struct config, tied), false},
-    {"qkv_bias", FLAG, offsetof(struct config, qkv_bias), false},
-    {"qk_norm", FLAG, offsetof(struct config, qk_norm), false},
+    {"layers", COUNT, offsetof(struct config, layers), .required = true},
+    {"width", COUNT, offsetof(struct config, width), .required = true},
+    {"heads", COUNT, offsetof(struct config, heads), .required = true},
+    {"kv_heads", COUNT, offsetof(struct config, kv_heads), .required = false},
+    {"head_dim", COUNT, offsetof(struct config, head_dim), .required = false},
+    {"ffn", COUNT, offsetof(struct config, ffn), .required = true},
+    {"vocab", COUNT, offsetof(struct config, vocab), .required = true},
+    {"rope_theta", NUMBER, offsetof(struct config, rope_theta), .required = false},
+    {"norm_epsilon", NUMBER, offsetof(struct config, norm_epsilon), .required = false},
+    {"tied", FLAG, offsetof(struct config, tied), .required = false},
+    {"qkv_bias", FLAG, offsetof(struct config, qkv_bias), .required = false},
+    {"qk_norm", FLAG, offsetof(struct config, qk_norm), .required = false},
+    {"whole_qk_norm", FLAG, offsetof(struct config, whole_qk_norm), .rare = true},
+    {"unit_offset", FLAG, offsetof(struct config, unit_offset), .rare = true},
+    {"norms", CHOICE, offsetof(struct config, norms), .rare = true, .choices = norms_names},
+    {"activation", CHOICE, offsetof(struct config, activation), .rare = true, .choices = activation_names},
+    {"query_scale", NUMBER, offsetof(struct config, query_scale), .rare = true},
+    {"embedding_scale", NUMBER, offsetof(struct config, embedding_scale), .rare = true},
+    {"local_rope_theta", NUMBER, offsetof(struct config, local_rope_theta), .rare = true},
 };
 #define KEYS         (sizeof keys / sizeof *keys)
 #define SIZE_MAXIMUM ((size_t)1 << 24) // beyond any model
+
+static size_t bytes_of(const struct key *key)
+{
+    static const size_t bytes[] = {
+        [COUNT] = sizeof(size_t), [NUMBER] = sizeof(double), [FLAG] = sizeof(bool), [CHOICE] = sizeof(int)};
+    return bytes[key->type];
+}
+
+static bool read_choice(struct json_field field, const struct key *key, int *value, struct status *status)
+{
+    struct names names = {0};
+    size_t index = (size_t)*value;
+    names_add_all(&names, key->choices);
+    if (!json_field_choice(field, &names, key->name, &index, status))
+        return false;
+    *value = (int)index;
+    return true;
+}
 
 static bool read_key(struct json_field shape, const struct key *key, struct config *config, struct status *status)
 {
@@ -39,6 +66,8 @@ static bool read_key(struct json_field shape, const struct key *key, struct conf
         return json_field_number(field, 1e-300, 1e300, value, status);
     case FLAG:
         return json_field_bool(field, value, status);
+    case CHOICE:
+        return read_choice(field, key, value, status);
     }
     return false;
 }
@@ -52,7 +81,7 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
         return true;
     }
     const struct names known = {5, {"type", "factor", "low_freq_factor", "high_freq_factor", "original_context"}};
-    const struct names types = {1, {"llama3"}};
+    const struct names types = {2, {"llama3", "linear"}};
     if (!json_field_object(field, &known, "rope_scaling", status))
         return false;
     struct json_field factor = json_field_get(field, "factor");
@@ -60,9 +89,15 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
         return json_field_fail(factor, status, "missing; how much longer than original_context, such as 8");
     size_t type = 0;
     *scaling = (struct rope_scaling){0, 1, 4, 8192};
-    return json_field_choice(json_field_get(field, "type"), &types, "type of rope_scaling", &type, status) &&
-           json_field_number(factor, 1, 1e6, &scaling->factor, status) &&
-           json_field_number(json_field_get(field, "low_freq_factor"), 1e-6, 1e6, &scaling->low_freq_factor,
+    if (!json_field_choice(json_field_get(field, "type"), &types, "type of rope_scaling", &type, status) ||
+        !json_field_number(factor, 1, 1e6, &scaling->factor, status))
+        return false;
+    if (type == 1) {
+        *scaling = (struct rope_scaling){.factor = scaling->factor};
+        return json_object_size(field.value) == 2 ||
+               json_field_fail(field, status, "of type \"linear\" has a factor and nothing else");
+    }
+    return json_field_number(json_field_get(field, "low_freq_factor"), 1e-6, 1e6, &scaling->low_freq_factor,
                              status) &&
            json_field_number(json_field_get(field, "high_freq_factor"), 1e-6, 1e6, &scaling->high_freq_factor,
                              status) &&
@@ -175,10 +210,8 @@ static bool is_preset(const struct config *config, const struct config *preset, 
         memcmp(config->full_layers, preset->full_layers, sizeof config->full_layers))
         return false;
     for (size_t i = 0; i < KEYS; i++) {
-        size_t bytes = keys[i].type == COUNT    ? sizeof(size_t)
-                       : keys[i].type == NUMBER ? sizeof(double)
-                                                : sizeof(bool);
-        if (memcmp((const char *)config + keys[i].offset, (const char *)preset + keys[i].offset, bytes))
+        if (memcmp((const char *)config + keys[i].offset, (const char *)preset + keys[i].offset,
+                   bytes_of(&keys[i])))
             return false;
     }
     return true;
@@ -189,14 +222,20 @@ static json_t *shape_json(const struct config *config)
     json_t *shape = json_object(), *scaling = json_null();
     json_object_set_new(shape, "name", json_string(config->name));
     for (size_t i = 0; i < KEYS; i++) {
+        static const struct config zero;
         const void *value = (const char *)config + keys[i].offset;
+        if (keys[i].rare && !memcmp(value, (const char *)&zero + keys[i].offset, bytes_of(&keys[i])))
+            continue;
         json_t *json = keys[i].type == COUNT    ? json_integer((json_int_t) * (const size_t *)value)
                        : keys[i].type == NUMBER ? json_real(*(const double *)value)
-                                                : json_boolean(*(const bool *)value);
+                       : keys[i].type == FLAG   ? json_boolean(*(const bool *)value)
+                                                : json_string(keys[i].choices[*(const int *)value]);
         json_object_set_new(shape, keys[i].name, json);
     }
     const struct rope_scaling *r = &config->rope_scaling;
-    if (r->factor != 0)
+    if (r->factor != 0 && r->high_freq_factor == 0)
+        scaling = json_pack("{s:s, s:f}", "type", "linear", "factor", r->factor);
+    else if (r->factor != 0)
         scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "type", "llama3", "factor", r->factor, "low_freq_factor",
                             r->low_freq_factor, "high_freq_factor", r->high_freq_factor, "original_context",
                             (json_int_t)r->original_context);

@@ -168,16 +168,16 @@ typedef void bias_forward_op(struct device *device, struct tensor y, struct tens
 // grad_bias += column sums of grad_y
 typedef void bias_backward_op(struct device *device, struct tensor grad_bias, struct tensor grad_y);
 
-// rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain, by row.  x, y: [n, d], gain: [1, d], rstd: [n, 1].
-// y may be x. rstd may be no tensor.
+// rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain), by row.  x, y: [n, d], gain: [1, d], rstd:
+// [n, 1]. y may be x. rstd may be no tensor.
 typedef void rmsnorm_forward_op(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                                struct tensor gain, double epsilon);
-// u = grad_y * gain;  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate, if it is a
-// tensor. grad_gain += sum over rows of grad_y * x * rstd, if it is one.
-// Without accumulate grad_x may be x or grad_y.
+                                struct tensor gain, double offset, double epsilon);
+// u = grad_y * (offset + gain);  g = rstd * (u - x * rstd^2 * mean(u * x));  grad_x = g, or += g if accumulate, if
+// it is a tensor. grad_gain += sum over rows of grad_y * x * rstd, if it is one. Without accumulate grad_x may be x
+// or grad_y.
 typedef void rmsnorm_backward_op(struct device *device, struct tensor grad_x, bool accumulate,
                                  struct tensor grad_gain, struct tensor grad_y, struct tensor x, struct tensor gain,
-                                 struct tensor rstd);
+                                 double offset, struct tensor rstd);
 
 // Rotates, in place, the pairs (j, j + D/2) of every head of x: [n * batch, heads * D] by the angle
 // direction * position * frequencies[j]; row r stands at position start + r / batch - starts[r], with starts[r] > 0
@@ -204,10 +204,15 @@ typedef void attention_backward_op(struct device *device, struct attention_shape
 typedef void attention_merge_op(struct device *device, struct tensor o, struct tensor logsumexp,
                                 struct tensor other_o, struct tensor other_logsumexp);
 
-// y = silu(gate) * up.  All [n, f].
-typedef void swiglu_forward_op(struct device *device, struct tensor y, struct tensor gate, struct tensor up);
+// What a gate g goes through: g / (1 + exp(-z)), z = g for SiLU, 2 sqrt(2 / pi) (g + 0.044715 g^3) for GELU in the
+// form with a tanh (Hendrycks & Gimpel 2016).
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_COUNT };
+// y = activation(gate) * up.  All [n, f].
+typedef void swiglu_forward_op(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
+                               enum activation activation);
 // In place, with y the value above: gate becomes the gradient of gate, up that of up, and grad_y becomes y.
-typedef void swiglu_backward_op(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y);
+typedef void swiglu_backward_op(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
+                                enum activation activation);
 
 // y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
 typedef void embedding_forward_op(struct device *device, struct tensor y, struct tensor table, struct tensor ids);

@@ -129,7 +129,7 @@ void op_bias_backward(struct device *device, struct tensor grad_bias, struct ten
 }
 
 void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                        struct tensor gain, double epsilon)
+                        struct tensor gain, double offset, double epsilon)
 {
     if (failed(device)) {
         return;
@@ -138,13 +138,14 @@ void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rs
     CHECK(!rstd.data || tensor_count(rstd) == x.rows);
     if (begin(device, operation(WORK_NORM, "rmsnorm_forward"), 0,
               bytes(x) + bytes(y) + bytes(gain) + bytes(rstd))) {
-        device->ops->rmsnorm_forward(device, y, rstd, x, gain, epsilon);
+        device->ops->rmsnorm_forward(device, y, rstd, x, gain, offset, epsilon);
         range_pop(device);
     }
 }
 
 void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                         struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
+                         struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
+                         struct tensor rstd)
 {
     if (failed(device)) {
         return;
@@ -155,7 +156,7 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
     if (begin(device, operation(WORK_NORM, "rmsnorm_backward"), 0,
               bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
                   2 * bytes(grad_gain))) {
-        device->ops->rmsnorm_backward(device, grad_x, accumulate, grad_gain, grad_y, x, gain, rstd);
+        device->ops->rmsnorm_backward(device, grad_x, accumulate, grad_gain, grad_y, x, gain, offset, rstd);
         range_pop(device);
     }
 }
@@ -175,26 +176,28 @@ void op_rope(struct device *device, struct tensor x, struct tensor frequencies, 
     }
 }
 
-void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
+void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
+                       enum activation activation)
 {
     if (failed(device)) {
         return;
     }
     CHECK(same_shape(y, gate) && same_shape(y, up));
     if (begin(device, operation(WORK_SWIGLU, "swiglu_forward"), 0, 3 * bytes(y))) {
-        device->ops->swiglu_forward(device, y, gate, up);
+        device->ops->swiglu_forward(device, y, gate, up, activation);
         range_pop(device);
     }
 }
 
-void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
+void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
+                        enum activation activation)
 {
     if (failed(device)) {
         return;
     }
     CHECK(same_shape(grad_y, gate) && same_shape(grad_y, up));
     if (begin(device, operation(WORK_SWIGLU, "swiglu_backward"), 0, 6 * bytes(grad_y))) {
-        device->ops->swiglu_backward(device, gate, up, grad_y);
+        device->ops->swiglu_backward(device, gate, up, grad_y, activation);
         range_pop(device);
     }
 }

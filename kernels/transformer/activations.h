@@ -7,16 +7,19 @@
 enum keep { KEEP_LEAN, KEEP_ALL };
 
 struct activations {
-    struct tensor x;            // [n, d], the cell's input; owned elsewhere
-    struct tensor q;            // [n, H D], rotated; with qk_norm as projected, before its norm
-    struct tensor k_projected;  // [n, G D], before its norm; with qk_norm only
-    struct tensor o, logsumexp; // [n, H D], [n, H]
-    struct tensor x_mid;        // [n, d], after attention
-    struct tensor gate, up;     // [n, f]
-    struct tensor rstd_attention, rstd_mlp, rstd_q, rstd_k; // [n, 1] [n, 1] [n H, 1] [n G, 1]
-    struct tensor h_attention, h_mlp, act;                  // [n, d] [n, d] [n, f]; `all` only
+    struct tensor x;                      // [n, d], the cell's input; owned elsewhere
+    struct tensor q;                      // [n, H D], rotated; with qk_norm as projected, before its norm
+    struct tensor k_projected;            // [n, G D], before its norm; with qk_norm only
+    struct tensor o, logsumexp;           // [n, H D], [n, H]
+    struct tensor attention_out, mlp_out; // [n, d] each, before their norm; with norms of outputs only
+    struct tensor x_mid;                  // [n, d], after attention
+    struct tensor gate, up;               // [n, f]
+    struct tensor rstd_attention, rstd_mlp, rstd_q,
+        rstd_k;                                     // [n, 1] [n, 1] [n H, 1] [n G, 1], or [n, 1] of whole rows
+    struct tensor rstd_attention_out, rstd_mlp_out; // [n, 1]
+    struct tensor h_attention, h_mlp, act;          // [n, d] [n, d] [n, f]; `all` only
 };
 // All but x.
-#define ACTIVATIONS_OWNED 14
+#define ACTIVATIONS_OWNED 18
 struct tensor *activations_owned(struct activations *a, size_t i);
 void activations_free(struct model *model, struct activations *a);

@@ -2,76 +2,27 @@
 #include "kernels/base/observer.h"
 #include "kernels/transformer/blocks.h"
 #include "kernels/transformer/cell_memo.h"
+#include "kernels/transformer/cell_memory.h"
+#include "kernels/transformer/mlp.h"
+#include "kernels/transformer/norm.h"
 #include "kernels/transformer/projection.h"
+#include "kernels/transformer/rotation.h"
 #include "kernels/transformer/unit.h"
-
-// Operations that work row by row run over blocks of at most this many of their `rows` rows, so that their scratch
-// does not grow with the chunk: a whole context can be one cell. GEMMs of a block still run at full speed; the
-// widest are the MLP's.
-static size_t block_rows(const struct model *model, size_t rows)
-{
-    size_t most = model->device->ops->rules->block_rows(model->device, model->config.ffn);
-    return rows < most ? rows : most;
-}
-
-static struct tensor activation(struct model *model, size_t rows, size_t cols)
-{
-    return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_ACTIVATIONS);
-}
-
-static struct tensor scratch(struct model *model, size_t rows, size_t cols)
-{
-    return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_WORKSPACE);
-}
-
-static struct tensor statistic(struct model *model, size_t rows, size_t cols)
-{
-    enum dtype dtype = dtype_statistic(model->device->ops->dtype);
-    return tensor_new(model->device, rows, cols, dtype, CATEGORY_ACTIVATIONS);
-}
 
 static void cell_range_push(struct model *model, const char *name, size_t layer, size_t start)
 {
     range_push(model->device, (struct range){.level = RANGE_CELL, .name = name, .layer = layer, .start = start});
 }
 
-// x: [n, heads * head_dim] as one row per head: [n * heads, head_dim]
-static struct tensor by_head(struct model *model, struct tensor x)
-{
-    size_t head_dim = model->config.head_dim;
-    return tensor_reshape(x, x.rows * x.cols / head_dim, head_dim);
-}
-
-// y = rope(rmsnorm(x)), the norm with qk_norm only. y may be x. rstd may be no tensor.
-static void normalize_and_rotate(struct model *model, const struct batch *batch, const struct parameter *norm,
-                                 struct tensor y, struct tensor rstd, struct tensor x, struct span tokens)
-{
-    if (norm) {
-        op_rmsnorm_forward(model->device, by_head(model, y), rstd, by_head(model, x), norm->value,
-                           model->config.norm_epsilon);
-    }
-    op_rope(model->device, y, model->rope_frequencies, tokens.start, x.rows / tokens.count,
-            batch_documents(batch, tokens), +1);
-}
-
-// grad: that of y above, becomes that of x, which was `projected` before its norm.
-static void normalize_and_rotate_backward(struct model *model, const struct batch *batch,
-                                          const struct parameter *norm, struct tensor grad, struct tensor rstd,
-                                          struct tensor projected, struct span tokens)
-{
-    op_rope(model->device, grad, model->rope_frequencies, tokens.start, grad.rows / tokens.count,
-            batch_documents(batch, tokens), -1);
-    if (norm) {
-        op_rmsnorm_backward(model->device, by_head(model, grad), false, norm->grad, by_head(model, grad),
-                            by_head(model, projected), norm->value, rstd);
-    }
-}
-
 // Of a block of x, before RoPE and the norm of keys.
 static void project_block(struct model *model, const struct layer *w, struct tensor k, struct tensor v,
                           struct tensor x, struct tensor h)
 {
-    op_rmsnorm_forward(model->device, h, tensor_none(), x, w->attention_norm->value, model->config.norm_epsilon);
+    if (w->attention_norm) {
+        norm_forward(model, w->attention_norm, h, tensor_none(), x);
+    } else {
+        h = x;
+    }
     projection_forward(model, &w->k, k, h, false);
     projection_forward(model, &w->v, v, h, false);
 }
@@ -106,19 +57,20 @@ static void project_kv(struct model *model, const struct batch *batch, size_t la
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
-    size_t n = x.rows, most = block_rows(model, n), heads = model->config.kv_heads;
+    struct rotated keys = rotated_keys(model, layer);
+    size_t n = x.rows, most = block_rows(model, n);
     kv = kv_rows(kv, chunk.start * (n / chunk.count), n);
-    struct tensor h = scratch(model, most, x.cols), projected = kv.k;
-    if (keep && w->k_norm) {
+    struct tensor h = w->attention_norm ? scratch(model, most, x.cols) : tensor_none(), projected = kv.k;
+    if (keep && keys.norm) {
         projected = keep->k_projected = activation(model, n, kv.k.cols);
-        keep->rstd_k = statistic(model, n * heads, 1);
+        keep->rstd_k = statistic(model, n * rotated_norms(model, keys), 1);
     }
     for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         project_block(model, w, tensor_rows(projected, row, rows), tensor_rows(kv.v, row, rows),
                       tensor_rows(x, row, rows), tensor_rows(h, 0, rows));
     }
-    normalize_and_rotate(model, batch, w->k_norm, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk);
+    rotate(model, batch, keys, kv.k, keep ? keep->rstd_k : tensor_none(), projected, chunk);
     tensor_free(device, &h);
 }
 
@@ -151,8 +103,9 @@ void kv_project_block(struct model *model, size_t layer, struct span chunk, size
     struct memo_use use;
     if (!memo_begin(model->device, &use, key, sizeof key)) {
         struct kv own = kv_rows(kv, row, x.rows);
-        struct tensor h = scratch(model, x.rows, x.cols);
-        project_block(model, &model->layers[layer], own.k, own.v, x, h);
+        const struct layer *w = &model->layers[layer];
+        struct tensor h = w->attention_norm ? scratch(model, x.rows, x.cols) : tensor_none();
+        project_block(model, w, own.k, own.v, x, h);
         tensor_free(model->device, &h);
         memo_end(model->device, &use, key, sizeof key);
     }
@@ -162,7 +115,7 @@ void kv_project_block(struct model *model, size_t layer, struct span chunk, size
 void kv_rotate(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct kv kv)
 {
     cell_range_push(model, "kv_rotate", layer, chunk.start);
-    normalize_and_rotate(model, batch, model->layers[layer].k_norm, kv.k, tensor_none(), kv.k, chunk);
+    rotate(model, batch, rotated_keys(model, layer), kv.k, tensor_none(), kv.k, chunk);
     range_pop(model->device);
 }
 
@@ -174,103 +127,71 @@ static struct tensor queries(struct model *model, const struct batch *batch, siz
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    size_t n = x.rows, most = block_rows(model, n);
-    bool project_k = keeping && w->k_norm && !a->k_projected.data;
+    struct rotated of = rotated_queries(model, layer), keys = rotated_keys(model, layer);
+    size_t n = x.rows, most = block_rows(model, n), key_norms = rotated_norms(model, keys);
+    bool project_k = keeping && keys.norm && !a->k_projected.data;
     a->q = activation(model, n, c->heads * c->head_dim);
-    if (keeping) {
+    if (keeping && w->attention_norm) {
         a->rstd_attention = statistic(model, n, 1);
     }
-    if (keeping && w->q_norm) {
-        a->rstd_q = statistic(model, n * c->heads, 1);
+    if (keeping && of.norm) {
+        a->rstd_q = statistic(model, n * rotated_norms(model, of), 1);
     }
     if (project_k) {
         a->k_projected = activation(model, n, c->kv_heads * c->head_dim);
-        a->rstd_k = statistic(model, n * c->kv_heads, 1);
+        a->rstd_k = statistic(model, n * key_norms, 1);
     }
     struct tensor h = {0};
-    if (keeping && how == KEEP_ALL) {
+    if (keeping && how == KEEP_ALL && w->attention_norm) {
         a->h_attention = activation(model, n, c->width);
-    } else {
+    } else if (w->attention_norm) {
         h = scratch(model, most, c->width);
     }
     for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
-        struct tensor block = h.data ? tensor_rows(h, 0, rows) : tensor_rows(a->h_attention, row, rows);
-        op_rmsnorm_forward(device, block, tensor_rows(a->rstd_attention, row, rows), tensor_rows(x, row, rows),
-                           w->attention_norm->value, c->norm_epsilon);
+        struct tensor x_block = tensor_rows(x, row, rows);
+        struct tensor block = !w->attention_norm ? x_block
+                              : h.data           ? tensor_rows(h, 0, rows)
+                                                 : tensor_rows(a->h_attention, row, rows);
+        if (w->attention_norm) {
+            norm_forward(model, w->attention_norm, block, tensor_rows(a->rstd_attention, row, rows), x_block);
+        }
         projection_forward(model, &w->q, tensor_rows(a->q, row, rows), block, false);
         if (project_k) {
             // The keys themselves are in the cache; their norm's backward needs them as projected, and its rstd.
             struct tensor k = tensor_rows(a->k_projected, row, rows);
             projection_forward(model, &w->k, k, block, false);
             struct tensor normed = scratch(model, rows, k.cols);
-            op_rmsnorm_forward(device, by_head(model, normed),
-                               tensor_rows(a->rstd_k, row * c->kv_heads, rows * c->kv_heads), by_head(model, k),
-                               w->k_norm->value, c->norm_epsilon);
+            rotated_norm(model, keys, normed, tensor_rows(a->rstd_k, row * key_norms, rows * key_norms), k);
             tensor_free(device, &normed);
         }
     }
     tensor_free(device, &h);
-    struct tensor rotated = keeping && w->q_norm ? scratch(model, n, a->q.cols) : a->q;
-    normalize_and_rotate(model, batch, w->q_norm, rotated, a->rstd_q, a->q, chunk);
-    return rotated;
+    struct tensor q = keeping && of.norm ? scratch(model, n, a->q.cols) : a->q;
+    rotate(model, batch, of, q, a->rstd_q, a->q, chunk);
+    return q;
 }
 
-// y = x_mid + down(silu(gate) * up), in blocks. y may be x_mid. Without keeping, gate and up are scratch.
-static void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct tensor y,
-                        struct activations *a, bool keeping, enum keep how)
+// x_mid += the norm of o's projection.
+static void add_normed_output(struct model *model, const struct layer *w, struct tensor x_mid,
+                              struct activations *a, bool keeping)
 {
     struct device *device = model->device;
-    const struct layer *w = &model->layers[layer];
-    const struct config *c = &model->config;
     size_t n = x_mid.rows, most = block_rows(model, n);
-    bool all = keeping && how == KEEP_ALL;
-    struct tensor h = {0}, gate = {0}, up = {0}, act = {0};
+    struct tensor normed = scratch(model, most, x_mid.cols);
     if (keeping) {
-        a->rstd_mlp = statistic(model, n, 1);
-        a->gate = activation(model, n, c->ffn);
-        a->up = activation(model, n, c->ffn);
-    } else {
-        gate = scratch(model, most, c->ffn);
-        up = scratch(model, most, c->ffn);
-    }
-    if (all) {
-        a->h_mlp = activation(model, n, c->width);
-        a->act = activation(model, n, c->ffn);
-    } else {
-        h = scratch(model, most, c->width);
-    }
-    if (!all && keeping && y.data) {
-        act = scratch(model, most, c->ffn);
+        a->attention_out = activation(model, n, x_mid.cols);
+        a->rstd_attention_out = statistic(model, n, 1);
     }
     for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
-        struct tensor x_block = tensor_rows(x_mid, row, rows), y_block = tensor_rows(y, row, rows);
-        struct tensor h_block = all ? tensor_rows(a->h_mlp, row, rows) : tensor_rows(h, 0, rows);
-        struct tensor gate_block = keeping ? tensor_rows(a->gate, row, rows) : tensor_rows(gate, 0, rows);
-        struct tensor up_block = keeping ? tensor_rows(a->up, row, rows) : tensor_rows(up, 0, rows);
-        // Nothing kept: the product may take the gate's place.
-        struct tensor act_block = all       ? tensor_rows(a->act, row, rows)
-                                  : keeping ? tensor_rows(act, 0, rows)
-                                            : gate_block;
-        op_rmsnorm_forward(device, h_block, tensor_rows(a->rstd_mlp, row, rows), x_block, w->mlp_norm->value,
-                           c->norm_epsilon);
-        projection_forward(model, &w->gate, gate_block, h_block, false);
-        projection_forward(model, &w->up, up_block, h_block, false);
-        if (all || y.data) {
-            op_swiglu_forward(device, act_block, gate_block, up_block);
-        }
-        if (y.data) {
-            if (y.data != x_mid.data) {
-                op_copy(device, y_block, x_block);
-            }
-            projection_forward(model, &w->down, y_block, act_block, true);
-        }
+        struct tensor y = tensor_rows(normed, 0, rows),
+                      out = keeping ? tensor_rows(a->attention_out, row, rows) : y;
+        projection_forward(model, &w->o, out, tensor_rows(a->o, row, rows), false);
+        norm_forward(model, w->attention_out_norm, y, tensor_rows(a->rstd_attention_out, row, rows), out);
+        op_accumulate(device, tensor_rows(x_mid, row, rows), y);
     }
-    tensor_free(device, &act);
-    tensor_free(device, &h);
-    tensor_free(device, &up);
-    tensor_free(device, &gate);
+    tensor_free(device, &normed);
 }
 
 // a: kept if keeping, else freed.
@@ -297,7 +218,11 @@ static void forward(struct model *model, const struct batch *batch, size_t layer
     if (x_mid.data != x.data) {
         op_copy(device, x_mid, x);
     }
-    projection_forward(model, &w->o, x_mid, a->o, true);
+    if (w->attention_out_norm) {
+        add_normed_output(model, w, x_mid, a, keeping);
+    } else {
+        projection_forward(model, &w->o, x_mid, a->o, true);
+    }
     if (keeping) {
         a->x_mid = x_mid;
     } else {
@@ -328,43 +253,6 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     range_pop(model->device);
 }
 
-static void backward_mlp(struct model *model, size_t layer, struct activations *a, struct tensor grad)
-{
-    struct device *device = model->device;
-    const struct layer *w = &model->layers[layer];
-    const struct config *c = &model->config;
-    size_t n = grad.rows, most = block_rows(model, n);
-    bool all = a->h_mlp.data;
-    struct tensor act = scratch(model, most, c->ffn);
-    struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
-        size_t row = b.row, rows = b.count;
-        struct tensor grad_block = tensor_rows(grad, row, rows), act_block = tensor_rows(act, 0, rows);
-        struct tensor gate = tensor_rows(a->gate, row, rows), up = tensor_rows(a->up, row, rows);
-        struct tensor x_mid = tensor_rows(a->x_mid, row, rows);
-        struct tensor h_block = all ? tensor_rows(a->h_mlp, row, rows) : tensor_rows(h, 0, rows);
-        projection_backward_input(model, &w->down, act_block, grad_block, false);
-        op_swiglu_backward(device, gate, up, act_block); // act_block: the gradient, then the product again
-        projection_backward_weights(model, &w->down, grad_block, all ? tensor_rows(a->act, row, rows) : act_block);
-        if (!all) {
-            op_rmsnorm_forward(device, h_block, tensor_none(), x_mid, w->mlp_norm->value, c->norm_epsilon);
-        }
-        projection_backward_weights(model, &w->gate, gate, h_block);
-        projection_backward_weights(model, &w->up, up, h_block);
-        // h is spent: its gradient takes its place.
-        projection_backward_input(model, &w->gate, h_block, gate, false);
-        projection_backward_input(model, &w->up, h_block, up, true);
-        op_rmsnorm_backward(device, grad_block, true, w->mlp_norm->grad, h_block, x_mid, w->mlp_norm->value,
-                            tensor_rows(a->rstd_mlp, row, rows));
-    }
-    tensor_free(device, &h);
-    tensor_free(device, &act);
-    tensor_free(device, &a->gate);
-    tensor_free(device, &a->up);
-    tensor_free(device, &a->act);
-    tensor_free(device, &a->h_mlp);
-}
-
 // grad: that of y, becomes that of x_mid.
 void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, struct activations *a,
                        struct tensor grad)
@@ -378,7 +266,7 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
         unit_want(model, unit_of_layer(layer - 1));
     }
     if (!cell_memo_begin(model, &use, key, a)) {
-        backward_mlp(model, layer, a, grad);
+        mlp_backward(model, layer, a, grad);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
@@ -393,9 +281,11 @@ static void projections_backward(struct model *model, const struct batch *batch,
     const struct config *c = &model->config;
     size_t n = grad.rows, B = n / chunk.count, block = block_rows(model, n);
     size_t most = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
-    bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype;
-    bool descends = model_descends(model, layer), of_gain = w->attention_norm->grad.data;
-    struct tensor h = all ? tensor_none() : scratch(model, most, c->width);
+    struct rotated queries = rotated_queries(model, layer), keys = rotated_keys(model, layer);
+    size_t query_norms = rotated_norms(model, queries), key_norms = rotated_norms(model, keys);
+    bool all = a->h_attention.data, convert = grad_kv.k.dtype != grad.dtype, normed = w->attention_norm;
+    bool descends = model_descends(model, layer), of_gain = normed && w->attention_norm->grad.data;
+    struct tensor h = all || !normed ? tensor_none() : scratch(model, most, c->width);
     struct kv converted = {0};
     if (convert) {
         converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
@@ -411,30 +301,57 @@ static void projections_backward(struct model *model, const struct batch *batch,
             op_copy(device, narrow.v, kv.v);
             kv = narrow;
         }
-        normalize_and_rotate_backward(model, batch, w->q_norm, q,
-                                      tensor_rows(a->rstd_q, row * c->heads, rows * c->heads),
-                                      tensor_rows(a->q, row, rows), tokens);
-        normalize_and_rotate_backward(model, batch, w->k_norm, kv.k,
-                                      tensor_rows(a->rstd_k, row * c->kv_heads, rows * c->kv_heads),
-                                      tensor_rows(a->k_projected, row, rows), tokens);
-        struct tensor h_block = all ? tensor_rows(a->h_attention, row, rows) : tensor_rows(h, 0, rows);
-        if (!all) {
-            op_rmsnorm_forward(device, h_block, tensor_none(), x, w->attention_norm->value, c->norm_epsilon);
+        rotate_backward(model, batch, queries, q, tensor_rows(a->rstd_q, row * query_norms, rows * query_norms),
+                        tensor_rows(a->q, row, rows), tokens);
+        rotate_backward(model, batch, keys, kv.k, tensor_rows(a->rstd_k, row * key_norms, rows * key_norms),
+                        tensor_rows(a->k_projected, row, rows), tokens);
+        struct tensor h_block = !normed ? x
+                                : all   ? tensor_rows(a->h_attention, row, rows)
+                                        : tensor_rows(h, 0, rows);
+        if (normed && !all) {
+            norm_forward(model, w->attention_norm, h_block, tensor_none(), x);
         }
         projection_backward_weights(model, &w->q, q, h_block);
         projection_backward_weights(model, &w->k, kv.k, h_block);
         projection_backward_weights(model, &w->v, kv.v, h_block);
         if (descends || of_gain) {
-            projection_backward_input(model, &w->q, h_block, q, false);
-            projection_backward_input(model, &w->k, h_block, kv.k, true);
-            projection_backward_input(model, &w->v, h_block, kv.v, true);
-            op_rmsnorm_backward(device, descends ? tensor_rows(grad, row, rows) : tensor_none(), true,
-                                w->attention_norm->grad, h_block, x, w->attention_norm->value,
-                                tensor_rows(a->rstd_attention, row, rows));
+            // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
+            struct tensor grad_block = tensor_rows(grad, row, rows), grad_h = normed ? h_block : grad_block;
+            projection_backward_input(model, &w->q, grad_h, q, !normed);
+            projection_backward_input(model, &w->k, grad_h, kv.k, true);
+            projection_backward_input(model, &w->v, grad_h, kv.v, true);
+            if (normed) {
+                norm_backward(model, w->attention_norm, descends ? grad_block : tensor_none(), true, h_block, x,
+                              tensor_rows(a->rstd_attention, row, rows));
+            }
         }
     }
     kv_free(model, &converted);
     tensor_free(device, &h);
+}
+
+// grad_o: that of what attention made, from that of x_mid, through the norm of its projection if it has one.
+static void output_backward(struct model *model, const struct layer *w, struct tensor grad_o, struct activations *a,
+                            struct tensor grad)
+{
+    struct device *device = model->device;
+    if (!w->attention_out_norm) {
+        projection_backward_input(model, &w->o, grad_o, grad, false);
+        projection_backward_weights(model, &w->o, grad, a->o);
+        return;
+    }
+    size_t n = grad.rows, most = block_rows(model, n);
+    struct tensor grad_out = scratch(model, most, grad.cols);
+    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
+        struct tensor block = tensor_rows(grad_out, 0, rows);
+        norm_backward(model, w->attention_out_norm, block, false, tensor_rows(grad, row, rows),
+                      tensor_rows(a->attention_out, row, rows), tensor_rows(a->rstd_attention_out, row, rows));
+        projection_backward_input(model, &w->o, tensor_rows(grad_o, row, rows), block, false);
+        projection_backward_weights(model, &w->o, block, tensor_rows(a->o, row, rows));
+    }
+    tensor_free(device, &grad_out);
+    tensor_free(device, &a->attention_out);
 }
 
 static void backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
@@ -447,12 +364,11 @@ static void backward_attention(struct model *model, const struct batch *batch, s
     size_t n = grad.rows;
     struct attention_shape shape = attention_shape_of(c, batch, layer, chunk, n);
     struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
-    projection_backward_input(model, &w->o, grad_o, grad, false);
-    projection_backward_weights(model, &w->o, grad, a->o);
+    output_backward(model, w, grad_o, a, grad);
     struct tensor q = a->q;
     if (w->q_norm) {
         q = scratch(model, n, a->q.cols);
-        normalize_and_rotate(model, batch, w->q_norm, q, tensor_none(), a->q, chunk);
+        rotate(model, batch, rotated_queries(model, layer), q, tensor_none(), a->q, chunk);
     }
     struct tensor grad_q = grad_o; // in place
     op_attention_backward(device, shape, grad_q, false, segments, segment_count, grad_o, a->o, a->logsumexp, q,

@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+const char *const norms_names[] = {"before", "after", "around", NULL};
+const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
 const char *const lora_target_names[LORA_TARGETS] = {"q", "k", "v", "o", "gate", "up", "down"};
 
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
@@ -162,6 +164,83 @@ const struct config config_presets[] = {
      .norm_epsilon = 1e-6,
      .qk_norm = true,
      .max_context = 40960},
+    {.name = "olmo-2-7b",
+     .layers = 32,
+     .width = 4096,
+     .heads = 32,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .ffn = 11008,
+     .vocab = 100352,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-6,
+     .qk_norm = true,
+     .whole_qk_norm = true,
+     .norms = NORMS_AFTER,
+     .max_context = 4096},
+    {.name = "gemma-3-1b",
+     .layers = 26,
+     .width = 1152,
+     .heads = 4,
+     .kv_heads = 1,
+     .head_dim = 256,
+     .ffn = 6912,
+     .vocab = 262144,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .embedding_scale = 33.94112549695428, // sqrt(1152)
+     .local_rope_theta = 10000,
+     .max_context = 32768,
+     .sliding_window = 512,
+     .full_layers = {0x820820}},
+    {.name = "gemma-3-4b",
+     .layers = 34,
+     .width = 2560,
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .ffn = 10240,
+     .vocab = 262208,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .embedding_scale = 50.59644256269407, // sqrt(2560)
+     .local_rope_theta = 10000,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 8},
+     .sliding_window = 1024,
+     .full_layers = {0x20820820}},
+    {.name = "gemma-3-27b",
+     .layers = 62,
+     .width = 5376,
+     .heads = 32,
+     .kv_heads = 16,
+     .head_dim = 128,
+     .ffn = 21504,
+     .vocab = 262208,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .query_scale = 0.8728715609439694,    // sqrt(128 / 168)
+     .embedding_scale = 73.32121111929344, // sqrt(5376)
+     .local_rope_theta = 10000,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 8},
+     .sliding_window = 1024,
+     .full_layers = {0x820820820820820}},
     {.name = ""},
 };
 
@@ -205,12 +284,28 @@ bool config_check(const struct config *c, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "rope_theta must be a positive number, found %g",
                           c->rope_theta);
     }
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"local_rope_theta", c->local_rope_theta},
+                   {"query_scale", c->query_scale},
+                   {"embedding_scale", c->embedding_scale}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!(numbers[i].value >= 0) || !isfinite(numbers[i].value)) {
+            return status_set(status, STATUS_BAD_INPUT, "%s must be a positive number, found %g", numbers[i].name,
+                              numbers[i].value);
+        }
+    }
+    if (c->whole_qk_norm && !c->qk_norm) {
+        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm says what qk_norm is over; give qk_norm, too");
+    }
     if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)) {
         return status_set(status, STATUS_BAD_INPUT, "norm_epsilon must be a positive number, found %g",
                           c->norm_epsilon);
     }
     const struct rope_scaling *r = &c->rope_scaling;
-    if (r->factor != 0 &&
+    bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->factor >= 1 && isfinite(r->factor);
+    if (r->factor != 0 && !linear &&
         !(r->factor >= 1 && isfinite(r->factor) && r->low_freq_factor > 0 &&
           r->high_freq_factor > r->low_freq_factor && isfinite(r->high_freq_factor) && r->original_context > 0)) {
         return status_set(status, STATUS_BAD_INPUT,
@@ -237,18 +332,27 @@ size_t config_window(const struct config *c, size_t layer)
 size_t config_parameters(const struct config *c)
 {
     size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    size_t layer = 2 * c->width + c->width * (2 * q + 2 * kv) + 3 * c->width * c->ffn;
+    size_t layer =
+        (c->norms == NORMS_AROUND ? 4 : 2) * c->width + c->width * (2 * q + 2 * kv) + 3 * c->width * c->ffn;
     layer += c->qkv_bias ? q + 2 * kv : 0;
-    layer += c->qk_norm ? 2 * c->head_dim : 0;
+    layer += !c->qk_norm ? 0 : c->whole_qk_norm ? q + kv : 2 * c->head_dim;
     return c->layers * layer + c->width + c->vocab * c->width * (c->tied ? 1 : 2);
 }
 
-void config_rope_frequencies(const struct config *c, double *frequencies)
+bool config_rope_is_local(const struct config *c, size_t layer)
+{
+    return c->local_rope_theta > 0 && config_window(c, layer) > 0;
+}
+
+void config_rope_frequencies(const struct config *c, bool local, double *frequencies)
 {
     const struct rope_scaling *r = &c->rope_scaling;
+    double theta = local ? c->local_rope_theta : c->rope_theta;
     for (size_t j = 0; j < c->head_dim / 2; j++) {
-        double frequency = pow(c->rope_theta, -(2.0 * j) / c->head_dim);
-        if (r->factor != 0) {
+        double frequency = pow(theta, -(2.0 * j) / c->head_dim);
+        if (r->factor != 0 && !local && r->high_freq_factor == 0) {
+            frequency /= r->factor;
+        } else if (r->factor != 0 && !local) {
             // Long wavelengths are stretched by the factor, short ones kept, those between blended.
             double turns = r->original_context * frequency / (2 * M_PI);
             double blend = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);

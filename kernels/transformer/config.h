@@ -1,11 +1,13 @@
-// Config: the shape of a decoder of the Llama family, and the presets with their public shapes.
+// Config: the shape of a decoder, where its norms stand and what is scaled, and the presets with their public
+// shapes.
 #pragma once
-#include "kernels/base/status.h"
+#include "kernels/base/device.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// RoPE scaling of type "llama3" (Llama 3.1 and later). factor 0: none.
+// RoPE scaling: with factor alone "linear", every wavelength is stretched; else "llama3" (Llama 3.1 and later),
+// long ones are. factor 0: none.
 struct rope_scaling {
     double factor, low_freq_factor, high_freq_factor;
     size_t original_context;
@@ -13,6 +15,12 @@ struct rope_scaling {
 
 // Of so many layers, the first, each may see all keys where the others have a window.
 #define CONFIG_FULL_LAYERS 256
+
+// Where the norms of a layer's two blocks, attention and MLP, stand: before what a block reads; behind what it
+// makes, before that is added (OLMo 2); or both (Gemma 3).
+enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
+extern const char *const norms_names[];      // ending in NULL
+extern const char *const activation_names[]; // of enum activation
 
 struct config {
     char name[64];
@@ -22,7 +30,14 @@ struct config {
     bool tied;          // the head is the embedding table
     bool qkv_bias;      // Qwen2
     bool qk_norm;       // Qwen3: RMSNorm over head_dim of q and k, before RoPE
-    size_t max_context; // what the model was made for; not a limit here
+    bool whole_qk_norm; // OLMo 2: of these two, over all heads at once
+    bool unit_offset;   // Gemma: a norm's gain is 1 + its weight
+    enum norms norms;
+    enum activation activation; // of the MLP's gate
+    // What queries and embeddings are multiplied by; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
+    double query_scale, embedding_scale;
+    double local_rope_theta; // of layers with a window, which then have no scaling; 0: all have rope_theta
+    size_t max_context;      // what the model was made for; not a limit here
     // A query sees this many keys, the last its own; 0: all before it. Not in the layers whose bit is set, of the
     // first ones: bit l % 64 of number l / 64.
     size_t sliding_window;
@@ -56,5 +71,7 @@ bool config_set_full(struct config *config, size_t layer);
 size_t config_window(const struct config *config, size_t layer);
 // Number of weights.
 size_t config_parameters(const struct config *config);
-// RoPE's angular frequencies, llama3 scaling applied: head_dim / 2 values.
-void config_rope_frequencies(const struct config *config, double *frequencies);
+// RoPE's angular frequencies, scaling applied: head_dim / 2 values. local: of layers with a window.
+void config_rope_frequencies(const struct config *config, bool local, double *frequencies);
+// Whether a layer has the local ones.
+bool config_rope_is_local(const struct config *config, size_t layer);

@@ -1,6 +1,7 @@
 #include "kernels/transformer/head.h"
 #include "kernels/base/observer.h"
 #include "kernels/transformer/blocks.h"
+#include "kernels/transformer/norm.h"
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/unit.h"
 
@@ -29,6 +30,14 @@ struct use {
     bool backward;
     struct tensor log_prob; // [n, 1]
 };
+
+static void scale_embedding(struct model *model, struct tensor x)
+{
+    double scale = model->config.embedding_scale;
+    if (scale > 0 && scale != 1) {
+        op_scale(model->device, x, scale);
+    }
+}
 
 static void write_log_probs(struct device *device, struct tensor logits, struct tensor targets,
                             struct tensor log_prob)
@@ -67,7 +76,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
-        op_rmsnorm_forward(device, h_block, rstd_block, x_block, model->final_norm->value, c->norm_epsilon);
+        norm_forward(model, model->final_norm, h_block, rstd_block, x_block);
         projection_forward(model, &projection, logits_block, h_block, false);
         size_t first_row = start * batch->batch + row;
         if (use.log_prob.data) {
@@ -79,8 +88,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         if (backward) {
             projection_backward_weights(model, &projection, logits_block, h_block);
             projection_backward_input(model, &projection, h_block, logits_block, false); // h is spent
-            op_rmsnorm_backward(device, x_block, false, model->final_norm->grad, h_block, x_block,
-                                model->final_norm->value, rstd_block);
+            norm_backward(model, model->final_norm, x_block, false, h_block, x_block, rstd_block);
         }
     }
     release(model);
@@ -121,6 +129,7 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
 void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row)
 {
     op_embedding_forward(model->device, x, model->embedding->value, tensor_rows(batch->ids, row, x.rows));
+    scale_embedding(model, x);
 }
 
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
@@ -135,6 +144,7 @@ void embed_backward(struct model *model, const struct batch *batch, struct tenso
 {
     if (model->embedding->trains) {
         unit_add(model, UNIT_EMBEDDING);
+        scale_embedding(model, grad); // which is spent
         op_embedding_backward(model->device, model->embedding->grad, grad,
                               tensor_rows(batch->ids, start * batch->batch, grad.rows));
     }

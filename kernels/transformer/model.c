@@ -22,7 +22,9 @@ static struct parameter *add(struct model *model, size_t rows, size_t cols, cons
     p->value.rows = rows;
     p->value.cols = cols;
     p->size = rows * cols;
-    p->vector = strstr(p->name, "norm.weight") || strstr(p->name, ".bias");
+    bool gain = strstr(p->name, "norm.weight");
+    p->vector = gain || strstr(p->name, ".bias");
+    p->mean = gain && !model->config.unit_offset ? 1 : 0;
     return p;
 }
 
@@ -47,28 +49,43 @@ void model_list(struct model *model, const struct config *config, const struct l
 {
     const struct config *c = config;
     *model = (struct model){.config = *config, .lora = *lora, .ranks = ranks_alone(config)};
-    // Per layer at most: four norms, and seven projections of weight, bias and two factors.
-    model->parameters = calloc(3 + c->layers * (4 + 7 * 4), sizeof *model->parameters);
+    // Per layer at most: six norms, and seven projections of weight, bias and two factors.
+    model->parameters = calloc(3 + c->layers * (6 + 7 * 4), sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
     model->transits = calloc(c->layers + 2, sizeof *model->transits);
     CHECK(model->parameters && model->layers && model->transits);
     size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    bool before = c->norms != NORMS_AFTER, after = c->norms != NORMS_BEFORE;
     model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
     for (size_t l = 0; l < c->layers; l++) {
         struct layer *layer = &model->layers[l];
-        layer->attention_norm = add(model, 1, c->width, "model.layers.%zu.input_layernorm.weight", l);
+        layer->first = &model->parameters[model->parameter_count];
+        if (before) {
+            layer->attention_norm = add(model, 1, c->width, "model.layers.%zu.input_layernorm.weight", l);
+        }
         layer->q = add_projection(model, l, "self_attn.q_proj", q, c->width, c->qkv_bias, LORA_Q);
         layer->k = add_projection(model, l, "self_attn.k_proj", kv, c->width, c->qkv_bias, LORA_K);
         layer->v = add_projection(model, l, "self_attn.v_proj", kv, c->width, c->qkv_bias, LORA_V);
         if (c->qk_norm) {
-            layer->q_norm = add(model, 1, c->head_dim, "model.layers.%zu.self_attn.q_norm.weight", l);
-            layer->k_norm = add(model, 1, c->head_dim, "model.layers.%zu.self_attn.k_norm.weight", l);
+            size_t whole = c->whole_qk_norm;
+            layer->q_norm = add(model, 1, whole ? q : c->head_dim, "model.layers.%zu.self_attn.q_norm.weight", l);
+            layer->k_norm = add(model, 1, whole ? kv : c->head_dim, "model.layers.%zu.self_attn.k_norm.weight", l);
         }
         layer->o = add_projection(model, l, "self_attn.o_proj", c->width, q, false, LORA_O);
-        layer->mlp_norm = add(model, 1, c->width, "model.layers.%zu.post_attention_layernorm.weight", l);
+        if (after) {
+            layer->attention_out_norm =
+                add(model, 1, c->width, "model.layers.%zu.post_attention_layernorm.weight", l);
+        }
+        if (before) {
+            layer->mlp_norm = add(model, 1, c->width, "model.layers.%zu.%s_layernorm.weight", l,
+                                  after ? "pre_feedforward" : "post_attention");
+        }
         layer->gate = add_projection(model, l, "mlp.gate_proj", c->ffn, c->width, false, LORA_GATE);
         layer->up = add_projection(model, l, "mlp.up_proj", c->ffn, c->width, false, LORA_UP);
         layer->down = add_projection(model, l, "mlp.down_proj", c->width, c->ffn, false, LORA_DOWN);
+        if (after) {
+            layer->mlp_out_norm = add(model, 1, c->width, "model.layers.%zu.post_feedforward_layernorm.weight", l);
+        }
     }
     model->final_norm = add(model, 1, c->width, "model.norm.weight");
     model->head = c->tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
@@ -85,9 +102,9 @@ bool model_has(const struct model *model, const struct parameter *parameter)
     if (parameter >= above) {
         return top;
     }
-    const struct parameter *first = model->layers[ranks->first_layer].attention_norm;
+    const struct parameter *first = model->layers[ranks->first_layer].first;
     const struct parameter *end =
-        ranks->end_layer < model->config.layers ? model->layers[ranks->end_layer].attention_norm : above;
+        ranks->end_layer < model->config.layers ? model->layers[ranks->end_layer].first : above;
     return parameter >= first && parameter < end;
 }
 
@@ -131,9 +148,11 @@ void model_open(struct model *model, const struct config *config, const struct m
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
     CHECK(frequencies);
-    config_rope_frequencies(config, frequencies);
-    model->rope_frequencies = tensor_new(device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
-    tensor_write(device, model->rope_frequencies, frequencies);
+    for (int local = 0; local <= (config->local_rope_theta > 0); local++) {
+        config_rope_frequencies(config, local, frequencies);
+        model->rope_frequencies[local] = tensor_new(device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
+        tensor_write(device, model->rope_frequencies[local], frequencies);
+    }
     free(frequencies);
 }
 
@@ -145,7 +164,8 @@ void model_close(struct model *model)
     }
     if (model->device) {
         buckets_close(model);
-        tensor_free(model->device, &model->rope_frequencies);
+        tensor_free(model->device, &model->rope_frequencies[0]);
+        tensor_free(model->device, &model->rope_frequencies[1]);
     }
     free(model->parameters);
     free(model->layers);
@@ -162,9 +182,10 @@ struct distribution {
 static struct distribution distribution_of(const struct parameter *parameter, uint64_t seed)
 {
     const char *name = parameter->name;
-    struct distribution d = {.random = random_named(seed, name), .deviation = 1 / sqrt(parameter->value.cols)};
+    struct distribution d = {
+        .random = random_named(seed, name), .mean = parameter->mean, .deviation = 1 / sqrt(parameter->value.cols)};
     if (strstr(name, "norm.weight")) {
-        d.mean = 1, d.deviation = 0.1;
+        d.deviation = 0.1;
     } else if (strstr(name, ".bias") || strstr(name, "lora_B")) {
         d.deviation = 0.02;
     }

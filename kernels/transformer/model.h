@@ -29,6 +29,7 @@ struct parameter {
     struct tensor projector; // directions of its gradient (kernels/transformer/projector.h), or no tensor
     bool projected;          // the gradient's sums are those in them: [m, r] or [r, n]
     bool vector;             // a norm's gain or a bias: one dimension in files
+    double mean;             // of its random values: a gain is about 1
     bool trains;             // and is this rank's
 };
 // What an optimizer makes of a parameter. keeps: it has a state also while it does not train, and the same one when
@@ -42,8 +43,10 @@ struct projection {
     struct parameter *weight, *bias, *lora_a, *lora_b; // NULL: absent
 };
 
+// Norms, of a block's input and of its output, where they are; else NULL.
 struct layer {
-    struct parameter *attention_norm, *mlp_norm, *q_norm, *k_norm;
+    struct parameter *first; // of its parameters, which are one after another
+    struct parameter *attention_norm, *attention_out_norm, *mlp_norm, *mlp_out_norm, *q_norm, *k_norm;
     struct projection q, k, v, o, gate, up, down;
     size_t seen; // updates that a state which is kept has seen in earlier turns
 };
@@ -91,9 +94,9 @@ struct model {
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
     struct layer *layers;
-    struct transit *transits;       // by unit
-    struct bucket *buckets;         // by unit, two of each; NULL: there are no replicas
-    struct tensor rope_frequencies; // [1, head_dim / 2] f64
+    struct transit *transits;          // by unit
+    struct bucket *buckets;            // by unit, two of each; NULL: there are no replicas
+    struct tensor rope_frequencies[2]; // [1, head_dim / 2] f64; of layers with a window, or no tensor
 };
 
 struct model_options {
@@ -119,7 +122,7 @@ void model_close(struct model *model);
 
 // Sets every weight that the rank has at random, on the device, by its name and the seed: the same bits everywhere,
 // rounded to `rounding`, the dtype the values are rounded to before they are stored (so that an f64 reference can
-// hold an f32 model's weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains 1 + N(0, 0.1^2), biases
+// hold an f32 model's weights). Linear weights N(0, 1/in), embedding N(0, 1/width), gains N(1, 0.1^2), biases
 // N(0, 0.02^2), LoRA A N(0, 1/in), B N(0, 0.02^2): no gradient is trivially zero.
 void model_randomize(struct model *model, uint64_t seed, enum dtype rounding);
 // One parameter of them.

@@ -20,7 +20,7 @@ size_t unit_count(const struct model *model)
 static struct parameter *first_of(const struct model *model, size_t unit)
 {
     return unit == UNIT_EMBEDDING        ? model->embedding
-           : unit < unit_of_head(model)  ? model->layers[unit - unit_of_layer(0)].attention_norm
+           : unit < unit_of_head(model)  ? model->layers[unit - unit_of_layer(0)].first
            : unit == unit_of_head(model) ? model->final_norm
                                          : model->parameters + model->parameter_count;
 }

@@ -46,7 +46,7 @@ void bias_backward_cases(struct cases *c)
     }
 }
 
-static const double epsilon = 1e-5;
+static const double epsilon = 1e-5, offsets[] = {0, 1};
 
 static double rstd_of(const double *x, size_t d)
 {
@@ -63,6 +63,7 @@ void rmsnorm_forward_cases(struct cases *c)
     for (size_t s = 0; s < 2 * SHAPES; s++) {
         size_t n = shapes[s / 2][0], d = shapes[s / 2][1];
         bool in_place = s % 2;
+        double offset = offsets[s / 2 % 2];
         if (case_is_too_large(c, (double)(n * d))) {
             continue;
         }
@@ -71,12 +72,12 @@ void rmsnorm_forward_cases(struct cases *c)
         struct operand *y = in_place ? x : case_output(c, n, d);
         struct operand *rstd = case_output_in(c, case_sums(c), n, 1);
         CASE_RUN(c, op_rmsnorm_forward(c->device, y->tensor, in_place ? tensor_none() : rstd->tensor, x->tensor,
-                                       gain->tensor, epsilon));
+                                       gain->tensor, offset, epsilon));
         for (size_t r = 0; r < n; r++) {
             double scale = rstd_of(x->values + r * d, d);
             rstd->values[r] = scale;
             for (size_t i = r * d; i < (r + 1) * d; i++) {
-                y->values[i] = x->values[i] * scale * gain->values[i - r * d];
+                y->values[i] = x->values[i] * scale * (offset + gain->values[i - r * d]);
             }
         }
         case_check(c, y, 1, 64, "y%s", in_place ? " in place" : "");
@@ -89,7 +90,8 @@ void rmsnorm_forward_cases(struct cases *c)
 
 enum { APART, IN_GRAD_Y, IN_X, ACCUMULATED, ABSENT, VARIANTS }; // grad_x; accumulated without grad_gain
 
-static void check_rmsnorm_backward(struct cases *c, size_t n, size_t d, int variant, enum dtype dtype)
+static void check_rmsnorm_backward(struct cases *c, size_t n, size_t d, int variant, double offset,
+                                   enum dtype dtype)
 {
     bool accumulate = variant == ACCUMULATED;
     struct operand *x = case_random(c, n, d, 1, "x"), *gain = case_random(c, 1, d, 1, "gain");
@@ -108,16 +110,16 @@ static void check_rmsnorm_backward(struct cases *c, size_t n, size_t d, int vari
     }
     CASE_RUN(c, op_rmsnorm_backward(c->device, grad_x ? grad_x->tensor : tensor_none(), accumulate,
                                     accumulate ? tensor_none() : grad_gain->tensor, grad_y->tensor, x->tensor,
-                                    gain->tensor, rstd->tensor));
+                                    gain->tensor, offset, rstd->tensor));
     for (size_t r = 0; r < n; r++) {
         double dot = 0, scale = rstd->values[r];
         for (size_t j = 0; j < d; j++) {
-            dot += grad_y->values[r * d + j] * gain->values[j] * x->values[r * d + j];
+            dot += grad_y->values[r * d + j] * (offset + gain->values[j]) * x->values[r * d + j];
         }
         for (size_t j = 0; j < d; j++) {
             size_t i = r * d + j;
             double g = grad_y->values[i], value = x->values[i];
-            double gradient = scale * (g * gain->values[j] - value * scale * scale * dot / (double)d);
+            double gradient = scale * (g * (offset + gain->values[j]) - value * scale * scale * dot / (double)d);
             grad_gain->values[j] += accumulate ? 0 : g * value * scale;
             if (grad_x) {
                 grad_x->values[i] = accumulate ? grad_x->values[i] + gradient : gradient;
@@ -143,7 +145,7 @@ void rmsnorm_backward_cases(struct cases *c)
             bool vanishes = d == 1; // the gradient
             if (!(vanishes && variant == ACCUMULATED) && !case_is_too_large(c, (double)(n * d))) {
                 c->offset = variant == IN_GRAD_Y;
-                check_rmsnorm_backward(c, n, d, variant, dtypes[variant == IN_X ? kinds - 1 : 0]);
+                check_rmsnorm_backward(c, n, d, variant, offsets[s % 2], dtypes[variant == IN_X ? kinds - 1 : 0]);
             }
         }
     }

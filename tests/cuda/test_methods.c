@@ -265,16 +265,17 @@ int main(int argc, char **argv)
         device_close(d);
         opened++;
         struct fixture f = fixture_default();
-        f.config = (struct config){.name = "heads of 32",
-                                   .layers = 3,
-                                   .width = 128,
-                                   .heads = 4,
-                                   .kv_heads = 2,
-                                   .head_dim = 32,
-                                   .ffn = 352,
-                                   .vocab = 256,
-                                   .rope_theta = 10000,
-                                   .norm_epsilon = 1e-5};
+        const struct config shape = {.name = "heads of 32",
+                                     .layers = 3,
+                                     .width = 128,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .head_dim = 32,
+                                     .ffn = 352,
+                                     .vocab = 256,
+                                     .rope_theta = 10000,
+                                     .norm_epsilon = 1e-5};
+        f.config = shape;
         f.context = argc > 3 ? strtoul(argv[3], NULL, 10) : 200;
         check_methods(&f, device, plan, dtypes[i], "grouped heads");
         check_deterministic(&f, device, dtypes[i]);
@@ -294,6 +295,14 @@ int main(int argc, char **argv)
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
         f.objective = objective_find("weighted-mean");
         check_methods(&f, device, plan, dtypes[i], "Qwen2, LoRA, weights");
+        const char *family;
+        f.lora = (struct lora){0};
+        f.objective = NULL;
+        f.config = shape;
+        for (size_t j = 0; (family = fixture_choose_family(&f, j)); j++) {
+            check_methods(&f, device, plan, dtypes[i], family);
+            f.config = shape;
+        }
     }
     if (opened) {
         check_memory(device);

@@ -1,15 +1,16 @@
 // RMSNorm (Zhang & Sennrich 2019), and biases.
-//   forward:  rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain
-//   backward: u = grad_y * gain, g = rstd * (u - x * rstd^2 * mean(u * x)); grad_x = or += g;
+//   forward:  rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain)
+//   backward: u = grad_y * (offset + gain), g = rstd * (u - x * rstd^2 * mean(u * x)); grad_x = or += g;
 //             grad_gain += sum over rows of grad_y * x * rstd
 // Means are summed in f64: a row is read from memory anyway, and the reference of every method passes here.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
 void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                           struct tensor gain, double epsilon)
+                           struct tensor gain, double offset, double epsilon)
 {
     (void)device;
+    const real base = (real)offset;
     const stored *px = x.data, *pg = gain.data;
     stored *py = y.data;
     real *pr = rstd.data;
@@ -25,7 +26,7 @@ void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor
         real scale = (real)(1 / sqrt(sum / d + epsilon));
 #pragma omp simd
         for (size_t j = 0; j < d; j++) {
-            py[r * d + j] = store(load(row[j]) * scale * load(pg[j]));
+            py[r * d + j] = store(load(row[j]) * scale * (base + load(pg[j])));
         }
         if (pr) {
             pr[r] = scale;
@@ -58,9 +59,11 @@ static void gain_backward(struct tensor grad_gain, struct tensor grad_y, struct 
 }
 
 void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                            struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
+                            struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
+                            struct tensor rstd)
 {
     (void)device;
+    const real base = (real)offset;
     const stored *px = x.data, *pgy = grad_y.data, *pg = gain.data;
     const real *pr = rstd.data;
     stored *pgx = grad_x.data;
@@ -79,18 +82,19 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
         double dot = 0;
 #pragma omp simd reduction(+ : dot)
         for (size_t j = 0; j < d; j++) {
-            dot += (double)(load(grad[j]) * load(pg[j])) * load(row[j]);
+            dot += (double)(load(grad[j]) * (base + load(pg[j]))) * load(row[j]);
         }
         real scale = pr[r], along = (real)(dot / d * scale * scale);
         if (accumulate) {
 #pragma omp simd
             for (size_t j = 0; j < d; j++) {
-                out[j] = store(load(out[j]) + scale * (load(grad[j]) * load(pg[j]) - load(row[j]) * along));
+                out[j] =
+                    store(load(out[j]) + scale * (load(grad[j]) * (base + load(pg[j])) - load(row[j]) * along));
             }
         } else {
 #pragma omp simd
             for (size_t j = 0; j < d; j++) {
-                out[j] = store(scale * (load(grad[j]) * load(pg[j]) - load(row[j]) * along));
+                out[j] = store(scale * (load(grad[j]) * (base + load(pg[j])) - load(row[j]) * along));
             }
         }
     }

@@ -1,43 +1,75 @@
-// SwiGLU (Shazeer 2020): y = silu(gate) * up, silu(g) = g * sigma(g), sigma(g) = 1 / (1 + exp(-g)).
-// Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * (1 - sigma)), grad_up = grad_y * silu(gate),
-// and grad_y becomes y.
+// SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as
+// kernels/base/device.h has it. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
+// grad_up = grad_y * act(gate), and grad_y becomes y.
 #include "kernels/cpu/real/kernels.h"
 
 // Elements per piece of work; the vector exponential wants an array of arguments that stays in the first cache.
 #define PIECE 1024
+// 2 sqrt(2 / pi), and GELU's third-degree coefficient
+#define GELU_LINEAR ((real)1.5957691216057308)
+#define GELU_CUBIC  ((real)0.044715)
 
-void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up)
+// Inlined with an activation that is constant, so that a loop has one form.
+static inline real argument(real g, enum activation activation)
 {
-    (void)device;
-    const stored *pg = gate.data, *pu = up.data;
-    stored *py = y.data;
-    size_t count = tensor_count(y);
+    return activation == ACTIVATION_SILU ? g : GELU_LINEAR * (g + GELU_CUBIC * g * g * g);
+}
+
+static inline real argument_slope(real g, enum activation activation)
+{
+    return activation == ACTIVATION_SILU ? 1 : GELU_LINEAR * (1 + 3 * GELU_CUBIC * g * g);
+}
+
+__attribute__((always_inline)) static inline void forward(stored *py, const stored *pg, const stored *pu,
+                                                          size_t count, enum activation activation)
+{
 #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
     for (size_t first = 0; first < count; first += PIECE) {
         size_t n = count - first < PIECE ? count - first : PIECE;
 #pragma omp simd
         for (size_t i = first; i < first + n; i++) {
             real g = load(pg[i]);
-            py[i] = store(g / (1 + real_exp(-g)) * load(pu[i]));
+            py[i] = store(g / (1 + real_exp(-argument(g, activation))) * load(pu[i]));
         }
     }
 }
 
-void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y)
+__attribute__((always_inline)) static inline void backward(stored *pg, stored *pu, stored *py, size_t count,
+                                                           enum activation activation)
 {
-    (void)device;
-    stored *pg = gate.data, *pu = up.data, *py = grad_y.data;
-    size_t count = tensor_count(grad_y);
 #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
     for (size_t first = 0; first < count; first += PIECE) {
         size_t n = count - first < PIECE ? count - first : PIECE;
 #pragma omp simd
         for (size_t i = first; i < first + n; i++) {
             real g = load(pg[i]), u = load(pu[i]), grad = load(py[i]);
-            real sigma = 1 / (1 + real_exp(-g)), silu = g * sigma;
-            pg[i] = store(grad * u * (sigma * (1 + g * (1 - sigma))));
-            pu[i] = store(grad * silu);
-            py[i] = store(silu * u);
+            real sigma = 1 / (1 + real_exp(-argument(g, activation))), act = g * sigma;
+            real slope = g * argument_slope(g, activation);
+            pg[i] = store(grad * u * (sigma * (1 + slope * (1 - sigma))));
+            pu[i] = store(grad * act);
+            py[i] = store(act * u);
         }
+    }
+}
+
+void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
+                          enum activation activation)
+{
+    (void)device;
+    if (activation == ACTIVATION_SILU) {
+        forward(y.data, gate.data, up.data, tensor_count(y), ACTIVATION_SILU);
+    } else {
+        forward(y.data, gate.data, up.data, tensor_count(y), ACTIVATION_GELU_TANH);
+    }
+}
+
+void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
+                           enum activation activation)
+{
+    (void)device;
+    if (activation == ACTIVATION_SILU) {
+        backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_SILU);
+    } else {
+        backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_GELU_TANH);
     }
 }

@@ -1,6 +1,6 @@
 // RMSNorm (Zhang & Sennrich 2019), by row:
-//   forward:   rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * gain.  y may be x.
-//   backward:  u = grad_y * gain;  grad_x = or += rstd * (u - x * rstd^2 * mean(u * x));
+//   forward:   rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain).  y may be x.
+//   backward:  u = grad_y * (offset + gain);  grad_x = or += rstd * (u - x * rstd^2 * mean(u * x));
 //              grad_gain += sum over rows of grad_y * x * rstd.  Without accumulate grad_x may be x or grad_y.
 // A row is taken by one warp when it is short, by a block of eight when it is long; the second look at it, once its
 // sum is known, finds it in the cache.
@@ -23,7 +23,8 @@ template <int WARPS> __device__ unsigned row_lane()
 }
 
 template <int N, int WARPS, class T>
-__global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, size_t rows, size_t cols, double epsilon)
+__global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, wide_t<T> offset, size_t rows,
+                        size_t cols, double epsilon)
 {
     using A = wide_t<T>;
     constexpr size_t STEP = WARPS * 32 * N;
@@ -43,7 +44,7 @@ __global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, size_t
         read(g, gain + j);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            v[i] *= scale * g[i];
+            v[i] *= scale * (offset + g[i]);
         write(y + row * cols + j, v);
     }
     if (rstd && first == 0)
@@ -51,7 +52,7 @@ __global__ void forward(T *y, wide_t<T> *rstd, const T *x, const T *gain, size_t
 }
 
 template <int N, int WARPS, class T>
-__global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x, const T *gain,
+__global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x, const T *gain, wide_t<T> offset,
                          const wide_t<T> *rstd, size_t rows, size_t cols)
 {
     using A = wide_t<T>;
@@ -66,7 +67,7 @@ __global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x
         read(g, gain + j);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            dot += u[i] * g[i] * v[i];
+            dot += u[i] * (offset + g[i]) * v[i];
     }
     A scale = rstd[row], along = warps_sum<WARPS>(dot) / (A)cols * scale * scale;
     for (size_t j = first; j < cols; j += STEP) {
@@ -77,7 +78,7 @@ __global__ void backward(T *grad_x, bool accumulate, const T *grad_y, const T *x
             read(out, grad_x + row * cols + j);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            A gradient = scale * (u[i] * g[i] - v[i] * along);
+            A gradient = scale * (u[i] * (offset + g[i]) - v[i] * along);
             out[i] = accumulate ? out[i] + gradient : gradient;
         }
         write(grad_x + row * cols + j, out);
@@ -122,21 +123,22 @@ dim3 grid_for(size_t rows, int warps)
 } // namespace
 
 void cuda_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
-                          struct tensor gain, double epsilon)
+                          struct tensor gain, double offset, double epsilon)
 {
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         bool vector = aligned(LANES<T>, x.cols, y, x, gain);
         with_row_shape<T>(x.cols, vector, [&](auto elements, auto warps) {
             launch(forward<elements.value, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0,
-                   device, (T *)y.data, (wide_t<T> *)rstd.data, (const T *)x.data, (const T *)gain.data, x.rows,
-                   x.cols, epsilon);
+                   device, (T *)y.data, (wide_t<T> *)rstd.data, (const T *)x.data, (const T *)gain.data,
+                   (wide_t<T>)offset, x.rows, x.cols, epsilon);
         });
     });
 }
 
 void cuda_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
-                           struct tensor grad_y, struct tensor x, struct tensor gain, struct tensor rstd)
+                           struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
+                           struct tensor rstd)
 {
     with_type(x.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
@@ -151,7 +153,7 @@ void cuda_rmsnorm_backward(struct device *device, struct tensor grad_x, bool acc
                 column_sums<N, T>(device, grad_gain, gain_gradient<N, T>{py, px, pr, x.cols}, x.dtype, x.rows);
             if (grad_x.data)
                 launch(backward<N, warps.value, T>, grid_for(x.rows, warps.value), 32 * BLOCK_WARPS, 0, device,
-                       (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, pr, x.rows, x.cols);
+                       (T *)grad_x.data, accumulate, py, px, (const T *)gain.data, (A)offset, pr, x.rows, x.cols);
         });
     });
 }
