@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/files/folder.h"
 #include "tests/scratch.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -13,6 +14,9 @@
 #define LLAMA   "{\"model_type\": \"llama\", " SIZES
 #define QWEN2   "{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, " SIZES
 #define QWEN3   "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, " SIZES
+#define OLMO2   "{\"model_type\": \"olmo2\", " SIZES
+#define GEMMA   "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
+#define GEMMA3  "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
 #define MISTRAL "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
 #define LLAMA3                                                                                                     \
     "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \
@@ -104,6 +108,77 @@ static void sliding_windows(void **state)
     assert_non_null(strstr(status.message, "a sliding window in some layers alone"));
 }
 
+// What is written is read again as the same shape.
+static void expect_same_again(const struct scratch *scratch, const struct config *c)
+{
+    struct config again;
+    struct status status = {0};
+    if (!folder_write_config(scratch->folder, c, DTYPE_F32, &status) ||
+        !folder_read_config(scratch->folder, &again, &status)) {
+        fail_msg("%s", status.message);
+    }
+    assert_true(fabs(again.query_scale - c->query_scale) < 1e-12);
+    again.query_scale = c->query_scale;
+    assert_memory_equal(&again, c, sizeof again);
+}
+
+static void norms_activations_and_scales(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, OLMO2 "}");
+    assert_true(c.norms == NORMS_AFTER && c.qk_norm && c.whole_qk_norm && !c.unit_offset && !c.tied);
+    assert_true(c.norm_epsilon == 1e-5 && c.kv_heads == 4 && c.head_dim == 8 && c.activation == ACTIVATION_SILU);
+    assert_true(c.embedding_scale == 0 && c.query_scale == 0 && c.sliding_window == 0);
+    expect_same_again(scratch, &c);
+
+    c = config_of(scratch, GEMMA "}");
+    assert_true(c.norms == NORMS_BEFORE && !c.qk_norm && c.unit_offset && c.tied);
+    assert_true(c.activation == ACTIVATION_GELU_TANH && c.embedding_scale == sqrt(32) && c.query_scale == 0);
+    expect_same_again(scratch, &c);
+
+    c = config_of(scratch, GEMMA3 ", \"query_pre_attn_scalar\": 25, \"sliding_window\": 7, \"rope_scaling\": "
+                                  "{\"rope_type\": \"linear\", \"factor\": 8}}");
+    assert_true(c.norms == NORMS_AROUND && c.qk_norm && !c.whole_qk_norm && c.unit_offset && c.tied);
+    assert_true(c.query_scale == 0.8 && c.rope_theta == 1e6 && c.local_rope_theta == 1e4 &&
+                c.rope_scaling.factor == 8);
+    assert_true(config_window(&c, 0) == 7 && config_window(&c, 1) == 7);
+    assert_true(config_rope_is_local(&c, 0));
+    expect_same_again(scratch, &c);
+    double global[8], local[8];
+    config_rope_frequencies(&c, false, global);
+    config_rope_frequencies(&c, true, local);
+    assert_true(global[0] == 1. / 8 && local[0] == 1 && fabs(local[4] - 0.01) < 1e-15);
+
+    c = config_of(scratch, GEMMA3 ", \"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 16}");
+    assert_true(config_window(&c, 0) == 4096 && config_window(&c, 1) == 0 && c.query_scale == 0);
+    assert_false(config_rope_is_local(&c, 1));
+    expect_same_again(scratch, &c);
+    c = config_of(scratch,
+                  GEMMA3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"], "
+                         "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2, "
+                         "\"rope_theta\": 7.0}, \"sliding_attention\": {\"rope_type\": \"default\", "
+                         "\"rope_theta\": 5.0}}}");
+    assert_true(config_window(&c, 0) == 0 && c.rope_theta == 7 && c.local_rope_theta == 5);
+    assert_true(c.rope_scaling.factor == 2);
+    c = config_of(scratch,
+                  LLAMA ", \"hidden_act\": \"gelu_pytorch_tanh\", \"rope_scaling\": {\"type\": \"linear\", "
+                        "\"factor\": 2}}");
+    assert_true(c.activation == ACTIVATION_GELU_TANH && c.rope_scaling.factor == 2);
+    expect_same_again(scratch, &c);
+}
+
+// Those that transformers has.
+static void presets_are_written_and_read(void **state)
+{
+    struct scratch *scratch = *state;
+    for (const struct config *preset = config_presets; preset->name[0]; preset++) {
+        struct config c = *preset;
+        memset(c.name, 0, sizeof c.name);
+        snprintf(c.name, sizeof c.name, "%s", strrchr(scratch->folder, '/') + 1);
+        expect_same_again(scratch, &c);
+    }
+}
+
 static void rope_in_both_spellings(void **state)
 {
     struct scratch *scratch = *state;
@@ -129,9 +204,18 @@ static const struct {
     {"", "config.json:"},
     {"{\"model_type\": \"llama\",}", "config.json:1:"},
     {"[]", "expected an object, found a list"},
-    {"{}", "key \"model_type\": expected llama, mistral, qwen2 or qwen3, found nothing"},
-    {"{\"model_type\": 3}", "expected one of: llama, mistral, qwen2, qwen3; found 3"},
-    {"{\"model_type\": \"gpt2\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt2\""},
+    {"{}", "key \"model_type\": expected the type of a model, such as llama, found nothing"},
+    {"{\"model_type\": 3}", "expected one of: llama, mistral, qwen2, qwen3, olmo2, gemma, gemma3_text; found 3"},
+    {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
+    {"{\"model_type\": \"gemma2\"}", "key \"model_type\": gemma2 caps the scores of attention by a tanh"},
+    {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
+    {GEMMA3 ", \"final_logit_softcapping\": 30.0}", "key \"final_logit_softcapping\": expected null: what a tanh"},
+    {GEMMA3 ", \"use_bidirectional_attention\": true}",
+     "key \"use_bidirectional_attention\": queries see no later"},
+    {GEMMA3 ", \"hidden_activation\": \"relu\"}", "key \"hidden_activation\": unknown activation \"relu\""},
+    {GEMMA3 ", \"sliding_window\": null}", "key \"sliding_window\": expected a whole number"},
+    {GEMMA3 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
+     "expected default in layers with a window, found \"linear\""},
     {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
     {"{\"model_type\": \"llama\"}", "key \"hidden_size\": expected a whole number above 0, found nothing"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"32\"}", "key \"hidden_size\": expected a whole number"},
@@ -146,13 +230,12 @@ static const struct {
     {LLAMA ", \"rope_theta\": -1}", "key \"rope_theta\": expected a number"},
     {LLAMA ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
     {LLAMA ", \"mlp_bias\": true}", "key \"mlp_bias\": biases in the MLP"},
-    {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": expected silu, found \"gelu\""},
+    {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": unknown activation \"gelu\"; did you mean"},
     {LLAMA ", \"quantization_config\": {}}", "key \"quantization_config\": quantized weights"},
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
     {LLAMA ", \"rope_scaling\": 2}", "key \"rope_scaling\": expected an object or null, found 2"},
-    {LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
-     "expected default or llama3, found \"linear\""},
-    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "expected default or llama3, found \"yarn\""},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "factor\": expected a number, found nothing"},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "expected default, linear or llama3, found \"yarn\""},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\"}}", "factor\": expected a number, found nothing"},
     {LLAMA ", \"rope_scaling\": " LLAMA3 ", \"factor\": 3}}", "twice"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
@@ -160,7 +243,7 @@ static const struct {
      "config.json: rope_scaling needs"},
     {LLAMA ", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", "expected 1: whole heads"},
     {LLAMA ", \"use_sliding_window\": true}",
-     "key \"use_sliding_window\": transformers' Llama has no sliding window"},
+     "key \"use_sliding_window\": this model type has no sliding window in transformers"},
     {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 0}",
      "key \"sliding_window\": expected a whole number"},
     {QWEN2 ", \"use_sliding_window\": true, \"max_window_layers\": -1}",
@@ -200,6 +283,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(presets_are_written_and_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_configs_are_refused, scratch_setup, scratch_teardown),
     };

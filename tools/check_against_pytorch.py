@@ -7,8 +7,9 @@ Needs torch, numpy and safetensors; transformers and peft, if there, are compare
 large.
 
 The reference is the decoder below, all in f64. transformers' own classes are compared twice: as they are, where
-RMSNorm and RoPE's angles are computed in f32 whatever the model's dtype, so that about 1e-6 is all they can show
-(printed, held against 1e-4); and with those two replaced by f64 twins, so that names, shapes and wiring are theirs.
+RMSNorm, RoPE's angles and Gemma's embedding scale are computed in f32 whatever the model's dtype, so that about 1e-6 is
+all they can show (printed, held against 1e-4); and with those replaced by f64 twins, so that names, shapes and wiring
+are theirs.
 """
 import argparse
 import json
@@ -44,7 +45,8 @@ METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp"
 OBJECTIVE_METHODS = [["streambp", "--chunk", 16, "--head-chunk", 5], ["seco", "--chunk", 16],
                      ["streambp", "--chunk", 7, "--group", 2]]  # the last walks a pair's prompt once
 SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-         "intermediate_size": 72, "vocab_size": 256, "hidden_act": "silu", "rms_norm_eps": 1e-5}
+         "intermediate_size": 72, "vocab_size": 256, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+         "pad_token_id": None}  # whose embedding has no gradient in PyTorch
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
 FOLDERS = {  # beside `longbp init`'s own
@@ -61,7 +63,18 @@ FOLDERS = {  # beside `longbp init`'s own
     "qwen2, sliding window between": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
                                       "use_sliding_window": True, "sliding_window": 40,
                                       "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+    "olmo2": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 5e5},
+    "olmo2, tied": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "tie_word_embeddings": True},
+    "gemma": {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], "head_dim": 16,
+              "hidden_act": "gelu_pytorch_tanh"},
+    "gemma3": {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 20,
+               "query_pre_attn_scalar": 13, "sliding_window": 17, "num_hidden_layers": 6, "rope_theta": 1e6,
+               "rope_local_base_freq": 1e2, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "gemma3, not tied": {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 16,
+                         "query_pre_attn_scalar": 16, "sliding_window": 40, "tie_word_embeddings": False,
+                         "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
 }
+LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
 DOCUMENT = 37  # tokens
 # Adapters of qwen3, as --lora DIR takes them. The first is made without peft, too.
 ADAPTERS = {"list": {"target_modules": ["q_proj", "v_proj", "down_proj"]},
@@ -71,8 +84,10 @@ LORA = {"r": 4, "lora_alpha": 12}
 LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
 
-def rope_frequencies(config):
+def rope_frequencies(config, layer):
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if "full_attention" in rope:
+        rope = rope[config["layer_types"][layer]]
     theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
     dim = config["head_dim"]
     frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
@@ -81,12 +96,12 @@ def rope_frequencies(config):
         turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
         blend = ((turns - low) / (high - low)).clamp(0, 1)
         frequencies = blend * frequencies + (1 - blend) * frequencies / rope["factor"]
-    return frequencies
+    return frequencies / rope["factor"] if rope.get("rope_type") == "linear" else frequencies
 
 
-def rope_angles(config, positions):
+def rope_angles(config, positions, layer):
     """positions: [B, T]."""
-    angles = positions[..., None] * rope_frequencies(config)
+    angles = positions[..., None] * rope_frequencies(config, layer)
     return torch.cat([angles, angles], -1)
 
 
@@ -101,7 +116,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] == "mistral":
         return window
-    if not config.get("use_sliding_window"):
+    if not config.get("use_sliding_window") and config["model_type"] != "gemma3_text":
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None
@@ -120,11 +135,17 @@ def rms_norm(x, gain, epsilon):
 
 
 def decoder(weights, config, ids, documents, scale=None):
-    """Logits [B, T, V] of the Llama family, as methods/methods.md writes it down; LoRA factors in weights are applied,
+    """Logits [B, T, V], as methods/methods.md writes it down; LoRA factors in weights are applied,
     their product times scale."""
     batch, context = ids.shape
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
-    epsilon, angles = config["rms_norm_eps"], rope_angles(config, positions_of(documents))[:, None]
+    gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"] == "olmo2"
+    gemma3 = config["model_type"] == "gemma3_text"
+    attention_scale = 1 / math.sqrt(config["query_pre_attn_scalar"] if gemma3 else dim)
+    act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
+
+    def norm(name, x):
+        return rms_norm(x, weights[name + ".weight"] + gemma, config["rms_norm_eps"])
 
     def linear(name, x):
         y = F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
@@ -133,27 +154,31 @@ def decoder(weights, config, ids, documents, scale=None):
             y = y + scale * x @ a.T @ weights[f"base_model.model.{name}.lora_B.weight"].T
         return y
 
-    def rotate(x):
+    def rotate(x, angles):
         half = torch.cat([-x[..., dim // 2:], x[..., :dim // 2]], -1)
         return x * angles.cos() + half * angles.sin()
 
-    x = weights["model.embed_tokens.weight"][ids]
+    x = weights["model.embed_tokens.weight"][ids] * (math.sqrt(config["hidden_size"]) if gemma else 1)
     for layer in range(config["num_hidden_layers"]):
-        at = f"model.layers.{layer}."
-        h = rms_norm(x, weights[at + "input_layernorm.weight"], epsilon)
-        q, k, v = (linear(f"{at}self_attn.{p}_proj", h).view(batch, context, -1, dim).transpose(1, 2) for p in "qkv")
-        if config["model_type"] == "qwen3":
-            q = rms_norm(q, weights[at + "self_attn.q_norm.weight"], epsilon)
-            k = rms_norm(k, weights[at + "self_attn.k_norm.weight"], epsilon)
-        q, k = rotate(q), rotate(k)
+        at, angles = f"model.layers.{layer}.", rope_angles(config, positions_of(documents), layer)[:, None]
+        h = x if olmo else norm(at + "input_layernorm", x)
+        q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in "qkv")
+        if olmo:
+            q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
+        q, k, v = (x.view(batch, context, -1, dim).transpose(1, 2) for x in (q, k, v))
+        if config["model_type"] == "qwen3" or gemma3:
+            q, k = norm(at + "self_attn.q_norm", q), norm(at + "self_attn.k_norm", k)
+        q, k = rotate(q, angles), rotate(k, angles)
         k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
-        scores = q @ k.transpose(2, 3) / math.sqrt(dim)
+        scores = q @ k.transpose(2, 3) * attention_scale
         scores = scores.masked_fill(~seen(documents, window_of(config, layer))[:, None], -math.inf)
         o = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, context, -1)
-        x = x + linear(at + "self_attn.o_proj", o)
-        h = rms_norm(x, weights[at + "post_attention_layernorm.weight"], epsilon)
-        x = x + linear(at + "mlp.down_proj", F.silu(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
-    x = rms_norm(x, weights["model.norm.weight"], epsilon)
+        o = linear(at + "self_attn.o_proj", o)
+        x = x + (norm(at + "post_attention_layernorm", o) if olmo or gemma3 else o)
+        h = x if olmo else norm(at + ("pre_feedforward_layernorm" if gemma3 else "post_attention_layernorm"), x)
+        y = linear(at + "mlp.down_proj", act(linear(at + "mlp.gate_proj", h)) * linear(at + "mlp.up_proj", h))
+        x = x + (norm(at + "post_feedforward_layernorm", y) if olmo or gemma3 else y)
+    x = norm("model.norm", x)
     return F.linear(x, weights.get("lm_head.weight", weights["model.embed_tokens.weight"]))
 
 
@@ -193,11 +218,19 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
     if twins:
-        angles = rope_angles(config, positions_of(documents))
-        model.model.rotary_emb.forward = lambda x, position_ids: (angles.cos(), angles.sin())
+        gemma, types = config["model_type"].startswith("gemma"), config.get("layer_types") or []
+
+        def angles_of(x, position_ids, layer_type=None):
+            layer = types.index(layer_type) if layer_type in types else 0
+            angles = rope_angles(config, positions_of(documents), layer)
+            return angles.cos(), angles.sin()
+
+        model.model.rotary_emb.forward = angles_of
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
-                module.forward = lambda x, m=module: rms_norm(x, m.weight, m.variance_epsilon)
+                module.forward = lambda x, m=module: rms_norm(x, m.weight + gemma, config["rms_norm_eps"])
+            if type(module).__name__.endswith("ScaledWordEmbedding"):
+                module.embed_scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
     if adapter:
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     loss = loss_of(model(ids, **packed).logits, labels)
@@ -259,8 +292,9 @@ def make_folder(folder, changes, seed):
     if transformers:
         config = transformers.AutoConfig.for_model(**config)
         model = transformers.AutoModelForCausalLM.from_config(config).double()
-        for name, p in model.named_parameters():  # no gain is 1 and no bias 0
-            p.data.normal_(1.0 if "norm" in name else 0.0, 0.1)
+        mean = 0.0 if config.model_type.startswith("gemma") else 1.0  # of norms' weights; no gain is 1 and no bias 0
+        for name, p in model.named_parameters():
+            p.data.normal_(mean if "norm" in name else 0.0, 0.1)
         model.save_pretrained(folder)
         return
     os.makedirs(folder)
@@ -346,6 +380,8 @@ def main():
                    check=True)
     folders = {"llama, from longbp init": f"{path}/init"}
     for i, (title, changes) in enumerate(FOLDERS.items()):
+        if not transformers and changes["model_type"] not in LLAMAS:
+            continue
         folders[title] = f"{path}/{i}"
         make_folder(folders[title], changes, i)
     one = torch.zeros(BATCH, CONTEXT, dtype=torch.int64)
@@ -365,7 +401,7 @@ def main():
         with open(f"{folder}/config.json") as file:
             config = json.load(file)
         config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        config.setdefault("tie_word_embeddings", False)
+        config.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
         expected_loss, expected = reference(folder, config, ids, documents, lambda logits: loss_of(logits, labels),
                                             adapter)
         print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")

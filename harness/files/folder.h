@@ -9,7 +9,7 @@
 
 // The path without slashes at its end, to be freed: "m/" and "m" are one folder.
 char *folder_path(const char *path);
-// Reads config.json. Llama, Mistral, Qwen2 and Qwen3, with their sliding windows; a key that was left out means
+// Reads config.json of a family that folder_family.h lists. A key that was left out means
 // what it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is
 // refused by its key.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);

@@ -1,36 +1,17 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
+#include "harness/files/folder_family.h"
 #include "harness/files/json_field.h"
-#include "harness/files/output_file.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #define SIZE_MOST ((size_t)1 << 24)
 
-// How a file tells of a sliding window: not at all; by its length alone, every layer's; with use_sliding_window, of
-// the layers from max_window_layers on or those that layer_types names.
-enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_SOME };
-
-// What a model_type implies, and what its configuration class in transformers assumes for keys that are left out.
-struct family {
-    const char *model_type, *architecture;
-    bool qkv_bias, qk_norm;
-    size_t kv_heads; // 0: as many as heads
-    size_t head_dim; // 0: hidden_size / num_attention_heads
-    enum sliding sliding;
-    size_t max_context;
-};
-static const struct family families[] = {
-    {"llama", "LlamaForCausalLM", .max_context = 2048},
-    {"mistral", "MistralForCausalLM", .kv_heads = 8, .sliding = SLIDING_ALL, .max_context = 131072},
-    {"qwen2", "Qwen2ForCausalLM", .qkv_bias = true, .kv_heads = 32, .sliding = SLIDING_SOME, .max_context = 32768},
-    {"qwen3", "Qwen3ForCausalLM", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .sliding = SLIDING_SOME,
-     .max_context = 32768},
-};
-#define FAMILIES          (sizeof families / sizeof *families)
 #define SLIDING_WINDOW    4096 // where the key is left out
 #define FIRST_WITH_WINDOW 28
+#define FULL_EACH         6 // layer of a pattern
 
 // The key's value; null counts as left out, as it does in transformers.
 static struct json_field key_of(struct json_field object, const char *key)
@@ -61,13 +42,19 @@ static bool refuse_true(struct json_field field, const char *why, struct status 
 static bool read_family(struct json_field root, const struct family **family, struct status *status)
 {
     struct names names = {0};
-    for (size_t i = 0; i < FAMILIES; i++) {
-        names_add(&names, families[i].model_type);
+    for (const struct family *f = families; f->model_type; f++) {
+        names_add(&names, f->model_type);
     }
     struct json_field field = key_of(root, "model_type");
-    size_t index = FAMILIES;
+    size_t index = 0;
     if (!field.value) {
-        return json_field_expected(field, status, "llama, mistral, qwen2 or qwen3");
+        return json_field_expected(field, status, "the type of a model, such as llama");
+    }
+    const char *name = json_string_value(field.value);
+    for (const struct unread_family *unread = unread_families; name && unread->model_type; unread++) {
+        if (strcmp(name, unread->model_type) == 0) {
+            return json_field_fail(field, status, "%s %s", name, unread->why);
+        }
     }
     if (!json_field_choice(field, &names, "model type", &index, status)) {
         return false;
@@ -97,7 +84,8 @@ static bool read_sizes(struct json_field root, const struct family *family, stru
                                "%zu heads do not divide hidden_size %zu, and there is no head_dim", c->heads,
                                c->width);
     }
-    c->norm_epsilon = 1e-6;
+    c->norm_epsilon = family->norm_epsilon;
+    c->tied = family->tied;
     return json_field_count(key_of(root, "num_key_value_heads"), 1, SIZE_MOST, "", &c->kv_heads, status) &&
            json_field_count(head_dim, 1, SIZE_MOST, "", &c->head_dim, status) &&
            json_field_count(key_of(root, "max_position_embeddings"), 1, JSON_INTEGER_MAX, "", &c->max_context,
@@ -128,40 +116,63 @@ static bool read_llama3(struct json_field scaling, struct config *c, struct stat
                             &c->rope_scaling.original_context, status);
 }
 
-// RoPE is told in two ways: rope_theta beside rope_scaling, or, from transformers 5 on, all within rope_parameters.
-static bool read_rope(struct json_field root, struct config *c, struct status *status)
+// One object of RoPE: its base, and how it is scaled. types: NULL: in every way that is known.
+static bool read_rope_object(struct json_field object, double *theta, struct config *c, const char *types,
+                             struct status *status)
 {
-    struct json_field scaling = key_of(root, "rope_scaling");
-    scaling = scaling.value ? scaling : key_of(root, "rope_parameters");
-    c->rope_theta = 10000;
-    if (!json_field_number(key_of(root, "rope_theta"), 1e-300, 1e300, &c->rope_theta, status)) {
-        return false;
+    if (!json_is_object(object.value)) {
+        return json_field_expected(object, status, "an object or null");
     }
-    if (!scaling.value) {
-        return true;
-    }
-    if (!json_is_object(scaling.value)) {
-        return json_field_expected(scaling, status, "an object or null");
-    }
-    struct json_field type = key_of(scaling, "rope_type");
-    type = type.value ? type : key_of(scaling, "type");
+    struct json_field type = key_of(object, "rope_type"), rotary = key_of(object, "partial_rotary_factor");
+    type = type.value ? type : key_of(object, "type");
     const char *name = "default";
     double rotated = 1;
-    if (!json_field_text(type, "default or llama3", &name, status) ||
-        !json_field_number(key_of(scaling, "rope_theta"), 1e-300, 1e300, &c->rope_theta, status) ||
-        !json_field_number(key_of(scaling, "partial_rotary_factor"), 0, 1e300, &rotated, status)) {
+    if (!json_field_text(type, "default, linear or llama3", &name, status) ||
+        !json_field_number(key_of(object, "rope_theta"), 1e-300, 1e300, theta, status) ||
+        !json_field_number(rotary, 0, 1e300, &rotated, status)) {
         return false;
     }
     if (rotated != 1) {
-        return json_field_expected(key_of(scaling, "partial_rotary_factor"), status, "1: whole heads are rotated");
+        return json_field_expected(rotary, status, "1: whole heads are rotated");
+    }
+    if (strcmp(name, "default") == 0) {
+        return true;
+    }
+    if (types) {
+        return json_field_expected(type, status, "%s", types);
     }
     if (strcmp(name, "llama3") == 0) {
-        return read_llama3(scaling, c, status);
+        return read_llama3(object, c, status);
     }
-    return strcmp(name, "default") == 0 || json_field_expected(type, status, "default or llama3");
+    if (strcmp(name, "linear") != 0) {
+        return json_field_expected(type, status, "default, linear or llama3");
+    }
+    struct json_field factor = key_of(object, "factor");
+    return factor.value ? json_field_number(factor, 1, 1e300, &c->rope_scaling.factor, status)
+                        : json_field_expected(factor, status, "a number");
 }
 
-static const char *const layer_types[] = {"full_attention", "sliding_attention", NULL};
+// RoPE is told in two ways: rope_theta beside rope_scaling, or, from transformers 5 on, all within rope_parameters;
+// where layers with a window have one of their own, rope_local_base_freq, or an object for each type of layer.
+static bool read_rope(struct json_field root, const struct family *family, struct config *c, struct status *status)
+{
+    struct json_field scaling = key_of(root, "rope_scaling");
+    scaling = scaling.value ? scaling : key_of(root, "rope_parameters");
+    c->rope_theta = family->rope_theta;
+    c->local_rope_theta = family->local_rope_theta;
+    if (!json_field_number(key_of(root, "rope_theta"), 1e-300, 1e300, &c->rope_theta, status) ||
+        (family->local_rope_theta > 0 &&
+         !json_field_number(key_of(root, "rope_local_base_freq"), 1e-300, 1e300, &c->local_rope_theta, status))) {
+        return false;
+    }
+    struct json_field full = key_of(scaling, family_layer_types[0]), local = key_of(scaling, family_layer_types[1]);
+    if (family->local_rope_theta > 0 && (full.value || local.value)) {
+        return (!full.value || read_rope_object(full, &c->rope_theta, c, NULL, status)) &&
+               (!local.value ||
+                read_rope_object(local, &c->local_rope_theta, c, "default in layers with a window", status));
+    }
+    return !scaling.value || read_rope_object(scaling, &c->rope_theta, c, NULL, status);
+}
 
 static bool set_full(struct config *c, struct json_field field, size_t layer, struct status *status)
 {
@@ -174,7 +185,7 @@ static bool set_full(struct config *c, struct json_field field, size_t layer, st
 static bool read_layer_types(struct json_field types, bool windows, struct config *c, struct status *status)
 {
     struct names names = {0};
-    names_add_all(&names, layer_types);
+    names_add_all(&names, family_layer_types);
     if (!json_is_array(types.value) || json_array_size(types.value) != c->layers) {
         return json_field_expected(types, status, "a list of %zu types, one per layer", c->layers);
     }
@@ -194,6 +205,28 @@ static bool read_layer_types(struct json_field types, bool windows, struct confi
     return true;
 }
 
+// Of every layer but each sixth, or as listed.
+static bool read_pattern(struct json_field root, struct config *c, struct status *status)
+{
+    struct json_field window = json_field_get(root, "sliding_window"), types = key_of(root, "layer_types");
+    struct json_field each_field = key_of(root, "sliding_window_pattern");
+    size_t each = FULL_EACH;
+    c->sliding_window = SLIDING_WINDOW;
+    if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &c->sliding_window, status) ||
+        !json_field_count(each_field, 1, SIZE_MOST, "", &each, status)) {
+        return false;
+    }
+    if (types.value) {
+        return read_layer_types(types, true, c, status);
+    }
+    for (size_t l = each - 1; l < c->layers; l += each) {
+        if (!set_full(c, each_field, l, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool read_sliding(struct json_field root, const struct family *family, struct config *c,
                          struct status *status)
 {
@@ -202,11 +235,15 @@ static bool read_sliding(struct json_field root, const struct family *family, st
     bool windows = family->sliding == SLIDING_ALL;
     size_t length = SLIDING_WINDOW, first = FIRST_WITH_WINDOW;
     if (family->sliding == SLIDING_NONE &&
-        !refuse_true(key_of(root, "use_sliding_window"), "transformers' Llama has no sliding window", status)) {
+        !refuse_true(key_of(root, "use_sliding_window"), "this model type has no sliding window in transformers",
+                     status)) {
         return false;
     }
     if (family->sliding == SLIDING_SOME && !json_field_bool(key_of(root, "use_sliding_window"), &windows, status)) {
         return false;
+    }
+    if (family->sliding == SLIDING_PATTERN) {
+        return read_pattern(root, c, status);
     }
     windows = windows && !json_is_null(window.value);
     if (windows && (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||
@@ -228,20 +265,49 @@ static bool read_sliding(struct json_field root, const struct family *family, st
     return true;
 }
 
-static bool refuse_unknown(struct json_field root, const struct family *family, struct status *status)
+// The activation, and the scales of Gemma.
+static bool read_block(struct json_field root, const struct family *family, struct config *c, struct status *status)
 {
-    struct json_field act = key_of(root, "hidden_act"), quantized = key_of(root, "quantization_config");
-    struct json_field rotary = key_of(root, "partial_rotary_factor");
-    const char *name = "silu";
-    double rotated = 1;
-    if (!json_field_text(act, "silu", &name, status) || !json_field_number(rotary, 0, 1e300, &rotated, status)) {
+    struct names names = {0};
+    names_add_all(&names, family_activations);
+    struct json_field field = key_of(root, family->activation_key ? family->activation_key : "hidden_act");
+    size_t activation = family->activation;
+    double scalar = (double)c->head_dim;
+    if (!json_field_choice(field, &names, "activation", &activation, status)) {
         return false;
     }
-    if (strcmp(name, "silu") != 0) {
-        return json_field_expected(act, status, "silu");
+    c->activation = (enum activation)activation;
+    c->embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
+    if (family->scales_queries) {
+        scalar = 256;
+        if (!json_field_number(key_of(root, "query_pre_attn_scalar"), 1e-6, 1e6, &scalar, status)) {
+            return false;
+        }
+        c->query_scale = family_query_scale(c, scalar);
+    }
+    return true;
+}
+
+static bool refuse_unknown(struct json_field root, const struct family *family, struct status *status)
+{
+    static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    struct json_field quantized = key_of(root, "quantization_config");
+    struct json_field rotary = key_of(root, "partial_rotary_factor");
+    double rotated = 1;
+    if (!json_field_number(rotary, 0, 1e300, &rotated, status)) {
+        return false;
     }
     if (rotated != 1) {
         return json_field_expected(rotary, status, "1: whole heads are rotated");
+    }
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        struct json_field cap = key_of(root, caps[i]);
+        if (cap.value) {
+            return json_field_expected(cap, status, "null: what a tanh caps is not computed");
+        }
+    }
+    if (!refuse_true(key_of(root, "use_bidirectional_attention"), "queries see no later keys here", status)) {
+        return false;
     }
     if (quantized.value) {
         return json_field_fail(quantized, status, "quantized weights are not supported");
@@ -263,8 +329,12 @@ static bool decode(struct json_field root, struct config *config, struct status 
     }
     config->qkv_bias = family->qkv_bias;
     config->qk_norm = family->qk_norm;
-    return read_sizes(root, family, config, status) && read_rope(root, config, status) &&
-           read_sliding(root, family, config, status) && refuse_unknown(root, family, status);
+    config->whole_qk_norm = family->whole_qk_norm;
+    config->unit_offset = family->unit_offset;
+    config->norms = family->norms;
+    return read_sizes(root, family, config, status) && read_rope(root, family, config, status) &&
+           read_sliding(root, family, config, status) && read_block(root, family, config, status) &&
+           refuse_unknown(root, family, status);
 }
 
 // The folder's own name: the last part of its path.
@@ -304,84 +374,6 @@ bool folder_read_config(const char *folder, struct config *config, struct status
         ok = status_set(status, reason.code, "%s: %s", path, reason.message);
     }
     json_source_close(&source);
-    free(path);
-    return ok;
-}
-
-// The keys of a sliding window.
-static void add_sliding(json_t *json, const struct config *c, const struct family *family)
-{
-    json_t *types = json_array();
-    for (size_t l = 0; l < c->layers; l++) {
-        json_array_append_new(types, json_string(layer_types[config_window(c, l) > 0]));
-    }
-    json_object_set_new(json, "sliding_window", json_integer((json_int_t)c->sliding_window));
-    if (family->sliding == SLIDING_SOME) {
-        json_object_set_new(json, "use_sliding_window", json_true());
-        json_object_set(json, "layer_types", types);
-    }
-    json_decref(types);
-}
-
-static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
-{
-    const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
-    json_t *scaling = json_null();
-    if (c->rope_scaling.factor != 0) {
-        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_scaling.factor,
-                            "low_freq_factor", c->rope_scaling.low_freq_factor, "high_freq_factor",
-                            c->rope_scaling.high_freq_factor, "original_max_position_embeddings",
-                            (json_int_t)c->rope_scaling.original_context);
-    }
-    json_t *json = json_pack(
-        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:b, s:s, s:s}", "architectures",
-        family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
-        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)c->heads,
-        "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim, "intermediate_size",
-        (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
-        (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings", c->tied, "use_cache", false,
-        "hidden_act", "silu", "torch_dtype", dtypes[dtype]);
-    CHECK(json);
-    if (c->sliding_window) {
-        add_sliding(json, c, family);
-    }
-    return json;
-}
-
-// Whether a model of the family can have its biases, norms and windows.
-static bool is_of(const struct family *family, const struct config *c)
-{
-    bool some_full = false;
-    for (size_t l = 0; c->sliding_window && l < c->layers; l++) {
-        some_full |= config_window(c, l) == 0;
-    }
-    bool windows =
-        !c->sliding_window || family->sliding == SLIDING_SOME || (family->sliding == SLIDING_ALL && !some_full);
-    return windows && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm;
-}
-
-bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)
-{
-    const struct family *family = NULL;
-    for (size_t i = 0; i < FAMILIES && !family; i++) {
-        if (is_of(&families[i], config)) {
-            family = &families[i];
-        }
-    }
-    if (!family) {
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or neither "
-                          "and a sliding window in some layers alone");
-    }
-    char *path = NULL;
-    CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
-    json_t *json = encode(config, family, dtype);
-    char *text = json_dumps(json, JSON_INDENT(2));
-    CHECK(text);
-    bool ok = output_file_write(path, text, strlen(text), status);
-    free(text);
-    json_decref(json);
     free(path);
     return ok;
 }
