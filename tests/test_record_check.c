@@ -94,6 +94,24 @@ static void unknown_keys_are_named_wherever_they_are(void **state)
     expect_bad(RECORD(TRIAL("") ", 'provenance': {'host': 'x'}"), "unknown key 'provenance.host'");
 }
 
+// Values that no program writes: what draws or lists records need not expect them.
+static void trials_are_possible(void **state)
+{
+    (void)state;
+    const struct {
+        const char *counts, *message;
+    } cases[] = {{"'batch': 1, 'context': 0", "'trial.context' is not a whole number >= 1"},
+                 {"'batch': 0, 'context': 8", "'trial.batch' is not a whole number >= 1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "{'schema': 2, 'id': '0123456789abcdef0123456789abcdef', 'experiment': 'e', 'status': 'ok', "
+                 "'trial': {'dtype': 'f32', 'device': 'cpu', %s, 'method': {'name': 'full'}}}",
+                 cases[i].counts);
+        expect_bad(text, cases[i].message);
+    }
+}
+
 static void sizes_are_not_below_zero(void **state)
 {
     (void)state;
@@ -143,6 +161,7 @@ int main(void)
         cmocka_unit_test(a_record_may_be_short_or_null),
         cmocka_unit_test(samples_have_their_columns),
         cmocka_unit_test(unknown_keys_are_named_wherever_they_are),
+        cmocka_unit_test(trials_are_possible),
         cmocka_unit_test(sizes_are_not_below_zero),
         cmocka_unit_test(types_are_checked),
     };

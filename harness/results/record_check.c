@@ -152,6 +152,18 @@ static bool check_object(const json_t *object, const struct record_field *fields
     return check_known(object, &known, where, parent, status);
 }
 
+// What no trial has, and what shows its results relies on.
+static bool check_trial(const json_t *record, const char *where, struct status *status)
+{
+    static const char *const counts[] = {"batch", "context"};
+    const json_t *trial = json_object_get(record, "trial");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (json_integer_value(json_object_get(trial, counts[i])) < 1)
+            return status_set(status, STATUS_BAD_INPUT, "%s: \"trial.%s\" is not a whole number >= 1", where,
+                              counts[i]);
+    return true;
+}
+
 // Each sample has its number of columns; a plan has the columns alone.
 static bool check_samples(const json_t *record, const char *where, struct status *status)
 {
@@ -176,7 +188,8 @@ bool record_check(const json_t *record, const char *where, struct status *status
                           (long long)json_integer_value(schema), RECORD_SCHEMA,
                           json_integer_value(schema) < RECORD_SCHEMA ? "; `longbp convert` makes one of the other"
                                                                      : "");
-    if (!check_object(record, record_fields, where, "", status) || !check_samples(record, where, status))
+    if (!check_object(record, record_fields, where, "", status) || !check_trial(record, where, status) ||
+        !check_samples(record, where, status))
         return false;
     const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
     if (!json_is_string(json_object_get(method, "name")))
