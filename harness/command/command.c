@@ -18,6 +18,7 @@ const struct command commands[] = {
     {"calibrate", "measure this machine for time estimates", command_calibrate},
     {"sensors", "clocks, power and temperature of every card, again and again", command_sensors},
     {"compare", "whether anything became worse between two result files", command_compare},
+    {"history", "how figures went from commit to commit, and where they changed", command_history},
     {"plot", "draw the figures of recorded results", command_plot},
     {"report", "recorded results as tables, and beside what papers published", command_report},
     {"claims", "what papers claim, held against records", command_claims},

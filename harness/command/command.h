@@ -32,6 +32,7 @@ int command_calibrate(int argc, char **argv);
 int command_sensors(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_compare(int argc, char **argv);
+int command_history(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_claims(int argc, char **argv);

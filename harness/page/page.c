@@ -13,6 +13,7 @@ static const struct {
 } parts[] = {{"claims", "Claims", claims_part},
              {"figures", "Figures", figures_part},
              {"records", "Records", records_part},
+             {"history", "From commit to commit", history_part},
              {"time", "Where the time goes", time_part},
              {"published", "Beside published points", published_part},
              {"longest", "Longest contexts", longest_part},

@@ -11,6 +11,7 @@ struct page {
 
 // How many items a part wrote; false and a status if a file is wrong.
 typedef bool page_writer(const struct page *page, FILE *stream, size_t *count, struct status *status);
-page_writer claims_part, figures_part, records_part, time_part, published_part, longest_part, origins_part;
+page_writer claims_part, figures_part, records_part, history_part, time_part, published_part, longest_part,
+    origins_part;
 // What the records are in a few facts, at the head of the page.
 void facts_write(const struct page *page, FILE *stream);

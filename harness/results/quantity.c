@@ -28,6 +28,11 @@ const char *change_name(enum change change)
     return names[change];
 }
 
+const char *quantity_name(enum quantity quantity)
+{
+    return quantity_names[quantity];
+}
+
 bool quantity_is_bytes(const char *name)
 {
     return strstr(name, "bytes") || strncmp(name, "peak_by_category", strlen("peak_by_category")) == 0;
@@ -173,28 +178,35 @@ static double kept_on_host(const struct record *record, double bytes)
     return isnan(bytes) && !isnan(record->peak_bytes) ? 0 : bytes;
 }
 
+double quantity_of(const struct record *record, enum quantity quantity)
+{
+    const double values[QUANTITY_COUNT] = {[QUANTITY_PEAK_BYTES] = record->peak_bytes,
+                                           [QUANTITY_PEAK_BY_CATEGORY] = NAN,
+                                           [QUANTITY_FLOPS] = record->flops,
+                                           [QUANTITY_BYTES_MOVED] = record->bytes_moved,
+                                           [QUANTITY_LAUNCHES] = record->launches,
+                                           [QUANTITY_HOST_PEAK_BYTES] =
+                                               kept_on_host(record, record->host_peak_bytes),
+                                           [QUANTITY_LINK_OUT_BYTES] = kept_on_host(record, record->link_out_bytes),
+                                           [QUANTITY_LINK_IN_BYTES] = kept_on_host(record, record->link_in_bytes)};
+    return values[quantity];
+}
+
+static void add_quantity(struct change_list *list, enum quantity quantity, const struct record *base,
+                         const struct record *new, const struct allowance *allowance)
+{
+    double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
+    add(list, "", quantity_names[quantity], before, after, judge(before, after, 0, extra(*allowance, before)),
+        allowance);
+}
+
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
                         const struct record *new, const struct allowance allowances[QUANTITY_COUNT])
 {
     struct change_list list = {.changes = changes};
-    const double before[] = {[QUANTITY_PEAK_BYTES] = base->peak_bytes,
-                             [QUANTITY_FLOPS] = base->flops,
-                             [QUANTITY_BYTES_MOVED] = base->bytes_moved,
-                             [QUANTITY_LAUNCHES] = base->launches,
-                             [QUANTITY_HOST_PEAK_BYTES] = kept_on_host(base, base->host_peak_bytes),
-                             [QUANTITY_LINK_OUT_BYTES] = kept_on_host(base, base->link_out_bytes),
-                             [QUANTITY_LINK_IN_BYTES] = kept_on_host(base, base->link_in_bytes)};
-    const double after[] = {[QUANTITY_PEAK_BYTES] = new->peak_bytes,
-                            [QUANTITY_FLOPS] = new->flops,
-                            [QUANTITY_BYTES_MOVED] = new->bytes_moved,
-                            [QUANTITY_LAUNCHES] = new->launches,
-                            [QUANTITY_HOST_PEAK_BYTES] = kept_on_host(new, new->host_peak_bytes),
-                            [QUANTITY_LINK_OUT_BYTES] = kept_on_host(new, new->link_out_bytes),
-                            [QUANTITY_LINK_IN_BYTES] = kept_on_host(new, new->link_in_bytes)};
     for (int i = 0; i < QUANTITY_COUNT; i++) {
         if (i != QUANTITY_PEAK_BY_CATEGORY)
-            add(&list, "", quantity_names[i], before[i], after[i],
-                judge(before[i], after[i], 0, extra(allowances[i], before[i])), &allowances[i]);
+            add_quantity(&list, (enum quantity)i, base, new, &allowances[i]);
         else if (has_categories(base) && has_categories(new))
             add_categories(&list, base, new, allowances);
     }

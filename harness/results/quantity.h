@@ -16,6 +16,11 @@ enum quantity {
     QUANTITY_COUNT
 };
 
+// "peak_bytes", ...
+const char *quantity_name(enum quantity quantity);
+// NaN: not known, or a quantity of several parts. What is not kept on the host is 0 there.
+double quantity_of(const struct record *record, enum quantity quantity);
+
 // How much more than before is still fine: `amount` of the value before, or `amount` itself. Zeroed: nothing.
 struct allowance {
     bool given, relative;

@@ -1,0 +1,304 @@
+#include "harness/results/history_report.h"
+#include "harness/files/size.h"
+#include "harness/results/comparison_report.h"
+#include "harness/results/comparison_rows.h"
+#include "harness/results/record_figure.h"
+#include "harness/results/step_time.h"
+#include <math.h>
+#include <string.h>
+
+#define ROW(table, ...) text_table_row(table, (const char *const[]){__VA_ARGS__, NULL})
+
+struct words {
+    char text[400];
+};
+
+static struct words commit_words(const struct history_commit *commit)
+{
+    struct words words;
+    snprintf(words.text, sizeof words.text, "%.12s%s", commit->revision, commit->dirty ? " with changes" : "");
+    return words;
+}
+
+static struct words count_words(size_t count)
+{
+    struct words words = {"-"};
+    if (count)
+        snprintf(words.text, sizeof words.text, "%zu", count);
+    return words;
+}
+
+static void print_table(const struct history_report *report, const char *title, struct text_table *table,
+                        FILE *stream)
+{
+    if (table->rows > 1) {
+        fprintf(stream, report->format == TABLE_MARKDOWN ? "\n**%s**\n\n" : "\n%s\n", title);
+        text_table_print(table, report->format, stream);
+    }
+    text_table_free(table);
+}
+
+static void print_commits(const struct history_report *report, const struct history *history, FILE *stream)
+{
+    struct text_table table = {0};
+    ROW(&table, "commit", "recorded", "trials", "compared", "worse", "better", "otherwise", "other bits", "times");
+    for (size_t i = 0; i < history->commit_count; i++) {
+        const struct history_commit *commit = &history->commits[i];
+        const struct comparison *comparison = &commit->comparison;
+        const size_t *by_change = comparison->by_change;
+        char day[11];
+        snprintf(day, sizeof day, "%.10s", *commit->time ? commit->time : "-");
+        ROW(&table, commit_words(commit).text, day, count_words(commit->trials).text,
+            count_words(comparison->both).text, count_words(by_change[CHANGE_WORSE]).text,
+            count_words(by_change[CHANGE_BETTER]).text,
+            count_words(by_change[CHANGE_OTHER] + by_change[CHANGE_LOST]).text,
+            count_words(comparison->bits_changed).text,
+            comparison->both ? time_verdict_name(comparison->time.verdict) : "-");
+    }
+    print_table(report, "Commits, the oldest first; each trial against the last commit before that has it", &table,
+                stream);
+}
+
+static void print_changes(const struct history_report *report, const struct history *history, FILE *stream)
+{
+    struct text_table table = {0};
+    ROW(&table, "commit", "", "trial", "figure", "before", "after", "");
+    for (size_t i = 0; i < history->commit_count; i++) {
+        struct comparison_rows rows;
+        comparison_rows_make(&rows, &history->commits[i].comparison, false);
+        for (size_t r = 0; r < rows.count; r++) {
+            const struct comparison_row *row = &rows.rows[r];
+            ROW(&table, commit_words(&history->commits[i]).text, row->change, row->what, row->subject, row->base,
+                row->new, row->note);
+        }
+        comparison_rows_free(&rows);
+    }
+    if (table.rows == 1)
+        fputs(report->format == TABLE_MARKDOWN ? "\nNothing changed.\n" : "\nnothing changed\n", stream);
+    print_table(report, "What changed", &table, stream);
+}
+
+// --- how a figure of a trial went
+
+struct trend {
+    const char *name;
+    bool time;
+    double first, last, least, most; // NaN: not known
+    struct words spread;             // of the last, if it is a time
+    size_t points;                   // that know it
+    struct words changed;            // at which commits
+    size_t changes;
+};
+
+static double time_of(const struct record *record)
+{
+    return step_time_of(record).ms;
+}
+
+static double spread_of(const struct record *record)
+{
+    const struct table_row row = {.record = record};
+    json_t *value = record_figure_find("spread_ms")->value(&row, &row);
+    double spread = json_is_number(value) ? json_number_value(value) : NAN;
+    json_decref(value);
+    return spread;
+}
+
+static void trend_add(struct trend *trend, const struct history_commit *commit, double value, bool changed)
+{
+    if (!isfinite(value))
+        return;
+    trend->first = trend->points ? trend->first : value;
+    trend->least = trend->points ? fmin(trend->least, value) : value;
+    trend->most = trend->points ? fmax(trend->most, value) : value;
+    trend->last = value;
+    trend->points++;
+    if (!changed)
+        return;
+    size_t used = strlen(trend->changed.text);
+    snprintf(trend->changed.text + used, sizeof trend->changed.text - used, "%s%.12s", used ? ", " : "",
+             commit->revision);
+    trend->changes++;
+}
+
+// A deterministic figure changes where it is another number.
+static struct trend quantity_trend(const struct history *history, const struct history_trial *trial,
+                                   enum quantity quantity)
+{
+    struct trend trend = {.name = quantity_name(quantity)};
+    for (size_t p = 0; p < trial->count; p++) {
+        const struct history_point *point = &trial->points[p];
+        double value = point->record->status == RECORD_OK ? quantity_of(point->record, quantity) : NAN;
+        trend_add(&trend, &history->commits[point->commit], value, trend.points && value != trend.last);
+    }
+    return trend;
+}
+
+// A time changes where the test of `compare` says so.
+static struct trend time_trend(const struct history *history, const struct history_trial *trial)
+{
+    struct trend trend = {.name = "time_ms", .time = true};
+    for (size_t p = 0; p < trial->count; p++) {
+        const struct history_point *point = &trial->points[p];
+        const struct trial_comparison *change = p ? history_change(history, trial, point->commit) : NULL;
+        enum time_verdict verdict = change ? change->time.verdict : TIME_NOT_MEASURED;
+        trend_add(&trend, &history->commits[point->commit], time_of(point->record),
+                  verdict == TIME_SLOWER || verdict == TIME_FASTER);
+    }
+    double spread = spread_of(trial->points[trial->count - 1].record);
+    snprintf(trend.spread.text, sizeof trend.spread.text, isfinite(spread) ? " ± %.3g" : "", spread);
+    return trend;
+}
+
+static struct words value_words(const struct trend *trend, double value)
+{
+    struct words words;
+    if (trend->time)
+        snprintf(words.text, sizeof words.text, "%.4g ms", value);
+    else if (quantity_is_bytes(trend->name))
+        size_text((size_t)value, words.text, sizeof words.text);
+    else
+        snprintf(words.text, sizeof words.text, "%.0f", value);
+    return words;
+}
+
+static void add_trend(const struct history_report *report, struct text_table *table, const char *what,
+                      const struct trend *trend)
+{
+    if (trend->points < 2 || (!report->all && !trend->changes && !trend->time))
+        return;
+    struct words last = value_words(trend, trend->last), points;
+    size_t used = strlen(last.text);
+    snprintf(last.text + used, sizeof last.text - used, "%.40s", trend->spread.text);
+    snprintf(points.text, sizeof points.text, "%zu", trend->points);
+    ROW(table, what, trend->name, points.text, value_words(trend, trend->first).text,
+        value_words(trend, trend->least).text, value_words(trend, trend->most).text, last.text,
+        text_table_number(trend->first > 0 ? trend->last / trend->first : NAN, 3).text,
+        trend->changes ? trend->changed.text : "-");
+}
+
+static void print_trends(const struct history_report *report, const struct history *history, FILE *stream)
+{
+    struct text_table table = {0};
+    size_t changed[QUANTITY_COUNT] = {0}, known[QUANTITY_COUNT] = {0};
+    ROW(&table, "trial", "figure", "commits", "first", "least", "most", "last", "last / first", "changed at");
+    for (size_t i = 0; i < history->trial_count; i++) {
+        const struct history_trial *trial = &history->trials[i];
+        for (int q = 0; q < QUANTITY_COUNT; q++) {
+            const struct trend trend = quantity_trend(history, trial, (enum quantity)q);
+            known[q] += trend.points > 1;
+            changed[q] += trend.changes > 0;
+            add_trend(report, &table, trial->what.text, &trend);
+        }
+        const struct trend trend = time_trend(history, trial);
+        add_trend(report, &table, trial->what.text, &trend);
+    }
+    print_table(report, "How figures went", &table, stream);
+    const char *separator = "\nchanged: ";
+    for (int q = 0; q < QUANTITY_COUNT; q++)
+        if (known[q]) {
+            fprintf(stream, "%s%s in %zu of %zu trials", separator, quantity_name((enum quantity)q), changed[q],
+                    known[q]);
+            separator = ", ";
+        }
+    fputs(*separator == ',' ? "\n" : "", stream);
+}
+
+// --- for programs
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    CHECK(value && json_object_set_new(object, key, value) == 0);
+}
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *point_json(const struct history_point *point)
+{
+    const struct record *record = point->record;
+    const char *hash = record->gradient.hash;
+    json_t *object = json_object();
+    set(object, "commit", json_integer((json_int_t)point->commit));
+    set(object, "status", json_string(record_status_name(record->status)));
+    for (int q = 0; q < QUANTITY_COUNT; q++)
+        if (q != QUANTITY_PEAK_BY_CATEGORY)
+            set(object, quantity_name((enum quantity)q), number(quantity_of(record, (enum quantity)q)));
+    set(object, "gradient_hash", record->gradient.given && *hash ? json_string(hash) : json_null());
+    set(object, "gradient_relative_l2", number(record->gradient.relative_l2));
+    set(object, "time_ms", number(time_of(record)));
+    set(object, "spread_ms", number(spread_of(record)));
+    return object;
+}
+
+static json_t *history_json(const struct history *history)
+{
+    json_t *root = json_object(), *commits = json_array(), *trials = json_array();
+    for (size_t i = 0; i < history->commit_count; i++) {
+        const struct history_commit *commit = &history->commits[i];
+        json_t *object = json_object();
+        set(object, "revision", record_text(commit->revision));
+        set(object, "dirty", json_boolean(commit->dirty));
+        set(object, "time", *commit->time ? record_text(commit->time) : json_null());
+        set(object, "trials", json_integer((json_int_t)commit->trials));
+        set(object, "comparison", comparison_json(&commit->comparison, false));
+        CHECK(json_array_append_new(commits, object) == 0);
+    }
+    for (size_t i = 0; i < history->trial_count; i++) {
+        const struct history_trial *trial = &history->trials[i];
+        json_t *object = json_object(), *points = json_array();
+        for (size_t p = 0; p < trial->count; p++)
+            CHECK(json_array_append_new(points, point_json(&trial->points[p])) == 0);
+        set(object, "id", json_string(trial->points[0].record->id));
+        set(object, "what", record_text(trial->what.text));
+        set(object, "points", points);
+        CHECK(json_array_append_new(trials, object) == 0);
+    }
+    set(root, "experiment", record_text(history->experiment));
+    set(root, "order", json_string(history->by_git ? "git" : "time"));
+    set(root, "commits", commits);
+    set(root, "trials", trials);
+    return root;
+}
+
+static void write_json(const struct histories *histories, FILE *stream)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < histories->count; i++)
+        CHECK(json_array_append_new(list, history_json(&histories->items[i])) == 0);
+    json_dumpf(list, stream, JSON_INDENT(1));
+    fputc('\n', stream);
+    json_decref(list);
+}
+
+static void write_history(const struct history_report *report, const struct history *history, FILE *stream)
+{
+    fprintf(stream, report->format == TABLE_MARKDOWN ? "## %s\n\n" : "%s\n", history->experiment);
+    size_t compared = history_compared(history);
+    fprintf(stream, "%zu commit%s in the order of %s, %zu trial%s, %zu of them at several commits\n",
+            history->commit_count, history->commit_count == 1 ? "" : "s",
+            history->by_git ? "git" : "their records' times", history->trial_count,
+            history->trial_count == 1 ? "" : "s", compared);
+    if (!compared)
+        return;
+    print_commits(report, history, stream);
+    print_changes(report, history, stream);
+    print_trends(report, history, stream);
+}
+
+void history_report_write(const struct history_report *report, const struct histories *histories, FILE *stream)
+{
+    if (report->format == TABLE_JSON) {
+        write_json(histories, stream);
+        return;
+    }
+    for (size_t i = 0; i < histories->count; i++) {
+        if (i)
+            fputc('\n', stream);
+        write_history(report, &histories->items[i], stream);
+    }
+    if (!histories->count)
+        fputs("no records\n", stream);
+}

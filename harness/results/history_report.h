@@ -1,0 +1,17 @@
+// History report: the commits, what changed at which, and how every figure went, as tables or as JSON.
+#pragma once
+#include "harness/results/history.h"
+#include "harness/results/text_table.h"
+#include <stdio.h>
+
+struct history_report {
+    enum table_format format; // text, markdown or JSON
+    bool all;                 // figures that never changed, too
+};
+
+// JSON, an array: {"experiment", "order": "git" or "time",
+//  "commits": [{"revision", "dirty", "time", "trials", "comparison": as `compare` writes it, with every trial that
+//  changed}], "trials": [{"id", "what", "points": [{"commit": its place in the list, "status", "peak_bytes",
+//  "flops", ...,
+//              "gradient_hash", "gradient_relative_l2", "time_ms", "spread_ms"}]}]}
+void history_report_write(const struct history_report *report, const struct histories *histories, FILE *stream);
