@@ -109,9 +109,9 @@ static void results_of_any_name_are_read(void **state)
     struct scratch *scratch = *state;
     for (size_t i = 0; i < COUNT(names); i++) {
         write_records(scratch, names[i], "plain");
-        expect_drawn(
-            scratch, names[i],
-            "rm -rf drawn; $L plot --scripts \"$P\" --out drawn -- \"$N\" && test -s drawn/plain-memory.svg");
+        expect_drawn(scratch, names[i],
+                     "rm -rf drawn; $L plot --scripts \"$P\" --figures memory --out drawn -- \"$N\" && "
+                     "test -s drawn/plain-memory.svg");
     }
 }
 
