@@ -153,8 +153,15 @@ static void test_tables(void **state)
     assert_says(scratch, "out", "## e\n");
     assert_says(scratch, "out", "4 commits in the order of their records' times, 1 trial,");
     assert_says(scratch, "out", "cccccccccccc, cccccccccccc |"); // where its peak changed
-    assert_int_equal(run(scratch, "$L report h.jsonl --html page.html"), 0);
-    assert_says(scratch, "page.html", "<section id=\"history\">");
+    // An experiment of one commit has no part in it.
+    assert_int_equal(run(scratch,
+                         "sed -n '1s/\"e\"/\"alone\"/; 1s/0123/2123/p' h.jsonl > alone.jsonl && $L report h.jsonl "
+                         "alone.jsonl --html page.html"),
+                     0);
+    assert_says(scratch, "page.html", "<section id=\"history\">\n<h2>From commit to commit</h2>\n<h3>e</h3>");
+    char *both = text_of(scratch, "page.html");
+    assert_null(strstr(both, "<h3>alone</h3>"));
+    free(both);
     write_points(scratch, points, 1);
     assert_int_equal(run(scratch, "$L history h.jsonl"), 0);
     assert_says(scratch, "out", "1 commit in");

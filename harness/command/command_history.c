@@ -72,9 +72,9 @@ int command_history(int argc, char **argv)
         parse,
         "RESULTS...",
         "Says how figures of recorded trials went from commit to commit, and at which commit they changed. Files "
-        "may "
-        "hold records of any number of commits, in any order: each carries the revision that made it. `longbp run "
-        "--fresh --out` adds to a file.\v"
+        "hold "
+        "records of any number of commits, in any order, for each carries the revision that made it: a file per "
+        "commit, `longbp run SPEC --out COMMIT.jsonl`, or what git has of one file (tools/history).\v"
         "Commits come in git's order where longbp is started in a repository that has all of them, else in that of "
         "their first records' times. A trial, by its id, is compared with the last commit before that has it: "
         "bytes, "

@@ -31,7 +31,7 @@ static void text_close(struct text *text, FILE *html)
 bool history_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
     const struct report_request *report = page->request->report;
-    const struct history_report form = {.format = TABLE_MARKDOWN};
+    const struct history_report form = {.format = TABLE_MARKDOWN, .compared = true};
     struct results results = {0};
     struct histories histories = {0};
     struct text text;

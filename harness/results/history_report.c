@@ -294,8 +294,10 @@ void history_report_write(const struct history_report *report, const struct hist
         write_json(histories, stream);
         return;
     }
-    for (size_t i = 0; i < histories->count; i++) {
-        if (i)
+    for (size_t i = 0, written = 0; i < histories->count; i++) {
+        if (report->compared && !history_compared(&histories->items[i]))
+            continue;
+        if (written++)
             fputc('\n', stream);
         write_history(report, &histories->items[i], stream);
     }

@@ -7,6 +7,7 @@
 struct history_report {
     enum table_format format; // text, markdown or JSON
     bool all;                 // figures that never changed, too
+    bool compared;            // not of experiments without a trial that several commits have
 };
 
 // JSON, an array: {"experiment", "order": "git" or "time",
