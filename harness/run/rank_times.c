@@ -89,6 +89,7 @@ static size_t channel_of(struct simulation *s, size_t from, size_t to)
 
 static struct address address_of(struct simulation *s, size_t channel, bool send)
 {
+    CHECK(channel < s->channel_count);
     struct channel *c = &s->channels[channel];
     size_t *asked = send ? &c->sent : &c->received;
     c->words = room_for(c->words, &c->capacity, *asked, sizeof *c->words);
@@ -169,6 +170,7 @@ static bool meet(struct simulation *s, struct timed *timed, const struct trace_e
 static bool wait_for(struct simulation *s, struct timed *timed, const struct trace_event *event)
 {
     struct address address = timed->addresses[event->event];
+    CHECK(address.channel < s->channel_count);
     const struct channel *channel = &s->channels[address.channel];
     double gone_s = channel->words[address.word].gone_s;
     bool receives = timed->rank->trace->events[event->event].kind == TRACE_RECEIVE;
