@@ -111,7 +111,8 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
     size_t capacity = 0, number = 0;
     bool fine = true;
     for (ssize_t bytes; fine && (bytes = getline(&text, &capacity, stream)) > 0;) {
-        struct result_line line = {.path = file->path, .number = ++number, .text = text, .bytes = (size_t)bytes};
+        number++;
+        struct result_line line = {.path = file->path, .number = number, .text = text, .bytes = (size_t)bytes};
         fine = visit_line(file, &line, visit, visitor, status);
     }
     if (fine && ferror(stream))

@@ -148,7 +148,7 @@ void model_open(struct model *model, const struct config *config, const struct m
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
     CHECK(frequencies);
-    for (int local = 0; local <= (config->local_rope_theta > 0); local++) {
+    for (int local = 0, last = config->local_rope_theta > 0 ? 1 : 0; local <= last; local++) {
         config_rope_frequencies(config, local, frequencies);
         model->rope_frequencies[local] = tensor_new(device, 1, pairs, DTYPE_F64, CATEGORY_WEIGHTS);
         tensor_write(device, model->rope_frequencies[local], frequencies);
