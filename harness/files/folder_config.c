@@ -39,7 +39,8 @@ static bool refuse_true(struct json_field field, const char *why, struct status 
     return !on || json_field_fail(field, status, "%s", why);
 }
 
-static bool read_family(struct json_field root, const struct family **family, struct status *status)
+// NULL and a status if it is none that is read.
+static const struct family *read_family(struct json_field root, struct status *status)
 {
     struct names names = {0};
     for (const struct family *f = families; f->model_type; f++) {
@@ -48,19 +49,17 @@ static bool read_family(struct json_field root, const struct family **family, st
     struct json_field field = key_of(root, "model_type");
     size_t index = 0;
     if (!field.value) {
-        return json_field_expected(field, status, "the type of a model, such as llama");
+        json_field_expected(field, status, "the type of a model, such as llama");
+        return NULL;
     }
     const char *name = json_string_value(field.value);
     for (const struct unread_family *unread = unread_families; name && unread->model_type; unread++) {
         if (strcmp(name, unread->model_type) == 0) {
-            return json_field_fail(field, status, "%s %s", name, unread->why);
+            json_field_fail(field, status, "%s %s", name, unread->why);
+            return NULL;
         }
     }
-    if (!json_field_choice(field, &names, "model type", &index, status)) {
-        return false;
-    }
-    *family = &families[index];
-    return true;
+    return json_field_choice(field, &names, "model type", &index, status) ? &families[index] : NULL;
 }
 
 static bool read_sizes(struct json_field root, const struct family *family, struct config *c, struct status *status)
@@ -320,11 +319,11 @@ static bool refuse_unknown(struct json_field root, const struct family *family, 
 
 static bool decode(struct json_field root, struct config *config, struct status *status)
 {
-    const struct family *family = NULL;
     if (!json_is_object(root.value)) {
         return json_field_expected(root, status, "an object");
     }
-    if (!read_family(root, &family, status)) {
+    const struct family *family = read_family(root, status);
+    if (!family) {
         return false;
     }
     config->qkv_bias = family->qkv_bias;
