@@ -17,7 +17,7 @@ import tempfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from check_against_pytorch import LORA, LONGBP, decoder
 
@@ -186,6 +186,7 @@ CASES = [  # optimizer and its flag; further flags, norm to clip to, schedule, w
     ("Natural GaLore", galore(2, history=3, damping=1e-3),
      "natural-galore,rate=3e-3,decay=0.1,rank=2,interval=7,scale=0.5,history=3", [], 0, None, 0, None),
 ]
+ADAPTER = f"r={LORA['r']},alpha={LORA['lora_alpha']},targets=q,v,down"
 METHODS = [["full"], ["streambp", "--chunk", CHUNK], ["seco", "--chunk", CHUNK]]
 
 
@@ -224,7 +225,8 @@ def reference(folder, config, ids, case):
         for part in range(accumulate):
             first = (step * accumulate + part) * BATCH
             batch = ids[[(first + b) % len(ids) for b in range(BATCH)]]
-            logits = decoder(weights, config, batch, torch.zeros_like(batch))[:, :-1]  # one document each
+            scale = LORA["lora_alpha"] / LORA["r"] if lora else None
+            logits = decoder(weights, config, batch, torch.zeros_like(batch), scale)[:, :-1]  # one document each
             loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()) / accumulate
             loss.backward()
             total += loss.item()
@@ -239,7 +241,7 @@ def longbp(binary, folder, tokens, case, method, out):
     lora, optimizer = case[-1], case[2]
     if optimizer.startswith("bread-sgd") and "when=" not in optimizer and method[0] == "seco":
         optimizer += ",when=end"
-    flags = ["--lora", f"r={LORA['r']},alpha={LORA['alpha']},targets={LORA['targets']}"] if lora else []
+    flags = ["--lora", ADAPTER] if lora else []
     command = [binary, "train", "--model", folder, "--tokens", tokens, "--context", CONTEXT, "--batch", BATCH, "--dtype",
                "f64", "--steps", STEPS, "--optimizer", optimizer, "--out", out, "--method", *method, *case[3], *flags]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
@@ -292,13 +294,16 @@ def main():
 
 
 def adapter_of(binary, folder, tokens):
-    """Random LoRA factors, as a run of no rate leaves them."""
+    """Random LoRA factors: those that a run of no rate leaves, with B no longer 0."""
     subprocess.run([binary, "train", "--model", folder, "--tokens", tokens, "--context", "2", "--dtype", "f64", "--steps", "1",
-                    "--optimizer", "sgd,rate=0", "--lora", f"r={LORA['r']},alpha={LORA['alpha']},targets={LORA['targets']}",
-                    "--out", f"{folder}/adapter"], check=True, stdout=subprocess.DEVNULL)
+                    "--optimizer", "sgd,rate=0", "--lora", ADAPTER, "--out", f"{folder}/adapter"], check=True, stdout=subprocess.DEVNULL)
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         os.rename(f"{folder}/adapter/{name}", f"{folder}/{name}")
     shutil.rmtree(f"{folder}/adapter")
+    factors = load_file(f"{folder}/adapter_model.safetensors")
+    torch.manual_seed(1)
+    save_file({name: torch.randn_like(w) * 0.1 if ".lora_B." in name else w for name, w in factors.items()},
+              f"{folder}/adapter_model.safetensors")
 
 
 if __name__ == "__main__":
