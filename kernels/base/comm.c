@@ -143,18 +143,6 @@ void comm_wait(const struct comm *comm, struct device *device, struct delivery *
     *delivery = (struct delivery){0};
 }
 
-void comm_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
-{
-    struct delivery delivery = comm_start_send(comm, device, peer, t);
-    comm_wait(comm, device, &delivery);
-}
-
-void comm_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
-{
-    struct delivery delivery = comm_start_receive(comm, device, peer, t);
-    comm_wait(comm, device, &delivery);
-}
-
 // Messages to or from every other rank, as they come up.
 struct post {
     struct message *items;

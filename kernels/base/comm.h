@@ -39,12 +39,9 @@ struct comm comm_planned(size_t rank, size_t size);
 // Rank's ranks [first, first + size) of a comm, `stride` apart; the comm's own rank must be among them.
 struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size_t size);
 
-// Each counts its bytes and messages on the device, and does nothing once that has failed. Tensors are contiguous,
-// on the device.
-void comm_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
-void comm_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
-// The same, without waiting: a message on its way, whose tensor is the transport's until it has been waited for.
-// Zeroed it is none, and nobody waits.
+// A message on its way, whose tensor, contiguous and on the device, is the transport's until it has been waited
+// for. Each counts its bytes and messages on the device, and does nothing once that has failed. Zeroed it is none,
+// and nobody waits.
 struct delivery {
     bool going;
     void *started;
