@@ -27,22 +27,23 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct st
     struct tensor x = of_x->whole, grad = of_grad->whole;
     const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
-    struct device *device = model->device;
     struct span all = {0, step->batch->context};
     struct activations rebuilt = {0};
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
     kv_project(model, step->batch, l, all, x, kv, &rebuilt);
+    kv = kv_gather_take(model, step->batch, kv);
     cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
     cell_backward_mlp(model, l, all, &rebuilt, grad);
-    struct kv grad_kv = kv_new(model, x.rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-    op_zero(device, grad_kv.k);
-    op_zero(device, grad_kv.v);
-    struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
+    struct kv grad_kv = kv_gradients_new(model, step->batch);
+    struct key_segment keys = kv_segment(step->batch, grad_kv);
     cell_backward_attention(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
+    kv_free(model, &kv);
+    if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+        kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
+    }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
-    kv_free(model, &kv);
 }
 
 static void walk(struct step *step)
@@ -70,7 +71,7 @@ static double floor_bytes(const struct model *model, const void *of_method, size
     if (options->offload == ROW_OFFLOAD_INPUTS && kept > few) {
         kept = few;
     }
-    return kept + cost_kv(model) + cost_cell(model);
+    return kept + cost_row_kv(model) + cost_cell(model);
 }
 
 const struct method method_checkpoint = {
@@ -80,7 +81,7 @@ const struct method method_checkpoint = {
     .options = {option_rows, sizeof(struct checkpoint_options)},
     .exact = true,
     .rows = true,
-    .parallel = PARALLEL_DATA,
+    .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

@@ -29,6 +29,14 @@ double cost_kv_gradients(const struct model *model)
 {
     return 2 * kv_width(model) * dtype_bytes(model->kv_gradient_dtype);
 }
+double cost_row_kv(const struct model *model)
+{
+    return cost_kv(model) * (double)model->ranks.sequence.size;
+}
+double cost_row_kv_gradients(const struct model *model)
+{
+    return cost_kv_gradients(model) * (double)model->ranks.sequence.size;
+}
 
 double cost_cell(const struct model *model)
 {

@@ -34,7 +34,9 @@ static void walk(struct step *step)
         unit_acquire(model, unit_of_layer(l));
         kv_project(model, step->batch, l, all, x[l], kv[l], keep);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        cell_forward(model, step->batch, l, all, x[l], kv[l], x[l + 1], keep, options->keep);
+        struct kv seen = kv_gather(model, step->batch, kv[l]);
+        cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], keep, options->keep);
+        kv_gathered_free(model, step->batch, &seen);
         unit_release(model, unit_of_layer(l));
         if (!keep) {
             kv_free(model, &kv[l]);
@@ -50,14 +52,16 @@ static void walk(struct step *step)
     for (size_t l = layers; l-- > lowest;) {
         unit_acquire(model, unit_of_layer(l));
         cell_backward_mlp(model, l, all, &kept[l], grad);
-        struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-        op_zero(device, grad_kv.k);
-        op_zero(device, grad_kv.v);
-        struct key_segment keys = {0, all.count, grad_kv.k, grad_kv.v};
-        cell_backward_attention(model, step->batch, l, all, &kept[l], kv[l], &keys, 1, grad);
+        struct kv seen = kv_gather_take(model, step->batch, kv[l]);
+        struct kv grad_kv = kv_gradients_new(model, step->batch);
+        struct key_segment keys = kv_segment(step->batch, grad_kv);
+        cell_backward_attention(model, step->batch, l, all, &kept[l], seen, &keys, 1, grad);
+        kv_free(model, &seen);
+        if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+            kv_project_backward(model, step->batch, l, all, x[l], grad_kv, grad);
+        }
         unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
-        kv_free(model, &kv[l]);
         tensor_free(device, &x[l]);
         unit_done(model, unit_of_layer(l));
     }
@@ -84,7 +88,7 @@ const struct method method_full = {
     .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
     .rows = true,
-    .parallel = PARALLEL_DATA,
+    .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

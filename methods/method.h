@@ -4,6 +4,7 @@
 #pragma once
 #include "kernels/transformer/cell.h"
 #include "kernels/transformer/head.h"
+#include "kernels/transformer/kv_ranks.h"
 #include "kernels/transformer/unit.h"
 #include "methods/options.h"
 
@@ -27,9 +28,9 @@ struct step {
 // Takes one outcome of a draw; false: no more.
 typedef bool draw_visit(void *visitor, const void *options, double probability);
 
-// How ranks may share a step (kernels/transformer/ranks.h): the sequences, as replicas, or the layers, as a
-// pipeline.
-enum parallel_kind { PARALLEL_DATA = 1, PARALLEL_STAGE = 2 };
+// How ranks may share a step (kernels/transformer/ranks.h): the sequences, as replicas, their tokens, or the
+// layers, as a pipeline.
+enum parallel_kind { PARALLEL_DATA = 1, PARALLEL_STAGE = 2, PARALLEL_SEQUENCE = 4 };
 
 struct method {
     const char *name;

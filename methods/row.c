@@ -19,9 +19,13 @@ static struct tensor forward(struct step *step, size_t l, struct columns columns
     unit_acquire(model, unit_of_layer(l));
     for (size_t c = 0; c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
-        struct tensor x_c = column_rows(x, chunk, B), y_c = column_rows(y, chunk, B);
-        kv_project(model, step->batch, l, chunk, x_c, kv, NULL);
-        cell_forward(model, step->batch, l, chunk, x_c, kv, y_c, NULL, KEEP_LEAN);
+        kv_project(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, NULL);
+    }
+    kv = kv_gather_take(model, step->batch, kv);
+    for (size_t c = 0; c < columns.count; c++) {
+        struct span chunk = column_span(columns, c);
+        cell_forward(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, column_rows(y, chunk, B), NULL,
+                     KEEP_LEAN);
     }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &kv);

@@ -40,10 +40,14 @@ static void climb(struct state *state, size_t first, size_t end, struct stage ke
         }
         unit_acquire(model, unit_of_layer(l));
         for (size_t c = 0; c < state->columns.count; c++) {
+            event_wait(device, QUEUE_COMPUTE, state->in[c]);
+            kv_project(model, state->step->batch, l, column_span(state->columns, c), rows_of(state, state->x, c),
+                       kv, NULL);
+        }
+        kv = kv_gather_take(model, state->step->batch, kv);
+        for (size_t c = 0; c < state->columns.count; c++) {
             struct span chunk = column_span(state->columns, c);
             struct tensor x = rows_of(state, state->x, c);
-            event_wait(device, QUEUE_COMPUTE, state->in[c]);
-            kv_project(model, state->step->batch, l, chunk, x, kv, NULL);
             event_wait(device, QUEUE_COMPUTE, state->out[c]);
             cell_forward(model, state->step->batch, l, chunk, x, kv, x, NULL, KEEP_LEAN);
             state->in[c] = state->out[c] = (struct event){0};

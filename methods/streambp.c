@@ -33,9 +33,11 @@ static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
     struct span all = {0, step->batch->context};
     size_t n = x->whole.rows, most = kv_block_rows(model, n);
     stream_open(x, most);
-    stream_want(x, 0, most);
     for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += most) {
         size_t next = row + most;
+        if (row == 0) {
+            stream_want(x, 0, most);
+        }
         if (next < n) {
             stream_want(x, next, n - next < most ? n - next : most);
         }
@@ -51,6 +53,28 @@ static void want(struct stream *x, struct stream *grad, struct span chunk, size_
     stream_want(grad, chunk.start * B, chunk.count * B);
 }
 
+// What the chunks have left of keys and values, where ranks share the tokens.
+static void project_backward(struct step *step, size_t l, struct stream *x, struct stream *grad, struct kv grad_kv,
+                             struct columns columns)
+{
+    size_t B = step->batch->batch;
+    stream_open(x, columns.chunk * B);
+    stream_open(grad, columns.chunk * B);
+    for (size_t c = 0; c < columns.count; c++) {
+        struct span chunk = column_span(columns, c);
+        if (c == 0) {
+            want(x, grad, chunk, B);
+        }
+        if (c + 1 < columns.count) {
+            want(x, grad, column_span(columns, c + 1), B);
+        }
+        kv_project_backward(step->model, step->batch, l, chunk, stream_get(x), grad_kv, stream_get(grad));
+        stream_put(grad);
+    }
+    stream_close(grad);
+    stream_close(x);
+}
+
 // Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
 static void backward(struct step *step, size_t l, struct stream *x, struct stream *grad)
 {
@@ -59,32 +83,34 @@ static void backward(struct step *step, size_t l, struct stream *x, struct strea
     size_t B = step->batch->batch, rows = step->batch->context * B;
     struct columns columns = columns_of(step->batch->context, options->chunk);
     struct kv kv = kv_new(model, rows, model->device->ops->dtype, CATEGORY_KV_CACHE);
-    struct kv grad_kv = kv_new(model, rows, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-    op_zero(model->device, grad_kv.k);
-    op_zero(model->device, grad_kv.v);
+    struct kv grad_kv = kv_gradients_new(model, step->batch);
+    struct key_segment keys = kv_segment(step->batch, grad_kv);
     unit_acquire(model, unit_of_layer(l));
     project(step, l, x, kv);
+    kv = kv_gather_take(model, step->batch, kv);
     stream_open(x, columns.chunk * B);
     stream_open(grad, columns.chunk * B);
-    want(x, grad, column_span(columns, columns.count - 1), B);
     for (size_t c = columns.count; c-- > 0;) {
         struct span chunk = column_span(columns, c);
-        size_t end = chunk.start + chunk.count;
-        struct kv grad_seen = kv_rows(grad_kv, 0, end * B);
-        struct key_segment seen = {0, end, grad_seen.k, grad_seen.v};
         struct activations rebuilt = {0};
+        if (c + 1 == columns.count) {
+            want(x, grad, chunk, B);
+        }
         if (c > 0) {
             want(x, grad, column_span(columns, c - 1), B);
         }
         cell_forward(model, step->batch, l, chunk, stream_get(x), kv, tensor_none(), &rebuilt, options->keep);
-        cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &seen, 1, stream_get(grad));
+        cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &keys, 1, stream_get(grad));
         stream_put(grad);
     }
     stream_close(grad);
     stream_close(x);
+    kv_free(model, &kv);
+    if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+        project_backward(step, l, x, grad, grad_kv, columns);
+    }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
-    kv_free(model, &kv);
 }
 
 static void walk(struct step *step)
@@ -115,7 +141,7 @@ static double floor_bytes(const struct model *model, const void *of_method, size
     (void)context;
     double row = options->offload ? row_stream_kept(model, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT)
                                   : row_walk_kept(model, &options->stages);
-    return row + cost_kv(model) + cost_kv_gradients(model);
+    return row + cost_row_kv(model) + cost_row_kv_gradients(model);
 }
 
 const struct method method_streambp = {
@@ -125,7 +151,7 @@ const struct method method_streambp = {
     .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,
     .rows = true,
-    .parallel = PARALLEL_DATA,
+    .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .check = check,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,

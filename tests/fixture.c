@@ -96,11 +96,20 @@ void fixture_open(struct fixture *f)
         fixture_open_batch(f, f->device, &f->batch, f->sequences);
         f->batch.normaliser = all;
     }
+    fixture_share(f, f->device, &f->batch);
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         f->gradient_count += tensor_count(f->model.parameters[i].grad); // 0 of what is another rank's
     }
     CHECK(f->device->status.code == STATUS_OK);
+}
+
+void fixture_share(const struct fixture *f, struct device *device, struct batch *batch)
+{
+    const struct comm *ranks = f->ranks ? &f->ranks->sequence : &comm_self;
+    if (ranks->size > 1) {
+        batch_share(batch, device, ranks->size, ranks->rank);
+    }
 }
 
 void fixture_close(struct fixture *f)

@@ -65,6 +65,8 @@ void fixture_set_documents(const struct fixture *fixture, struct device *device,
 // A batch of some of its sequences, with both; the normaliser is of these alone.
 void fixture_open_batch(const struct fixture *fixture, struct device *device, struct batch *batch,
                         struct row_range sequences);
+// Leaves those of the batch's tokens that are its rank's.
+void fixture_share(const struct fixture *fixture, struct device *device, struct batch *batch);
 // The gradients as they are.
 double *fixture_gradients(struct fixture *fixture);
 // So many zeros, and the elements of a tensor; to be freed.

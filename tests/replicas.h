@@ -16,6 +16,8 @@ struct setting {
     const char *options;
     bool tied, qk_norm, lora, documents, masked;
     enum dtype dtype;
+    size_t context, sequences;         // 0: 23, and SEQUENCES
+    size_t window;                     // of layers that have one; 0: none has
     const struct objective *objective; // NULL: the default
     const char *settings;
 };
@@ -24,7 +26,9 @@ static struct fixture fixture_of(const struct setting *s)
 {
     static int32_t targets[23 * SEQUENCES];
     struct fixture f = fixture_default();
-    f.batch_size = SEQUENCES;
+    f.batch_size = s->sequences ? s->sequences : SEQUENCES;
+    f.context = s->context ? s->context : f.context;
+    f.config.sliding_window = s->window;
     f.config.tied = s->tied;
     f.config.qk_norm = s->qk_norm;
     f.dtype = s->dtype;
@@ -53,7 +57,7 @@ static void open_replica(struct fixture *f, struct ranks *ranks, struct split sp
 {
     size_t together = f->objective && f->objective->terms.divisor == PER_PAIR ? 2 : 1;
     *ranks = ranks_of(&world.comm, split, &f->config, f->context);
-    struct row_range groups = comm_share(SEQUENCES / together, split.replicas, ranks->replicas.rank);
+    struct row_range groups = comm_share(f->batch_size / together, split.data, split_data(split, world.comm.rank));
     f->ranks = ranks;
     f->sequences = (struct row_range){groups.start * together, groups.count * together};
     fixture_open(f);
@@ -80,6 +84,7 @@ static void plan_open(struct plan *plan, const struct fixture *f, struct split s
     model_open(&plan->model, &f->config, &options, plan->device);
     fixture_open_batch(f, plan->device, &plan->batch, f->sequences);
     plan->batch.normaliser = f->batch.normaliser;
+    fixture_share(f, plan->device, &plan->batch);
 }
 
 static void plan_close(struct plan *plan)

@@ -4,6 +4,7 @@
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -186,28 +187,41 @@ static void ranks_have_the_figures_of_one(void **state)
     json_decref(planned);
 }
 
-// One rank, three with some of the sequences each, their plans, and six that have some of the layers besides.
+// One rank, three with some of the sequences each, their plans, and six that have some of the layers besides; and
+// ranks that have some of the tokens.
 static void replicas_have_the_figures_of_one(void **state)
 {
     struct scratch *scratch = *state;
     write_spec(scratch,
                "'dtype': 'f64', 'batch': 4, 'measure': {'samples': 2}, 'optimizer': 'adamw', 'data': 'random',"
                "'axes': {'method': [{'name': 'streambp', 'chunk': 7}, 'full', {'name': 'seco', 'chunk': 7}],"
-               "'parallel': [{}, {'data': 3}, {'data': 3, 'zero': 3}, {'data': 2, 'zero': 1, 'stage': 3}]}");
+               "'parallel': [{}, {'data': 3}, {'data': 3, 'zero': 3}, {'data': 2, 'zero': 1, 'stage': 3}, "
+               "{'sequence': 3}, {'data': 2, 'sequence': 2, 'zero': 2}]}");
+    static const struct {
+        size_t ranks;
+        bool rows, columns; // what takes it
+        const char *refusal;
+    } splits[] = {{0, true, true, ""},
+                  {3, true, true, ""},
+                  {3, true, false, "zero is at most 1"},
+                  {6, false, true, "takes no stage ranks"},
+                  {3, true, false, "takes no sequence ranks"},
+                  {4, true, false, "takes no sequence ranks"}};
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
     json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
-    assert_int_equal(json_array_size(all), 12);
-    for (size_t i = 0; i < 12; i++) {
+    assert_int_equal(json_array_size(all), 3 * COUNT(splits));
+    for (size_t i = 0; i < 3 * COUNT(splits); i++) {
         static const char *const keys[] = {"peak_bytes", "sent_bytes", "received_bytes", "messages"};
         static const char *const same[] = {"peak_bytes",  "flops",    "bytes_moved",       "resident_bytes",
                                            "model_flops", "launches", "lower_bound_bytes", "peak_over_bound"};
-        const json_t *one = json_array_get(all, i / 4 * 4), *record = json_array_get(all, i);
+        const json_t *one = json_array_get(all, i - i % COUNT(splits)), *record = json_array_get(all, i);
         const json_t *plan = json_array_get(planned, i), *before = json_array_get(all, i - (i > 0));
-        bool rows = i < 8, stages = i % 4 == 3, shares = i % 4 == 2;
-        if ((rows && stages) || (!rows && shares)) {
+        size_t split = i % COUNT(splits);
+        bool rows = i < 2 * COUNT(splits), shares = split == 2;
+        if (!(rows ? splits[split].rows : splits[split].columns)) {
             assert_string_equal(text_at(record, "status"), "unsupported");
-            assert_non_null(strstr(text_at(record, "reason"), rows ? "takes no stage ranks" : "zero is at most 1"));
+            assert_non_null(strstr(text_at(record, "reason"), splits[split].refusal));
             continue;
         }
         double loss = json_number_value(json_object_get(record, "loss")),
@@ -217,7 +231,7 @@ static void replicas_have_the_figures_of_one(void **state)
         for (size_t k = 0; k < COUNT(same); k++)
             assert_true(json_equal(json_object_get(record, same[k]), json_object_get(plan, same[k])));
         assert_true(json_equal(json_object_get(record, "model_flops"), json_object_get(one, "model_flops")));
-        for (size_t r = 0; i % 4 && r < (stages ? 6 : 3); r++)
+        for (size_t r = 0; r < splits[split].ranks; r++)
             for (size_t k = 0; k < COUNT(keys); k++) {
                 assert_true(element(record, keys[k], r) == element(plan, keys[k], r));
                 assert_true(element(record, keys[k], r) > 0);
@@ -231,6 +245,29 @@ static void replicas_have_the_figures_of_one(void **state)
     }
     json_decref(all);
     json_decref(planned);
+}
+
+// Prompts that sequences share, log-probs that a forward says beforehand: ranks that have some of the tokens have
+// the loss of one, and, which a record that is ok has been held against, the gradient.
+static void shared_tokens_have_the_gradient_of_one(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_spec(scratch,
+               "'dtype': 'f64', 'batch': 4, 'group': 2, 'prompt': 8, 'lora': {'rank': 2}, 'measure': "
+               "{'samples': 1, 'warmup': 0}, 'axes': {'objective': ['dpo', {'name': 'grpo', 'beta': 0.1}], "
+               "'reference': ['adapter-off', 'random'], 'method': ['checkpoint'], 'parallel': [{}, "
+               "{'sequence': 3}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    json_t *all = records(scratch, "r.jsonl");
+    assert_int_equal(json_array_size(all), 8);
+    for (size_t i = 0; i < 8; i++) {
+        const json_t *record = json_array_get(all, i), *one = json_array_get(all, i - i % 2);
+        double loss = json_number_value(json_object_get(record, "loss")),
+               whole = json_number_value(json_object_get(one, "loss"));
+        assert_string_equal(text_at(record, "status"), "ok");
+        assert_true(loss != 0 && fabs(loss - whole) <= 1e-13 * fabs(whole));
+    }
+    json_decref(all);
 }
 
 // What the commands that plan say of several ranks is of one of them.
@@ -261,7 +298,7 @@ static void plans_are_of_a_rank(void **state)
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --parallel data=2 "
                                   "--place-weights host"),
                      2);
-    assert_says(scratch, "err", "data ranks send each other what is on their devices");
+    assert_says(scratch, "err", "ranks of data or sequence send each other what is on their devices");
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --lora r=2 "
                                   "--weights nf4 --parallel data=2,zero=3"),
                      2);
@@ -374,6 +411,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_have_the_figures_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(replicas_have_the_figures_of_one, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(shared_tokens_have_the_gradient_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_dry_run_knows_ranks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
     };

@@ -1,6 +1,6 @@
-// Replicas: ranks that take some of the sequences each, against one that takes all, with everything whole and at
-// every level of ZeRO: gradients and losses, bytes and peaks as planned, and by closed forms. Started by itself
-// this program starts itself under mpirun, with 2, 3 and 4 ranks.
+// Replicas: ranks that take some of the sequences each, or of their tokens, against one that takes all, with
+// everything whole and at every level of ZeRO: gradients and losses, bytes and peaks as planned, and by closed
+// forms. Started by itself this program starts itself under mpirun, with 2, 3 and 4 ranks.
 #include "tests/replicas.h"
 #include <math.h>
 
@@ -55,10 +55,48 @@ static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum
     sent->messages += gather && own ? P - 1 : 0;
 }
 
+// What a gather of the layer's keys and values, and the sum of their gradients, send: of every other rank's tokens
+// the gradients go, and to each other rank the keys and values of its own.
+static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers, bool sum)
+{
+    const struct config *c = &f->config;
+    const struct comm *ranks = &f->ranks->sequence;
+    size_t P = ranks->size, elements = 2 * c->kv_heads * c->head_dim * f->batch.batch, own = 0, others = 0;
+    size_t own_pieces = 0, other_pieces = 0;
+    for (size_t piece = 0; piece < 2 * P; piece++) {
+        size_t tokens = f->context / (2 * P) + (piece < f->context % (2 * P));
+        bool mine = piece == ranks->rank || piece == 2 * P - 1 - ranks->rank;
+        bool second = piece == P; // the two in the middle lie side by side
+        own += mine ? tokens : 0;
+        others += mine ? 0 : tokens;
+        own_pieces += mine && tokens && !second;
+        other_pieces += !mine && tokens && !second;
+    }
+    sent->bytes += (double)(gathers * (P - 1) * own * elements * dtype_bytes(f->dtype));
+    sent->messages += gathers * (P - 1) * own_pieces * 2;
+    sent->bytes += sum ? (double)(others * elements * dtype_bytes(f->model.kv_gradient_dtype)) : 0;
+    sent->messages += sum ? other_pieces * 2 : 0;
+}
+
+// The sum over ranks of so many numbers of 8 bytes.
+static void send_sums(struct sent *sent, const struct comm *ranks, size_t count)
+{
+    size_t P = ranks->size, own = comm_share(count, P, ranks->rank).count;
+    sent->bytes += (double)(8 * (count - own) + 8 * (P - 1) * own);
+    sent->messages += (P < count ? P : count) - (own > 0) + (own > 0) * (P - 1);
+}
+
 // By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired.
-static struct sent sent_by(const struct model *model, enum zero zero, const size_t *uses)
+static struct sent sent_by(const struct fixture *f, enum zero zero, const size_t *uses)
 {
     struct sent sent = {0};
+    const struct model *model = &f->model;
+    for (size_t l = 0; batch_is_shared(&f->batch) && l < model->config.layers; l++) {
+        send_keys(&sent, f, uses[unit_of_layer(l)], true);
+    }
+    if (batch_is_shared(&f->batch) && objective_gathers(&f->batch)) {
+        send_sums(&sent, &f->ranks->sequence, f->batch.sequences);
+    }
     size_t g = dtype_bytes(model->gradient_dtype), e = dtype_bytes(model->device->ops->dtype);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
@@ -154,17 +192,18 @@ static double tolerance(enum dtype dtype)
     return dtype == DTYPE_F64 ? 1e-13 : dtype == DTYPE_F32 ? 1e-5 : 2e-2;
 }
 
-// replicas, stages: all ranks.
-static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
+// Of the levels of ZeRO all, or the first and the last. split: of all ranks.
+static void check_split(const struct method *method, const struct setting *s, struct split split, bool all)
 {
     enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    size_t stages = split.stages;
     struct fixture one = fixture_of(s);
     fixture_open(&one);
     struct measured alone = step_of(&one.model, &one.batch, method, s->options);
     double *whole = fixture_gradients(&one), *first = NULL;
     size_t count = one.gradient_count;
-    for (enum zero zero = ZERO_NOTHING; zero <= highest; zero++) {
-        struct split split = {replicas, stages, zero};
+    for (enum zero zero = ZERO_NOTHING; zero <= highest; zero += all ? 1 : highest) {
+        split.zero = zero;
         struct fixture f = fixture_of(s);
         struct ranks ranks;
         struct plan plan;
@@ -193,7 +232,7 @@ static void check_replicas(const struct method *method, const struct setting *s,
             assert_complete(own, count);
         }
         if (stages == 1) {
-            struct sent sent = sent_by(&f.model, zero, uses.count);
+            struct sent sent = sent_by(&f, zero, uses.count);
             assert_true(found.counters.sent_bytes == sent.bytes);
             assert_int_equal(found.counters.messages, sent.messages);
         }
@@ -210,6 +249,11 @@ static void check_replicas(const struct method *method, const struct setting *s,
     free(first);
     free(whole);
     fixture_close(&one);
+}
+
+static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
+{
+    check_split(method, s, (struct split){replicas, 1, stages, ZERO_NOTHING}, true);
 }
 
 // Null has no gradient.
@@ -262,7 +306,41 @@ static void products_are_those_of_one_rank(void **state)
     }
 }
 
-// Every objective: what it divides by is of all ranks, and pairs stay together.
+// Ranks that have some of the tokens each of the same sequences; of as many as there are, and of products with
+// sequences.
+static void shared_sequences_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=4 head_chunk=5", .sequences = 2, .masked = true},
+        {.options = "chunk=3", .sequences = 1, .context = 3, .tied = true},
+        {.options = "chunk=5", .sequences = 3, .documents = true, .qk_norm = true, .masked = true},
+        {.options = "chunk=64 keep=all", .sequences = 1, .window = 6, .qk_norm = true},
+        {.options = "chunk=6", .sequences = 2, .lora = true, .qk_norm = true},
+        {.options = "chunk=4 stages=2", .sequences = 2, .window = 9, .documents = true, .tied = true},
+        {.options = "chunk=4 offload=inputs stages=2", .sequences = 2, .masked = true},
+        {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_F32, .tied = true},
+        {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_BF16, .qk_norm = true},
+    };
+    size_t checked = 0, P = world.comm.size;
+    for (size_t m = 0; methods[m]; m++) {
+        bool takes = methods[m]->exact && methods[m]->parallel & PARALLEL_SEQUENCE;
+        for (size_t i = 0; takes && i < sizeof settings / sizeof *settings; i++) {
+            check_split(methods[m], &settings[i], (struct split){1, P, 1, ZERO_NOTHING}, i == 0);
+            if (P == 4 && settings[i].sequences > 1) {
+                check_split(methods[m], &settings[i], (struct split){2, 2, 1, ZERO_NOTHING}, i == 0);
+            }
+            checked++;
+        }
+    }
+    assert_true(checked >= 27);
+    const struct setting streamed = {
+        .options = "chunk=4 offload=inputs+gradient", .sequences = 2, .tied = true, .qk_norm = true};
+    check_split(method_find("streambp"), &streamed, (struct split){1, P, 1, ZERO_NOTHING}, false);
+}
+
+// Every objective: what it divides by is of all ranks, pairs stay together, and sums are over ranks that share
+// their sequences.
 static void objectives_are_of_the_whole_step(void **state)
 {
     (void)state;
@@ -270,6 +348,8 @@ static void objectives_are_of_the_whole_step(void **state)
     for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
         struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
         check_replicas(method_find("streambp"), &s, world.comm.size, 1);
+        s.sequences = 4;
+        check_split(method_find("streambp"), &s, (struct split){1, world.comm.size, 1, ZERO_NOTHING}, false);
     }
 }
 
@@ -279,7 +359,7 @@ static void a_row_is_gathered_once_per_pass(void **state)
     struct fixture f = fixture_of(&(struct setting){0});
     struct ranks ranks;
     struct uses uses = {.listener = {.acquire = count_use}};
-    open_replica(&f, &ranks, (struct split){world.comm.size, 1, ZERO_WEIGHTS});
+    open_replica(&f, &ranks, (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS});
     f.model.listener = &uses.listener;
     step_of(&f.model, &f.batch, method_find("streambp"), "chunk=2");
     for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
@@ -295,6 +375,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_those_of_one_rank),
         cmocka_unit_test(products_are_those_of_one_rank),
+        cmocka_unit_test(shared_sequences_are_those_of_one_rank),
         cmocka_unit_test(objectives_are_of_the_whole_step),
         cmocka_unit_test(a_row_is_gathered_once_per_pass),
     };

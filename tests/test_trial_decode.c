@@ -272,7 +272,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'optimizer': {'name': 'galore', 'sums': 'projected'}, 'train': {'clip': 1}"),
          "key 'clip': needs the norm of whole gradients"},
         {WITH("'optimizer': {'name': 'galore', 'rank': 0}"), "key 'rank': expected a whole number (directions of"},
-        {WITH("'parallel': {'zero': 2}"), "key 'zero': shares out what ranks of 'data' would each have whole"},
+        {WITH("'parallel': {'zero': 2}"), "key 'zero': shares out what ranks of 'data' or 'sequence' would each"},
         {WITH("'parallel': {'data': 2, 'zero': 4}"), "key 'zero': expected a whole number from 0 to 3, found 4"},
         {WITH("'optimizer': 7"), "expected an optimizer: {'name': 'adamw', 'rate': 1e-4}, or its name, found 7"},
         {"{'model': 'tiny', 'context': 64, 'batch': 2, 'objective': 'dpo', 'method': {'name': 'spaco', 'budget': "

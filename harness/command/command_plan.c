@@ -162,7 +162,9 @@ static void print_time(const struct plan *plan)
     if (draws > 1)
         snprintf(mean, sizeof mean, ", mean of %zu draws", draws);
     const struct links *links = plan->record.ranks.given ? trial_links(&plan->trial) : NULL;
-    if (plan->record.ranks.given && !links)
+    if (plan->trial.parallel.sequence > 1)
+        printf("  %-20s %12s    of sequence ranks none is estimated yet\n", "time", "unknown");
+    else if (plan->record.ranks.given && !links)
         printf("  %-20s %12s    profile %s has no links between so many ranks; --links names some\n", "time",
                "unknown", profile);
     else if (isnan(plan->record.estimate_ms))

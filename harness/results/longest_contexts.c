@@ -42,8 +42,9 @@ static void add_words(char *list, size_t bytes, const char *separator, const cha
 
 static size_t cards_of(const json_t *setting)
 {
-    size_t data = count_at(json_object_get(setting, "parallel"), "data");
-    return data ? data : 1;
+    const json_t *parallel = json_object_get(setting, "parallel");
+    size_t data = count_at(parallel, "data"), sequence = count_at(parallel, "sequence");
+    return (data ? data : 1) * (sequence ? sequence : 1);
 }
 
 static bool is_one_on_a_card(const json_t *setting)

@@ -60,7 +60,7 @@ struct record_host {
 
 struct record_parallel {
     bool given;
-    double data, stage, zero;
+    double data, sequence, stage, zero;
 };
 
 struct record_trial {

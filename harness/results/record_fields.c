@@ -38,9 +38,11 @@ FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .mean
 
 FIELDS parallel_fields[] = {
     {FIELD(record_parallel, data), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each takes some sequences"},
+    {FIELD(record_parallel, sequence), .type = FIELD_COUNT, .unit = "ranks",
+     .meaning = "each takes some of the tokens of the same sequences"},
     {FIELD(record_parallel, stage), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each has some of the layers"},
     {FIELD(record_parallel, zero), .type = FIELD_COUNT,
-     .meaning = "in shares over data ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
+     .meaning = "in shares over data and sequence ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
     {0}};
 
 FIELDS trial_fields[] = {

@@ -110,7 +110,7 @@ static const char *comma(const char *text)
 // "8 data ranks, zero 2"
 static void append_ranks(char *text, size_t bytes, const json_t *parallel)
 {
-    static const char *const kinds[] = {"data", "stage"};
+    static const char *const kinds[] = {"data", "sequence", "stage"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (count_of(parallel, kinds[i]) > 1) {
             text_append(text, bytes, "%s%lld %s ranks", comma(text), count_of(parallel, kinds[i]), kinds[i]);

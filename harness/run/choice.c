@@ -12,10 +12,17 @@ bool choice_is_open(const struct trial *trial)
 
 bool choice_possible(const struct trial *trial, struct status *status)
 {
-    return trial->parallel.stage == 1 ||
-           status_set(status, STATUS_BAD_INPUT,
-                      "%s chooses for one stage, and parallel.stage is %zu: name a method, seco or spaco",
-                      method_auto.name, trial->parallel.stage);
+    const struct parallel *parallel = &trial->parallel;
+    if (parallel->stage > 1)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s chooses for one stage, and parallel.stage is %zu: name a method, seco or spaco",
+                          method_auto.name, parallel->stage);
+    return parallel->sequence == 1 ||
+           status_set(
+               status, STATUS_BAD_INPUT,
+               "%s chooses for ranks with whole sequences, and parallel.sequence is %zu: name a method, full, "
+               "checkpoint or streambp",
+               method_auto.name, parallel->sequence);
 }
 
 bool choice_limits(const struct trial *trial, struct planned_limits *limits, struct status *status)

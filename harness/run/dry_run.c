@@ -38,8 +38,8 @@ static void add_trial(struct text_table *table, const struct trial *trial, const
                                     trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
     char peak[32] = "-", seconds[32] = "-";
     planned_memos_open(&memos);
-    bool possible = !trial->unsupported && ranks_possible(trial, &why) && trial->parallel.stage == 1 &&
-                    strcmp(trial->method->name, method_auto.name) &&
+    bool possible = !trial->unsupported && ranks_possible(trial, &why) &&
+                    trial_ranks(trial) == trial->parallel.data && strcmp(trial->method->name, method_auto.name) &&
                     planned_step(&step, trial, trial->options, limits, &memos, &why);
     total->trials++;
     total->unsupported += trial->unsupported || why.code == STATUS_UNSUPPORTED;

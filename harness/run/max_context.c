@@ -44,7 +44,9 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
     struct status why = {0};
     size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, most = 0;
     bool ok = true;
-    for (size_t rank = 0; ok && rank < count; rank += trial->parallel.data) {
+    for (size_t rank = 0; ok && rank < count; rank++) {
+        if (split_data(trial_split(trial), rank) > 0)
+            continue;
         struct setup setup;
         struct setup_options options = setup_options_of(trial);
         struct comm comm = comm_planned(rank, count);
@@ -67,7 +69,7 @@ static void note_peak(struct max_context *found, const struct trial *tried, cons
 {
     const struct arena *arena = &setup->device->arena;
     found->flops += setup->device->counters.flops;
-    found->forward_flops = model_forward_flops(&tried->config, &tried->lora, &setup->batch);
+    found->forward_flops = setup->forward_flops;
     size_t host_bytes = setup->device->host.peak_bytes;
     found->host_peak_bytes = host_bytes > found->host_peak_bytes ? host_bytes : found->host_peak_bytes;
     if (arena->peak_bytes <= found->peak_bytes)
@@ -126,8 +128,8 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
     setup_close(&setup);
 }
 
-// Plans one step of every stage's first rank, which no other of its replicas takes more than, with the optimizer's,
-// which may bring to the device what is kept on the host.
+// Plans one step of every stage's ranks with the first of the sequences, which no others take more than, with the
+// optimizer's, which may bring to the device what is kept on the host.
 static enum outcome attempt(struct search *search, size_t units)
 {
     struct trial *tried = search->tried;
@@ -144,8 +146,10 @@ static enum outcome attempt(struct search *search, size_t units)
     if (tried->method->largest_draw)
         tried->method->largest_draw(tried->options, trial_row_tokens(tried));
     search->result->plans++;
-    for (size_t rank = 0; status.code == STATUS_OK && rank < trial_ranks(tried); rank += tried->parallel.data)
-        plan_rank(search, rank, &found, &status);
+    for (size_t rank = 0; status.code == STATUS_OK && rank < trial_ranks(tried); rank++) {
+        if (split_data(trial_split(tried), rank) == 0)
+            plan_rank(search, rank, &found, &status);
+    }
     if (status.code == STATUS_OK)
         note_fit(search, units, &found);
     else // of memory, or of what the device takes

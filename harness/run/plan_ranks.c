@@ -43,8 +43,11 @@ static bool stages_alike(const struct plan *plan, size_t stage, size_t other)
 static bool replicas_alike(const struct plan *plan, size_t replica, size_t other)
 {
     const struct run *run = plan->run;
-    return replica > 0 && other > 0 && setup_sequences_alike(run->trial, run->setup.device->ops->name) &&
-           trial_sequences(run->trial, replica).count == trial_sequences(run->trial, other).count &&
+    struct split split = trial_split(run->trial);
+    return replica > 0 && other > 0 && replica % split.sequence == other % split.sequence &&
+           setup_sequences_alike(run->trial, run->setup.device->ops->name) &&
+           trial_sequences(run->trial, split_data(split, replica)).count ==
+               trial_sequences(run->trial, split_data(split, other)).count &&
            buckets_alike(&run->setup.model, replica, other);
 }
 
@@ -184,7 +187,7 @@ bool plan_ranks(struct run *run)
     struct plan plan = {.run = run,
                         .links = trial->profile ? trial_links(trial) : NULL,
                         .count = trial_ranks(trial),
-                        .replicas = trial->parallel.data};
+                        .replicas = trial->parallel.data * trial->parallel.sequence};
     plan.walked = calloc(plan.count, sizeof *plan.walked);
     plan.traces = calloc(plan.count, sizeof *plan.traces);
     CHECK(plan.walked && plan.traces);

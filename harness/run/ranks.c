@@ -35,10 +35,22 @@ static bool stages_fit(const struct trial *trial, struct status *status)
     return true;
 }
 
-static bool data_fits(const struct trial *trial, struct status *status)
+static bool sequence_fits(const struct trial *trial, struct status *status)
+{
+    return trial->method->parallel & PARALLEL_SEQUENCE ||
+           status_set(
+               status, STATUS_UNSUPPORTED,
+               "%s takes no sequence ranks: of each of its columns one rank would have the tokens and the "
+               "others wait, or all exchange keys and values column by column; full, checkpoint and streambp "
+               "walk rows",
+               trial->method->name);
+}
+
+// Ranks of data and of sequence are replicas of the model.
+static bool replicas_fit(const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;
-    if (!choice_is_open(trial) && !(method->parallel & PARALLEL_DATA))
+    if (!choice_is_open(trial) && trial->parallel.data > 1 && !(method->parallel & PARALLEL_DATA))
         return status_set(status, STATUS_UNSUPPORTED, "%s takes no data ranks", method->name);
     if (!choice_is_open(trial) && !method->rows && trial->parallel.zero > ZERO_OPTIMIZER)
         return status_set(
@@ -49,14 +61,15 @@ static bool data_fits(const struct trial *trial, struct status *status)
             method->name, ZERO_OPTIMIZER);
     if (trial->weights_place == PLACE_HOST || trial->gradients_place == PLACE_HOST ||
         trial->optimizer_place == PLACE_HOST)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "data ranks send each other what is on their devices: leave \"place\" out, and take a "
-                          "higher parallel.zero");
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "ranks of data or sequence send each other what is on their devices: leave \"place\" out, and take a "
+            "higher parallel.zero");
     if (trial->optimizer && !trial->optimizer->by_element)
         return status_set(
             status, STATUS_UNSUPPORTED,
-            "%s moves whole matrices, and data ranks sum and share out gradients by elements; take another "
-            "optimizer, or stage ranks of seco and spaco",
+            "%s moves whole matrices, and ranks of data or sequence sum and share out gradients by elements; take "
+            "another optimizer, or stage ranks of seco and spaco",
             trial->optimizer->name);
     if (trial->parallel.zero == ZERO_WEIGHTS && trial->quantisation)
         return status_set(status, STATUS_UNSUPPORTED,
@@ -70,7 +83,9 @@ bool ranks_fit(const struct trial *trial, struct status *status)
     const struct parallel *parallel = &trial->parallel;
     if (choice_is_open(trial) && !choice_possible(trial, status))
         return false;
-    return (parallel->stage == 1 || stages_fit(trial, status)) && (parallel->data == 1 || data_fits(trial, status));
+    return (parallel->stage == 1 || stages_fit(trial, status)) &&
+           (parallel->sequence == 1 || sequence_fits(trial, status)) &&
+           (parallel->data * parallel->sequence == 1 || replicas_fit(trial, status));
 }
 
 bool ranks_possible(const struct trial *trial, struct status *status)

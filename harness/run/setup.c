@@ -88,13 +88,31 @@ static void add(struct whole_step *whole, const struct whole_step *part)
     whole->model_flops += part->model_flops;
 }
 
+// Leaves those of the batch's tokens that are this rank's.
+static void share(struct batch *batch, struct setup *setup)
+{
+    const struct comm *ranks = &setup->model.ranks.sequence;
+    if (ranks->size > 1)
+        batch_share(batch, setup->device, ranks->size, ranks->rank);
+}
+
+// What a forward alone says of the tokens, before there is an objective that reads it.
+static void add_logprobs(struct setup *setup, const struct trial *trial, struct batch_data *data)
+{
+    struct batch tokens;
+    setup_open_tokens(&tokens, setup->device, data);
+    share(&tokens, setup);
+    step_logprobs_of_model(data, trial, &setup->model, &tokens);
+    batch_close(&tokens, setup->device);
+}
+
 // On a device without data there is nothing but the documents; a training run takes the reference's pass there,
 // too, for it is part of each step.
 void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
 {
-    setup_open_tokens(&setup->batch, setup->device, data);
     if (!setup->device->ops->dataless || trial->train.steps)
-        step_logprobs_of_model(data, trial, &setup->model, &setup->batch);
+        add_logprobs(setup, trial, data);
+    setup_open_tokens(&setup->batch, setup->device, data);
     setup_set_objective(&setup->batch, setup->device, trial, data);
 }
 
@@ -112,6 +130,8 @@ static void open_batch(struct setup *setup, const struct trial *trial, const str
     struct whole_step own = part_of(trial, &setup->batch);
     setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
     setup->model_flops = whole ? whole->model_flops : own.model_flops;
+    setup->forward_flops = model_forward_flops(&trial->config, &trial->lora, &setup->batch);
+    share(&setup->batch, setup);
 }
 
 // LoRA's new factors as a training run begins with them, and PEFT: B is 0, so the model is what it is without them.
@@ -263,7 +283,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     bool dataless = trial_plans_on(options->device);
     *setup = (struct setup){0};
     if (own.sequences.count == 0)
-        own.sequences = replicas > 1 ? trial_sequences(trial, options->ranks->rank % replicas)
+        own.sequences = replicas > 1 ? trial_sequences(trial, split_data(trial_split(trial), options->ranks->rank))
                                      : (struct row_range){0, trial->batch};
     bool open = read_data(&data, trial, &own, own.sequences, status) &&
                 (replicas == 1 || count_all(&whole, trial, &own, status)) &&

@@ -8,7 +8,8 @@ struct setup {
     struct device *device;
     struct model model;
     struct batch batch;
-    double model_flops; // of all the step's sequences, also another rank's
+    double model_flops;   // of all the step's sequences, also another rank's
+    double forward_flops; // of this rank's sequences, all their tokens
 };
 
 struct setup_options {

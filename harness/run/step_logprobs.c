@@ -32,15 +32,18 @@ static struct log_prob_options adapter_off(const struct trial *trial)
 static double *forward(struct model *model, const struct batch *batch, struct log_prob_options options)
 {
     struct device *device = model->device;
-    size_t rows = batch->context * batch->batch;
+    size_t rows = batch->context * batch->batch, T = batch->pieces.context, B = batch->batch;
     struct tensor log_prob = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
-    double *values = calloc(rows, sizeof *values), *turned = calloc(rows, sizeof *turned);
+    double *values = calloc(rows, sizeof *values), *turned = calloc(T * B, sizeof *turned);
     CHECK(values && turned);
     log_prob_pass(model, batch, log_prob, options);
     if (device->status.code == STATUS_OK && !device->ops->dataless && ranks_highest(&model->ranks)) {
         tensor_read(device, log_prob, values);
-        for (size_t i = 0; i < rows; i++)
-            turned[i % batch->batch * batch->context + i / batch->batch] = values[i];
+        struct token_run runs[PIECES];
+        size_t count = pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs);
+        for (const struct token_run *run = runs; run < runs + count; run++)
+            for (size_t i = 0; i < run->count * B; i++)
+                turned[i % B * T + run->start + i / B] = values[run->first * B + i];
     }
     tensor_free(device, &log_prob);
     free(values);

@@ -27,9 +27,10 @@ struct packing {
 
 // Ranks that share a step, a process each.
 struct parallel {
-    size_t data;  // take some of the sequences each
-    size_t stage; // take some of the layers each, as a pipeline
-    size_t zero;  // what those of data have in shares (enum zero)
+    size_t data;     // take some of the sequences each
+    size_t sequence; // take some of the tokens of the same sequences each
+    size_t stage;    // take some of the layers each, as a pipeline
+    size_t zero;     // what those of data and sequence have in shares (enum zero)
 };
 
 enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };

@@ -214,10 +214,10 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
                                "there is no optimizer; give \"optimizer\", or leave it out");
     }
-    if (trial->parallel.zero && trial->parallel.data == 1)
+    if (trial->parallel.zero && trial->parallel.data * trial->parallel.sequence == 1)
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "zero"), status,
-                               "shares out what ranks of \"data\" would each have whole, and there is one; give "
-                               "\"data\", or leave it out");
+                               "shares out what ranks of \"data\" or \"sequence\" would each have whole, and "
+                               "there is one; give one of the two, or leave it out");
     struct status why = {0};
     if (trial->links && !links_reach(trial->links, trial_ranks(trial), &why))
         return json_field_fail(fields->keys[trial_key_find("links")], status, "%s", why.message);
@@ -296,19 +296,23 @@ size_t trial_row_tokens(const struct trial *trial)
 
 size_t trial_ranks(const struct trial *trial)
 {
-    return trial->parallel.data * trial->parallel.stage;
+    return trial->parallel.data * trial->parallel.sequence * trial->parallel.stage;
 }
 
 const struct links *trial_links(const struct trial *trial)
 {
     const struct links *links = trial->links ? trial->links : trial->profile ? &trial->profile->links : NULL;
     struct status why = {0};
-    return links && links->count && links_reach(links, trial_ranks(trial), &why) ? links : NULL;
+    // Times are of ranks that meet all replicas, or the others of their pipeline.
+    return links && links->count && trial->parallel.sequence == 1 && links_reach(links, trial_ranks(trial), &why)
+               ? links
+               : NULL;
 }
 
 struct split trial_split(const struct trial *trial)
 {
-    return (struct split){trial->parallel.data, trial->parallel.stage, (enum zero)trial->parallel.zero};
+    const struct parallel *parallel = &trial->parallel;
+    return (struct split){parallel->data, parallel->sequence, parallel->stage, (enum zero)parallel->zero};
 }
 
 size_t trial_together(const struct trial *trial)

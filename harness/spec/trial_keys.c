@@ -106,7 +106,15 @@ static const struct trial_key parallel_keys[] = {
      .maximum = BATCH_MAX,
      .initial = 1,
      .unit = "ranks",
-     .meaning = "each takes some of the sequences; times those of stage"},
+     .meaning = "each takes some of the sequences; times those of sequence and stage"},
+    {.name = "sequence",
+     .type = KEY_COUNT,
+     .offset = AT(parallel.sequence),
+     .minimum = 1,
+     .maximum = 65536,
+     .initial = 1,
+     .unit = "ranks",
+     .meaning = "each takes some of the tokens of the same sequences"},
     {.name = "stage",
      .type = KEY_COUNT,
      .offset = AT(parallel.stage),
@@ -119,7 +127,8 @@ static const struct trial_key parallel_keys[] = {
      .type = KEY_COUNT,
      .offset = AT(parallel.zero),
      .maximum = ZERO_WEIGHTS,
-     .meaning = "what ranks of data have in shares: 1 the optimizer's state, 2 gradients too, 3 weights too"},
+     .meaning = "what ranks of data and sequence have in shares: 1 the optimizer's state, 2 gradients too, 3 "
+                "weights too"},
     {0}};
 
 const struct trial_key trial_keys[] = {
@@ -323,7 +332,7 @@ const struct trial_key trial_keys[] = {
     {.name = "parallel",
      .type = KEY_OBJECT,
      .meaning = "ranks that share a step, a process each",
-     .argument = "data=N,zero=N,stage=N",
+     .argument = "data=N,sequence=N,zero=N,stage=N",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",

@@ -1,6 +1,7 @@
 #include "kernels/base/host_memory.h"
 #include "kernels/transformer/objective.h"
 #include <math.h>
+#include <string.h>
 
 // Zeros on the host, for a batch on this device. NULL and the device's status where there is no room, or where the
 // device has failed before.
@@ -47,6 +48,7 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     size_t rows = context * batch;
     *opened = (struct batch){.context = context,
                              .batch = batch,
+                             .pieces = pieces_of(context, 1, 0),
                              .sequences = batch,
                              .normaliser = {.sequences = batch, .pairs = batch / 2},
                              .objective = objectives[0]};
@@ -323,6 +325,52 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     if (device->status.code == STATUS_OK && !dataless) {
         count(batch, device, batch->weights.data ? given->weights : NULL, &terms);
     }
+}
+
+// Of rows of all tokens those of the pieces, of a tensor and of what is on the host.
+static void keep_rows(struct device *device, struct tensor *t, const struct pieces *pieces, size_t B)
+{
+    if (!t->data) {
+        return;
+    }
+    struct tensor kept = tensor_new(device, pieces_count(pieces) * B, t->cols, t->dtype, t->category), all = *t;
+    char *bytes = host_new(device, tensor_bytes(all) + 1, 1);
+    size_t row_bytes = B * t->cols * dtype_bytes(t->dtype), row = 0;
+    if (bytes) {
+        op_download(device, bytes, all);
+    }
+    for (size_t i = 0; bytes && i < PIECES; i++) {
+        struct span piece = pieces->items[i];
+        op_upload(device, tensor_rows(kept, row, piece.count * B), bytes + piece.start * row_bytes);
+        row += piece.count * B;
+    }
+    free(bytes);
+    tensor_free(device, t);
+    *t = kept;
+}
+static void keep_on_host(int32_t *values, const struct pieces *pieces, size_t B)
+{
+    size_t row = 0;
+    for (size_t i = 0; values && i < PIECES; i++) {
+        struct span piece = pieces->items[i];
+        memmove(values + row, values + piece.start * B, piece.count * B * sizeof *values);
+        row += piece.count * B;
+    }
+}
+
+void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank)
+{
+    struct tensor *of_rows[] = {&batch->ids,       &batch->targets,       &batch->weights,   &batch->old,
+                                &batch->reference, &batch->device_starts, &batch->device_of, &batch->shares};
+    struct pieces pieces = pieces_of(batch->context, ranks, rank);
+    CHECK(!batch_is_shared(batch));
+    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
+        keep_rows(device, of_rows[i], &pieces, batch->batch);
+    }
+    keep_on_host(batch->starts, &pieces, batch->batch);
+    keep_on_host(batch->of, &pieces, batch->batch);
+    batch->pieces = pieces;
+    batch->context = pieces_count(&pieces);
 }
 
 void batch_close(struct batch *batch, struct device *device)

@@ -2,14 +2,10 @@
 // that reads besides.
 #pragma once
 #include "kernels/base/ops.h"
+#include "kernels/transformer/pieces.h"
 #include <stdint.h>
 
 #define NO_TARGET (-100)
-
-// Tokens [start, start + count) of every sequence.
-struct span {
-    size_t start, count;
-};
 
 // What objectives divide by: counts over the whole of a step, all its micro-batches.
 struct normaliser {
@@ -34,6 +30,7 @@ struct batch_values {
 struct objective;
 struct batch {
     size_t context, batch;             // tokens of a row of it, and such rows
+    struct pieces pieces;              // of the sequences these tokens: all, unless ranks share them
     size_t sequences;                  // batch, but where rows have several
     struct normaliser normaliser;      // of this batch alone; whoever makes one step of several puts their sum here
     struct tensor ids, targets;        // [context * batch, 1] i32; row t * batch + b
@@ -75,6 +72,13 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
 // the prefix. No token of that has a target. count: as many sequences as there are. Before the objective is chosen.
 // Also on a device without data.
 void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count);
-// Those of these tokens, as an operation takes them.
+// Those of these of its tokens, as an operation takes them.
 struct documents batch_documents(const struct batch *batch, struct span tokens);
+// Of so many ranks that share the sequences' tokens this one's alone are left (pieces.h), in their order; what
+// counts sequences, targets and documents stays that of all. After the objective was chosen, if any is.
+void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank);
+static inline bool batch_is_shared(const struct batch *batch)
+{
+    return batch->pieces.ranks > 1;
+}
 void batch_close(struct batch *batch, struct device *device);

@@ -2,7 +2,9 @@
 // Forward needs the cell's input and the keys and values of chunks 0..c of the layer. Backward needs what the cell
 // kept, the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i *
 // B + b. Of the batch it is asked where documents begin; B is what the rows of x or grad are per token of the
-// chunk.
+// chunk. A chunk is of the batch's own tokens. Where ranks share those of the sequences (batch_share), keys and
+// values that a cell reads are of all tokens, by position (kv_ranks.h), and so are the gradients that it adds to;
+// its own keys' are not complete then, and its backward is that of all else.
 #pragma once
 #include "kernels/transformer/activations.h"
 #include "kernels/transformer/batch.h"
@@ -18,13 +20,19 @@ size_t kv_block_rows(const struct model *model, size_t rows);
 void kv_project_block(struct model *model, size_t layer, struct span chunk, size_t row, struct tensor x,
                       struct kv kv);
 void kv_rotate(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct kv kv);
+// What a cell's backward leaves out where ranks share the tokens: of the chunk's rows of grad_kv, of the batch's
+// own tokens, complete and spent, to the weights' gradients and added to grad, that of x. What it reads besides is
+// made of x again.
+void kv_project_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                         struct tensor x, struct kv grad_kv, struct tensor grad);
 // y = cell(x), over the keys up to the chunk's end in kv, which must be there. y no tensor: what only y needs is
 // not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x.
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                   struct kv kv, struct tensor y, struct activations *keep, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input, or is spent (model_descends). Gradients of
-// keys and values are added to the segments; the last segment must hold the cell's own keys, whose gradient is
-// complete, and spent, on return. Weight gradients are added. The activations are freed as they are spent.
+// keys and values are added to the segments, one alone as far as the chunk's keys; the last segment must hold the
+// cell's own keys, whose gradient is complete, and spent, on return. Weight gradients are added. The activations
+// are freed as they are spent.
 void cell_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                    struct activations *a, struct kv kv, const struct key_segment *segments, size_t segment_count,
                    struct tensor grad);

@@ -11,9 +11,9 @@ struct cell_key {
     size_t part, rows;
     size_t keeping, how;         // of a forward; enum keep
     size_t has_output, in_place; // of a forward: y is a tensor; it is x
-    // Where there is attention: tokens, those before them, what they see, struct batch's number of its documents.
-    // start is 0 where there is none.
-    size_t start, count, window;
+    // Where there is attention: runs of tokens, those before them, what they see, struct batch's number of its
+    // documents. start is 0 where there is none.
+    size_t start, count, further_start, further_count, window;
     uint64_t documents;
     size_t segment_start, segment_count, segment_dtype;
     uint64_t training;            // of a backward: unit_training

@@ -1,6 +1,7 @@
 #include "kernels/transformer/forward.h"
 #include "kernels/transformer/cell.h"
 #include "kernels/transformer/head.h"
+#include "kernels/transformer/kv_ranks.h"
 #include "kernels/transformer/unit.h"
 
 void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
@@ -11,8 +12,12 @@ void row_forward(struct model *model, const struct batch *batch, size_t layer, s
     unit_acquire(model, unit_of_layer(layer));
     for (size_t start = 0; start < context; start += chunk) {
         struct span span = {start, context - start < chunk ? context - start : chunk};
+        kv_project(model, batch, layer, span, tensor_rows(x, start * B, span.count * B), kv, NULL);
+    }
+    kv = kv_gather_take(model, batch, kv);
+    for (size_t start = 0; start < context; start += chunk) {
+        struct span span = {start, context - start < chunk ? context - start : chunk};
         struct tensor rows = tensor_rows(x, start * B, span.count * B);
-        kv_project(model, batch, layer, span, rows, kv, NULL);
         cell_forward(model, batch, layer, span, rows, kv, rows, NULL, KEEP_LEAN);
     }
     unit_release(model, unit_of_layer(layer));

@@ -116,13 +116,31 @@ void head_log_probs(struct model *model, const struct batch *batch, struct tenso
     head(model, batch, x, 0, head_chunk, (struct use){.log_prob = log_prob});
 }
 
+// Ranks that share the sequences have each the sums of its own tokens, and all the same costs of the whole: the
+// first counts them.
+static void settle(struct model *model, const struct batch *batch, struct tensor loss)
+{
+    const struct comm *ranks = &model->ranks.sequence;
+    if (!batch_is_shared(batch) || ranks->rank == 0) {
+        objective_settle(model->device, batch, loss);
+        return;
+    }
+    struct tensor counted = tensor_new(model->device, 1, 1, loss.dtype, CATEGORY_WORKSPACE);
+    op_zero(model->device, counted);
+    objective_settle(model->device, batch, counted);
+    tensor_free(model->device, &counted);
+}
+
 void head_first_pass(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,
                      struct tensor loss)
 {
     if (objective_gathers(batch)) {
         objective_begin(model->device, batch);
         head_loss(model, batch, x, 0, head_chunk, loss);
-        objective_settle(model->device, batch, loss);
+        if (batch_is_shared(batch)) {
+            comm_sum(&model->ranks.sequence, model->device, batch->sums);
+        }
+        settle(model, batch, loss);
     }
 }
 

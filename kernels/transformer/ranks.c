@@ -2,7 +2,8 @@
 
 struct ranks ranks_alone(const struct config *config)
 {
-    return (struct ranks){.pipeline = comm_self, .end_layer = config->layers, .replicas = comm_self};
+    return (struct ranks){
+        .pipeline = comm_self, .end_layer = config->layers, .replicas = comm_self, .sequence = comm_self};
 }
 
 // Forward FLOPs of a token in a layer, half the context attended to, and in the head.
@@ -50,11 +51,13 @@ static void cut_layers(struct ranks *ranks, const struct config *config, size_t 
 
 struct ranks ranks_of(const struct comm *all, struct split split, const struct config *config, size_t context)
 {
-    size_t replica = all->rank % split.replicas, stage = all->rank / split.replicas;
-    CHECK(all->size == split.replicas * split.stages);
-    struct ranks ranks = {.pipeline = comm_part(all, replica, split.replicas, split.stages),
+    size_t replicas = split.data * split.sequence, replica = all->rank % replicas;
+    CHECK(all->size == replicas * split.stages);
+    struct ranks ranks = {.pipeline = comm_part(all, replica, replicas, split.stages),
                           .end_layer = config->layers,
-                          .replicas = comm_part(all, stage * split.replicas, 1, split.replicas),
+                          .replicas = comm_part(all, all->rank - replica, 1, replicas),
+                          .sequence =
+                              comm_part(all, all->rank / split.sequence * split.sequence, 1, split.sequence),
                           .zero = split.zero};
     cut_layers(&ranks, config, context);
     return ranks;

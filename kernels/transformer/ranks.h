@@ -1,6 +1,7 @@
 // Ranks: which part of a step a process has where several share it. As a pipeline: the layers are cut into stages
 // of consecutive ones, bottom up; the lowest has the embedding too, the highest the head and the norm before it. As
-// replicas: each takes some of the sequences through the same layers, and their gradients are summed.
+// replicas: each takes some of the sequences through the same layers, or some of the tokens of the same sequences,
+// and their gradients are summed.
 #pragma once
 #include "kernels/base/comm.h"
 #include "kernels/transformer/config.h"
@@ -9,16 +10,23 @@
 // al. 2020, arXiv 1910.02054).
 enum zero { ZERO_NOTHING, ZERO_OPTIMIZER, ZERO_GRADIENTS, ZERO_WEIGHTS };
 
-// Ranks in all: replicas * stages. Rank r is replica r % replicas of stage r / replicas.
+// Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has of stage s the q-th share of the
+// tokens of the r-th share of the sequences: the more two ranks send each other, the nearer they are.
 struct split {
-    size_t replicas, stages;
+    size_t data, sequence, stages;
     enum zero zero;
 };
+// The share of the sequences that a rank of all has.
+static inline size_t split_data(struct split split, size_t rank)
+{
+    return rank / split.sequence % split.data;
+}
 
 struct ranks {
     struct comm pipeline;          // the stages, the lowest first
     size_t first_layer, end_layer; // of this one's
     struct comm replicas;          // those with the same layers
+    struct comm sequence;          // those of them with the same sequences
     enum zero zero;
 };
 // One rank with all of the model.

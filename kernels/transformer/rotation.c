@@ -31,12 +31,18 @@ void rotated_norm(struct model *model, struct rotated of, struct tensor y, struc
     }
 }
 
+// x: rows of these tokens of the rank's.
 static void turn(struct model *model, const struct batch *batch, struct rotated of, struct tensor x,
                  struct span tokens, int direction)
 {
     bool local = config_rope_is_local(&model->config, of.layer);
-    op_rope(model->device, x, model->rope_frequencies[local], tokens.start, x.rows / tokens.count,
-            batch_documents(batch, tokens), direction);
+    struct token_run runs[PIECES];
+    size_t B = x.rows / tokens.count, count = pieces_runs(&batch->pieces, tokens, runs);
+    for (size_t i = 0; i < count; i++) {
+        struct span run = {runs[i].first, runs[i].count};
+        op_rope(model->device, tensor_rows(x, (run.start - tokens.start) * B, run.count * B),
+                model->rope_frequencies[local], runs[i].start, B, batch_documents(batch, run), direction);
+    }
     if (of.scale > 0 && of.scale != 1) {
         op_scale(model->device, x, of.scale);
     }

@@ -6,7 +6,7 @@ void stream_open(struct stream *stream, size_t rows)
     struct tensor whole = stream->whole;
     bool far = whole.place == PLACE_HOST;
     size_t count = far ? 2 : stream->make ? 1 : 0;
-    CHECK(rows > 0);
+    CHECK(rows > 0 || whole.rows == 0);
     rows = rows < whole.rows ? rows : whole.rows;
     stream->slots = (struct slots){.device = stream->device, .far = far, .count = 2, .out = stream->out};
     for (size_t i = 0; i < count; i++) {

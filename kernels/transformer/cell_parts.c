@@ -1,0 +1,121 @@
+#include "kernels/transformer/cell_parts.h"
+
+struct cell_key cell_key_of(const struct config *c, const struct batch *batch, enum cell_part part, size_t layer,
+                            struct span chunk, size_t rows)
+{
+    struct token_run runs[PIECES] = {{0}};
+    pieces_runs(&batch->pieces, chunk, runs);
+    return (struct cell_key){.part = part,
+                             .rows = rows,
+                             .start = runs[0].start,
+                             .count = runs[0].count,
+                             .further_start = runs[1].start,
+                             .further_count = runs[1].count,
+                             .window = config_window(c, layer),
+                             .documents = batch->documents};
+}
+
+// What projections_backward works on.
+struct projections {
+    struct model *model;
+    const struct batch *batch;
+    size_t layer;
+    struct activations *a;
+    const struct tensor *grad_q;
+    const struct kv *grad_kv;
+    struct tensor grad;
+    struct tensor h;     // of a block; no tensor: it is kept, or x, where there is no norm
+    struct kv converted; // of a block, in grad's dtype; no tensors: the gradients are
+};
+
+// The block's gradients of keys and values, with RoPE and norm undone.
+static struct kv block_of_kv(const struct projections *p, size_t row, size_t rows, struct span tokens)
+{
+    struct device *device = p->model->device;
+    struct rotated keys = rotated_keys(p->model, p->layer);
+    size_t norms = rotated_norms(p->model, keys);
+    struct kv kv = kv_rows(*p->grad_kv, row, rows);
+    if (kv.k.dtype != p->grad.dtype) {
+        struct kv narrow = kv_rows(p->converted, 0, rows);
+        op_copy(device, narrow.k, kv.k);
+        op_copy(device, narrow.v, kv.v);
+        kv = narrow;
+    }
+    rotate_backward(p->model, p->batch, keys, kv.k, tensor_rows(p->a->rstd_k, row * norms, rows * norms),
+                    tensor_rows(p->a->k_projected, row, rows), tokens);
+    return kv;
+}
+
+static struct tensor block_of_q(const struct projections *p, size_t row, size_t rows, struct span tokens)
+{
+    struct rotated queries = rotated_queries(p->model, p->layer);
+    size_t norms = rotated_norms(p->model, queries);
+    struct tensor q = tensor_rows(*p->grad_q, row, rows);
+    rotate_backward(p->model, p->batch, queries, q, tensor_rows(p->a->rstd_q, row * norms, rows * norms),
+                    tensor_rows(p->a->q, row, rows), tokens);
+    return q;
+}
+
+static void block_backward(const struct projections *p, size_t row, size_t rows, struct span tokens)
+{
+    struct model *model = p->model;
+    struct activations *a = p->a;
+    const struct layer *w = &model->layers[p->layer];
+    bool all = a->h_attention.data, descends = model_descends(model, p->layer), normed = w->attention_norm;
+    struct tensor x = tensor_rows(a->x, row, rows);
+    struct tensor q = p->grad_q ? block_of_q(p, row, rows, tokens) : tensor_none();
+    struct kv kv = p->grad_kv ? block_of_kv(p, row, rows, tokens) : (struct kv){0};
+    struct tensor h = !normed ? x : all ? tensor_rows(a->h_attention, row, rows) : tensor_rows(p->h, 0, rows);
+    if (normed && !all) {
+        norm_forward(model, w->attention_norm, h, tensor_none(), x);
+    }
+    if (p->grad_q) {
+        projection_backward_weights(model, &w->q, q, h);
+    }
+    if (p->grad_kv) {
+        projection_backward_weights(model, &w->k, kv.k, h);
+        projection_backward_weights(model, &w->v, kv.v, h);
+    }
+    if (!descends && !(normed && w->attention_norm->grad.data)) {
+        return;
+    }
+    // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
+    struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
+    if (p->grad_q) {
+        projection_backward_input(model, &w->q, grad_h, q, !normed);
+    }
+    if (p->grad_kv) {
+        projection_backward_input(model, &w->k, grad_h, kv.k, !normed || p->grad_q);
+        projection_backward_input(model, &w->v, grad_h, kv.v, true);
+    }
+    if (normed) {
+        norm_backward(model, w->attention_norm, descends ? grad : tensor_none(), true, h, x,
+                      tensor_rows(a->rstd_attention, row, rows));
+    }
+}
+
+void projections_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                          struct activations *a, const struct tensor *grad_q, const struct kv *grad_kv,
+                          struct tensor grad)
+{
+    size_t n = grad.rows, B = n / chunk.count, block = block_rows(model, n);
+    size_t most = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
+    struct projections p = {
+        .model = model, .batch = batch, .layer = layer, .a = a, .grad_q = grad_q, .grad_kv = grad_kv, .grad = grad};
+    if (!a->h_attention.data && model->layers[layer].attention_norm) {
+        p.h = scratch(model, most, model->config.width);
+    }
+    if (grad_kv && grad_kv->k.dtype != grad.dtype) {
+        p.converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
+    }
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&batch->pieces, chunk, runs);
+    for (size_t i = 0; i < count; i++) {
+        size_t first = runs[i].first, row = (first - chunk.start) * B;
+        for (struct blocks b = blocks_of(model->device, runs[i].count * B, most); blocks_next(&b);) {
+            block_backward(&p, row + b.row, b.count, (struct span){first + b.row / B, b.count / B});
+        }
+    }
+    kv_free(model, &p.converted);
+    tensor_free(model->device, &p.h);
+}

@@ -1,0 +1,26 @@
+// Cell parts: what the halves of a cell and the projection of keys and values have in common. For cell.c and
+// kv_project.c alone.
+#pragma once
+#include "kernels/base/observer.h"
+#include "kernels/transformer/blocks.h"
+#include "kernels/transformer/cell.h"
+#include "kernels/transformer/cell_memo.h"
+#include "kernels/transformer/cell_memory.h"
+#include "kernels/transformer/norm.h"
+#include "kernels/transformer/projection.h"
+#include "kernels/transformer/rotation.h"
+#include "kernels/transformer/unit.h"
+
+static inline void cell_range_push(struct model *model, const char *name, size_t layer, size_t start)
+{
+    range_push(model->device, (struct range){.level = RANGE_CELL, .name = name, .layer = layer, .start = start});
+}
+
+// What the cost of a part with attention depends on.
+struct cell_key cell_key_of(const struct config *config, const struct batch *batch, enum cell_part part,
+                            size_t layer, struct span chunk, size_t rows);
+// From the gradients of q, k and v, as attention's backward leaves them, to that of x, if any, added to grad; of
+// q's alone, or of those of k and v, where the others are NULL.
+void projections_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                          struct activations *a, const struct tensor *grad_q, const struct kv *grad_kv,
+                          struct tensor grad);

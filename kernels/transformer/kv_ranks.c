@@ -1,0 +1,97 @@
+#include "kernels/transformer/kv_ranks.h"
+
+// The i-th piece of every rank; to be freed.
+static struct row_range *owned_rows(const struct model *model, const struct batch *batch, size_t i)
+{
+    size_t ranks = model->ranks.sequence.size, B = batch->batch;
+    struct row_range *owned = calloc(ranks, sizeof *owned);
+    CHECK(owned && batch->pieces.ranks == ranks);
+    for (size_t rank = 0; rank < ranks; rank++) {
+        struct pieces pieces = pieces_of(batch->pieces.context, ranks, rank);
+        owned[rank] = (struct row_range){pieces.items[i].start * B, pieces.items[i].count * B};
+    }
+    return owned;
+}
+
+// Between all tokens' rows and those of the batch's own.
+static void copy_own(struct model *model, const struct batch *batch, struct tensor all, struct tensor own, bool out)
+{
+    size_t B = batch->batch, row = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        struct span piece = batch->pieces.items[i];
+        if (piece.count > 0) {
+            struct tensor here = tensor_rows(own, row, piece.count * B);
+            struct tensor there = tensor_rows(all, piece.start * B, piece.count * B);
+            op_copy(model->device, out ? there : here, out ? here : there);
+        }
+        row += piece.count * B;
+    }
+}
+
+struct kv kv_gather(struct model *model, const struct batch *batch, struct kv own)
+{
+    if (!batch_is_shared(batch)) {
+        return own;
+    }
+    struct kv all = kv_new(model, batch->pieces.context * batch->batch, own.k.dtype, own.k.category);
+    copy_own(model, batch, all.k, own.k, true);
+    copy_own(model, batch, all.v, own.v, true);
+    for (size_t i = 0; i < PIECES; i++) {
+        struct row_range *owned = owned_rows(model, batch, i);
+        comm_gather_rows(&model->ranks.sequence, model->device, all.k, owned);
+        comm_gather_rows(&model->ranks.sequence, model->device, all.v, owned);
+        free(owned);
+    }
+    return all;
+}
+
+void kv_gathered_free(struct model *model, const struct batch *batch, struct kv *gathered)
+{
+    if (batch_is_shared(batch)) {
+        kv_free(model, gathered);
+    }
+}
+
+struct kv kv_gather_take(struct model *model, const struct batch *batch, struct kv own)
+{
+    struct kv all = kv_gather(model, batch, own);
+    if (batch_is_shared(batch)) {
+        kv_free(model, &own);
+    }
+    return all;
+}
+
+struct kv kv_gradients_new(struct model *model, const struct batch *batch)
+{
+    struct kv gradients =
+        kv_new(model, batch->pieces.context * batch->batch, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+    op_zero(model->device, gradients.k);
+    op_zero(model->device, gradients.v);
+    return gradients;
+}
+
+// Of all tokens; becomes those of the rank's own.
+static void take_own(struct model *model, const struct batch *batch, struct tensor *gradients)
+{
+    struct tensor own = tensor_new(model->device, batch->context * batch->batch, gradients->cols, gradients->dtype,
+                                   gradients->category);
+    copy_own(model, batch, *gradients, own, false);
+    tensor_free(model->device, gradients);
+    *gradients = own;
+}
+
+bool kv_gradients_sum(struct model *model, const struct batch *batch, struct kv *gradients)
+{
+    if (!batch_is_shared(batch)) {
+        return false;
+    }
+    for (size_t i = 0; i < PIECES; i++) {
+        struct row_range *owned = owned_rows(model, batch, i);
+        comm_sum_rows(&model->ranks.sequence, model->device, gradients->k, owned);
+        comm_sum_rows(&model->ranks.sequence, model->device, gradients->v, owned);
+        free(owned);
+    }
+    take_own(model, batch, &gradients->k);
+    take_own(model, batch, &gradients->v);
+    return true;
+}
