@@ -5,7 +5,7 @@
 struct columns {
     size_t context, chunk, count;
 };
-// chunk 0, or above the context: one column.
+// chunk 0, or above the context: one column; of no tokens, too.
 struct columns columns_of(size_t context, size_t chunk);
 // The tokens of column i.
 static inline struct span column_span(struct columns c, size_t i)

@@ -29,13 +29,18 @@ double cost_kv_gradients(const struct model *model)
 {
     return 2 * kv_width(model) * dtype_bytes(model->kv_gradient_dtype);
 }
+// Of how many ranks a row's keys and values are here at once, at the least.
+static double ranks_at_once(const struct model *model)
+{
+    return model->ranks.exchange == EXCHANGE_GATHER ? (double)model->ranks.sequence.size : 1;
+}
 double cost_row_kv(const struct model *model)
 {
-    return cost_kv(model) * (double)model->ranks.sequence.size;
+    return cost_kv(model) * ranks_at_once(model);
 }
 double cost_row_kv_gradients(const struct model *model)
 {
-    return cost_kv_gradients(model) * (double)model->ranks.sequence.size;
+    return cost_kv_gradients(model) * ranks_at_once(model);
 }
 
 double cost_cell(const struct model *model)

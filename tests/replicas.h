@@ -32,6 +32,7 @@ static struct fixture fixture_of(const struct setting *s)
     f.config.tied = s->tied;
     f.config.qk_norm = s->qk_norm;
     f.dtype = s->dtype;
+    f.rounding = s->dtype == DTYPE_BF16 ? DTYPE_BF16 : f.rounding;
     f.document = s->documents ? 7 : 0;
     f.objective = s->objective;
     if (s->lora) {

@@ -299,6 +299,32 @@ static void plans_are_of_a_rank(void **state)
                                   "--place-weights host"),
                      2);
     assert_says(scratch, "err", "ranks of data or sequence send each other what is on their devices");
+    static const struct {
+        const char *flags, *reason;
+    } refused[] = {{"--method streambp --parallel sequence=2,exchange=ring", "streambp attends chunk by chunk"},
+                   {"--method seco --parallel sequence=2,exchange=ring", "seco takes no sequence ranks"},
+                   {"--method auto --parallel sequence=2", "auto chooses for ranks with whole sequences"},
+                   {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
+                   {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring",
+                    "is not seen by keys that go round"},
+                   {"--method full --parallel sequence=2,exchange=star", "star"}};
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        char command[300];
+        snprintf(command, sizeof command, "$L plan --model tiny --context 64 --batch 2 %s", refused[i].flags);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", refused[i].reason);
+    }
+    assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --method full --parallel sequence=2 --profile "
+                                  "h200-141g"),
+                     0);
+    assert_says(scratch, "out", "of sequence ranks none is estimated yet");
+    // None has all of a row's keys and values: a longer context, and without gradients of all of them.
+    assert_int_equal(run(scratch,
+                         "most() { $L max-context --model tiny --methods checkpoint --memory-limit 24MiB --json "
+                         "--parallel $1sequence=4,zero=3 | tr -d ' \n' | grep -o 'max_context\":[0-9]*' | grep -o "
+                         "'[0-9]*'; }; gather=$(most '') && ring=$(most exchange=ring,) && "
+                         "echo $gather $ring && test $gather -gt 100 && test $ring -gt $gather"),
+                     0);
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --batch 2 --method streambp --lora r=2 "
                                   "--weights nf4 --parallel data=2,zero=3"),
                      2);

@@ -51,7 +51,8 @@ static void ids_stay_what_they_were(void **state)
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','max_seconds':60.0,'"
                "pair_sums':false,"
                "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-               "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'data':1,'sequence':1,'stage':"
+               "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'data':1,'exchange':'gather','"
+               "sequence':1,'stage':"
                "1,'zero':0},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
                "reference':null,"
@@ -165,6 +166,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'parallel': {'stage': 2}"),
         WITH("'parallel': {'data': 2}"),
         WITH("'parallel': {'sequence': 2}"),
+        WITH("'parallel': {'sequence': 2, 'exchange': 'ring'}"),
         WITH("'parallel': {'data': 2, 'zero': 1}"),
         WITH("'parallel': {'data': 2, 'zero': 3}"),
         WITH("'deterministic': true"),

@@ -104,9 +104,12 @@ static const char *beside(const char *parent, const char *key)
 // And within the key's object.
 static const char *within(const char *parent, const char *key)
 {
-    bool zero = parent && strcmp(parent, "parallel") == 0 && strcmp(key, "zero") == 0;
+    bool parallel = parent && strcmp(parent, "parallel") == 0;
     bool evaluates = parent && strcmp(parent, "train") == 0 && strncmp(key, "evaluate_", 9) == 0;
-    return zero ? "'data': 2, " : evaluates ? "'held_out': 0.5, " : "";
+    return evaluates                                  ? "'held_out': 0.5, "
+           : parallel && strcmp(key, "zero") == 0     ? "'data': 2, "
+           : parallel && strcmp(key, "exchange") == 0 ? "'sequence': 2, "
+                                                      : "";
 }
 
 // A trial with one more thing said; NULL and a reason if it is refused. To be released with trial_free and free.
@@ -135,7 +138,8 @@ static void expect_taken(const char *parent, const char *key, const char *value,
 {
     struct status status = {0};
     bool train = trains(parent) && strcmp(parent, "train") == 0;
-    struct trial *plain = *within(parent, key)   ? trial_with(parent, key, "0", &status)
+    const char *initial = strcmp(key, "exchange") == 0 ? "'gather'" : "0";
+    struct trial *plain = *within(parent, key)   ? trial_with(parent, key, initial, &status)
                           : train                ? trial_with(parent, "steps", "100", &status)
                           : trains(parent)       ? trial_with(parent, "weights", "'device'", &status)
                           : *beside(parent, key) ? trial_with(parent, key, "1", &status)

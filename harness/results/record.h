@@ -61,6 +61,7 @@ struct record_host {
 struct record_parallel {
     bool given;
     double data, sequence, stage, zero;
+    const char *exchange;
 };
 
 struct record_trial {

@@ -43,6 +43,8 @@ FIELDS parallel_fields[] = {
     {FIELD(record_parallel, stage), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each has some of the layers"},
     {FIELD(record_parallel, zero), .type = FIELD_COUNT,
      .meaning = "in shares over data and sequence ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
+    {FIELD(record_parallel, exchange), .type = FIELD_STRING,
+     .meaning = "of keys and values between sequence ranks: gather or ring"},
     {0}};
 
 FIELDS trial_fields[] = {

@@ -116,6 +116,10 @@ static void append_ranks(char *text, size_t bytes, const json_t *parallel)
             text_append(text, bytes, "%s%lld %s ranks", comma(text), count_of(parallel, kinds[i]), kinds[i]);
         }
     }
+    const char *exchange = json_string_value(json_object_get(parallel, "exchange"));
+    if (exchange && count_of(parallel, "sequence") > 1) {
+        text_append(text, bytes, " (%s)", exchange);
+    }
     if (count_of(parallel, "zero") > 0) {
         text_append(text, bytes, ", zero %lld", count_of(parallel, "zero"));
     }

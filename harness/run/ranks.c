@@ -37,7 +37,19 @@ static bool stages_fit(const struct trial *trial, struct status *status)
 
 static bool sequence_fits(const struct trial *trial, struct status *status)
 {
-    return trial->method->parallel & PARALLEL_SEQUENCE ||
+    const struct method *method = trial->method;
+    bool rings = trial->parallel.exchange == EXCHANGE_RING;
+    if (rings && method->parallel & PARALLEL_SEQUENCE && !(method->parallel & PARALLEL_RING))
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s attends chunk by chunk, and keys and values would go round for each: leave "
+                          "parallel.exchange out; with \"ring\" full and checkpoint attend by whole rows",
+                          method->name);
+    if (rings && trial->group > 1)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "a prompt that sequences share is not seen by keys that go round: leave parallel.exchange or "
+            "group out");
+    return method->parallel & PARALLEL_SEQUENCE ||
            status_set(
                status, STATUS_UNSUPPORTED,
                "%s takes no sequence ranks: of each of its columns one rank would have the tokens and the "

@@ -221,6 +221,10 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     struct status why = {0};
     if (trial->links && !links_reach(trial->links, trial_ranks(trial), &why))
         return json_field_fail(fields->keys[trial_key_find("links")], status, "%s", why.message);
+    if (trial->parallel.exchange && trial->parallel.sequence == 1)
+        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "exchange"), status,
+                               "is between ranks of \"sequence\", and there is one; give \"sequence\", or leave it "
+                               "out");
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     size_t labels = trial_key_find("labels");
@@ -312,7 +316,8 @@ const struct links *trial_links(const struct trial *trial)
 struct split trial_split(const struct trial *trial)
 {
     const struct parallel *parallel = &trial->parallel;
-    return (struct split){parallel->data, parallel->sequence, parallel->stage, (enum zero)parallel->zero};
+    return (struct split){parallel->data, parallel->sequence, parallel->stage, (enum zero)parallel->zero,
+                          (enum exchange)parallel->exchange};
 }
 
 size_t trial_together(const struct trial *trial)

@@ -98,6 +98,8 @@ static const struct trial_key limits_keys[] = {
      .argument = "SIZE"},
     {0}};
 
+static const char *const exchanges[] = {"gather", "ring", NULL};
+
 static const struct trial_key parallel_keys[] = {
     {.name = "data",
      .type = KEY_COUNT,
@@ -129,6 +131,12 @@ static const struct trial_key parallel_keys[] = {
      .maximum = ZERO_WEIGHTS,
      .meaning = "what ranks of data and sequence have in shares: 1 the optimizer's state, 2 gradients too, 3 "
                 "weights too"},
+    {.name = "exchange",
+     .type = KEY_CHOICE,
+     .offset = AT(parallel.exchange),
+     .choices = exchanges,
+     .kind = "exchange",
+     .meaning = "of keys and values between ranks of sequence: each gets those of all, or they go round"},
     {0}};
 
 const struct trial_key trial_keys[] = {
@@ -332,7 +340,7 @@ const struct trial_key trial_keys[] = {
     {.name = "parallel",
      .type = KEY_OBJECT,
      .meaning = "ranks that share a step, a process each",
-     .argument = "data=N,sequence=N,zero=N,stage=N",
+     .argument = "data=N,sequence=N,zero=N,exchange=HOW,stage=N",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",

@@ -1,19 +1,6 @@
+#include "kernels/transformer/attend.h"
 #include "kernels/transformer/cell_parts.h"
 #include "kernels/transformer/mlp.h"
-
-static struct attention_shape attention_shape_of(const struct config *c, const struct batch *batch, size_t layer,
-                                                 struct token_run run, size_t B)
-{
-    return (struct attention_shape){
-        .queries = run.count,
-        .start = run.start,
-        .batch = B,
-        .heads = c->heads,
-        .kv_heads = c->kv_heads,
-        .head_dim = c->head_dim,
-        .mask = {.window = config_window(c, layer),
-                 .documents = batch_documents(batch, (struct span){run.first, run.count})}};
-}
 
 // q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
 // scratch tensor beside a->q.
@@ -90,20 +77,6 @@ static void add_normed_output(struct model *model, const struct layer *w, struct
     tensor_free(device, &normed);
 }
 
-// Each run of the chunk's queries over the keys up to its end.
-static void attend(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                   struct activations *a, struct tensor q, struct kv kv)
-{
-    struct token_run runs[PIECES];
-    size_t B = q.rows / chunk.count, count = pieces_runs(&batch->pieces, chunk, runs);
-    for (size_t i = 0; i < count; i++) {
-        size_t row = (runs[i].first - chunk.start) * B, rows = runs[i].count * B;
-        op_attention_forward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B),
-                             tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
-                             tensor_rows(q, row, rows), kv.k, kv.v);
-    }
-}
-
 // a: kept if keeping, else freed.
 static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                     struct tensor x, struct kv kv, struct tensor y, struct activations *a, bool keeping,
@@ -147,6 +120,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use;
     if (x.rows == 0) {
+        attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
         return;
     }
     struct cell_key key = cell_key_of(&model->config, batch, CELL_FORWARD, layer, chunk, x.rows);
@@ -212,34 +186,6 @@ static void output_backward(struct model *model, const struct layer *w, struct t
     tensor_free(device, &a->attention_out);
 }
 
-// Gradients of keys before `end` alone.
-static struct key_segment segment_before(struct key_segment segment, size_t end, size_t B)
-{
-    size_t count = end > segment.start ? end - segment.start : 0;
-    segment.count = segment.count < count ? segment.count : count;
-    segment.grad_k = tensor_rows(segment.grad_k, 0, segment.count * B);
-    segment.grad_v = tensor_rows(segment.grad_v, 0, segment.count * B);
-    return segment;
-}
-
-// grad_q: of o, becomes that of q.
-static void attend_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                            const struct activations *a, struct tensor q, struct kv kv,
-                            const struct key_segment *segments, size_t segment_count, struct tensor grad_q)
-{
-    struct token_run runs[PIECES];
-    size_t B = q.rows / chunk.count, count = pieces_runs(&batch->pieces, chunk, runs);
-    for (size_t i = count; i-- > 0;) {
-        size_t row = (runs[i].first - chunk.start) * B, rows = runs[i].count * B;
-        struct tensor of_run = tensor_rows(grad_q, row, rows); // in place
-        struct key_segment alone = segment_before(segments[0], runs[i].start + runs[i].count, B);
-        op_attention_backward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B), of_run,
-                              false, segment_count == 1 ? &alone : segments, segment_count, of_run,
-                              tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
-                              tensor_rows(q, row, rows), kv.k, kv.v);
-    }
-}
-
 static void backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                                struct activations *a, struct kv kv, const struct key_segment *segments,
                                size_t segment_count, struct tensor grad)
@@ -280,6 +226,7 @@ void cell_backward_attention(struct model *model, const struct batch *batch, siz
 {
     struct memo_use use = {0};
     if (grad.rows == 0) {
+        attend_backward(model, batch, layer, chunk, a, tensor_none(), kv, segments, segment_count, tensor_none());
         return;
     }
     struct cell_key key = cell_key_of(&model->config, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);

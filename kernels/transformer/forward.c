@@ -7,7 +7,8 @@
 void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
 {
     size_t context = batch->context, B = batch->batch;
-    chunk = chunk && chunk < context ? chunk : context;
+    bool whole = chunk == 0 || chunk > context || model->ranks.exchange == EXCHANGE_RING;
+    chunk = whole ? context : chunk;
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(layer));
     for (size_t start = 0; start < context; start += chunk) {

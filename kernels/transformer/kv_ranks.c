@@ -1,5 +1,10 @@
 #include "kernels/transformer/kv_ranks.h"
 
+static bool gathers(const struct model *model, const struct batch *batch)
+{
+    return batch_is_shared(batch) && model->ranks.exchange == EXCHANGE_GATHER;
+}
+
 // The i-th piece of every rank; to be freed.
 static struct row_range *owned_rows(const struct model *model, const struct batch *batch, size_t i)
 {
@@ -30,7 +35,7 @@ static void copy_own(struct model *model, const struct batch *batch, struct tens
 
 struct kv kv_gather(struct model *model, const struct batch *batch, struct kv own)
 {
-    if (!batch_is_shared(batch)) {
+    if (!gathers(model, batch)) {
         return own;
     }
     struct kv all = kv_new(model, batch->pieces.context * batch->batch, own.k.dtype, own.k.category);
@@ -47,7 +52,7 @@ struct kv kv_gather(struct model *model, const struct batch *batch, struct kv ow
 
 void kv_gathered_free(struct model *model, const struct batch *batch, struct kv *gathered)
 {
-    if (batch_is_shared(batch)) {
+    if (gathers(model, batch)) {
         kv_free(model, gathered);
     }
 }
@@ -55,7 +60,7 @@ void kv_gathered_free(struct model *model, const struct batch *batch, struct kv 
 struct kv kv_gather_take(struct model *model, const struct batch *batch, struct kv own)
 {
     struct kv all = kv_gather(model, batch, own);
-    if (batch_is_shared(batch)) {
+    if (gathers(model, batch)) {
         kv_free(model, &own);
     }
     return all;
@@ -63,8 +68,8 @@ struct kv kv_gather_take(struct model *model, const struct batch *batch, struct 
 
 struct kv kv_gradients_new(struct model *model, const struct batch *batch)
 {
-    struct kv gradients =
-        kv_new(model, batch->pieces.context * batch->batch, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+    size_t tokens = gathers(model, batch) ? batch->pieces.context : batch->context;
+    struct kv gradients = kv_new(model, tokens * batch->batch, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
     op_zero(model->device, gradients.k);
     op_zero(model->device, gradients.v);
     return gradients;
@@ -82,8 +87,8 @@ static void take_own(struct model *model, const struct batch *batch, struct tens
 
 bool kv_gradients_sum(struct model *model, const struct batch *batch, struct kv *gradients)
 {
-    if (!batch_is_shared(batch)) {
-        return false;
+    if (!gathers(model, batch)) {
+        return batch_is_shared(batch);
     }
     for (size_t i = 0; i < PIECES; i++) {
         struct row_range *owned = owned_rows(model, batch, i);

@@ -1,5 +1,6 @@
 // KV over ranks: where ranks share the tokens of the sequences (batch_share), each projects keys and values of its
-// own and reads those of all. Of a batch that is not shared nothing is sent, and all is its own.
+// own and reads those of all: here they are gathered, unless they go round (ring.h). Of these, and of a batch that
+// is not shared, nothing is sent here, and all that is here is its own.
 #pragma once
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/kv.h"
@@ -15,7 +16,7 @@ struct kv kv_gradients_new(struct model *model, const struct batch *batch);
 // All of them, as attention's backward takes them.
 static inline struct key_segment kv_segment(const struct batch *batch, struct kv gradients)
 {
-    return (struct key_segment){0, batch->pieces.context, gradients.k, gradients.v};
+    return (struct key_segment){0, gradients.k.rows / batch->batch, gradients.k, gradients.v};
 }
 // They become those of this rank's own, [n B], summed over the ranks in their order. False: they were, and are
 // spent; else they are left to kv_project_backward.

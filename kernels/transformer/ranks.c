@@ -58,6 +58,7 @@ struct ranks ranks_of(const struct comm *all, struct split split, const struct c
                           .replicas = comm_part(all, all->rank - replica, 1, replicas),
                           .sequence =
                               comm_part(all, all->rank / split.sequence * split.sequence, 1, split.sequence),
+                          .exchange = split.exchange,
                           .zero = split.zero};
     cut_layers(&ranks, config, context);
     return ranks;

@@ -10,11 +10,16 @@
 // al. 2020, arXiv 1910.02054).
 enum zero { ZERO_NOTHING, ZERO_OPTIMIZER, ZERO_GRADIENTS, ZERO_WEIGHTS };
 
+// How ranks with tokens of the same sequences attend to each other's: each has keys and values of all, or they go
+// round.
+enum exchange { EXCHANGE_GATHER, EXCHANGE_RING };
+
 // Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has of stage s the q-th share of the
 // tokens of the r-th share of the sequences: the more two ranks send each other, the nearer they are.
 struct split {
     size_t data, sequence, stages;
     enum zero zero;
+    enum exchange exchange;
 };
 // The share of the sequences that a rank of all has.
 static inline size_t split_data(struct split split, size_t rank)
@@ -27,6 +32,7 @@ struct ranks {
     size_t first_layer, end_layer; // of this one's
     struct comm replicas;          // those with the same layers
     struct comm sequence;          // those of them with the same sequences
+    enum exchange exchange;
     enum zero zero;
 };
 // One rank with all of the model.

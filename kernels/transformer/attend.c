@@ -1,0 +1,72 @@
+#include "kernels/transformer/attend.h"
+#include "kernels/transformer/ring.h"
+
+struct attention_shape attention_shape_of(const struct config *c, const struct batch *batch, size_t layer,
+                                          struct token_run run, size_t B)
+{
+    return (struct attention_shape){
+        .queries = run.count,
+        .start = run.start,
+        .batch = B,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .mask = {.window = config_window(c, layer),
+                 .documents = batch_documents(batch, (struct span){run.first, run.count})}};
+}
+
+static bool rings(const struct model *model, const struct batch *batch)
+{
+    return batch_is_shared(batch) && model->ranks.exchange == EXCHANGE_RING;
+}
+
+// Each run of the chunk's queries over the keys up to its end.
+void attend(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+            const struct activations *a, struct tensor q, struct kv kv)
+{
+    if (rings(model, batch)) {
+        CHECK(chunk.count == batch->context);
+        ring_attend(model, batch, layer, a, q, kv);
+        return;
+    }
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&batch->pieces, chunk, runs);
+    for (size_t i = 0; i < count; i++) {
+        size_t B = q.rows / chunk.count, row = (runs[i].first - chunk.start) * B, rows = runs[i].count * B;
+        op_attention_forward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B),
+                             tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
+                             tensor_rows(q, row, rows), kv.k, kv.v);
+    }
+}
+
+struct key_segment segment_before(struct key_segment segment, size_t end, size_t B)
+{
+    size_t count = end > segment.start ? end - segment.start : 0;
+    segment.count = segment.count < count ? segment.count : count;
+    segment.grad_k = tensor_rows(segment.grad_k, 0, segment.count * B);
+    segment.grad_v = tensor_rows(segment.grad_v, 0, segment.count * B);
+    return segment;
+}
+
+void attend_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                     const struct activations *a, struct tensor q, struct kv kv, const struct key_segment *segments,
+                     size_t segment_count, struct tensor grad_q)
+{
+    if (rings(model, batch)) {
+        CHECK(chunk.count == batch->context && segment_count == 1);
+        ring_attend_backward(model, batch, layer, a, q, kv, (struct kv){segments->grad_k, segments->grad_v},
+                             grad_q);
+        return;
+    }
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&batch->pieces, chunk, runs);
+    for (size_t i = count; i-- > 0;) {
+        size_t B = q.rows / chunk.count, row = (runs[i].first - chunk.start) * B, rows = runs[i].count * B;
+        struct tensor of_run = tensor_rows(grad_q, row, rows); // in place
+        struct key_segment alone = segment_before(segments[0], runs[i].start + runs[i].count, B);
+        op_attention_backward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B), of_run,
+                              false, segment_count == 1 ? &alone : segments, segment_count, of_run,
+                              tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
+                              tensor_rows(q, row, rows), kv.k, kv.v);
+    }
+}
