@@ -100,7 +100,7 @@ regress: all ## hold memory, work and accuracy against results/baseline
 	@mkdir -p $(BUILD)/regress
 	@for name in baseline baseline-plan; do \
 	  $(BUILD)/longbp run experiments/$$name.json --fresh --out $(BUILD)/regress/$$name.jsonl $(RUN) > /dev/null && \
-	  $(BUILD)/longbp compare --deterministic results/baseline/$$name.jsonl $(BUILD)/regress/$$name.jsonl \
+	  $(BUILD)/longbp compare --deterministic --exact results/baseline/$$name.jsonl $(BUILD)/regress/$$name.jsonl \
 	  || exit $$?; done
 
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios

@@ -70,6 +70,33 @@ static void bytes_and_counts_must_be_equal(void **state)
     }
 }
 
+// Work that is no longer counted looks like work that was saved.
+static void less_is_worse_where_it_must_be_equal(void **state)
+{
+    static const struct {
+        struct sketch new;
+        int code;
+        const char *part;
+    } cases[] = {
+        {{.trial = 0}, 0, "verdict: same"},
+        {{.peak_bytes = 999}, 1, "worse       00000000  full, context 512, f32 cpu: peak_bytes 1000 B -> 999 B"},
+        {{.activations = 599}, 1, "worse       00000000  full, context 512, f32 cpu: peak_by_category.activations"},
+        {{.flops = 4999}, 1, "flops 5000 -> 4999"},
+        {{.launches = 69}, 1, "launches 70 -> 69"},
+        {{.launches = 71}, 1, "launches 70 -> 71"},
+        {{.bytes_moved = 899}, 1, "bytes_moved 900 B -> 899 B"},
+        {{.error = 1e-9}, 0, "verdict: same"},
+    };
+    BASE(*state, {.trial = 0});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        NEW(*state, cases[i].new);
+        expect(*state, "--deterministic --exact base new", cases[i].code, cases[i].part);
+    }
+    NEW(*state, {.launches = 69});
+    expect(*state, "--exact --allow launches=1 base new", 0, "verdict: same");
+    expect(*state, "--exact --allow launches=1% base new", 1, "verdict: regression");
+}
+
 static void allowances(void **state)
 {
     BASE(*state, {.trial = 0});
@@ -417,6 +444,7 @@ int main(void)
         TEST(equal_files_are_the_same),
         TEST(statuses),
         TEST(bytes_and_counts_must_be_equal),
+        TEST(less_is_worse_where_it_must_be_equal),
         TEST(allowances),
         TEST(gradient_errors_may_move_within_rounding),
         TEST(changed_bits_are_told_and_no_regression),

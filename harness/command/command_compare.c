@@ -139,7 +139,9 @@ static const char help[] =
     "Trials that were ok in BASE and are missing in NEW leave it undecided; trials that NEW alone has do not. "
     "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that ran out of "
     "time "
-    "is undecided.\n\n"
+    "is undecided. --exact is for bytes and counts that nobody meant to change: less is worse, too, for work that "
+    "is "
+    "no longer counted looks like work that was saved; if it was, record BASE anew.\n\n"
     "--by KEY pairs the trials of one file that differ in that key alone, the first of its values with each of the "
     "others: what is called worse there is what a setting costs.\n\n"
     "What --allow let pass is listed as such.\n\n"
@@ -158,6 +160,9 @@ int command_compare(int argc, char **argv)
          .arg = "SHARE",
          .doc = "How far a ratio of times may be off 1 (default: 7%)"},
         {.name = "deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
+        {.name = "exact",
+         SET_AT(struct arguments, options.exact),
+         .doc = "Fewer bytes or counts are worse, too: work that is no longer counted looks like work saved"},
         {.name = "all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
         {.name = "by",
          TEXT_AT(struct arguments, by),

@@ -206,7 +206,8 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     bool both = trial->base && trial->new;
     if (!both || trial->base->status != RECORD_OK || trial->new->status != RECORD_OK)
         return;
-    trial->change_count = quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances);
+    trial->change_count = quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances,
+                                           comparison->options.exact);
     if (!comparison->options.settings)
         trial->bits = gradient_bits_compare(trial->base, trial->new);
     comparison->bits_known += trial->bits.known;

@@ -14,6 +14,7 @@
 struct comparison_options {
     struct allowance allowances[QUANTITY_COUNT];
     bool deterministic; // leave the times out
+    bool exact;         // less of a byte or a count is worse, too
     bool settings;      // of settings: other bits are not told, and a trial that one side alone has is not missed
     double threshold;   // of the ratio of times
 };

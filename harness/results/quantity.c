@@ -96,6 +96,7 @@ static double extra(struct allowance allowance, double base)
 struct change_list {
     struct quantity_change *changes;
     size_t count;
+    bool exact;
 };
 
 // Less by more than `slack_below` is better, more by more than `slack_above` worse.
@@ -106,6 +107,13 @@ static enum change judge(double base, double new, double slack_below, double sla
     if (new < base - slack_below)
         return CHANGE_BETTER;
     return new > base + slack_above ? CHANGE_WORSE : new > base ? CHANGE_ALLOWED : CHANGE_NONE;
+}
+
+// Bytes and counts.
+static enum change judge_count(const struct change_list *list, double base, double new, double slack)
+{
+    enum change change = judge(base, new, list->exact ? slack : 0, slack);
+    return list->exact && change == CHANGE_BETTER ? CHANGE_WORSE : change;
 }
 
 static void add(struct change_list *list, const char *parent, const char *name, double base, double new,
@@ -135,7 +143,7 @@ static void add_categories(struct change_list *list, const struct record *base, 
         double before = fmax(base->peak_by_category[i], 0), after = fmax(new->peak_by_category[i], 0);
         double slack = peak_fell ? INFINITY : own->given ? extra(*own, before) : extra(*peak, base->peak_bytes);
         add(list, "peak_by_category.", category_name((enum category)i), before, after,
-            judge(before, after, 0, slack),
+            judge_count(list, before, after, slack),
             peak_fell    ? &none
             : own->given ? own
                          : peak);
@@ -196,14 +204,14 @@ static void add_quantity(struct change_list *list, enum quantity quantity, const
                          const struct record *new, const struct allowance *allowance)
 {
     double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
-    add(list, "", quantity_names[quantity], before, after, judge(before, after, 0, extra(*allowance, before)),
-        allowance);
+    add(list, "", quantity_names[quantity], before, after,
+        judge_count(list, before, after, extra(*allowance, before)), allowance);
 }
 
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
-                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT])
+                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT], bool exact)
 {
-    struct change_list list = {.changes = changes};
+    struct change_list list = {.changes = changes, .exact = exact};
     for (int i = 0; i < QUANTITY_COUNT; i++) {
         if (i != QUANTITY_PEAK_BY_CATEGORY)
             add_quantity(&list, (enum quantity)i, base, new, &allowances[i]);

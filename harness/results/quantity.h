@@ -55,12 +55,13 @@ bool quantity_is_bytes(const char *name);
 
 // Everything that changed between two records of one trial, both ok; returns how many.
 //
-// Bytes and counts: any growth beyond the allowance is worse. Categories are parts of the peak: where none is given
-// for them, each may grow by as many bytes as the peak may, and where the peak itself fell, by any number.
-// Errors (gradient.relative_l2, bias.relative_l2, bias.rms_error): more is worse if it is more by twice the noise
-// floor and by 1e-12. The floor is the larger of the two records' and of what rounding every result once to the
-// trial's dtype comes to (relative L2 0.4247 epsilon; 0.0017 in bf16), for a record's is that of a single other
-// order of sums, which may happen to change next to nothing. That holds across machines, whose BLAS rounds in
-// another order, and also for a sampled gradient, whose error is large but known to rounding.
+// Bytes and counts: any growth beyond the allowance is worse; with `exact` so is any shrinking. Categories are
+// parts of the peak: where none is given for them, each may grow by as many bytes as the peak may, and where the
+// peak itself fell, by any number. Errors (gradient.relative_l2, bias.relative_l2, bias.rms_error): more is worse
+// if it is more by twice the noise floor and by 1e-12. The floor is the larger of the two records' and of what
+// rounding every result once to the trial's dtype comes to (relative L2 0.4247 epsilon; 0.0017 in bf16), for a
+// record's is that of a single other order of sums, which may happen to change next to nothing. That holds across
+// machines, whose BLAS rounds in another order, and also for a sampled gradient, whose error is large but known to
+// rounding.
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
-                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT]);
+                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT], bool exact);
