@@ -1,0 +1,437 @@
+// FLOPs: what every method counts is what methods/methods.md states, exactly, for every option; made here of the
+// model's shape and of pairs that are counted one by one, not of the operations that the walk asks for. A loop over
+// the array of methods: one without a closed form here fails.
+#include "methods/column.h"
+#include "methods/columns.h"
+#include "tests/fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// FLOPs per token: of the layers' projections, all together, of keys and values, and of the gradients of what
+// trains of them; of the head.
+struct costs {
+    double all, k, v, down, gradients, head, head_gradient;
+    bool key_norms, down_rebuilt; // of a rebuilt cell keys are projected again; so is down, whose output is normed
+};
+
+static struct costs costs_of(const struct fixture *f)
+{
+    const struct config *c = &f->config;
+    double d = c->width, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, ffn = c->ffn;
+    const double shapes[LORA_TARGETS][2] = {{d, q}, {d, kv}, {d, kv}, {q, d}, {d, ffn}, {d, ffn}, {ffn, d}};
+    double forward[LORA_TARGETS];
+    struct costs costs = {.head = 2 * d * c->vocab,
+                          .head_gradient = f->lora.rank ? 0 : 2 * d * c->vocab,
+                          .key_norms = c->qk_norm,
+                          .down_rebuilt = c->norms != NORMS_BEFORE};
+    for (size_t i = 0; i < LORA_TARGETS; i++) {
+        double in = shapes[i][0], out = shapes[i][1], r = (f->lora.targets >> i & 1) * (double)f->lora.rank;
+        forward[i] = 2 * in * out + 2 * r * (in + out);
+        costs.all += forward[i];
+        costs.gradients += f->lora.rank ? 4 * r * (in + out) : 2 * in * out;
+    }
+    costs.k = forward[1], costs.v = forward[2], costs.down = forward[6];
+    return costs;
+}
+
+static size_t document_of(const struct fixture *f, size_t b, size_t t)
+{
+    return f->document ? (t + 3 * b + 1) / f->document : 0;
+}
+
+// Multiplications and additions of one product over the pairs that queries [start, end) see of keys [first, last)
+// in a layer: 2 H D a pair.
+static double product(const struct fixture *f, size_t layer, struct span queries, struct span keys)
+{
+    size_t pairs = 0, window = config_window(&f->config, layer);
+    for (size_t b = 0; b < f->batch_size; b++) {
+        for (size_t q = queries.start; q < queries.start + queries.count; q++) {
+            for (size_t k = keys.start; k < keys.start + keys.count && k <= q; k++) {
+                pairs += document_of(f, b, q) == document_of(f, b, k) && (!window || q - k < window);
+            }
+        }
+    }
+    return 2.0 * (double)(pairs * f->config.heads * f->config.head_dim);
+}
+
+// One product of the tokens of a span with all that they see, in layers [first, end).
+static double attention(const struct fixture *f, size_t first, size_t end, struct span queries)
+{
+    double flops = 0;
+    for (size_t l = first; l < end; l++) {
+        flops += product(f, l, queries, (struct span){0, f->context});
+    }
+    return flops;
+}
+
+// A method with its options, whose stages are sizes of runs of layers from below, and a fixture.
+struct asked {
+    const struct fixture *f;
+    struct costs costs;
+    struct columns columns;
+    struct index_list drawn; // of spaco
+    bool all_losses, inner;
+    size_t stages, ends[8]; // ends[s]: the first layer above stage s
+};
+
+static double tokens(const struct asked *a, struct span span)
+{
+    return (double)(span.count * a->f->batch_size);
+}
+static struct span whole(const struct asked *a)
+{
+    return (struct span){0, a->f->context};
+}
+static size_t first_of(const struct asked *a, size_t stage)
+{
+    return stage ? a->ends[stage - 1] : 0;
+}
+
+// F.
+static double forward(const struct asked *a)
+{
+    size_t L = a->f->config.layers;
+    return tokens(a, whole(a)) * ((double)L * a->costs.all + a->costs.head) + 2 * attention(a->f, 0, L, whole(a));
+}
+
+// The gradients of all activations and of what trains: attention's has five products.
+static double full(const struct asked *a)
+{
+    const struct costs *c = &a->costs;
+    size_t L = a->f->config.layers;
+    return forward(a) + tokens(a, whole(a)) * ((double)L * (c->all + c->gradients) + c->head + c->head_gradient) +
+           5 * attention(a->f, 0, L, whole(a));
+}
+
+// Every row is rebuilt without its down-projection; rows of lower stages but their highest are run once more.
+static double checkpoint(const struct asked *a)
+{
+    const struct costs *c = &a->costs;
+    size_t L = a->f->config.layers;
+    double N = tokens(a, whole(a)), flops = full(a);
+    flops += N * (double)L * (c->all - (c->down_rebuilt ? 0 : c->down)) + 2 * attention(a->f, 0, L, whole(a));
+    for (size_t s = 0; s + 1 < a->stages; s++) {
+        size_t rows = a->ends[s] - first_of(a, s) - 1;
+        flops += N * (double)rows * c->all + 2 * attention(a->f, first_of(a, s), a->ends[s] - 1, whole(a));
+    }
+    return flops;
+}
+
+static double streambp(const struct asked *a)
+{
+    double again = a->costs.key_norms ? a->costs.k : 0;
+    return checkpoint(a) + tokens(a, whole(a)) * (double)a->f->config.layers * again;
+}
+
+// Cells of layers [first, end), without keys and values where these are there.
+static double cells(const struct asked *a, size_t first, size_t end, struct span chunk, bool cached)
+{
+    double of_cell = a->costs.all - (cached ? a->costs.k + a->costs.v : 0);
+    return tokens(a, chunk) * (double)(end - first) * of_cell + 2 * attention(a->f, first, end, chunk);
+}
+
+// A column of a first pass: the top row of a stage has keys and values alone.
+static double cached(const struct asked *a, size_t first, size_t end, struct span chunk)
+{
+    return cells(a, first, end - 1, chunk, false) + tokens(a, chunk) * (a->costs.k + a->costs.v);
+}
+
+static bool is_drawn(const struct asked *a, size_t column)
+{
+    bool drawn = a->drawn.count == 0;
+    for (size_t j = 0; j < a->drawn.count; j++) {
+        drawn |= a->drawn.items[j] == column;
+    }
+    return drawn;
+}
+
+// A column of a second pass through a stage, which rebuilds it and takes gradients; `last`: its keys and values are
+// not there yet.
+static double walked(const struct asked *a, size_t stage, size_t column, bool last)
+{
+    const struct costs *c = &a->costs;
+    const struct fixture *f = a->f;
+    struct span chunk = column_span(a->columns, column);
+    size_t first = first_of(a, stage), end = a->ends[stage];
+    bool top = end == f->config.layers;
+    double n = tokens(a, chunk), layers = (double)(end - first), down = c->down_rebuilt ? 0 : c->down;
+    double flops = last ? n * layers * (c->k + c->v) : 0;
+    if (a->inner) {
+        flops +=
+            cells(a, first, top ? end : end - 1, chunk, true); // to the input of the highest row, or of the head
+        flops += cells(a, first, end, chunk, true) - n * layers * down;
+    } else {
+        flops += cells(a, first, end, chunk, true) - (top ? 0 : n * down);
+    }
+    flops += c->key_norms && (!last || a->inner) ? n * layers * c->k : 0;
+    flops += n * layers * (c->all + c->gradients) + (top ? n * (2 * c->head + c->head_gradient) : 0);
+    flops += 3 * attention(f, first, end, chunk);
+    for (size_t i = 0; i <= column; i++) {
+        for (size_t l = first; l < end && is_drawn(a, i); l++) {
+            flops += 2 * product(f, l, chunk, column_span(a->columns, i));
+        }
+    }
+    return flops;
+}
+
+// seco draws every column.
+static double columns(const struct asked *a)
+{
+    size_t K = a->columns.count, reached = 0, L = a->f->config.layers;
+    double flops = 0;
+    for (size_t i = 0; i < K; i++) {
+        reached = is_drawn(a, i) ? i + 1 : reached;
+    }
+    size_t needed = a->all_losses ? K : reached;
+    for (size_t s = 0; s < a->stages; s++) {
+        bool top = a->ends[s] == L;
+        size_t seen = top ? needed : reached;
+        for (size_t i = 0; i < needed && !top; i++) {
+            flops += cells(a, first_of(a, s), a->ends[s], column_span(a->columns, i), false);
+        }
+        for (size_t i = 0; i < seen; i++) {
+            struct span chunk = column_span(a->columns, i);
+            bool last = is_drawn(a, i) && i + 1 == seen;
+            if (top && a->all_losses && !is_drawn(a, i)) {
+                flops += cells(a, first_of(a, s), L, chunk, false) + tokens(a, chunk) * a->costs.head;
+            } else if (!last) {
+                flops += cached(a, first_of(a, s), a->ends[s], chunk);
+            }
+            flops += is_drawn(a, i) ? walked(a, s, i, last) : 0;
+        }
+    }
+    return flops;
+}
+
+// The equation of methods/methods.md for seco of one stage, that of its walk above it.
+static void check_equation_of_seco(const struct asked *a)
+{
+    const struct costs *c = &a->costs;
+    size_t L = a->f->config.layers, K = a->columns.count;
+    struct span before = {0, column_span(a->columns, K - 1).start};
+    double n = tokens(a, before), more = 0;
+    // Of rows that are not alike, as under windows, the highest is the one that has no cells there.
+    more += n * (double)(L - 1) * (c->all - c->k - c->v) + 2 * attention(a->f, 0, L - 1, before);
+    more += c->key_norms && !a->inner ? n * (double)L * c->k : 0;
+    if (a->inner) {
+        double of_cell = c->all - c->k - c->v - (c->down_rebuilt ? 0 : c->down) + (c->key_norms ? c->k : 0);
+        more += tokens(a, whole(a)) * (double)L * of_cell + 2 * attention(a->f, 0, L, whole(a));
+    }
+    assert_true(a->stages > 1 || columns(a) == full(a) + more);
+}
+
+static double seco(const struct asked *a)
+{
+    check_equation_of_seco(a);
+    return columns(a);
+}
+
+static double nothing(const struct asked *a)
+{
+    (void)a;
+    return 0;
+}
+
+static const struct closed_form {
+    const char *method;
+    double (*flops)(const struct asked *asked);
+} closed_forms[] = {{"full", full},     {"checkpoint", checkpoint}, {"streambp", streambp}, {"seco", seco},
+                    {"spaco", columns}, {"forward", forward},       {"null", nothing}};
+
+static double expected_flops(const struct method *method, const struct asked *asked)
+{
+    for (size_t i = 0; i < sizeof closed_forms / sizeof *closed_forms; i++) {
+        if (strcmp(method->name, closed_forms[i].method) == 0) {
+            return closed_forms[i].flops(asked);
+        }
+    }
+    fail_msg("%s: methods/methods.md and this test are to state its FLOPs", method->name);
+    return 0;
+}
+
+static const void *value_of(const struct method *method, const void *options, const char *name)
+{
+    const struct option *option = option_find(&method->options, name);
+    return option ? (const char *)options + option->offset : NULL;
+}
+
+// What the options say, of stages those of one layer each, or as listed.
+static struct asked read_options(const struct fixture *f, const struct method *method, const void *options)
+{
+    const struct option_table *table = &method->options;
+    struct asked asked = {.f = f, .costs = costs_of(f), .stages = 1};
+    const struct index_list *rows = value_of(method, options, "stage_rows"),
+                            *drawn = value_of(method, options, "columns");
+    asked.columns = columns_of(f->context, options_count(table, options, "chunk", f->context));
+    asked.inner = options_choice(table, options, "inner", 0) == INNER_CHECKPOINT;
+    asked.all_losses = drawn && options_choice(table, options, "loss", 0) == 0;
+    if (drawn) {
+        asked.drawn = *drawn;
+        assert_string_equal(option_find(table, "loss")->choices[0], "all");
+    }
+    if (options_count(table, options, "stages", 1) > 1) {
+        asked.stages = f->config.layers;
+        assert_int_equal(options_count(table, options, "stages", 1), asked.stages);
+    }
+    if (rows && rows->count) {
+        asked.stages = rows->count;
+    }
+    for (size_t s = 0; s < asked.stages; s++) {
+        asked.ends[s] = s + 1 == asked.stages ? f->config.layers : rows->count ? rows->items[s + 1] : s + 1;
+    }
+    return asked;
+}
+
+static void check(const struct fixture *f, const struct method *method, const void *options)
+{
+    struct status status = {0};
+    struct step_report report = {0};
+    struct model model;
+    struct batch batch;
+    struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
+    assert_non_null(device);
+    struct model_options model_options = fixture_model_options(f);
+    model_open(&model, &f->config, &model_options, device);
+    batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
+    fixture_set_documents(f, device, &batch, 0);
+    device->counters = (struct counters){0};
+    model_zero_gradients(&model);
+    method_step(method, &model, &batch, options, &report);
+    assert_int_equal(device->status.code, STATUS_OK);
+    struct asked asked = read_options(f, method, options);
+    double expected = expected_flops(method, &asked), found = device->counters.flops;
+    if (found != expected) {
+        fail_msg("%s: %.0f FLOPs, by its closed form %.0f (%+.0f)", method->name, found, expected,
+                 found - expected);
+    }
+    // Model FLOPs leave out what a backward has a second time: attention's scores, and LoRA's narrow products.
+    double twice = attention(f, 0, f->config.layers, whole(&asked));
+    twice +=
+        f->lora.rank ? tokens(&asked, whole(&asked)) * (double)f->config.layers * asked.costs.gradients / 2 : 0;
+    assert_true(model_forward_flops(&f->config, &f->lora, &batch) == forward(&asked));
+    assert_true(model_flops(&f->config, &f->lora, &batch) == full(&asked) - twice);
+    step_report_free(&report);
+    batch_close(&batch, device);
+    model_close(&model);
+    device_close(device);
+}
+
+// Values of an option: all choices; of counts some, and lists.
+static const char *value_number(const struct option *option, size_t i)
+{
+    static const struct {
+        const char *option, *values[6];
+    } others[] = {{"stages", {"1", "3"}},
+                  {"stage_rows", {"0", "0,1", "0,2", "0,1,2"}},
+                  {"columns", {"3", "1,3", "0,1,2", "2", "0,1,2,3"}},
+                  {"chunk", {"1", "6", "7", "22", "23", "64"}},
+                  {"head_chunk", {"0", "5"}}};
+    if (option->type == OPTION_CHOICE) {
+        return option->choices[i];
+    }
+    for (size_t o = 0; o < sizeof others / sizeof *others; o++) {
+        if (strcmp(others[o].option, option->name) == 0) {
+            return i < 6 ? others[o].values[i] : NULL;
+        }
+    }
+    return NULL; // the seed, the factors and the samplers of a draw count nothing
+}
+
+// Every value of every option, under what goes with it or not: `with`, as far as a method has such options.
+static void check_all(const struct fixture *f, const char *with)
+{
+    for (const struct method *const *m = methods; *m; m++) {
+        const struct option_table *table = &(*m)->options;
+        for (const struct option *option = table->rows; option && option->name; option++) {
+            for (size_t i = 0; value_number(option, i); i++) {
+                struct status status = {0};
+                void *options = fixture_options(*m, "chunk=6 sampler=fixed columns=1,3 %s", with);
+                bool sampler = strcmp(option->name, "sampler") == 0 || strcmp(option->name, "behaviour") == 0;
+                if (strcmp(option->name, "chunk") == 0 && option_find(table, "columns")) {
+                    assert_true(options_set(table, options, "columns", "0"));
+                }
+                if (!sampler) {
+                    assert_true(options_set(table, options, option->name, value_number(option, i)));
+                }
+                if (!sampler && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status))) {
+                    check(f, *m, options);
+                }
+                options_free(table, options);
+            }
+        }
+    }
+}
+
+static const char *const together[] = {
+    "",         "stage_rows=0,1",         "inner=checkpoint", "inner=checkpoint stage_rows=0,2",
+    "loss=all", "loss=all stage_rows=0,1"};
+
+static void check_together(const struct fixture *f)
+{
+    for (size_t i = 0; i < sizeof together / sizeof *together; i++) {
+        check_all(f, together[i]);
+    }
+}
+
+static void test_full_training(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    check_together(&f);
+    f.config.tied = f.config.qkv_bias = true;
+    f.batch_size = 3;
+    check_all(&f, "");
+}
+
+static void test_families(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.qk_norm = true;
+    check_together(&f);
+    f = fixture_default();
+    for (size_t i = 0; fixture_choose_family(&f, i); i++) {
+        check_together(&f);
+        f = fixture_default();
+    }
+}
+
+static void test_lora(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    for (size_t i = 0; i < LORA_TARGETS; i++) {
+        f.lora = (struct lora){.rank = 2 + i, .alpha = 4, .targets = 1u << i};
+        check_all(&f, "");
+    }
+    f.lora.targets = LORA_Q | LORA_V | LORA_DOWN;
+    f.config.qk_norm = true;
+    check_together(&f);
+}
+
+static void test_windows_and_documents(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    f.config.sliding_window = 4;
+    f.config.full_layers[0] = 2;
+    check_together(&f);
+    f.document = 9;
+    check_together(&f);
+    f.config.sliding_window = 0;
+    check_all(&f, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_full_training),
+        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_windows_and_documents),
+    };
+    return cmocka_run_group_tests_name("flops", tests, NULL, NULL);
+}
