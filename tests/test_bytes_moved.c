@@ -1,0 +1,266 @@
+// Bytes moved: what every operation counts is what it reads and writes by its contract in kernels/base/device.h,
+// each tensor once, what is updated twice; numbers (the loss, RoPE's frequencies, a value per sequence) aside. On
+// the plan device, in bf16, so that every tensor's dtype shows, and of sizes that no two tensors share.
+#include "kernels/base/dynamic_map.h"
+#include "kernels/base/ops.h"
+#include "kernels/base/quantisation.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MOST 16
+#define LIST(...)                                                                                                  \
+    (struct tensor[MOST])                                                                                          \
+    {                                                                                                              \
+        __VA_ARGS__                                                                                                \
+    }
+
+// The operations that were held to their contracts, by name, and the tensors that were made for them.
+struct held {
+    struct device *device;
+    const char *names[64];
+    struct tensor tensors[128];
+    size_t count, tensor_count;
+};
+
+static struct tensor of(struct held *held, size_t rows, size_t cols, enum dtype dtype)
+{
+    struct tensor t = tensor_new(held->device, rows, cols, dtype, CATEGORY_WORKSPACE);
+    assert_true(held->tensor_count < sizeof held->tensors / sizeof *held->tensors);
+    return held->tensors[held->tensor_count++] = t;
+}
+static struct tensor bf16(struct held *held, size_t rows, size_t cols)
+{
+    return of(held, rows, cols, DTYPE_BF16);
+}
+static struct tensor f32(struct held *held, size_t rows, size_t cols)
+{
+    return of(held, rows, cols, DTYPE_F32);
+}
+static struct tensor i32(struct held *held, size_t rows)
+{
+    return of(held, rows, 1, DTYPE_I32);
+}
+
+static double bytes_of(const struct tensor list[MOST])
+{
+    double bytes = 0;
+    for (size_t i = 0; i < MOST; i++) {
+        bytes += (double)tensor_bytes(list[i]);
+    }
+    return bytes;
+}
+
+// What was called since the last one counted this, and was one operation.
+static void expect(struct held *held, const char *name, const struct tensor reads[MOST],
+                   const struct tensor writes[MOST])
+{
+    struct counters *counters = &held->device->counters;
+    double expected = bytes_of(reads) + bytes_of(writes);
+    if (counters->bytes_moved != expected || counters->launches != 1) {
+        fail_msg("%s counts %.0f bytes in %d operations; it reads and writes %.0f", name, counters->bytes_moved,
+                 (int)counters->launches, expected);
+    }
+    *counters = (struct counters){0};
+    held->names[held->count++] = name;
+}
+
+static void copies(struct held *h)
+{
+    struct device *d = h->device;
+    struct tensor a = bf16(h, 3, 5), b = f32(h, 3, 5);
+    op_zero(d, a);
+    expect(h, "zero", LIST({0}), LIST(a));
+    op_copy(d, a, b);
+    expect(h, "copy", LIST(b), LIST(a));
+    op_accumulate(d, b, a);
+    expect(h, "accumulate", LIST(a, b), LIST(b));
+    op_scale(d, b, 2);
+    expect(h, "scale", LIST(b), LIST(b));
+    struct tensor codes = i32(h, quantised_words(QUANTISATION_NF4, 200)), scales = f32(h, quantised_blocks(200), 1);
+    struct tensor w = bf16(h, 10, 20);
+    op_dequantise(d, w, QUANTISATION_NF4, codes, scales);
+    expect(h, "dequantise", LIST(codes, scales), LIST(w));
+}
+
+static void products(struct held *h)
+{
+    struct device *d = h->device;
+    struct tensor a = bf16(h, 3, 5), b = bf16(h, 7, 5), c = f32(h, 3, 7), bias = bf16(h, 1, 7), y = bf16(h, 3, 7);
+    struct tensor grad_bias = f32(h, 1, 7);
+    op_gemm(d, c, a, NO_TRANSPOSE, b, TRANSPOSE, 2, 0);
+    expect(h, "gemm", LIST(a, b), LIST(c));
+    op_gemm(d, c, a, NO_TRANSPOSE, b, TRANSPOSE, 2, 1);
+    expect(h, "gemm", LIST(a, b, c), LIST(c));
+    op_bias_forward(d, y, bias);
+    expect(h, "bias_forward", LIST(y, bias), LIST(y));
+    op_bias_backward(d, grad_bias, y);
+    expect(h, "bias_backward", LIST(y, grad_bias), LIST(grad_bias));
+}
+
+static void norms(struct held *h)
+{
+    struct device *d = h->device;
+    struct tensor x = bf16(h, 3, 5), y = bf16(h, 3, 5), gain = bf16(h, 1, 5), rstd = f32(h, 3, 1), none = {0};
+    struct tensor grad_gain = f32(h, 1, 5), grad_x = bf16(h, 3, 5);
+    op_rmsnorm_forward(d, y, rstd, x, gain, 0, 1e-5);
+    expect(h, "rmsnorm_forward", LIST(x, gain), LIST(y, rstd));
+    op_rmsnorm_forward(d, y, none, x, gain, 0, 1e-5);
+    expect(h, "rmsnorm_forward", LIST(x, gain), LIST(y));
+    op_rmsnorm_backward(d, grad_x, false, grad_gain, y, x, gain, 0, rstd);
+    expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd, grad_gain), LIST(grad_x, grad_gain));
+    op_rmsnorm_backward(d, grad_x, true, grad_gain, y, x, gain, 0, rstd);
+    expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd, grad_gain, grad_x), LIST(grad_x, grad_gain));
+    op_rmsnorm_backward(d, grad_x, false, none, y, x, gain, 0, rstd);
+    expect(h, "rmsnorm_backward", LIST(y, x, gain, rstd), LIST(grad_x));
+    struct tensor frequencies = of(h, 1, 3, DTYPE_F64), q = bf16(h, 8, 12);
+    op_rope(d, q, frequencies, 5, 2, (struct documents){0}, 1);
+    expect(h, "rope", LIST(q), LIST(q));
+    struct documents documents = {.device_starts = i32(h, 8), .device_prefixes = i32(h, 2)};
+    op_rope(d, q, frequencies, 5, 2, documents, -1);
+    expect(h, "rope", LIST(q, documents.device_starts, documents.device_prefixes), LIST(q));
+    struct tensor gate = bf16(h, 3, 11), up = bf16(h, 3, 11), product = bf16(h, 3, 11);
+    op_swiglu_forward(d, product, gate, up, ACTIVATION_SILU);
+    expect(h, "swiglu_forward", LIST(gate, up), LIST(product));
+    op_swiglu_backward(d, gate, up, product, ACTIVATION_SILU);
+    expect(h, "swiglu_backward", LIST(gate, up, product), LIST(gate, up, product));
+}
+
+// Keys that some query sees, counted one by one.
+static size_t keys_read(const struct attention_shape *s)
+{
+    size_t read = 0;
+    for (size_t key = 0; key < s->start + s->queries; key++) {
+        bool seen = false;
+        for (size_t i = 0; i < s->queries; i++) {
+            size_t position = s->start + i;
+            seen |= key <= position && (!s->mask.window || position - key < s->mask.window);
+        }
+        read += seen;
+    }
+    return read;
+}
+
+static void attentions(struct held *h)
+{
+    struct device *d = h->device;
+    for (size_t window = 0; window <= 8; window += 4) {
+        struct attention_shape shape = {
+            .queries = 9, .start = 6, .batch = 2, .heads = 4, .kv_heads = 2, .head_dim = 6, .mask.window = window};
+        struct tensor q = bf16(h, 18, 24), o = bf16(h, 18, 24), grad_o = bf16(h, 18, 24), grad_q = bf16(h, 18, 24);
+        struct tensor k = bf16(h, 34, 12), v = bf16(h, 34, 12), logsumexp = f32(h, 18, 4);
+        struct tensor grad_k = f32(h, 8, 12), grad_v = f32(h, 8, 12);
+        size_t rows = 2 * keys_read(&shape);
+        struct tensor k_read = tensor_rows(k, 0, rows), v_read = tensor_rows(v, 0, rows);
+        struct key_segment segment = {10, 4, grad_k, grad_v};
+        op_attention_forward(d, shape, o, logsumexp, q, k, v);
+        expect(h, "attention_forward", LIST(q, k_read, v_read), LIST(o, logsumexp));
+        op_attention_backward(d, shape, grad_q, false, &segment, 1, grad_o, o, logsumexp, q, k, v);
+        expect(h, "attention_backward", LIST(q, o, grad_o, k_read, v_read, logsumexp, grad_k, grad_v),
+               LIST(grad_q, grad_k, grad_v));
+        op_attention_backward(d, shape, grad_q, true, &segment, 1, grad_o, o, logsumexp, q, k, v);
+        expect(h, "attention_backward", LIST(q, o, grad_o, k_read, v_read, logsumexp, grad_k, grad_v, grad_q),
+               LIST(grad_q, grad_k, grad_v));
+        struct tensor other = bf16(h, 18, 24), other_logsumexp = f32(h, 18, 4);
+        op_attention_merge(d, o, logsumexp, other, other_logsumexp);
+        expect(h, "attention_merge", LIST(o, other, logsumexp, other_logsumexp), LIST(o, logsumexp));
+    }
+}
+
+static void heads(struct held *h)
+{
+    struct device *d = h->device;
+    struct tensor table = bf16(h, 31, 5), ids = i32(h, 6), y = bf16(h, 6, 5), grad_table = f32(h, 31, 5);
+    op_embedding_forward(d, y, table, ids);
+    expect(h, "embedding_forward", LIST(y, ids), LIST(y)); // of the table as many rows as y has
+    op_embedding_backward(d, grad_table, y, ids);
+    expect(h, "embedding_backward", LIST(y, y, ids), LIST(y));
+    struct tensor logits = bf16(h, 6, 31), targets = i32(h, 6), loss = of(h, 1, 1, DTYPE_F64);
+    struct tensor log_prob = f32(h, 6, 1), logsumexp = f32(h, 6, 1), grad = f32(h, 6, 1);
+    op_cross_entropy(d, logits, targets, loss, 1, 1);
+    expect(h, "cross_entropy", LIST(logits, targets), LIST(logits));
+    op_log_prob(d, log_prob, logsumexp, logits, targets);
+    expect(h, "log_prob", LIST(logits, targets), LIST(log_prob, logsumexp));
+    op_log_prob_backward(d, logits, logsumexp, targets, grad);
+    expect(h, "log_prob_backward", LIST(logits, logsumexp, targets, grad), LIST(logits));
+    struct objective_block block = {.sequences = 2,
+                                    .of = i32(h, 6),
+                                    .targets = targets,
+                                    .log_prob = log_prob,
+                                    .weights = f32(h, 6, 1),
+                                    .shares = f32(h, 6, 1),
+                                    .old = f32(h, 6, 1),
+                                    .reference = f32(h, 6, 1)};
+    op_objective_rows(d, (struct row_terms){.beta = 1}, grad, loss, block, 1, 1);
+    expect(h, "objective_rows",
+           LIST(block.of, targets, log_prob, block.weights, block.shares, block.old, block.reference), LIST(grad));
+    struct tensor sums = of(h, 2, 1, DTYPE_F64), counts = i32(h, 2), advantages = f32(h, 2, 1);
+    op_sequence_sums(d, sums, block, block.reference);
+    expect(h, "sequence_sums", LIST(block.of, targets, log_prob, block.reference, block.shares, sums), LIST(sums));
+    struct sequence_terms terms = {.kind = SEQUENCE_RATIO};
+    op_sequence_costs(d, terms, sums, loss, counts, advantages, 1);
+    expect(h, "sequence_costs", LIST(sums, counts, advantages), LIST(sums));
+}
+
+static void updates(struct held *h)
+{
+    struct device *d = h->device;
+    struct tensor w = bf16(h, 20, 30), master = f32(h, 20, 30), g = f32(h, 20, 30), none = {0};
+    struct tensor m = f32(h, 20, 30), v = f32(h, 20, 30);
+    const struct adam_step step = {.t = 1};
+    op_adamw(d, w, none, g, m, v, &step);
+    expect(h, "adamw", LIST(w, g, m, v), LIST(w, m, v));
+    op_adamw(d, w, master, g, m, v, &step);
+    expect(h, "adamw", LIST(master, g, m, v), LIST(w, master, m, v));
+    const struct sgd_step sgd = {.rate = 1};
+    op_sgd(d, w, none, g, none, &sgd);
+    expect(h, "sgd", LIST(w, g), LIST(w));
+    op_sgd(d, w, master, g, m, &sgd);
+    expect(h, "sgd", LIST(master, g, m), LIST(w, master, m));
+    size_t blocks = (600 + MAP_BLOCK - 1) / MAP_BLOCK;
+    struct coded_moments moments = {i32(h, 150), i32(h, 150), f32(h, blocks, 1), f32(h, blocks, 1)};
+    op_adamw_coded(d, w, g, moments, &step);
+    expect(h, "adamw_coded", LIST(w, g, moments.m, moments.v, moments.m_scale, moments.v_scale),
+           LIST(w, moments.m, moments.v, moments.m_scale, moments.v_scale));
+}
+
+static void operations_count_what_they_move(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct held held = {.device = device_open("plan-cpu", DTYPE_BF16, 0, &status)};
+    assert_non_null(held.device);
+    copies(&held);
+    products(&held);
+    norms(&held);
+    attentions(&held);
+    heads(&held);
+    updates(&held);
+    // All that there are, but for random numbers, which are no part of a step.
+    static const char *const all[] = {
+#define OPERATION(name) #name,
+        DEVICE_OPERATIONS(OPERATION)
+#undef OPERATION
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool found = strcmp(all[i], "random_normal") == 0;
+        for (size_t j = 0; j < held.count; j++) {
+            found |= strcmp(all[i], held.names[j]) == 0;
+        }
+        if (!found) {
+            fail_msg("%s: its bytes are held to nothing", all[i]);
+        }
+    }
+    for (size_t i = 0; i < held.tensor_count; i++) {
+        tensor_free(held.device, &held.tensors[i]);
+    }
+    device_close(held.device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_count_what_they_move)};
+    return cmocka_run_group_tests_name("bytes moved", tests, NULL, NULL);
+}
