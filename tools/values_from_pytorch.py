@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Writes tests/values/gradients.json and tests/values/rope.json: losses, gradients and RoPE's frequencies as PyTorch,
+transformers and peft compute them, which tests/test_values.c holds the program to where none of these is installed.
+
+Run by hand, when a case is added:  tools/values_from_pytorch.py
+Needs torch, numpy, safetensors, transformers and peft.
+
+Weights and factors are made of their names by a formula that the test has, too, so that no file of weights is kept; of a
+gradient its norm and its product with a direction that is made alike. Models are transformers' own classes in f64, with
+norms and RoPE's angles, which they compute in f32, replaced by f64 twins (check_against_pytorch.py); as they are they
+must come within 1e-4, and the decoder of that script within 1e-12.
+"""
+import json
+import math
+import os
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import check_against_pytorch as check
+
+OUT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "values")
+CONTEXT, BATCH, DOCUMENT = 24, 2, 11
+SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+         "intermediate_size": 20, "vocab_size": 29, "hidden_act": "silu", "rms_norm_eps": 1e-3, "pad_token_id": None,
+         "bos_token_id": None, "eos_token_id": None, "max_position_embeddings": 64}
+LLAMA = {"model_type": "llama"}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
+CASES = [  # title, what differs from SMALL, and of the case: labels that are masked, documents, LoRA
+    ("llama", LLAMA, {}),
+    ("llama, masked labels", LLAMA, {"masked": True}),
+    ("llama, documents", LLAMA, {"documents": DOCUMENT}),
+    ("llama, llama3 rope, tied, as many heads of keys", {**LLAMA, "rope_theta": 1e4, "rope_scaling": LLAMA3,
+                                                        "tie_word_embeddings": True, "num_key_value_heads": 4}, {}),
+    ("llama, linear rope", {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, {}),
+    ("mistral, sliding window, documents", {"model_type": "mistral", "sliding_window": 5}, {"documents": DOCUMENT}),
+    ("qwen2, biases", {"model_type": "qwen2", "rope_theta": 1e6, "head_dim": 4}, {}),
+    ("qwen2, window between", {"model_type": "qwen2", "head_dim": 4, "use_sliding_window": True, "sliding_window": 7,
+                               "layer_types": ["full_attention", "sliding_attention", "full_attention"]}, {}),
+    ("qwen3, tied, window above", {**QWEN3, "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}, {}),
+    ("olmo2", {"model_type": "olmo2", "rope_theta": 5e5, "head_dim": 4}, {}),
+    ("gemma", {"model_type": "gemma", "hidden_act": "gelu_pytorch_tanh"}, {}),
+    ("gemma3", {"model_type": "gemma3_text", "query_pre_attn_scalar": 13, "sliding_window": 5, "num_hidden_layers": 6,
+                "rope_theta": 1e6, "rope_local_base_freq": 1e2, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}, {}),
+    ("llama, LoRA, alpha above r", LLAMA, {"lora": {"r": 4, "lora_alpha": 12, "target_modules": ["q_proj", "v_proj"]}}),
+    ("qwen3, LoRA on all", QWEN3, {"lora": {"r": 2, "lora_alpha": 1, "target_modules": [
+        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}}),
+    ("llama, rslora, masked labels", LLAMA, {"masked": True, "lora": {
+        "r": 4, "lora_alpha": 12, "use_rslora": True, "target_modules": ["o_proj", "down_proj"]}}),
+]
+# Those whose frequencies presets are said to have.
+ROPE = [
+    ("llama-3-8b", {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5}),
+    ("llama-3.2-1b", {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5, "rope_scaling": {
+        "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192}}),
+    ("mistral-7b", {"model_type": "mistral", "head_dim": 128, "rope_theta": 1e4}),
+    ("qwen3-8b", {"model_type": "qwen3", "head_dim": 128, "rope_theta": 1e6}),
+]
+
+
+def numbers(name, count):
+    """From -0.5 to 0.5, by the name and the place in it: what `number` of tests/test_values.c makes."""
+    seed = 2166136261
+    for byte in name.encode():  # FNV-1a
+        seed = (seed ^ byte) * 16777619 % 2**32
+    x = (seed + np.arange(count, dtype=np.uint64) * 2654435761) % 2**32
+    for _ in range(2):
+        x = (x ^ (x >> np.uint64(16))) * np.uint64(0x45D9F3B) % 2**32
+    x ^= x >> np.uint64(16)
+    return torch.from_numpy(x.astype(np.float64) / 2**32 - 0.5)
+
+
+def weight(name, shape, gemma):
+    """A norm's gain is about 1, which in Gemma is said by 0."""
+    mean = 1.0 if "norm.weight" in name and not gemma else 0.0
+    return (0.8 * numbers(name, math.prod(shape)) + mean).view(shape)
+
+
+def make_model(folder, changes):
+    config = transformers.AutoConfig.for_model(**{**SMALL, **changes})
+    transformers.AutoModelForCausalLM.from_config(config).double().save_pretrained(folder)
+    path = f"{folder}/model.safetensors"
+    gemma = config.model_type.startswith("gemma")
+    save_file({name: weight(name, w.shape, gemma) for name, w in load_file(path).items()}, path, {"format": "pt"})
+    with open(f"{folder}/config.json") as file:
+        return json.load(file)
+
+
+def make_adapter(model, folder, lora):
+    base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
+    check.peft.get_peft_model(base, check.peft.LoraConfig(task_type="CAUSAL_LM", **lora),
+                              autocast_adapter_dtype=False).save_pretrained(folder)
+    path = f"{folder}/adapter_model.safetensors"
+    save_file({name: weight(name, w.shape, False) for name, w in load_file(path).items()}, path, {"format": "pt"})
+
+
+def difference(found, expected):
+    (loss, gradients), (expected_loss, expected_gradients) = found, expected
+    return max(check.relative_l2(gradients, expected_gradients)[0], abs(loss / expected_loss - 1))
+
+
+def case_of(title, changes, asked, path, rng):
+    folder, adapter = f"{path}/model", None
+    config = make_model(folder, changes)
+    known = {**config, "head_dim": config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]}
+    known.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
+    if asked.get("lora"):
+        adapter = f"{path}/adapter"
+        make_adapter(folder, adapter, asked["lora"])
+    ids = rng.integers(0, SMALL["vocab_size"], (BATCH, CONTEXT))
+    labels = np.pad(ids[:, 1:], ((0, 0), (0, 1)), constant_values=-100)
+    if asked.get("masked"):
+        labels[rng.random(labels.shape) < 0.5] = -100
+        labels[1, :] = -100  # sequences are not alike
+        labels[1, 3:6] = ids[1, 4:7]
+    ids, given = torch.from_numpy(ids), labels.tolist()
+    tokens = torch.arange(CONTEXT).expand(BATCH, CONTEXT)
+    documents = tokens // asked["documents"] if "documents" in asked else torch.zeros_like(tokens)
+    ends = torch.nn.functional.pad(documents[:, 1:], (0, 1), value=-1) != documents
+    labels = torch.from_numpy(labels).masked_fill(ends, -100)
+    arguments = folder, adapter, known, ids, documents, labels
+    expected = check.transformers_gradients(*arguments, True)
+    ours = check.reference(folder, known, ids, documents, lambda logits: check.loss_of(logits, labels), adapter)
+    as_it_is = check.transformers_gradients(*arguments, False)
+    print(f"{title}: loss {expected[0]:.6f}; the decoder is off by {difference(ours, expected):.1e}, transformers as it is by "
+          f"{difference(as_it_is, expected):.1e}")
+    if not (difference(ours, expected) <= 1e-12 and difference(as_it_is, expected) <= 1e-4):
+        sys.exit(f"{title}: TOO LARGE")
+    loss, gradients = expected
+    return {"title": title, "config": config, **asked, "ids": ids.tolist(), **({"labels": given} if "masked" in asked else {}),
+            "loss": loss, "gradients": {name: [g.norm().item(), (g.flatten() @ numbers(f"direction of {name}", g.numel())).item()]
+                                        for name, g in gradients.items()}}
+
+
+def frequencies_of(preset, changes):
+    config = transformers.AutoConfig.for_model(**{**SMALL, **changes})
+    inverse = transformers.AutoModel.from_config(config).rotary_emb.inv_freq  # f32
+    return {"preset": preset, "frequencies": [float(f"{x:.8g}") for x in inverse.tolist()]}
+
+
+def write(name, made_with, items):
+    with open(f"{OUT}/{name}.json", "w") as file:
+        lines = ",\n".join("  " + json.dumps(item) for item in items)
+        file.write(f'{{"made_with": {json.dumps(made_with)}, "cases": [\n{lines}\n]}}\n')
+
+
+def main():
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(1)
+    made_with = (f"tools/values_from_pytorch.py, torch {torch.__version__.split('+')[0]}, "
+                 f"transformers {transformers.__version__}, peft {check.peft.__version__}")
+    cases = []
+    for title, changes, asked in CASES:
+        with tempfile.TemporaryDirectory(prefix="longbp-values-") as path:
+            cases.append(case_of(title, changes, asked, path, rng))
+    write("gradients", made_with, cases)
+    write("rope", made_with, [frequencies_of(*case) for case in ROPE])
+
+
+if __name__ == "__main__":
+    main()
