@@ -363,6 +363,29 @@ static void test_rates_table(void **state)
     assert_null(table_of("rates", few));
 }
 
+// A series per way of rounding, means over the steps by the rate.
+static void test_lost_updates_table(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"'rate': 0.1", "'rate': 0.01", "'rate': 0.1, 'master': 'f32'",
+                                             "'rate': 0.1, 'round': 'stochastic'"};
+    char *lines[6] = {NULL}, *few[2] = {NULL}, keys[120];
+    for (int i = 0; i < 5; i++) {
+        snprintf(keys, sizeof keys, "'optimizer': {'name': 'adamw', %s}", optimizers[i % 4]);
+        *(i < 4 ? &lines[i] : &few[0]) =
+            run_of(i, full, keys,
+                   ", 'curve': {'loss': [9, 8], 'unchanged_weights': [0.5, 1], 'lost_updates': [null, 0.25]}");
+    }
+    lines[4] = run_of(5, full, "'optimizer': {'name': 'adamw', 'rate': 1}", ", 'curve': {'loss': [9, 8]}");
+    expect_table("lost-updates", lines,
+                 "series\tmethod\tlabel\trank\trate\tunchanged\tlost\n"
+                 "1\tfull, adamw, master in f32\tfull, adamw, master in f32\t0\t0.1\t0.75\t0.25\n"
+                 "2\tfull, adamw, rounded stochastically\tfull, adamw, rounded stochastically\t1\t0.1\t0.75\t0.25\n"
+                 "3\tfull, adamw, rounded to nearest\tfull, adamw, rounded to nearest\t2\t0.01\t0.75\t0.25\n"
+                 "3\tfull, adamw, rounded to nearest\tfull, adamw, rounded to nearest\t2\t0.1\t0.75\t0.25\n");
+    assert_null(table_of("lost-updates", few));
+}
+
 // Behind ours a series for each of the paper's, of the file that comes with the program.
 static void test_published_rates(void **state)
 {
@@ -453,8 +476,9 @@ int main(void)
         cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_training_table),
-        cmocka_unit_test(test_rates_table),          cmocka_unit_test(test_published_rates),
-        cmocka_unit_test(test_optimizers_table),     cmocka_unit_test(test_links_table),
+        cmocka_unit_test(test_rates_table),          cmocka_unit_test(test_lost_updates_table),
+        cmocka_unit_test(test_published_rates),      cmocka_unit_test(test_optimizers_table),
+        cmocka_unit_test(test_links_table),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

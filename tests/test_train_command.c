@@ -322,6 +322,19 @@ static void quiet_and_verbose(void **state)
                 " before the first step\nverbose: checkpoint after step 4\nverbose: checkpoint after step 8\n");
 }
 
+// What share of the updates is lost is said of each step, where it is known.
+static void lost_updates_are_said(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, TRAIN "--dtype bf16 --lost-updates --out lost"), 0);
+    assert_says(scratch, "lost/steps.jsonl", "\"lost_updates\":0.");
+    assert_says(scratch, "lost/steps.jsonl", "\"unchanged_weights\":0.");
+    assert_int_equal(run(scratch, TRAIN "--lost-updates --out not"), 2);
+    assert_says(scratch, "err", "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
+    assert_int_equal(run(scratch, TRAIN "--dtype bf16 --optimizer adam8bit --lost-updates --out not"), 2);
+}
+
 // Two runs into one folder: the second is refused while the first one goes on.
 static void one_run_at_a_time(void **state)
 {
@@ -352,6 +365,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(lost_updates_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_run_at_a_time, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ static const char *const without[] = {"profile", "links", "labels", "documents",
 struct arguments {
     struct trial_flags flags;
     const char *tokens, *token_dtype, *out;
-    bool resume;
+    bool resume, lost_updates;
     size_t sequences, checkpoint, keep_checkpoints;
     enum progress_detail detail;
 };
@@ -56,6 +56,10 @@ static const struct flag own_flags[] = {
      COUNT_AT(struct arguments, keep_checkpoints, 1, 0),
      .arg = "N",
      .doc = "the last N of them stay (1)"},
+    {.name = "lost-updates",
+     SET_AT(struct arguments, lost_updates),
+     .doc = "say of each step in bf16 what share of the updates rounding lost, and of the weights stayed as they "
+            "were"},
     {.name = "quiet", .key = FLAG_QUIET, .doc = "print no steps: DIR/steps.jsonl has them"},
     {.name = "verbose",
      .key = FLAG_VERBOSE,
@@ -102,6 +106,8 @@ static bool complete(struct arguments *arguments, struct status *status)
         return false;
     if (!json_object_get(trial, "train"))
         json_object_set_new(trial, "train", json_object());
+    if (arguments->lost_updates)
+        json_object_set_new(trial, "measure", json_pack("{s:b}", "lost_updates", true));
     if (!json_object_get(trial, "optimizer"))
         json_object_set_new(trial, "optimizer", json_string(optimizers[0]->name));
     return true;
@@ -189,19 +195,29 @@ static bool put(struct running *run, json_t *line, struct status *status)
     return ok;
 }
 
+// null: it is not known.
+static json_t *real_or_null(double value)
+{
+    json_t *real = json_real(value);
+    return real ? real : json_null();
+}
+
 static bool put_step(struct running *run, struct status *status)
 {
     const struct train *train = &run->train;
     const struct trial *trial = run->trial;
     double tokens = (double)(trial->context * trial->batch * trial->train.accumulate);
-    json_t *norm = json_real(train->gradient_norm); // NULL when it is not known
     json_t *line =
         json_pack("{s:I, s:f, s:o, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss", run->report.loss,
-                  "gradient_norm", norm ? norm : json_null(), "rate", train->rate, "ms",
+                  "gradient_norm", real_or_null(train->gradient_norm), "rate", train->rate, "ms",
                   round(1e3 * run->report.ms) / 1e3, "tokens_per_s", round(1e6 * tokens / run->report.ms) / 1e3,
                   "peak_bytes", (json_int_t)run->setup.device->arena.peak_bytes);
     char words[128];
     CHECK(line);
+    if (trial->measure.lost_updates) {
+        json_object_set_new(line, "lost_updates", real_or_null(lost_updates_lost(&train->lost_updates)));
+        json_object_set_new(line, "unchanged_weights", real_or_null(lost_updates_unchanged(&train->lost_updates)));
+    }
     snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, run->report.loss);
     bool ok = put(run, line, status);
     progress_step(&run->progress, train->step - run->begun, words);
@@ -319,9 +335,13 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
 }
 
 // A plan has no weights that could be written.
-static bool check_device(const struct trial *trial, struct status *status)
+static bool check_trial(const struct trial *trial, const struct arguments *arguments, struct status *status)
 {
-    return !trial->planned || status_set(status, STATUS_BAD_INPUT, "--device %s trains nothing", trial->device);
+    if (trial->planned)
+        return status_set(status, STATUS_BAD_INPUT, "--device %s trains nothing", trial->device);
+    return !arguments->lost_updates || trial->measure.lost_updates ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
 }
 
 int command_train(int argc, char **argv)
@@ -345,7 +365,7 @@ int command_train(int argc, char **argv)
     bool interrupted = false;
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_device(&trial, &status) && choose_within(&trial, &status) &&
+                check_trial(&trial, &arguments, &status) && choose_within(&trial, &status) &&
                 train(&trial, &arguments, &interrupted, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

@@ -40,7 +40,7 @@ struct record_measure {
     bool given;
     double warmup, samples, max_seconds;
     const char *gradient;
-    int timeline, gemm, bias, pair_sums, categories;
+    int timeline, gemm, bias, pair_sums, lost_updates, categories;
 };
 
 struct record_limits {
@@ -117,7 +117,7 @@ struct record_pair_sums {
 // Of a training run: a number of each step, and of each evaluation.
 struct record_curve {
     bool given;
-    struct number_list loss, gradient_norm, evaluation_step, evaluation_loss;
+    struct number_list loss, gradient_norm, evaluation_step, evaluation_loss, unchanged_weights, lost_updates;
 };
 
 // Of a trial over several ranks: a number of each, in their order, or of so many as are alike.

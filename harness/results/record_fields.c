@@ -18,6 +18,7 @@ FIELDS measure_fields[] = {
     {FIELD(record_measure, gemm), .type = FIELD_BOOL},
     {FIELD(record_measure, bias), .type = FIELD_BOOL},
     {FIELD(record_measure, pair_sums), .type = FIELD_BOOL},
+    {FIELD(record_measure, lost_updates), .type = FIELD_BOOL},
     {FIELD(record_measure, categories), .type = FIELD_BOOL},
     {0}};
 
@@ -158,6 +159,15 @@ FIELDS curve_fields[] = {
      .meaning = "after how many steps held-out tokens were evaluated"},
     {FIELD(record_curve, evaluation_loss), .type = FIELD_NUMBER, .list = true, .none = NONE_EMPTY, .unit = "nats",
      .meaning = "of them"},
+    {FIELD(record_curve, unchanged_weights), .type = FIELD_SIZE, .list = true, .none = NONE_LEFT_OUT,
+     .meaning =
+         "of each step, the share of weights that were to move and stayed as they were: an update was rounded away",
+     .null = "not asked for (measure.lost_updates)"},
+    {FIELD(record_curve, lost_updates), .type = FIELD_NUMBER, .list = true, .none = NONE_LEFT_OUT,
+     .meaning =
+         "of each step, 1 - <w' - w, u> / <u, u>: u what weights w, or their master, are moved by before it is "
+         "rounded",
+     .null = "not asked for (measure.lost_updates)"},
     {0}};
 
 FIELDS ranks_fields[] = {

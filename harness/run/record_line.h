@@ -25,6 +25,7 @@ struct rank_figures {
 struct curve {
     size_t steps, evaluations;
     double *loss, *gradient_norm;              // [steps]
+    double *unchanged_weights, *lost_updates;  // [steps], where they are measured
     double *evaluation_step, *evaluation_loss; // [evaluations]
 };
 

@@ -119,6 +119,8 @@ static void note_curve(struct run *run, size_t i)
     struct curve *curve = &run->curve;
     curve->loss[i] = run->step.loss;
     curve->gradient_norm[i] = run->train.gradient_norm;
+    curve->unchanged_weights[i] = lost_updates_unchanged(&run->train.lost_updates);
+    curve->lost_updates[i] = lost_updates_lost(&run->train.lost_updates);
     curve->steps = i + 1;
     run->result.curve = run->trial->planned ? NULL : curve;
 }

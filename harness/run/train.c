@@ -229,6 +229,8 @@ bool train_step(struct train *train, struct step_report *report, struct status *
         optimizer_begin_again(model, train->step + 1, factor);
     else
         optimizer_begin(model, train->step + 1, factor);
+    train->lost_updates = (struct lost_updates){0};
+    model->lost_updates = trial->measure.lost_updates ? &train->lost_updates : NULL;
     model_zero_gradients(model);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
@@ -244,6 +246,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
         return status_set(status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
                           train->step + 1);
     optimizer_step(model);
+    model->lost_updates = NULL;
     report->asked_ms += device_timer_asked_ms(device);
     report->ms += device_timer_stop_ms(device);
     train->step++;

@@ -5,6 +5,7 @@
 #pragma once
 #include "harness/run/setup.h"
 #include "harness/run/train_data.h"
+#include "kernels/transformer/lost_updates.h"
 
 struct train {
     const struct trial *trial; // that trains
@@ -16,6 +17,7 @@ struct train {
     // Of the last step. The norm is that of all gradients before they are clipped; NaN on a device without data,
     // and where each is freed within the walk.
     double rate, gradient_norm;
+    struct lost_updates lost_updates; // where the trial measures them
 };
 
 // Takes the setup's model, and the batch's place: a batch is on the device while it is walked alone. False and a

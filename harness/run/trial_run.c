@@ -220,8 +220,12 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
-    double **curves[] = {&run->curve.loss, &run->curve.gradient_norm, &run->curve.evaluation_step,
-                         &run->curve.evaluation_loss};
+    double **curves[] = {&run->curve.loss,
+                         &run->curve.gradient_norm,
+                         &run->curve.evaluation_step,
+                         &run->curve.evaluation_loss,
+                         &run->curve.unchanged_weights,
+                         &run->curve.lost_updates};
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
         CHECK((*curves[i] = calloc(samples + 1, sizeof **curves[i])));
     CHECK(run->samples_ms && run->asked_ms && run->sample_columns && run->ranks);

@@ -11,11 +11,12 @@ struct measure {
     size_t warmup, samples; // steps; where columns are drawn, of a draw each
     double max_seconds;     // of the trial's process; 0: no limit
     enum gradient_check gradient;
-    bool timeline;   // record the live bytes over one step
-    bool gemm;       // record the device's GEMM rate beside the samples
-    bool categories; // record where a step's time goes
-    bool bias;       // expectation and spread of an estimate over every draw
-    bool pair_sums;  // how far a pair's difference of log-probs is off by the dtype of its sums
+    bool timeline;     // record the live bytes over one step
+    bool gemm;         // record the device's GEMM rate beside the samples
+    bool categories;   // record where a step's time goes
+    bool bias;         // expectation and spread of an estimate over every draw
+    bool pair_sums;    // how far a pair's difference of log-probs is off by the dtype of its sums
+    bool lost_updates; // how much of a training run's updates rounding weights to bf16 loses
 };
 
 // Documents that are packed into a sequence, one after another until it is full. Of the lengths in turn; or at

@@ -3,6 +3,7 @@
 #include "harness/files/named_options.h"
 #include "harness/files/sequences.h"
 #include "harness/spec/config_decode.h"
+#include "kernels/transformer/lost_updates.h"
 #include <string.h>
 
 static char *copy_text(const char *text)
@@ -398,7 +399,8 @@ void settle_train(struct trial *trial)
 }
 
 // One spec serves all devices, methods and objectives: a plan is one step without a gradient, only what is drawn
-// has a bias, and only pairs have their sums, which one rank alone measures.
+// has a bias, only pairs have their sums, which one rank alone measures, and only weights in bf16 that train lose
+// updates.
 void settle_measure(struct trial *trial)
 {
     struct measure *measure = &trial->measure;
@@ -415,5 +417,7 @@ void settle_measure(struct trial *trial)
     }
     bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
     measure->pair_sums = measure->pair_sums && !trial->planned && pairs && trial_ranks(trial) == 1;
+    measure->lost_updates = measure->lost_updates && trial->train.steps && trial->dtype == DTYPE_BF16 &&
+                            lost_updates_known(trial->optimizer);
     measure->bias = measure->bias && !trial->planned && trial->method->each_draw && trial_ranks(trial) == 1;
 }

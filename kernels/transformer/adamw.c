@@ -5,8 +5,6 @@
 static const struct option rows[] = {
     OPTIONS_ADAMW(1e-4, 0.01, MASTER_NONE), OPTION_WHEN(struct adamw_options), {0}};
 
-enum { MASTER = SECOND_MOMENT + 1 };
-
 static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {
     (void)config;
@@ -19,7 +17,7 @@ void adamw_state(const struct model *model, const struct parameter *p, struct te
     enum dtype dtype = state_dtype(model, options->state);
     state[FIRST_MOMENT] = state[SECOND_MOMENT] = state_shape(p->value.rows, p->value.cols, dtype);
     if (options->weights.master) {
-        state[MASTER] = state_shape(p->value.rows, p->value.cols, master_dtype(model));
+        state[MASTER_STATE] = state_shape(p->value.rows, p->value.cols, master_dtype(model));
     }
 }
 
@@ -34,7 +32,7 @@ struct adam_step adamw_step(const struct model *model, const struct parameter *p
                               .t = model->update.age,
                               .form = (enum adam_form)options->form,
                               .rounding = weight_rounding(model, p, &options->weights),
-                              .begins = model->update.age == 1};
+                              .begins = weight_master_begins(p, model->update.age)};
 }
 
 void adamw_update_aged(struct model *model, struct parameter *p, double ratio, size_t age)
@@ -42,8 +40,8 @@ void adamw_update_aged(struct model *model, struct parameter *p, double ratio, s
     struct adam_step step = adamw_step(model, p);
     step.rate *= ratio;
     step.t = age;
-    step.begins = age == 1;
-    op_adamw(model->device, p->value, p->state[MASTER], p->grad, p->state[FIRST_MOMENT], p->state[SECOND_MOMENT],
+    step.begins = weight_master_begins(p, age);
+    op_adamw(model->device, p->value, weight_master(p), p->grad, p->state[FIRST_MOMENT], p->state[SECOND_MOMENT],
              &step);
 }
 

@@ -9,6 +9,7 @@
 
 struct batch;
 struct bucket;
+struct lost_updates;
 struct optimizer;
 struct unit_listener;
 struct parameter {
@@ -26,6 +27,7 @@ struct parameter {
     // state is the optimizer's, of which it knows the meaning. far: what they are kept in on the host while they
     // are used on the device (kernels/transformer/training.h).
     struct tensor grad, state[PARAMETER_STATES], far_grad, far_state[PARAMETER_STATES];
+    struct tensor unrounded; // what an update that is measured leaves besides, or no tensor (lost_updates.h)
     struct tensor projector; // directions of its gradient (kernels/transformer/projector.h), or no tensor
     bool projected;          // the gradient's sums are those in them: [m, r] or [r, n]
     bool vector;             // a norm's gain or a bias: one dimension in files
@@ -88,8 +90,9 @@ struct model {
     bool keeps_gradients; // behind a walk with an update all gradients are there, and whole
     struct update update;
     struct turn turn;
-    size_t lowest_trained;          // nothing below this layer trains, and a backward pass ends with it
-    struct unit_listener *listener; // kernels/transformer/unit.h; NULL: nobody listens
+    struct lost_updates *lost_updates; // of the update under way; NULL: nobody asks
+    size_t lowest_trained;             // nothing below this layer trains, and a backward pass ends with it
+    struct unit_listener *listener;    // kernels/transformer/unit.h; NULL: nobody listens
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied

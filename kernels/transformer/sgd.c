@@ -27,7 +27,7 @@ static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
                                      OPTION_WHEN(struct sgd_options),
                                      {0}};
 
-enum { MOMENTUM, MASTER };
+enum { MOMENTUM };
 
 static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {
@@ -42,7 +42,7 @@ static void state(const struct model *model, const struct parameter *p, struct t
         state[MOMENTUM] = state_shape(p->value.rows, p->value.cols, state_dtype(model, options->state));
     }
     if (options->weights.master) {
-        state[MASTER] = state_shape(p->value.rows, p->value.cols, master_dtype(model));
+        state[MASTER_STATE] = state_shape(p->value.rows, p->value.cols, master_dtype(model));
     }
 }
 
@@ -54,8 +54,8 @@ static void update(struct model *model, struct parameter *p)
                                   .decay = p->vector ? 0 : options->decay,
                                   .decoupled = options->coupling == DECOUPLED,
                                   .rounding = weight_rounding(model, p, &options->weights),
-                                  .begins = model->update.age == 1};
-    op_sgd(model->device, p->value, p->state[MASTER], p->grad, p->state[MOMENTUM], &step);
+                                  .begins = weight_master_begins(p, model->update.age)};
+    op_sgd(model->device, p->value, weight_master(p), p->grad, p->state[MOMENTUM], &step);
 }
 
 const struct optimizer optimizer_sgd = {

@@ -1,6 +1,7 @@
 #include "kernels/transformer/training.h"
 #include "kernels/base/queue.h"
 #include "kernels/transformer/bucket.h"
+#include "kernels/transformer/lost_updates.h"
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/projector.h"
 #include "kernels/transformer/unit.h"
@@ -318,8 +319,14 @@ static void update_settle(struct model *model, size_t unit)
 static void update_share(struct model *model, struct parameter *p)
 {
     struct parameter share = bucket_share(model, p);
-    if (tensor_count(share.value) > 0) {
-        model->optimizer->update(model, p->bucket ? &share : p);
+    struct parameter *moved = p->bucket ? &share : p;
+    if (tensor_count(share.value) == 0) {
+        return;
+    }
+    if (model->lost_updates) {
+        lost_updates_add(model->lost_updates, model, moved);
+    } else {
+        model->optimizer->update(model, moved);
     }
 }
 

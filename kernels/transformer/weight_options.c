@@ -23,6 +23,17 @@ enum dtype state_dtype(const struct model *model, int state)
     return state == STATE_BF16 ? DTYPE_BF16 : state == STATE_WIDE ? master_dtype(model) : model->gradient_dtype;
 }
 
+struct tensor weight_master(const struct parameter *parameter)
+{
+    struct tensor kept = parameter->state[MASTER_STATE];
+    return kept.data ? kept : parameter->unrounded;
+}
+
+bool weight_master_begins(const struct parameter *parameter, size_t age)
+{
+    return age == 1 || !parameter->state[MASTER_STATE].data;
+}
+
 struct weight_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
                                        const struct weight_options *options)
 {

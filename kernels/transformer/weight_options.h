@@ -9,6 +9,9 @@ enum { UPDATE_AT_END, UPDATE_IN_WALK };
 enum { SUMS_WHOLE, SUMS_PROJECTED };
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
+// The tensor of a parameter's state that is the master of an optimizer with that option.
+enum { MASTER_STATE = PARAMETER_STATES - 1 };
+
 struct weight_options {
     int round, master, when;
     size_t seed;
@@ -83,6 +86,11 @@ struct tensor state_shape(size_t rows, size_t cols, enum dtype dtype);
 // The dtype of moments, and of a master.
 enum dtype state_dtype(const struct model *model, int state);
 enum dtype master_dtype(const struct model *model);
+// What moves in place of a parameter's weights and is rounded to them, or no tensor: the master that is kept, or
+// what the update under way is to leave besides; and whether it is what the weights are, and not yet set, in an
+// update of that age.
+struct tensor weight_master(const struct parameter *parameter);
+bool weight_master_begins(const struct parameter *parameter, size_t age);
 // The rounding of this update of a parameter.
 struct weight_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
                                        const struct weight_options *options);

@@ -1,0 +1,88 @@
+// Lost updates: what rounding weights to bf16 leaves of an optimizer's updates, a series per way of rounding and a
+// row per rate; means over a training run's steps.
+#include "harness/plot/figure.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <string.h>
+
+struct row {
+    char label[120];
+    double rate, unchanged, lost;
+};
+
+static double mean(const struct number_list *list)
+{
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (isfinite(list->items[i])) {
+            sum += list->items[i];
+            count++;
+        }
+    }
+    return count ? sum / (double)count : NAN;
+}
+
+static const char *text_of(const struct record *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(record->trial.optimizer, key));
+    return text ? text : "";
+}
+
+static struct row row_of(const struct record *record)
+{
+    const json_t *rate = json_object_get(record->trial.optimizer, "rate");
+    struct row row = {.rate = json_is_number(rate) ? json_number_value(rate) : NAN,
+                      .unchanged = mean(&record->curve.unchanged_weights),
+                      .lost = mean(&record->curve.lost_updates)};
+    bool master = strcmp(text_of(record, "master"), "f32") == 0;
+    bool stochastic = strcmp(text_of(record, "round"), "stochastic") == 0;
+    snprintf(row.label, sizeof row.label, "%.40s, %.40s, %s", record_method(record), text_of(record, "name"),
+             master       ? "master in f32"
+             : stochastic ? "rounded stochastically"
+                          : "rounded to nearest");
+    return row;
+}
+
+static int by_label(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    int order = strcmp(x->label, y->label);
+    return order ? order : (x->rate > y->rate) - (x->rate < y->rate);
+}
+
+// Two rates of one label at least.
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+{
+    struct row *rows = calloc(count + 1, sizeof *rows);
+    CHECK(rows);
+    size_t kept = 0, series = 0;
+    bool enough = false;
+    for (size_t i = 0; i < count; i++) {
+        if (records[i]->status == RECORD_OK && records[i]->curve.lost_updates.count > 0) {
+            rows[kept] = row_of(records[i]);
+            kept += isfinite(rows[kept].rate) && isfinite(rows[kept].lost);
+        }
+    }
+    qsort(rows, kept, sizeof *rows, by_label);
+    fputs("series\tmethod\tlabel\trank\trate\tunchanged\tlost\n", table);
+    for (size_t i = 0; i < kept; i++) {
+        bool same = i > 0 && strcmp(rows[i].label, rows[i - 1].label) == 0;
+        series += !same;
+        enough = enough || (same && rows[i].rate != rows[i - 1].rate);
+        fprintf(table, "%zu\t%s\t%s\t%zu\t%.9g\t%.9g\t%.9g\n", series, rows[i].label, rows[i].label, series - 1,
+                rows[i].rate, rows[i].unchanged, rows[i].lost);
+    }
+    free(rows);
+    return enough;
+}
+
+static const char *const along_rates[] = {"optimizer", NULL};
+
+const struct figure figure_lost_updates = {
+    .name = "lost-updates",
+    .needs = "\"lost_updates\": true at two rates or more of a training run in bf16",
+    .one_context = true,
+    .within = along_rates,
+    .tabulate = tabulate,
+};

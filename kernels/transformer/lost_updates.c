@@ -1,0 +1,64 @@
+#include "kernels/transformer/lost_updates.h"
+#include "kernels/transformer/weight_options.h"
+#include <math.h>
+
+bool lost_updates_known(const struct optimizer *optimizer)
+{
+    return option_find(&optimizer->options, "master") && !optimizer->turn;
+}
+
+static double *values_of(const struct model *model, struct tensor t)
+{
+    double *values = calloc(tensor_count(t) + 1, sizeof *values);
+    CHECK(values);
+    tensor_read(model->device, t, values);
+    return values;
+}
+
+// base: what u was added to; unrounded: their sum.
+static void add(struct lost_updates *sums, const double *before, const double *after, const double *base,
+                const double *unrounded, size_t count, bool mastered)
+{
+    for (size_t i = 0; i < count; i++) {
+        double u = unrounded[i] - base[i];
+        sums->moved += u != 0;
+        sums->unchanged += u != 0 && after[i] == before[i];
+        sums->asked += u * u;
+        sums->taken += u * (mastered ? u : after[i] - before[i]);
+    }
+}
+
+void lost_updates_add(struct lost_updates *sums, struct model *model, struct parameter *p)
+{
+    const struct optimizer *optimizer = model->optimizer;
+    struct device *device = model->device;
+    bool mastered = p->state[MASTER_STATE].data;
+    if (!mastered) {
+        p->unrounded = tensor_new(device, p->value.rows, p->value.cols, master_dtype(model), CATEGORY_OPTIMIZER);
+    }
+    struct tensor master = weight_master(p);
+    double *before = values_of(model, p->value);
+    double *base = weight_master_begins(p, model->update.age) ? before : values_of(model, master);
+    optimizer->update(model, p);
+    double *after = values_of(model, p->value), *unrounded = values_of(model, master);
+    if (!device->ops->dataless && device->status.code == STATUS_OK) {
+        add(sums, before, after, base, unrounded, tensor_count(p->value), mastered);
+    }
+    if (base != before) {
+        free(base);
+    }
+    free(before);
+    free(after);
+    free(unrounded);
+    tensor_free(device, &p->unrounded);
+}
+
+double lost_updates_unchanged(const struct lost_updates *sums)
+{
+    return sums->moved > 0 ? sums->unchanged / sums->moved : NAN;
+}
+
+double lost_updates_lost(const struct lost_updates *sums)
+{
+    return sums->asked > 0 ? 1 - sums->taken / sums->asked : NAN;
+}
