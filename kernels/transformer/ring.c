@@ -72,7 +72,7 @@ static void shift_documents(struct device *device, struct pair *pair, size_t key
     if (!of->starts) {
         return;
     }
-    pair->starts = malloc((pair->query_rows + 1) * sizeof *pair->starts);
+    pair->starts = calloc(pair->query_rows + 1, sizeof *pair->starts);
     CHECK(pair->starts && !of->prefixes);
     for (size_t row = 0; row < pair->query_rows; row++) {
         size_t start = (size_t)of->starts[row];
