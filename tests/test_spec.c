@@ -162,9 +162,26 @@ static void expect_same_trials(const struct spec *spec)
         struct status status = {0};
         assert_true(trial_decode(&again, trial.canonical, "record", &status));
         assert_string_equal(again.id, trial.id);
+        assert_string_equal(spec->trials[i].id, trial.id);
         trial_free(&again);
         trial_free(&trial);
     }
+}
+
+// Defaults are kept from one trial to the next: what they depend on differs here in every way.
+static void a_trial_does_not_depend_on_the_one_before(void **state)
+{
+    (void)state;
+    struct spec spec = spec_of(
+        "{'experiment': 'sweep', 'axes': {'dtype': ['f32', 'bf16'], 'optimizer': ['adamw', null, {'name': 'adamw', "
+        "'rate': 0.5}], 'objective': ['dpo', 'token-mean', {'name': 'dpo', 'beta': 0.5}], 'context': [64, 128], "
+        "'method': ['full', {'name': 'seco', 'chunk': 16}, 'full'], 'batch': [2, 4], 'device': ['plan-cuda', "
+        "'cpu', "
+        "'plan-cpu'], 'model': ['llama-3-8b', 'tiny', {'preset': 'tiny', 'layers': 3}]}}",
+        NULL, NULL);
+    assert_int_equal(spec.trial_count, 2 * 3 * 3 * 2 * 2 * 2 * 3 * 3);
+    expect_same_trials(&spec);
+    spec_free(&spec);
 }
 
 static void axes_multiply_in_the_order_written(void **state)
@@ -523,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_trial_that_cannot_be_says_so),
         cmocka_unit_test(budgets_may_be_shares),
         cmocka_unit_test(axes_multiply_in_the_order_written),
+        cmocka_unit_test(a_trial_does_not_depend_on_the_one_before),
         cmocka_unit_test(any_key_is_an_axis),
         cmocka_unit_test(an_entry_may_give_keys_of_its_own),
         cmocka_unit_test(a_list_option_takes_a_list_of_lists),

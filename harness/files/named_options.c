@@ -95,6 +95,8 @@ static bool read_count(struct json_field field, const struct option *option, siz
     bool bounded = option->maximum > 0 && option->maximum < 0x1p53;
     size_t maximum = bounded ? (size_t)option->maximum : JSON_INTEGER_MAX;
     char unit[128];
+    if (!field.value)
+        return true;
     snprintf(unit, sizeof unit, " (%s)", option->help);
     return json_field_count(field, (size_t)option->minimum, maximum, unit, value, status);
 }

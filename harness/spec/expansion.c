@@ -90,6 +90,7 @@ void expansion_free(struct expansion *e)
     for (size_t i = 0; i < e->entry_count; i++)
         json_decref(e->entries[i].method);
     free(e->entries);
+    trial_defaults_free(&e->defaults);
     json_source_close(&e->source);
     free(e);
 }

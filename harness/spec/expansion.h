@@ -35,6 +35,7 @@ struct expansion {
     size_t sizes[TRIAL_KEYS_MAX]; // values of each axis
     size_t entry_count;
     struct entry *entries;
+    struct trial_defaults defaults;
 };
 
 // a * b, or more than a spec may have.

@@ -415,7 +415,7 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
         struct trial trial = {0};
         struct spec_trial *kept = &spec->trials[spec->trial_count];
         expansion_pick(e, n, &fields);
-        ok = check_limits(&fields, status) && trial_decode_fields(&trial, &fields, status) &&
+        ok = check_limits(&fields, status) && trial_identify_fields(&trial, &fields, &e->defaults, status) &&
              check_files(&trial, &fields, status);
         if (ok) {
             memcpy(kept->id, trial.id, sizeof kept->id);
@@ -466,7 +466,7 @@ bool spec_trial(const struct spec *spec, size_t index, struct trial *trial, stru
 {
     struct trial_fields fields;
     expansion_pick(spec->expansion, spec->trials[index].place, &fields);
-    return trial_decode_fields(trial, &fields, status);
+    return trial_decode_fields(trial, &fields, &spec->expansion->defaults, status);
 }
 
 bool spec_varies(const struct spec *spec, size_t key)

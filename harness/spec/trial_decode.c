@@ -239,7 +239,8 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }
 
-bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct status *status)
+// All keys with their defaults spelled out; NULL and a status if anything is wrong. A new reference.
+static json_t *decode_keys(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     *trial = (struct trial){0};
     json_t *canonical = json_object();
@@ -252,14 +253,33 @@ bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields,
         if (ok)
             json_object_set_new(canonical, key->name, value);
     }
-    ok = ok && check_together(trial, fields, status);
-    if (ok) {
+    if (ok && check_together(trial, fields, status))
+        return canonical;
+    json_decref(canonical);
+    return NULL;
+}
+
+bool trial_identify_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
+                           struct status *status)
+{
+    json_t *canonical = decode_keys(trial, fields, status);
+    if (canonical)
+        trial_id_set(trial, canonical, defaults);
+    json_decref(canonical);
+    return canonical;
+}
+
+bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
+                         struct status *status)
+{
+    json_t *canonical = decode_keys(trial, fields, status);
+    if (canonical) {
         trial->canonical = json_dumps(canonical, JSON_COMPACT | JSON_SORT_KEYS);
         CHECK(trial->canonical);
-        trial_id_set(trial, canonical);
+        trial_id_set(trial, canonical, defaults);
     }
     json_decref(canonical);
-    return ok;
+    return canonical;
 }
 
 bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status)
@@ -267,6 +287,7 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
     *trial = (struct trial){0};
     struct json_source source;
     struct trial_fields fields;
+    struct trial_defaults defaults = {0};
     struct names known = {0};
     trial_key_names(&known, trial_keys);
     bool ok = json_source_parse(&source, origin, json, strlen(json), status);
@@ -275,7 +296,8 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
     for (size_t i = 0; ok && i < trial_key_count(); i++)
         fields.keys[i] = json_field_get(root, trial_keys[i].name);
     ok = ok && method_fields_read(&fields.method, *trial_field(&fields, "method"), status) &&
-         trial_decode_fields(trial, &fields, status);
+         trial_decode_fields(trial, &fields, &defaults, status);
+    trial_defaults_free(&defaults);
     if (ok && trial->unsupported) {
         ok = json_field_fail(fields.method.given.entry, status, "%s", trial->unsupported);
         status->code = STATUS_UNSUPPORTED;

@@ -10,8 +10,30 @@ struct trial_fields {
     struct method_fields method;
 };
 
+// What keys mean where they are left out, kept from one trial to the next: of a spec nearly all agree in what that
+// depends on, and to find it out takes longer than all else of a trial. Zeroed: nothing is kept yet.
+struct trial_defaults {
+    struct trial_basis { // what defaults depend on
+        struct config config;
+        enum dtype dtype;
+        bool planned;
+        size_t train_steps;
+        const struct method *method;
+    } basis;
+    struct kept_default {
+        bool known, bare_known;
+        json_t *value;       // NULL: it must be given
+        json_t *name, *bare; // of an object with this name all else; name NULL: it has none
+    } keys[TRIAL_KEYS_MAX];
+};
+void trial_defaults_free(struct trial_defaults *defaults);
+
 // The field of a key by its name.
 struct json_field *trial_field(struct trial_fields *fields, const char *key);
 // As trial_decode, on fields; a trial whose method does not go with its model or context says so itself. Release
 // with trial_free, also after a failure.
-bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct status *status);
+bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
+                         struct status *status);
+// The same without its JSON (trial->canonical): for its id, and for whether it can be.
+bool trial_identify_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
+                           struct status *status);

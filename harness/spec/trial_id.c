@@ -4,20 +4,53 @@
 #include <string.h>
 #include <xxhash.h>
 
+// --- defaults
+
+static void forget(struct kept_default *kept)
+{
+    json_decref(kept->value);
+    json_decref(kept->name);
+    json_decref(kept->bare);
+    *kept = (struct kept_default){0};
+}
+
+void trial_defaults_free(struct trial_defaults *defaults)
+{
+    for (size_t i = 0; i < TRIAL_KEYS_MAX; i++)
+        forget(&defaults->keys[i]);
+}
+
+// Keeps nothing that was another trial's.
+static void rest_on(struct trial_defaults *defaults, const struct trial *trial)
+{
+    struct trial_basis basis;
+    memset(&basis, 0, sizeof basis); // also what is between its members
+    basis.config = trial->config;
+    basis.dtype = trial->dtype;
+    basis.planned = trial->planned;
+    basis.train_steps = trial->train.steps;
+    basis.method = trial->method;
+    if (memcmp(&basis, &defaults->basis, sizeof basis) == 0)
+        return;
+    trial_defaults_free(defaults);
+    defaults->basis = basis;
+}
+
 // What a key means where it is left out; of an object, where all of it but the name is. NULL: it must be given.
-static json_t *default_of(const struct trial *trial, const struct trial_key *key, struct json_field field,
+static json_t *default_of(const struct trial_basis *basis, const struct trial_key *key, struct json_field field,
                           bool object, const json_t *name)
 {
     if (key->type == KEY_METHOD)
-        return object ? method_json(trial->method, NULL) : NULL;
-    // What defaults of other keys depend on; what is decoded here is the scratch's own.
-    struct trial scratch = {.config = trial->config,
-                            .dtype = trial->dtype,
-                            .planned = trial->planned,
-                            .context = trial->context,
+        return object ? method_json(basis->method, NULL) : NULL;
+    if (!object && key->required)
+        return NULL;
+    // What is decoded here is the scratch's own.
+    struct trial scratch = {.config = basis->config,
+                            .dtype = basis->dtype,
+                            .planned = basis->planned,
                             .objective = objectives[0],
-                            .train = {.steps = trial->train.steps},
-                            .method = trial->method};
+                            .train = {.steps = basis->train_steps},
+                            .method = basis->method};
     struct status why = {0};
     field.value = object ? json_object() : NULL;
     if (name)
@@ -27,6 +60,34 @@ static json_t *default_of(const struct trial *trial, const struct trial_key *key
     trial_free(&scratch);
     return value;
 }
+
+// Borrowed.
+static const json_t *kept_default(struct trial_defaults *defaults, size_t key, struct json_field field)
+{
+    struct kept_default *kept = &defaults->keys[key];
+    if (!kept->known)
+        kept->value = default_of(&defaults->basis, &trial_keys[key], field, false, NULL);
+    kept->known = true;
+    return kept->value;
+}
+
+// Borrowed.
+static const json_t *kept_bare(struct trial_defaults *defaults, size_t key, struct json_field field)
+{
+    struct kept_default *kept = &defaults->keys[key];
+    json_t *name = json_object_get(field.value, "name");
+    bool same = kept->name == name || (name && kept->name && json_equal(kept->name, name));
+    if (kept->bare_known && same)
+        return kept->bare;
+    json_decref(kept->name);
+    json_decref(kept->bare);
+    kept->name = json_incref(name);
+    kept->bare = default_of(&defaults->basis, &trial_keys[key], field, true, name);
+    kept->bare_known = true;
+    return kept->bare;
+}
+
+// --- what differs from them
 
 // Takes the members out of the object that are equal to the default's.
 static void strip(json_t *object, const json_t *defaults)
@@ -42,32 +103,27 @@ static void strip(json_t *object, const json_t *defaults)
 }
 
 // What of a key's value goes into the id: what differs from the default. NULL: nothing.
-static json_t *part_of_id(const struct trial *trial, const struct trial_key *key, struct json_field field)
+static json_t *part_of_id(struct trial_defaults *defaults, size_t key, struct json_field field)
 {
-    const json_t *value = field.value;
-    json_t *absent = default_of(trial, key, field, false, NULL), *part = NULL;
-    if (!json_equal(value, absent)) {
-        part = json_deep_copy(value);
-        CHECK(part);
-    }
-    if (json_is_object(part)) {
-        json_t *bare = json_is_object(absent) ? json_incref(absent)
-                                              : default_of(trial, key, field, true, json_object_get(value, "name"));
-        strip(part, bare);
-        json_decref(bare);
-    }
-    json_decref(absent);
+    const json_t *absent = kept_default(defaults, key, field);
+    if (json_equal(field.value, absent))
+        return NULL;
+    json_t *part = json_deep_copy(field.value);
+    CHECK(part);
+    if (json_is_object(part))
+        strip(part, json_is_object(absent) ? absent : kept_bare(defaults, key, field));
     return part;
 }
 
-json_t *trial_differences(const struct trial *trial, const json_t *canonical)
+json_t *trial_differences(const struct trial *trial, const json_t *canonical, struct trial_defaults *defaults)
 {
     struct json_source source;
     json_source_wrap(&source, "trial", json_incref((json_t *)canonical));
     json_t *parts = json_object();
+    rest_on(defaults, trial);
     for (size_t i = 0; i < trial_key_count(); i++) {
         struct json_field field = json_field_get(json_field_root(&source), trial_keys[i].name);
-        json_t *part = part_of_id(trial, &trial_keys[i], field);
+        json_t *part = part_of_id(defaults, i, field);
         if (part)
             json_object_set_new(parts, trial_keys[i].name, part);
     }
@@ -75,15 +131,18 @@ json_t *trial_differences(const struct trial *trial, const json_t *canonical)
     return parts;
 }
 
-void trial_id_set(struct trial *trial, const json_t *canonical)
+void trial_id_set(struct trial *trial, const json_t *canonical, struct trial_defaults *defaults)
 {
-    json_t *parts = trial_differences(trial, canonical);
+    json_t *parts = trial_differences(trial, canonical, defaults);
     char *text = json_dumps(parts, JSON_COMPACT | JSON_SORT_KEYS);
     CHECK(text);
     XXH128_canonical_t hash;
     XXH128_canonicalFromHash(&hash, XXH3_128bits(text, strlen(text)));
-    for (size_t i = 0; i < sizeof hash.digest; i++)
-        snprintf(trial->id + 2 * i, 3, "%02x", hash.digest[i]);
+    for (size_t i = 0; i < sizeof hash.digest; i++) {
+        trial->id[2 * i] = "0123456789abcdef"[hash.digest[i] >> 4];
+        trial->id[2 * i + 1] = "0123456789abcdef"[hash.digest[i] & 15];
+    }
+    trial->id[2 * sizeof hash.digest] = 0;
     free(text);
     json_decref(parts);
 }

@@ -50,6 +50,21 @@ static bool read_told(const struct trial_key *key, const struct trial *trial, st
                            key->maximum);
 }
 
+static bool read_count(const struct trial_key *key, const struct trial *trial, struct json_field field,
+                       size_t *value, struct status *status)
+{
+    char unit[64];
+    *value = (size_t)key->initial;
+    if (!field.value && key->told && !read_told(key, trial, field, value, status))
+        return false;
+    if (!field.value && (*value || !key->required))
+        return true;
+    trial_key_unit(key, unit, sizeof unit);
+    if (!field.value)
+        return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
+    return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
+}
+
 static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,
                         struct status *status);
 
@@ -73,19 +88,12 @@ static bool read_simple(const struct trial_key *key, struct trial *trial, struct
                         struct status *status)
 {
     void *value = (char *)trial + key->offset;
-    char unit[64];
-    trial_key_unit(key, unit, sizeof unit);
     switch (key->type) {
     case KEY_BOOL:
         *(bool *)value = key->initial > 0;
         return json_field_bool(field, value, status);
     case KEY_COUNT:
-        *(size_t *)value = (size_t)key->initial;
-        if (!field.value && key->told && !read_told(key, trial, field, value, status))
-            return false;
-        if (key->required && !field.value && !*(size_t *)value)
-            return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
-        return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
+        return read_count(key, trial, field, value, status);
     case KEY_NUMBER:
         *(double *)value = key->initial;
         return json_field_number(field, key->minimum, key->maximum, value, status);

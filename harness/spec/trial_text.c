@@ -101,7 +101,9 @@ void trial_text(const struct trial *trial, const struct spec *spec, char *text, 
     // Those that every line begins or ends with.
     static const struct names framing = {4, {"method", "context", "dtype", "device"}};
     *text = 0;
-    json_t *all = json_loads(trial->canonical, 0, NULL), *own = trial_differences(trial, all);
+    struct trial_defaults defaults = {0};
+    json_t *all = json_loads(trial->canonical, 0, NULL), *own = trial_differences(trial, all, &defaults);
+    trial_defaults_free(&defaults);
     append_method(text, bytes, trial, json_object_get(own, "method"));
     text_append(text, bytes, ", context %zu", trial->context);
     const json_t *model = json_object_get(all, "model");

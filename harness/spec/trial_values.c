@@ -351,8 +351,9 @@ static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, struct js
     names_add(&names, dtype_name(dtype_accumulator(model)));
     if (model != dtype_accumulator(model))
         names_add(&names, dtype_name(model));
-    char kind[64];
-    snprintf(kind, sizeof kind, "accumulator of a model in %s:", dtype_name(model));
+    char kind[64] = "";
+    if (field.value)
+        snprintf(kind, sizeof kind, "accumulator of a model in %s:", dtype_name(model));
     size_t index = 0;
     if (!json_field_choice(field, &names, kind, &index, status))
         return NULL;
