@@ -7,14 +7,11 @@
 #include <string.h>
 
 // Whether a last line without its newline is what is left of a record: it has a record's first bytes or, behind
-// other records, some of them; zeros may follow, which some file systems leave after a power cut. Anything else is
-// not ours.
+// other records, some of them. Anything else is not ours.
 static bool is_torn(const char *tail, size_t bytes, bool first)
 {
     char start[40];
     int length = snprintf(start, sizeof start, "{\"schema\":%d,\"id\":\"", RECORD_SCHEMA), matched = 0;
-    while (bytes && !tail[bytes - 1])
-        bytes--;
     for (size_t i = 0; i < bytes && matched < length; i++) {
         if (tail[i] == start[matched])
             matched++;
@@ -81,13 +78,23 @@ static bool is_json(const struct result_line *line)
     return value;
 }
 
+// Some file systems leave zeros after a power cut where something was about to be written.
+static size_t trailing_zeros(const struct result_line *line)
+{
+    size_t zeros = 0;
+    while (zeros < line->bytes && !line->text[line->bytes - 1 - zeros])
+        zeros++;
+    return zeros;
+}
+
 // False if the line is not a record, or is not wanted. A last line that is torn is left out.
 static bool visit_line(struct result_file *file, struct result_line *line, result_visit *visit, void *visitor,
                        struct status *status)
 {
     bool whole = line->text[line->bytes - 1] == '\n';
+    size_t zeros = whole ? 0 : trailing_zeros(line);
     file->bytes += line->bytes;
-    line->bytes -= whole;
+    line->bytes -= whole + zeros;
     bool known = skim(line);
     if (!known && !whole && !is_json(line) && is_torn(line->text, line->bytes, line->number == 1)) {
         file->torn_line = line->number;
@@ -95,8 +102,9 @@ static bool visit_line(struct result_file *file, struct result_line *line, resul
     }
     if (!known && !look_closer(line, status))
         return false;
-    file->intact_bytes = file->bytes;
+    file->intact_bytes = file->bytes - zeros;
     file->unterminated = !whole;
+    file->torn_line = zeros ? line->number : 0; // of the next record, which is not there
     return visit(visitor, line, status);
 }
 
