@@ -132,11 +132,12 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 # too, and what has a malloc of its own.
 SUITE     = BUILD=$(BUILD) tests/suite
 RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_dependencies tests/check_documents tests/check_includes tests/check_suite \
-              tests/check_host_memory %/test_time_noise %/test_host_memory),$(wildcard tests/check_*) $(TESTS)))
+              tests/check_host_memory %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
-$(BUILD)/tests/failing_malloc.so: tests/failing_malloc.c
+run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
+$(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
-	$(Q)$(CC) -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $<
+	$(Q)$(CC) -I. -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
 # Open MPI does not free all that it takes.
 $(addprefix run/$(BUILD)/tests/,test_ranks test_ranks_command test_replicas test_replica_updates): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
 test: ## install what is missing, build, run every test; some minutes
@@ -148,9 +149,15 @@ test-programs: all $(TESTS)
 $(RUNS): run/%: % all
 	@LONGBP=$(BUILD)/longbp $(SUITE) $(notdir $*) $*
 
+# Another program has other call stacks: what was tried of this one is noted beside it.
 MINUTES  ?= 10
-torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so ## let allocations of every command fail one by one, MINUTES=10
-	@TORTURE_SECONDS=$$((60 * $(MINUTES))) BUILD=$(BUILD) LONGBP=$(BUILD)/longbp $(BUILD)/tests/test_host_memory
+KILLS    ?= 1000
+torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so $(BUILD)/tests/test_kills ## let allocations of every command fail one by one for MINUTES=10, going on where it stopped; then KILLS=1000 of runs
+	@mkdir -p $(BUILD)/torture
+	@[ $(BUILD)/torture/tried -nt $(BUILD)/longbp ] || rm -f $(BUILD)/torture/tried
+	@TORTURE_TRIED=$(BUILD)/torture/tried TORTURE_SECONDS=$$((60 * $(MINUTES))) BUILD=$(BUILD) LONGBP=$(BUILD)/longbp \
+	  $(BUILD)/tests/test_host_memory
+	@KILLS=$(KILLS) LONGBP=$(BUILD)/longbp $(BUILD)/tests/test_kills
 
 # Optimised, for without vector functions the tests take three times as long. An allocation that is too large is refused,
 # as it is without the sanitizers: programs are to say so.

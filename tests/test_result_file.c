@@ -48,6 +48,26 @@ static void expect_bad(struct scratch *scratch, const char *text, const char *me
     result_file_close(&file);
 }
 
+// Left by a power cut where a newline and the next record were about to be: the record before them stays.
+static void zeros_behind_a_record_cost_only_themselves(void **state)
+{
+    struct scratch *scratch = *state;
+    struct result_file file;
+    struct status status = {0};
+    char *json = quoted(RECORD(ID_A, "ok") "000");
+    size_t bytes = strlen(json) - 3;
+    memset(json + bytes, 0, 3);
+    struct scratch_path path = scratch_file(scratch, "r.jsonl", json, bytes + 3);
+    assert_true(result_file_read(&file, path.text, &status));
+    assert_int_equal(file.count, 1);
+    assert_int_equal(file.bytes, bytes + 3);
+    assert_int_equal(file.intact_bytes, bytes);
+    assert_int_equal(file.torn_line, 1);
+    assert_true(file.unterminated);
+    result_file_close(&file);
+    free(json);
+}
+
 static void test_whole_records(void **state)
 {
     struct result_file file = must_read(*state, RECORD(ID_A, "ok") "\n" RECORD(ID_B, "ok") "\n");
@@ -215,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_whole_records),
+        TEST(zeros_behind_a_record_cost_only_themselves),
         TEST(test_records_with_an_id_are_counted),
         TEST(test_many_ids_are_counted),
         TEST(test_an_empty_file_has_no_records),
