@@ -1,13 +1,16 @@
 // Out of host memory: of every command one allocation fails, libraries' included (tests/failing_malloc.c). Then the
 // result is the right one, or there is a message and exit code 2; a sweep has a record of the trial that it
 // happened in, and loses none where it happened to itself. Never another result, a crash, a hang or a silent end.
-// `make test` tries a few allocations of each command, the same each time; with $TORTURE_SECONDS as many as there
-// is time for, in an order that reaches all parts of a command early: all of them, if it suffices.
+// Of all allocations that come from one call stack the first one stands for them.
+// `make test` tries a few of each command, the same each time; with $TORTURE_SECONDS as many as there is time for,
+// in an order that reaches all parts of a command early. What was tried, and was as it ought to be, is noted in the
+// file that $TORTURE_TRIED names, and not tried again: so a campaign ends, in several runs if need be.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "tests/program.h"
 #include <ctype.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -78,10 +81,17 @@ static const struct subject {
     {.name = "list", .command = "list keys"},
 };
 
+// As many as failing_malloc.c tells the call stacks of.
+#define STACKS_MAX ((size_t)1 << 22)
+
 static struct {
     const char *preload;
     unsigned long *counts; // of commands, of trials: in memory that they share
+    uint64_t *stacks;      // [STACKS_MAX], of the allocations that are counted; likewise
+    bool telling;          // whether they are asked for
     struct scratch scratch;
+    json_t *noted; // {"NAME STACK": true}: tried in an earlier run
+    FILE *notes;   // NULL: none are kept
     size_t tried, failed;
 } torture;
 
@@ -173,13 +183,12 @@ static char *result_of(const struct subject *subject)
 static int launch(const struct subject *subject, unsigned long at)
 {
     char *line;
-    const char *counted = scratch_path(&torture.scratch, "counts").text;
     torture.counts[0] = torture.counts[1] = 0;
     if (asprintf(&line,
-                 "export FAIL_COUNTS='%s' FAIL_IN=%s FAIL_AT=%lu LD_PRELOAD='%s' OMP_NUM_THREADS=1; exec $L %s "
-                 "2>said%s",
-                 counted, subject->trial ? "trial" : "command", at, torture.preload, subject->command,
-                 strchr(subject->command, '>') ? "" : " >printed") < 0)
+                 "export FAIL_COUNTS=$PWD/counts %s FAIL_IN=%s FAIL_AT=%lu LD_PRELOAD='%s' OMP_NUM_THREADS=1; "
+                 "exec $L %s 2>said%s",
+                 torture.telling ? "FAIL_STACKS=$PWD/stacks" : "", subject->trial ? "trial" : "command", at,
+                 torture.preload, subject->command, strchr(subject->command, '>') ? "" : " >printed") < 0)
         abort();
     pid_t pid = start(&torture.scratch, line);
     free(line);
@@ -253,22 +262,85 @@ static const char *judge(const struct subject *subject, int code, int good_code,
     return NULL;
 }
 
-static void try_point(const struct subject *subject, unsigned long at, int good_code, const char *good)
+// --- the points to be tried: one of each call stack
+
+struct point {
+    uint64_t stack;
+    unsigned long at; // the first allocation from there
+};
+
+static int by_stack(const void *a, const void *b)
+{
+    const struct point *left = a, *right = b;
+    if (left->stack != right->stack)
+        return left->stack < right->stack ? -1 : 1;
+    return (left->at > right->at) - (left->at < right->at);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct point *left = a, *right = b;
+    return (left->at > right->at) - (left->at < right->at);
+}
+
+static char *note_of(const struct subject *subject, const struct point *point)
+{
+    char *note;
+    if (asprintf(&note, "%s %016llx", subject->name, (unsigned long long)point->stack) < 0)
+        abort();
+    return note;
+}
+
+static bool is_noted(const struct subject *subject, const struct point *point)
+{
+    char *note = note_of(subject, point);
+    bool noted = json_object_get(torture.noted, note);
+    free(note);
+    return noted;
+}
+
+// In the order of the allocations, without those that an earlier run tried; to be freed. *stacks: of all.
+static struct point *points_of(const struct subject *subject, unsigned long count, size_t *left, size_t *stacks)
+{
+    struct point *points = calloc(count + 1, sizeof *points);
+    assert_true(points && count < STACKS_MAX);
+    for (unsigned long i = 0; i < count; i++)
+        points[i] = (struct point){torture.stacks[i], i + 1};
+    qsort(points, count, sizeof *points, by_stack);
+    *left = *stacks = 0;
+    for (unsigned long i = 0; i < count; i++) {
+        if (*stacks == 0 || points[i].stack != points[*stacks - 1].stack)
+            points[(*stacks)++] = points[i];
+    }
+    for (size_t i = 0; i < *stacks; i++)
+        if (!is_noted(subject, &points[i]))
+            points[(*left)++] = points[i];
+    qsort(points, *left, sizeof *points, by_place);
+    return points;
+}
+
+static void try_point(const struct subject *subject, const struct point *point, int good_code, const char *good)
 {
     clear();
-    int code = launch(subject, at);
+    int code = launch(subject, point->at);
     const char *wrong = judge(subject, code, good_code, good);
     torture.tried++;
+    if (!wrong && torture.notes) {
+        char *note = note_of(subject, point);
+        fprintf(torture.notes, "%s\n", note);
+        fflush(torture.notes);
+        free(note);
+    }
     if (!wrong)
         return;
     char *said = text_of(&torture.scratch, "said");
     fprintf(stderr, "%s, allocation %lu of its %s fails: %s (exit code %d)\n  longbp %s\n  %.300s\n", subject->name,
-            at, subject->trial ? "trials" : "own", wrong, code, subject->command, said);
+            point->at, subject->trial ? "trials" : "own", wrong, code, subject->command, said);
     free(said);
     torture.failed++;
 }
 
-static unsigned long common_divisor(unsigned long a, unsigned long b)
+static size_t common_divisor(size_t a, size_t b)
 {
     return b ? common_divisor(b, a % b) : a;
 }
@@ -280,48 +352,91 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+// seconds 0: a few points.
 static void torment(const struct subject *subject, double seconds)
 {
     clear();
+    torture.telling = true;
     int good_code = launch(subject, 0);
+    torture.telling = false;
     unsigned long count = torture.counts[subject->trial];
     char *good = result_of(subject), *said = text_of(&torture.scratch, "said");
     if (good_code > 3 || count == 0)
         fail_msg("%s: exit code %d, %lu allocations: %s", subject->name, good_code, count, said);
-    // A step that shares no divisor with the count reaches every point once, far from the last one.
-    unsigned long step = count * 618 / 1000 + 1, tried = 0;
-    while (common_divisor(step, count) > 1)
+    size_t left, stacks, tried = 0;
+    struct point *points = points_of(subject, count, &left, &stacks);
+    // A step that shares no divisor with their number reaches every point once, far from the last one.
+    size_t step = left * 618 / 1000 + 1;
+    while (common_divisor(step, left) > 1)
         step++;
     double end = now_s() + seconds;
-    for (unsigned long at = 0; tried < count && (seconds > 0 ? now_s() < end : tried < POINTS); tried++) {
-        at = (at + step) % count;
-        try_point(subject, at + 1, good_code, good);
+    for (size_t at = 0; tried < left && (seconds > 0 ? now_s() < end : tried < POINTS); tried++) {
+        at = (at + step) % left;
+        try_point(subject, &points[at], good_code, good);
     }
     if (seconds > 0)
-        fprintf(stderr, "%-22s %6lu of %6lu allocations\n", subject->name, tried, count);
+        fprintf(stderr, "%-22s %7lu allocations, %5zu call stacks: %5zu tried before, %5zu now, %5zu are left\n",
+                subject->name, count, stacks, stacks - left, tried, left - tried);
+    free(points);
     free(said);
     free(good);
+}
+
+// --- all
+
+static void *shared_file(const char *name, size_t bytes)
+{
+    int file = open(scratch_path(&torture.scratch, name).text, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(ftruncate(file, (off_t)bytes), 0);
+    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    close(file);
+    return shared;
+}
+
+static void read_notes(const char *path)
+{
+    char *line = NULL;
+    size_t room = 0;
+    torture.noted = json_object();
+    if (!path)
+        return;
+    torture.notes = fopen(path, "a+");
+    if (!torture.notes)
+        fail_msg("%s cannot be written", path);
+    rewind(torture.notes);
+    for (ssize_t bytes; (bytes = getline(&line, &room, torture.notes)) > 0;) {
+        line[bytes - 1] = 0;
+        json_object_set_new(torture.noted, line, json_true());
+    }
+    free(line);
 }
 
 static void every_command_says_that_there_is_no_memory(void **state)
 {
     torture.scratch = *(struct scratch *)*state;
-    const char *build = getenv("BUILD"), *seconds = getenv("TORTURE_SECONDS"), *only = getenv("TORTURE_ONLY");
-    struct scratch_path zeros = scratch_file(&torture.scratch, "counts", (char[16]){0}, 16);
+    const char *build = getenv("BUILD"), *time = getenv("TORTURE_SECONDS"), *only = getenv("TORTURE_ONLY");
+    double seconds = time ? strtod(time, NULL) : 0;
     char library[512];
     snprintf(library, sizeof library, "%s/tests/failing_malloc.so", build ? build : "build");
     torture.preload = realpath(library, NULL);
     assert_non_null(torture.preload);
-    int file = open(zeros.text, O_RDWR);
-    torture.counts = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    assert_ptr_not_equal(torture.counts, MAP_FAILED);
-    close(file);
+    torture.counts = shared_file("counts", 2 * sizeof *torture.counts);
+    torture.stacks = shared_file("stacks", STACKS_MAX * sizeof *torture.stacks);
+    read_notes(getenv("TORTURE_TRIED"));
     if (run(&torture.scratch, setup) != 0)
         fail_msg("%s", text_of(&torture.scratch, "err"));
+    double end = now_s() + seconds;
     for (size_t i = 0; i < COUNT(subjects); i++)
         if (!only || strcmp(only, subjects[i].name) == 0)
-            torment(&subjects[i], seconds ? strtod(seconds, NULL) / (double)(only ? 1 : COUNT(subjects)) : 0);
-    munmap(torture.counts, 16);
+            // What one does not need the others have.
+            torment(&subjects[i],
+                    seconds > 0 ? fmax(1, (end - now_s()) / (double)(only ? 1 : COUNT(subjects) - i)) : 0);
+    munmap(torture.counts, 2 * sizeof *torture.counts);
+    munmap(torture.stacks, STACKS_MAX * sizeof *torture.stacks);
+    if (torture.notes)
+        fclose(torture.notes);
+    json_decref(torture.noted);
     free((char *)torture.preload);
     fprintf(stderr, "allocations: %zu failed in turn, %zu wrong\n", torture.tried, torture.failed);
     assert_int_equal(torture.failed, 0);
