@@ -5,7 +5,7 @@ load scripts.'/style.gp'
 
 # A series' rank is its pair of dtypes: nothing, dKV, dW, both in bf16. The pair has a colour; with dKV in bf16 lines are
 # dashed and marks hollow, for these curves may lie on those without. The method has its mark.
-tint(i) = word('#222222 #009E73 #0072B2 #D55E00', 1 + rank[i] % 4)
+tint(i) = toned(word('#222222 #009E73 #0072B2 #D55E00', 1 + rank[i] % 4))
 dash(rank) = rank % 2 ? 2 : 1
 
 stats data using 'chunks' nooutput

@@ -23,8 +23,8 @@ set xrange [fewest - 0.5 : most + 0.5]
 set yrange [0 : 1.1 * highest / 1000]
 if (beside) {
     foot = bottom + 68 + 20 * legend_rows
-    set label 900 '' at screen across(42),down(foot) point pt 6 ps 0.9*dot lw 1.8 lc rgb pale front
-    set label 901 'published, in the colour of the method' at screen across(69),down(foot) left font legend_font textcolor rgb ink front
+    set label 900 '' at screen across(51),down(foot) point pt 6 ps 0.9*dot lw 1.8 lc rgb pale front
+    set label 901 'published, in the colour of the method' at screen across(87),down(foot) left font legend_font textcolor rgb ink front
 }
 set multiplot
 call scripts.'/panel.gp' 85 880 'longest context (thousands of tokens)' 'cards'

@@ -6,7 +6,7 @@ load scripts.'/style.gp'
 categories = 'GEMM attention_forward attention_backward attention_glue norm RoPE SwiGLU bias embedding head copy optimizer idle'
 shades     = '#0072B2 #009E73 #56B4E9 #F0E442 #E69F00 #8C6D1F #D55E00 #AA4499 #88CCEE #CC79A7 #888888 #332288 #DDDDDD'
 light      = ' attention_glue norm embedding attention_backward idle '
-shade(c) = word(shades, c)
+shade(c) = toned(word(shades, c))
 used = ''
 do for [c=1:words(categories)] {
     stats data using (column(word(categories, c))) nooutput

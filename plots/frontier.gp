@@ -1,7 +1,7 @@
 # The longest context against the device's memory: a line per method with whatever options go furthest, dashed and hollow with
 # memory of the host besides; auto, the furthest of all, is the wide line behind the method that it is.
 load scripts.'/style.gp'
-tint(i) = method[i] eq 'auto' ? '#A9D4EF' : colour(method[i])
+tint(i) = method[i] eq 'auto' ? toned('#A9D4EF') : colour(method[i])
 lined(i) = method[i] eq 'auto'
 stats data using 'device_bytes' nooutput
 low = STATS_min / 2.0**30

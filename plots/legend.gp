@@ -1,43 +1,43 @@
 # The legend: one entry per series, then those named in legend_extra (limit cross bound floor whiskers errors). It is made of labels and
 # arrows, for gnuplot holds a key to the width of one panel. (The svg terminal joins arrows of one colour and width to one
-# path with one kind of dashes: no two have one width.) call 'legend.gp' LEFT TOP, in pixels, before the last plot.
+# path with one kind of dashes: no two have one width.) Its lines are as long as a whole period of every kind of dashes. call 'legend.gp' LEFT TOP, in pixels, before the last plot.
 legend_x(e) = ARG1 + (e / legend_rows) * legend_step
 legend_y(e) = ARG2 + (e % legend_rows) * 20
 do for [e=0:legend_entries-1] {
     if (e < series_count) {
-        set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \
+        set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
             nohead lw 1.8*wide_by(e + 1) dt dash(rank[e+1]) lc rgb tint(e + 1) front
         if (!lined(e + 1)) {
-            set label 200+e '' at screen across(legend_x(e) + 17),down(legend_y(e)) \
+            set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) \
                 point pt mark_of(e + 1) ps 0.9*dot*wide_by(e + 1) lw 1.8 lc rgb tint(e + 1) front
         }
         legend_text = label[e+1]
     } else {
         extra = word(legend_extra, e - series_count + 1)
         if (extra eq 'cross') {
-            set label 200+e '' at screen across(legend_x(e) + 17),down(legend_y(e)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
+            set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
             legend_text = 'out of memory'
         }
         if (extra eq 'whiskers' || extra eq 'errors') {
-            set arrow 200+e from screen across(legend_x(e) + 17),down(legend_y(e) - 7) to screen across(legend_x(e) + 17),down(legend_y(e) + 7) \
+            set arrow 200+e from screen across(legend_x(e) + 26),down(legend_y(e) - 7) to screen across(legend_x(e) + 26),down(legend_y(e) + 7) \
                 @whisker lc rgb pale front
             legend_text = extra eq 'errors' ? 'mean over draws, ± 2 standard errors' : 'fastest to slowest sample'
         }
         if (extra eq 'limit') {
-            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \
+            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
                 nohead lw 1.2 dt 2 lc rgb pale front
             legend_text = 'memory limit'
         }
         if (extra eq 'floor') {
-            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \
+            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
                 nohead lw 1.2 dt 3 lc rgb pale front
             legend_text = 'noise floor: sums in f32, in another order'
         }
         if (extra eq 'bound') {
-            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 34),down(legend_y(e)) \
+            set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
                 nohead lw 1 dt 3 lc rgb pale front
             legend_text = 'lower bound'
         }
     }
-    set label 300+e legend_text noenhanced at screen across(legend_x(e) + 44),down(legend_y(e)) left font legend_font textcolor rgb ink front
+    set label 300+e legend_text noenhanced at screen across(legend_x(e) + 62),down(legend_y(e)) left font legend_font textcolor rgb ink front
 }

@@ -1,4 +1,5 @@
-# The longest context of each method on each card: one bar per method, the number at its end; a hollow mark is what others
+# The longest context of each method on each card: a dot per method, for the axis is logarithmic and a bar's length would mean
+# nothing, with the number beside it; a hollow mark is what others
 # report, in a method's row for the same setting, in a row of its own with what sets it apart.
 load scripts.'/style.gp'
 array group[series_count]
@@ -7,7 +8,7 @@ note_group(i) = (group[i] = int(column('group')), group_name[group[i]] = strcol(
 stats data using (note_group(int(column('series')))) nooutput
 groups = int(STATS_max)
 
-# Pixels from the top: 18 for a bar, 34 for a group's name.
+# Pixels from the top: 18 for a row, 34 for a group's name.
 at(i) = 58 + 18 * i + 34 * group[i]
 known = 0
 stats data using (count(column('published'))) nooutput
@@ -19,25 +20,27 @@ lower(v) = v > 0 && v < least ? (least = v) : 0
 stats data using (upper(column('max_context')), upper(column('published')), lower(column('max_context')), lower(column('published')), 0) nooutput
 low_end = least / 1.6
 
-width = 1240
+# Pixels from the left, as far as the longest label wants.
+left = 30 + 6.9 * larger(longest, 46)
+width = 890 + left
 rigid = 1
 bottom = 58 + 18 * series_count + 34 * groups + 16
 height = bottom + (beside ? 120 : 95)
 heading = 'Longest context by method and card'
 load scripts.'/page.gp'
-tint(i) = method[i] eq 'auto' ? '#A9D4EF' : colour(method[i])
+tint(i) = method[i] eq 'auto' ? toned('#A9D4EF') : colour(method[i])
 set tmargin at screen down(80)
-set lmargin at screen across(350)
-set rmargin at screen across(1070)
+set lmargin at screen across(left)
+set rmargin at screen across(left + 720)
 set logscale x 10
 set xrange [low_end : most * 1.5]
 set xtics ('100' 100, '1,000' 1000, '10,000' 10000, '100,000' 100000, '1,000,000' 1000000, '10,000,000' 10000000)
 set yrange [bottom : 80]
 unset ytics
 set border 1
-set label 1 'context (tokens)' at screen across(710),down(bottom + 42) center textcolor rgb ink front
+set label 1 'context (tokens)' at screen across(left + 360),down(bottom + 42) center textcolor rgb ink front
 do for [i=1:series_count] {
-    set label 500+i label[i] noenhanced at screen across(340),down(at(i)) right font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
+    set label 500+i label[i] noenhanced at screen across(left - 10),down(at(i)) right font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
 }
 do for [g=1:groups] {
     first_row = 0
@@ -51,10 +54,12 @@ if (beside) {
 place_of(i, name) = int(column('series')) == i ? column(name) : NaN
 thousands(v) = v >= 1e6 ? sprintf('%d,%03d,%03d', int(v / 1e6), int(v / 1000) % 1000, int(v) % 1000) : v >= 1000 ? sprintf('%d,%03d', int(v / 1000), int(v) % 1000) : sprintf('%d', int(v))
 marked(v, mark) = thousands(v).(mark eq '-' ? '' : ', '.mark)
-plot for [i=1:series_count] data using (int(column('series')) == i && column('max_context') > 0 ? low_end : NaN):(at(i)):(low_end):(column('max_context')):(at(i) - 6):(at(i) + 6) \
-         with boxxyerror fc rgb tint(i) fs solid 0.75 noborder @named, \
+plot for [i=1:series_count] data using (int(column('series')) == i ? low_end : NaN):(at(i)):(most * 1.5 - low_end):(0) \
+         with vectors nohead lw 0.7 lc rgb '#E2E2E2' notitle, \
+     for [i=1:series_count] data using (place_of(i, 'max_context') > 0 ? column('max_context') : NaN):(at(i)) \
+         with points pt 7 ps 1.2*dot lc rgb tint(i) @named, \
      for [i=1:series_count] data using (place_of(i, 'max_context') > 0 ? column('max_context') : int(column('series')) == i && column('max_context') == 0 ? low_end : NaN):(at(i)):(thousands(column('max_context'))) \
-         with labels left offset 0.6,0 font small_font textcolor rgb ink @named, \
+         with labels left offset 1.2,0 font small_font textcolor rgb ink @named, \
      for [i=1:series_count] data using (place_of(i, 'published')):(at(i)) with points pt 7 ps 0.9*dot lc rgb '#ffffff' @named, \
      for [i=1:series_count] data using (place_of(i, 'published')):(at(i)) with points pt 6 ps 0.9*dot lw 1.8 lc rgb '#111111' @named, \
      for [i=1:series_count] data using (method[i] eq 'published' ? place_of(i, 'published') : NaN):(at(i)):(marked(column('published'), strcol('mark'))) \

@@ -1,7 +1,9 @@
 # The page: the terminal, the heading with the setting below it, panels from 95 pixels below the top to `bottom`, and at
 # the foot where the numbers are from.
 set encoding utf8
+bare = styled('bare')
 if (exists('given_title')) { heading = given_title }
+if (bare) { heading = '' }
 
 # Words in lines of so many letters.
 gap(text, at) = at < 2 ? 0 : text[at:at] eq ' ' ? at : gap(text, at - 1)
@@ -10,11 +12,12 @@ wrapped(text, letters) = strlen(text) <= letters || !gap(text, letters) ? text :
 lines(text) = strstrt(text, "\n") ? 1 + lines(text[strstrt(text, "\n")+1:*]) : 1
 heading = wrapped(heading, int((width - 40) / 9.5))
 setting = wrapped(setting, int((width - 40) / 6.1))
+if (exists('claim')) { setting = wrapped(claim, int((width - 40) / 6.1))."\n".setting }
 source = wrapped(source, int((width - 40) / 6.1))
 machine = wrapped(machine, int((width - 40) / 6.1))
-# What they take beyond one line each; without a heading its line is left out.
-above = (heading eq '' ? -24 : 20 * (lines(heading) - 1)) + 14 * (lines(setting) - 1)
-below = 14 * (lines(source) + lines(machine) - 2)
+# What they take beyond one line each; what is not there takes none.
+above = (heading eq '' ? -24 : 20 * (lines(heading) - 1)) + (bare ? -20 : 14 * (lines(setting) - 1))
+below = bare ? -30 : 14 * (lines(source) + lines(machine) - 2)
 height = height + above + below
 
 # Made smaller by zoom where that is wider or higher than given; higher panels where there is room.
@@ -29,17 +32,18 @@ if (exists('given_height')) {
     }
 }
 
+face = format eq 'svg' ? (styled('serif') ? 'serif' : 'sans-serif') : (styled('serif') ? 'DejaVu Serif' : 'DejaVu Sans')
 if (format eq 'png') {
     # Twice the pixels, for screens; 300 an inch where a size is given, for print.
     fine = zoom * (exists('given_width') ? 300 / 96.0 : 2)
-    set terminal pngcairo enhanced size fine*width,fine*height font 'DejaVu Sans,11' fontscale 0.95*fine linewidth fine pointscale fine background '#ffffff'
+    set terminal pngcairo enhanced size fine*width,fine*height font face.',11' fontscale 0.95*fine linewidth fine pointscale fine background '#ffffff'
 }
 if (format eq 'pdf') {
-    set terminal pdfcairo enhanced size zoom*width/96.0,zoom*height/96.0 font 'DejaVu Sans,11' fontscale 0.7*zoom linewidth 1.5*zoom pointscale 0.75*zoom background '#ffffff'
+    set terminal pdfcairo enhanced size zoom*width/96.0,zoom*height/96.0 font face.',11' fontscale 0.7*zoom linewidth 1.5*zoom pointscale 0.75*zoom background '#ffffff'
 }
 if (format eq 'svg') {
     # Its size on paper is an attribute of the file: harness/plot/picture.c.
-    set terminal svg enhanced size width,height dynamic font 'sans-serif,13' background '#ffffff'
+    set terminal svg enhanced size width,height dynamic font face.',13' background '#ffffff'
 }
 
 # Marks are drawn larger by the svg terminal.
@@ -52,9 +56,9 @@ down(y) = 1 - 1.0 * (y + above) / height
 # The error bars of gnuplot stand on white discs in the svg terminal; these are arrows with flat heads at both ends.
 whisker = sprintf('heads size screen %g,90 fixed lw 1', 4.0 / width)
 
-title_font = format eq 'svg' ? 'sans-serif,16' : 'DejaVu Sans,13'
-small_font = format eq 'svg' ? 'sans-serif,11' : 'DejaVu Sans,9'
-legend_font = format eq 'svg' ? 'sans-serif,12' : 'DejaVu Sans,10'
+title_font = face.(format eq 'svg' ? ',16' : ',13')
+small_font = face.(format eq 'svg' ? ',11' : ',9')
+legend_font = face.(format eq 'svg' ? ',12' : ',10')
 set tics font small_font
 
 # Labels, not a title: they are smaller than a title and stand at the left edge.
@@ -66,9 +70,11 @@ do for [k=1:strlen(heading)] {
     bold = bold.(letter eq "\n" ? "}\n{/:Bold " : strstrt('{}^_@&~\', letter) ? '\'.letter : letter)
 }
 from_top(y) = 1 - 1.0 * y / height
+if (!bare) {
 if (heading ne '') { set label 101 '{/:Bold '.bold.'}' enhanced at screen across(20),from_top(26) font title_font textcolor rgb '#111111' front }
 set label 102 setting noenhanced at screen across(20),from_top(heading eq '' ? 22 : 26 + 20 * lines(heading)) font small_font textcolor rgb pale front
 set label 103 source noenhanced at screen across(20),from_top(height - 26 - below) font small_font textcolor rgb pale front
 set label 104 machine noenhanced at screen across(20),from_top(height - 11 - 14 * (lines(machine) - 1)) font small_font textcolor rgb pale front
+}
 set tmargin at screen down(95)
 set bmargin at screen down(bottom)

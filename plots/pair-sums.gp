@@ -4,8 +4,8 @@ load scripts.'/style.gp'
 load scripts.'/context.gp'
 
 tints = '#D55E00 #E69F00 #0072B2 #222222'
-tint(i) = word(tints, i)
-mark_of(i) = int(word('7 5 9 13', i))
+tint(i) = toned(word(tints, 1 + rank[i]))
+mark_of(i) = int(word('7 5 9 13', 1 + rank[i]))
 dash(rank) = 1
 
 small = 1e300

@@ -11,7 +11,7 @@ set rmargin at screen across(panel_end)
 set label 2 ARG4 at screen across((panel_start + panel_end) / 2),down(bottom + 42) center textcolor rgb ink front
 set label 1 ARG3 at screen across(panel_start - 45),down(77) left textcolor rgb ink front
 if (exists('given_log')) {
-    if (given_log eq 'none') { unset logscale; set xrange [*:*]; set yrange [0:*] }
+    if (given_log eq 'none') { unset logscale; set xrange [*:*]; set yrange [0:*]; set ytics autofreq }
     if (strstrt(given_log, 'x')) { set logscale x 2; set xrange [*:*] }
     if (strstrt(given_log, 'y')) { set logscale y 2; set yrange [*:*] }
     if (given_log ne 'y') { set autoscale xfix; set offsets graph 0.04,graph 0.04,0,0 }

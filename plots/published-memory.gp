@@ -21,13 +21,13 @@ do for [p=1:panels] {
     high = limit > 0 ? limit / unit : STATS_max / unit
     set yrange [low - 0.04 * (high - low) : high + 0.14 * (high - low)]
     level(i) = high + (high - low) * (0.04 + 0.10 * (sum [k=1:i] (panel[k] == p)) / (1.0 + sum [k=1:series_count] (panel[k] == p)))
-    plot for [i=1:series_count] data using (inside(i, p, 'context')):(column('ours') / unit) with linespoints pt 7 ps 0.25*dot lw 2 dt dash(rank[i]) lc rgb tint(i), \
+    call scripts.'/published-legend.gp' p
+    plot for [i=1:series_count] data using (inside(i, p, 'context')):(column('ours') / unit) with linespoints pt 7 ps 0.25*dot lw 2*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
          for [i=1:pointed] data using (inside(i, p, 'context')):(column('ours') / unit):(told(i, 'context ours_bytes:ours published_bytes:published')) @under_pointer, \
          for [i=1:series_count] data using (inside(i, p, 'context')):(column('published') / unit) with points pt shape(i) ps 0.75*dot lw 1.5 lc rgb tint(i), \
          for [i=1:pointed] data using (inside(i, p, 'context')):(column('published') / unit):(told(i, 'context ours_bytes:ours published_bytes:published')) @under_pointer, \
          for [i=1:series_count] data using (column('oom') == 1 ? inside(i, p, 'context') : NaN):(level(i)) with points pt 2 ps 0.9*dot lw 2 lc rgb tint(i), \
-         limit > 0 ? limit / unit : NaN with lines lw 1.2 dt 2 lc rgb pale, \
-         for [i=1:series_count] (panel[i] == p ? NaN : NaN) with linespoints lw 2 dt dash(rank[i]) pt shape(i) ps 0.75*dot lc rgb tint(i) title (panel[i] == p ? label[i] : '')
+         limit > 0 ? limit / unit : NaN with lines lw 1.2 dt 2 lc rgb pale
     unset for [l=101:104] label l
     unset for [l=900:905] label l
     unset for [l=900:905] arrow l

@@ -27,11 +27,11 @@ do for [p=1:panels] {
     set label 1 '{/:Bold '.panel_name[p].'}' enhanced at screen across(panel_left(p) - 35),down(panel_top(p) - 35) left font legend_font textcolor rgb '#111111' front
     set label 2 'context (tokens)' at screen across((panel_left(p) + panel_right(p)) / 2),down(panel_top(p) + tall + 38) center font small_font textcolor rgb ink front
     set label 3 'time of one step (s)' at screen across(panel_left(p) - 35),down(panel_top(p) - 14) left font small_font textcolor rgb ink front
-    plot for [i=1:series_count] data using (inside(i, p, 'context')):(column('ours') / 1000) with linespoints pt 7 ps 0.25*dot lw 2 dt dash(rank[i]) lc rgb tint(i), \
+    call scripts.'/published-legend.gp' p
+    plot for [i=1:series_count] data using (inside(i, p, 'context')):(column('ours') / 1000) with linespoints pt 7 ps 0.25*dot lw 2*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
          for [i=1:pointed] data using (inside(i, p, 'context')):(column('ours') / 1000):(told(i, 'context ours_ms:ours published_ms:published')) @under_pointer, \
          for [i=1:series_count] data using (inside(i, p, 'context')):(column('published') / 1000) with points pt shape(i) ps 0.75*dot lw 1.5 lc rgb tint(i), \
-         for [i=1:pointed] data using (inside(i, p, 'context')):(column('published') / 1000):(told(i, 'context ours_ms:ours published_ms:published')) @under_pointer, \
-         for [i=1:series_count] (panel[i] == p ? NaN : NaN) with linespoints lw 2 dt dash(rank[i]) pt shape(i) ps 0.75*dot lc rgb tint(i) title (panel[i] == p ? label[i] : '')
+         for [i=1:pointed] data using (inside(i, p, 'context')):(column('published') / 1000):(told(i, 'context ours_ms:ours published_ms:published')) @under_pointer
     unset for [l=101:104] label l
     unset for [l=900:905] label l
     unset for [l=900:905] arrow l

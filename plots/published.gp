@@ -13,11 +13,12 @@ several = STATS_max == 0
 # One colour per chunk where a panel's curves differ in it, else one per method.
 chunk_sizes = '32 64 128 256 512 1024 2048 4096'
 chunk_colours = '#CC79A7 #0072B2 #009E73 #E69F00 #D55E00 #56B4E9 #8C6D1F #222222'
-chunk_tint(c) = word(chunk_colours, 1 + (sum [k=1:words(chunk_sizes)] (int(word(chunk_sizes, k)) == c ? k - 1 : 0)))
+chunk_tint(c) = toned(word(chunk_colours, 1 + (sum [k=1:words(chunk_sizes)] (int(word(chunk_sizes, k)) == c ? k - 1 : 0))))
 tint(i) = chunk[i] ? chunk_tint(chunk[i]) : colour(method[i])
 shape(i) = chunk[i] ? 6 : mark(method[i], 1)
 
-stats data using 'context' nooutput
+shown_context = 'column("ours") == column("ours") || column("published") == column("published") || column("oom") == 1 ? column("context") : NaN'
+stats data using (@shown_context) nooutput
 least = STATS_min
 most = STATS_max
 stats data using (int(column('context')) % 512 == 0 ? 0 : 1) nooutput
@@ -47,8 +48,16 @@ width = across_count == 3 ? 1230 : 900
 rigid = 1
 room = (width - 20.0) / across_count
 tall = 270
-pitch = tall + 100
-bottom = 118 + pitch * (down_count - 1) + tall
+# A panel's legend stands below it, in two columns.
+array place_in[series_count]
+legend_entries = 0
+do for [i=1:series_count] {
+    place_in[i] = (sum [k=1:i] (panel[k] == panel[i])) - 1
+    legend_entries = larger(legend_entries, place_in[i] + 1)
+}
+legend_rows = (legend_entries + 1) / 2
+pitch = tall + 115 + 18 * legend_rows
+bottom = 118 + pitch * (down_count - 1) + tall + 15 + 18 * legend_rows
 height = bottom + 120
 load scripts.'/page.gp'
 
@@ -69,11 +78,11 @@ if (!time) {
     }
 }
 
-set key noenhanced font legend_font textcolor rgb ink samplen 2.2 spacing 1.0 width -2 noautotitle
+set key noautotitle
 panel_left(p) = 55 + ((p - 1) % across_count) * room
 panel_right(p) = panel_left(p) + room - 70
 panel_top(p) = 118 + ((p - 1) / across_count) * pitch
 # Rows of a panel and of a series in it.
 inside(i, p, name) = int(column('series')) == i && panel[i] == p ? column(name) : NaN
-# Below the curves where the lines begin early, above them where they begin late.
-if (binary) { set key at graph 1.0,0.02 bottom right } else { set key at graph 0.02,0.82 top left Left reverse }
+# What is drawn first in a panel is wider, so that it is seen behind what is drawn onto it.
+wide_by(i) = 1 + 1.4 * ((sum [k=1:series_count] (panel[k] == panel[i])) - 1 - place_in[i]) / legend_entries

@@ -2,8 +2,7 @@
 # quarter of the steps' own; beside it what is published, else that mean.
 load scripts.'/style.gp'
 
-tints = '#CC79A7 #332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #999933 #661100'
-tint(i) = method[i] eq 'spaco' ? word(tints, 1 + rank[i] % 9) : colour(method[i])
+tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 
 names = ''
 do for [name in 'evaluation_loss loss published'] {

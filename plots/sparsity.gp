@@ -13,8 +13,7 @@ columns_max = int(STATS_max)
 budget_axis = 'budget (columns'.(columns_min == columns_max ? sprintf(' of %d)', columns_max) : ')')
 
 # All series are of one method here, so the samplers and compensations get colours that no method has (Tol's muted set).
-tints = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #CC79A7 #999933 #661100'
-tint(i) = word(tints, 1 + rank[i] % 9)
+tint(i) = hue(rank[i])
 mark_of(i) = int(word('7 5 9 13 11 4 6 8 12', 1 + rank[i] % 9))
 # Solid below dashed: where two lie on each other both are seen.
 dash(rank) = 1 + rank % 2

@@ -1,6 +1,7 @@
 # What all figures share: the table's series, one colour and mark per method, lines and fonts. A script loads this file,
 # sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws to stdout. What may be given besides:
-# given_title, given_width and given_height (1/96 inch, the paper's unit of pixels), given_log (x, y, x,y or none). By hand:
+# given_title, given_width and given_height (1/96 inch, the paper's unit of pixels), given_log (x, y, x,y or none), given_style
+# (some of bare, grey, serif), claim (what the picture is about, above the setting). By hand:
 # gnuplot -e "data='T.tsv'; format='svg'; scripts='plots'; setting=''; source=''; machine=''" plots/memory.gp > P.svg
 
 set datafile separator "\t"
@@ -14,15 +15,21 @@ filled = '7 5 9 13 11 15 7 5'
 hollow = '6 4 8 12 10 14 6 4'
 place(method) = 1 + (sum [p=1:words(method_names)] (word(method_names, p) eq method ? p - 1 : 0)) + \
                 (strstrt(' '.method_names.' ', ' '.method.' ') ? 0 : words(method_names))
-colour(method) = word(colours, place(method))
+# Without colours each is the grey that is as light.
+styled(name) = exists('given_style') ? strstrt(','.given_style.',', ','.name.',') > 0 : 0
+grey = styled('grey')
+byte_of(colour, k) = (int('0x'.colour[2:*]) >> (8 * k)) & 255
+lightness(colour) = int(0.299 * byte_of(colour, 2) + 0.587 * byte_of(colour, 1) + 0.114 * byte_of(colour, 0))
+grey_of(value) = sprintf('#%02X%02X%02X', value, value, value)
+toned(colour) = grey ? grey_of(lightness(colour)) : colour
+colour(method) = toned(word(colours, place(method)))
 # Series of one method share colour and shape; the dashes and the filling of the mark tell them apart.
 mark(method, rank) = int(word(rank % 2 ? hollow : filled, place(method)))
 dash(rank) = int(word('1 2 4 5 3', 1 + rank % 5))
-# Beyond the five kinds of dashes the colour is darker, beyond ten lighter.
-byte_of(colour, k) = (int('0x'.colour[2:*]) >> (8 * k)) & 255
-mixed(colour, with, share) = sprintf('#%02X%02X%02X', (1 - share) * byte_of(colour, 2) + share * with, \
-                                     (1 - share) * byte_of(colour, 1) + share * with, (1 - share) * byte_of(colour, 0) + share * with)
-shaded(colour, rank) = rank < 5 ? colour : rank < 10 ? mixed(colour, 0, 0.5) : mixed(colour, 255, 0.45)
+# A method's fourth series and those behind it have colours that no method has (Tol's muted set), another one each; with nine
+# colours and five kinds of dashes none is repeated before the forty-ninth.
+muted = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #999933 #661100 #44AA99'
+hue(k) = toned(word(muted, 1 + k % 9))
 
 ink = '#333333'
 pale = '#777777'
@@ -43,7 +50,7 @@ stats data using (note(int(column('series')))) nooutput
 # A column of the rows of one series.
 of(i, name) = int(column('series')) == i ? column(name) : NaN
 # A figure may give its series other colours and marks, and draw some without marks.
-tint(i) = shaded(colour(method[i]), rank[i])
+tint(i) = rank[i] < 3 ? colour(method[i]) : hue(rank[i] - 3 + 3 * (place(method[i]) - 1))
 mark_of(i) = mark(method[i], rank[i])
 lined(i) = 0
 # What is drawn first is wider, so that it is seen behind what is drawn onto it.
@@ -70,12 +77,12 @@ rigid = 0
 longest = 0
 do for [i=1:series_count] { if (strlen(label[i]) > longest) { longest = strlen(label[i]) } }
 larger(a, b) = a > b ? a : b
-width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panels > 1 ? 700 : 480, 118 + 6.5 * longest)) : 900
+width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panels > 1 ? 700 : 480, 136 + 6.5 * longest)) : 900
 
 # The legend below the panels: as many columns as the longest label leaves room for. Call legend_extra = '...', then
 # legend_rows = rows_for(most columns).
 legend_extra = ''
-fits(columns) = 78 + 6.5 * longest <= (width - 40.0) / columns
+fits(columns) = 96 + 6.5 * longest <= (width - 40.0) / columns
 columns_for(most) = most > 1 && !fits(most) ? columns_for(most - 1) : most
 rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = (width - 40) / columns_for(most), \
                   (legend_entries + columns_for(most) - 1) / columns_for(most))

@@ -6,6 +6,10 @@ load scripts.'/context.gp'
 
 stats data using 'step_ms' nooutput
 unit = STATS_max >= 20000 ? 1000.0 : 1.0
+stats data using 'low_ms' nooutput
+fastest = STATS_min / unit
+stats data using 'high_ms' nooutput
+slowest = STATS_max / unit
 set logscale x 2
 set xrange [least / 1.2 : most * 1.2]
 eval 'set xtics ('.ticks.')'
@@ -21,7 +25,7 @@ heading = 'Step time against context'
 load scripts.'/page.gp'
 
 set multiplot
-set logscale y
+call scripts.'/decades.gp' fastest slowest
 call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('low_ms') / unit):(0):((column('high_ms') - column('low_ms')) / unit) \
          with vectors @whisker lc rgb tint(i) @named, \
@@ -32,6 +36,7 @@ plot for [i=1:series_count] data using (of(i, 'context')):(column('low_ms') / un
 unset for [l=101:104] label l
 call scripts.'/legend.gp' 25 (bottom + 68)
 unset logscale y
+set ytics autofreq
 set yrange [0 : *]
 call scripts.'/panel.gp' 520 880 'time per token (µs)' 'context (tokens)'
 per_token(name) = 1000.0 * column(name) / column('context')

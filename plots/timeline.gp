@@ -5,7 +5,7 @@ load scripts.'/style.gp'
 # Categories that hold something, by their column in the table.
 categories = 'weights gradients optimizer data hidden_checkpoints kv_cache kv_gradients activations logits workspace host'
 shades     = '#BBBBBB #888888 #666666 #DDDDDD #E69F00 #0072B2 #56B4E9 #009E73 #D55E00 #CC79A7 #222222'
-shade(c) = word(shades, c)
+shade(c) = toned(word(shades, c))
 used = ''
 do for [c=1:words(categories)] {
     stats data using (column(word(categories, c))) nooutput

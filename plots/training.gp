@@ -13,8 +13,7 @@ stats data using (per_step(column('tokens'), column('step'))) nooutput
 along = least == most ? 'step' : 'tokens'
 
 # Runs of a method that draws its columns get colours that no method has (Tol's muted set).
-tints = '#CC79A7 #332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #999933 #661100'
-tint(i) = method[i] eq 'spaco' ? word(tints, 1 + rank[i] % 9) : colour(method[i])
+tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 
 stats data using shown nooutput
 low = STATS_min

@@ -69,10 +69,10 @@ static void test_links_table(void **state)
         free(line);
     }
     expect_table("links", lines,
-                 "series\tmethod\tlabel\trank\tranks\ttime_s\tidle_percent\tsent_GB\n"
-                 "1\tseco\tseco, chunk 64, fast\t0\t4\t2\t12.5\t4\n"
-                 "1\tseco\tseco, chunk 64, fast\t0\t8\t1\t25\t4\n"
-                 "2\tseco\tseco, chunk 64, zero 3, slow\t1\t2\t3\t75\t5\n");
+                 "series\tmethod\tlabel\trank\tkind\tranks\ttime_s\tidle_percent\tsent_GB\n"
+                 "1\tseco\tseco, chunk 64, fast\t0\t1\t4\t2\t12.5\t4\n"
+                 "1\tseco\tseco, chunk 64, fast\t0\t1\t8\t1\t25\t4\n"
+                 "2\tseco\tseco, chunk 64, zero 3, slow\t0\t2\t2\t3\t75\t5\n");
 }
 
 // Each value over that of the group of one, by method and prompt; what has no such record is left out.
@@ -214,11 +214,11 @@ static void test_sparsity_table(void **state)
         "sparsity", lines,
         "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\t"
         "rms_error\n"
-        "1\tspaco\tbernoulli\t0\t1\t4\t0.666666666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
-        "1\tspaco\tbernoulli\t0\t2\t4\t1.66666666666667\t0.5\t0\t1\tNaN\tNaN\n"
-        "2\tspaco\tuniform, no compensation\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0.75\t2\n"
-        "3\tspaco\tuniform, paper\t2\t1\t4\t1\t0.4\tNaN\tNaN\tNaN\tNaN\n"
-        "3\tspaco\tuniform, paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");
+        "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
+        "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666666666667\t0.5\t0\t1\tNaN\tNaN\n"
+        "2\tspaco\tsampler uniform, compensation none\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0.75\t2\n"
+        "3\tspaco\tsampler uniform, compensation paper\t2\t1\t4\t1\t0.4\tNaN\tNaN\tNaN\tNaN\n"
+        "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");
 }
 
 static void test_gradient_error_table(void **state)

@@ -79,7 +79,7 @@ static void test_pictures(void **state)
 {
     struct scratch *scratch = *state;
     write_sweep(scratch, "r.jsonl", "f32", 1);
-    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg,png");
+    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg,png,tsv");
     char *svg = read_text(scratch, "out/deep/sweep-memory.svg"),
          *png = read_text(scratch, "out/deep/sweep-time.png");
     assert_non_null(strstr(svg, "</svg>"));
@@ -98,7 +98,7 @@ static void test_pictures(void **state)
     }
     assert_memory_equal(png, "\x89PNG\r\n", 6);
     assert_true(exists(scratch, "out/deep/sweep-time.svg") && exists(scratch, "out/deep/sweep-memory.png"));
-    assert_true(exists(scratch, "out/deep/data/sweep-memory.tsv"));
+    assert_true(exists(scratch, "out/deep/sweep-memory.tsv"));
     assert_false(exists(scratch, "out/deep/sweep-chunk.svg"));
     free(svg);
     free(png);
@@ -194,8 +194,8 @@ static void test_the_last_record_of_a_trial_counts(void **state)
     write_sweep(scratch, "a.jsonl", "f32", 1);
     char *lines[] = {record(2, "sweep", "ok", "f32", 256, full, ", 'peak_bytes': 123"), NULL};
     write_records(scratch, "b.jsonl", lines);
-    must_draw(scratch, (struct request_files){{"a.jsonl", "b.jsonl"}}, "svg");
-    char *table = read_text(scratch, "out/deep/data/sweep-memory.tsv");
+    must_draw(scratch, (struct request_files){{"a.jsonl", "b.jsonl"}}, "tsv");
+    char *table = read_text(scratch, "out/deep/sweep-memory.tsv");
     assert_non_null(strstr(table, "\t256\t123\t"));
     assert_null(strstr(table, "9000000"));
     free(table);
@@ -374,6 +374,83 @@ static void test_logarithmic_axes(void **state)
     }
 }
 
+// What a caption says is left out; colours are greys; letters have serifs.
+static void test_styles(void **state)
+{
+    struct scratch *scratch = *state;
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    static const char *const styles[] = {NULL, "bare", "grey", "serif", "serif,bare,grey"};
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) {
+        draw_as(scratch, (struct picture_form){.formats = "svg", .style = styles[i]});
+        char *svg = read_text(scratch, "out/sweep-memory.svg");
+        const char *style = styles[i] ? styles[i] : "";
+        assert_true(!strstr(svg, "Peak memory against context") == (strstr(style, "bare") != NULL));
+        assert_true(!strstr(svg, "abcdef123456") == (strstr(style, "bare") != NULL));
+        assert_true(!strstr(svg, "\"sans-serif\"") == (strstr(style, "serif") != NULL));
+        free(svg);
+    }
+    struct status status = {0};
+    assert_false(picture_form_check(&(struct picture_form){.formats = "svg", .style = "gray"}, &status));
+    assert_non_null(strstr(status.message, "--style: "));
+}
+
+// How many colours the picture has that are no greys.
+static size_t colours_of(const char *svg, size_t *greys)
+{
+    char seen[64][8];
+    size_t count = 0, coloured = 0;
+    for (const char *at = svg; (at = strstr(at, "rgb(")); at++) {
+        int red, green, blue;
+        char colour[8];
+        assert_int_equal(sscanf(at, "rgb( %d, %d, %d)", &red, &green, &blue), 3);
+        snprintf(colour, sizeof colour, "%02x%02x%02x", red & 255, green & 255, blue & 255);
+        size_t known = 0;
+        while (known < count && strcmp(seen[known], colour) != 0)
+            known++;
+        if (known < count || count == 64)
+            continue;
+        snprintf(seen[count++], 8, "%s", colour);
+        coloured += red != green || green != blue;
+    }
+    *greys = count - coloured;
+    return coloured;
+}
+
+// Eight series of one method: three share its colour, five have one of their own; in greys there are as many.
+static void test_series_of_one_method_have_colours(void **state)
+{
+    struct scratch *scratch = *state;
+    char *lines[17] = {NULL};
+    for (int i = 0; i < 16; i++) {
+        char method[64], rest[40];
+        snprintf(method, sizeof method, "{'name': 'seco', 'chunk': %d}", 8 << i / 2);
+        snprintf(rest, sizeof rest, ", 'peak_bytes': %d", 1000 + 100 * i);
+        lines[i] = record(i + 1, "sweep", "ok", "f32", 4096 << i % 2, method, rest);
+    }
+    write_records(scratch, "r.jsonl", lines);
+    size_t greys, grey_greys;
+    draw_as(scratch, (struct picture_form){.formats = "svg"});
+    char *svg = read_text(scratch, "out/sweep-memory.svg");
+    assert_int_equal(colours_of(svg, &greys), 6);
+    free(svg);
+    draw_as(scratch, (struct picture_form){.formats = "svg", .style = "grey"});
+    svg = read_text(scratch, "out/sweep-memory.svg");
+    assert_int_equal(colours_of(svg, &grey_greys), 0);
+    assert_int_equal(grey_greys, greys + 6);
+    free(svg);
+}
+
+// A logarithmic axis goes little further than what it shows.
+static void test_no_decade_is_wasted(void **state)
+{
+    struct scratch *scratch = *state;
+    write_sweep(scratch, "r.jsonl", "f32", 1); // 5 to 11 ms
+    draw_as(scratch, (struct picture_form){.formats = "svg"});
+    char *svg = read_text(scratch, "out/sweep-time.svg");
+    assert_true(strstr(svg, ">5<") && strstr(svg, ">10<") && !strstr(svg, ">100<") && !strstr(svg, ">1<"));
+    free(svg);
+}
+
 static bool draw_chosen(const struct scratch *scratch, const char *series, const char *condition,
                         struct status *status)
 {
@@ -384,7 +461,7 @@ static bool draw_chosen(const struct scratch *scratch, const char *series, const
                                    .conditions = &condition,
                                    .condition_count = condition != NULL,
                                    .series = series,
-                                   .form = {.folder = folder.text, .scripts = "plots", .formats = "svg"}};
+                                   .form = {.folder = folder.text, .scripts = "plots", .formats = "tsv"}};
     return plot(&request, status);
 }
 
@@ -418,7 +495,7 @@ static void test_series_are_chosen(void **state)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         struct status status = {0};
         assert_true(draw_chosen(scratch, choices[i].list, NULL, &status));
-        char *table = read_text(scratch, "out/data/e-memory.tsv"), *rest = table;
+        char *table = read_text(scratch, "out/e-memory.tsv"), *rest = table;
         assert_non_null(strsep(&rest, "\n"));
         for (size_t s = 0; s < 4 && choices[i].starts[s]; s++) {
             for (int row = 0; row < 2; row++) {
@@ -464,7 +541,7 @@ static void test_records_are_chosen(void **state)
     struct status status = {0};
     write_series(scratch);
     assert_true(draw_chosen(scratch, NULL, "chunk=128", &status));
-    char *table = read_text(scratch, "out/data/e-memory.tsv");
+    char *table = read_text(scratch, "out/e-memory.tsv");
     assert_non_null(strstr(table, "\n1\tseco\tseco, chunk 128\t0\t256\t1004\t"));
     assert_null(strstr(table, "full"));
     free(table);
@@ -488,6 +565,9 @@ int main(void)
         TEST(test_sizes_that_are_none),
         TEST(test_titles),
         TEST(test_logarithmic_axes),
+        TEST(test_styles),
+        TEST(test_series_of_one_method_have_colours),
+        TEST(test_no_decade_is_wasted),
         TEST(test_series_are_chosen),
         TEST(test_choices_that_are_none),
         TEST(test_records_are_chosen),

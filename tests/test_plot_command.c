@@ -84,9 +84,9 @@ static void folders_of_any_name_are_drawn_into(void **state)
     write_records(scratch, "r.jsonl", "plain");
     for (size_t i = 0; i < COUNT(names); i++)
         expect_drawn(scratch, names[i],
-                     "$L plot r.jsonl --scripts \"$P\" --format svg,png --figures memory \"--out=$N\" && "
+                     "$L plot r.jsonl --scripts \"$P\" --format svg,png,tsv --figures memory \"--out=$N\" && "
                      "test -s \"./$N/plain-memory.svg\" -a -s \"./$N/plain-memory.png\" -a "
-                     "-s \"./$N/data/plain-memory.tsv\"");
+                     "-s \"./$N/plain-memory.tsv\"");
 }
 
 static void scripts_of_any_name_are_run(void **state)
@@ -176,6 +176,39 @@ static void axes_of_bars_are_left(void **state)
     assert_says(scratch, "err", "gradient-error: --log leaves its axes as they are");
 }
 
+// A logarithmic axis of dots is not to be set either. What a paper claims of the figure stands below its heading.
+static void longest_contexts_say_what_is_claimed(void **state)
+{
+    struct scratch *scratch = *state;
+    char *results = realpath("results", NULL);
+    assert_non_null(results);
+    setenv("R", results, 1);
+    free(results);
+    expect_drawn(
+        scratch, "",
+        "$L plot --scripts \"$P\" --format svg --log y --out drawn --max-context $R/max-context-rtx-3090.json"
+        " --max-context $R/max-context-a800-80g-zero2-3.json");
+    assert_says(scratch, "err", "max-context: --log leaves its axes as they are");
+    expect_drawn(scratch, "",
+                 "grep -q 'Claimed by StreamBP: with ZeRO-2 on 3 to 8 cards' drawn/cards.svg && "
+                 "! grep -q Claimed drawn/max-context.svg");
+}
+
+// Each claim's pictures are ones that this repository's records draw.
+static void pictures_of_claims_are_there(void **state)
+{
+    struct scratch *scratch = *state;
+    char *tree = realpath(".", NULL);
+    assert_non_null(tree);
+    setenv("R", tree, 1);
+    free(tree);
+    expect_drawn(scratch, "",
+                 "for name in $(sed -n 's/.*\"pictures\": \\[\\(.*\\)\\],/\\1/p' $R/experiments/claims.json | tr "
+                 "-d '\",'); do "
+                 "test -s $R/plots/pictures/$name.svg || { echo $name; exit 1; }; "
+                 "grep -q 'Claimed by' $R/plots/pictures/$name.svg || { echo $name; exit 1; }; done");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -189,6 +222,8 @@ int main(void)
         TEST(pictures_are_drawn_whole_or_not_at_all),
         TEST(help_names_every_figure),
         TEST(axes_of_bars_are_left),
+        TEST(longest_contexts_say_what_is_claimed),
+        TEST(pictures_of_claims_are_there),
     };
     return cmocka_run_group_tests_name("plot_command", tests, NULL, NULL);
 }

@@ -341,7 +341,7 @@ static void the_pictures_are_drawn(void **state)
                                    .path_count = 1,
                                    .max_context_paths = bar_paths,
                                    .max_context_count = 2,
-                                   .form = {.folder = out.text, .scripts = "plots", .formats = "svg,png"},
+                                   .form = {.folder = out.text, .scripts = "plots", .formats = "svg,png,tsv"},
                                    .figures = "published-memory,published-time",
                                    .published = scratch->folder};
     struct status status = {0};
@@ -359,7 +359,7 @@ static void the_pictures_are_drawn(void **state)
         free(svg);
     }
     // Only where the training is the paper's too.
-    char *table = read_text(scratch_path(scratch, "out/data/max-context.tsv"));
+    char *table = read_text(scratch_path(scratch, "out/max-context.tsv"));
     assert_non_null(strstr(table,
                            "\n2\tseco\tseco, chunk 64\t0\t1\tsmall, LoRA rank 8, bf16, dKV f32, on card: 1.00 "
                            "GiB usable\t1234567\t1500\t-\n"));

@@ -56,12 +56,13 @@ int command_plot(int argc, char **argv)
          .key = 'o',
          TEXT_AT(struct arguments, request.form.folder),
          .arg = "DIR",
-         .doc = "Folder of the pictures; tables go to DIR/data (default: plots)"},
+         .doc = "Folder of the pictures, made if it is not there (default: plots)"},
         {.name = "format",
          .key = 'f',
          TEXT_AT(struct arguments, request.form.formats),
-         .arg = "svg|png|pdf,png",
-         .doc = "Some of svg, png and pdf (default: svg,png)"},
+         .arg = "svg|png|pdf|tsv,svg|png|pdf|tsv",
+         .doc = "Some of svg, png, pdf and tsv, the table that a picture is drawn from, with a header line "
+                "(default: svg,png)"},
         {.name = "figures", TEXT_AT(struct arguments, request.figures), .arg = "FIGURE,FIGURE", .doc = figures},
         {.name = "where",
          .key = OPTION_WHERE,
@@ -82,6 +83,11 @@ int command_plot(int argc, char **argv)
          .doc = "On paper, in mm, cm or in: 170x110mm, or a width alone: 85mm; what is of bars keeps its shape "
                 "within it "
                 "(default: 900 pixels wide)"},
+        {.name = "style",
+         TEXT_AT(struct arguments, request.form.style),
+         .arg = "bare|grey|serif,bare|grey|serif",
+         .doc = "Some of bare, without heading and foot, which a caption says; grey, for print without colours; "
+                "serif, letters as in most papers (default: none of them)"},
         {.name = "log",
          TEXT_AT(struct arguments, request.form.log),
          .arg = "AXES",
@@ -114,8 +120,7 @@ int command_plot(int argc, char **argv)
                               "Draws figures from recorded results alone, one for each experiment and "
                               "setting that has the records for it, "
                               "and prints the path of each picture.\v"
-                              "Needs gnuplot 5.4 or later. The tables are tab-separated with a header line. "
-                              "Exit status: 0 drawn, 2 wrong "
+                              "Needs gnuplot 5.4 or later. Exit status: 0 drawn, 2 wrong "
                               "use, a bad file, nothing to draw, or no gnuplot.",
                               NULL,
                               NULL,

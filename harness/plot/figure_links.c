@@ -45,6 +45,29 @@ static size_t find_kinds(const struct record *const *records, size_t count, stru
     return found;
 }
 
+// How many kinds before this one have the same links.
+static size_t shares_before(const struct kind *kinds, size_t kind)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < kind; k++) {
+        count += strcmp(kinds[k].links, kinds[kind].links) == 0;
+    }
+    return count;
+}
+
+// How many links there are before those of this kind.
+static size_t links_before(const struct kind *kinds, size_t kind)
+{
+    size_t first = 0, count = 0;
+    while (strcmp(kinds[first].links, kinds[kind].links) != 0) {
+        first++;
+    }
+    for (size_t k = 0; k < first; k++) {
+        count += shares_before(kinds, k) == 0;
+    }
+    return count;
+}
+
 static int by_ranks(const void *a, const void *b)
 {
     double x = (*(const struct record *const *)a)->ranks.count, y = (*(const struct record *const *)b)->ranks.count;
@@ -70,7 +93,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t written = 0, most = 0;
-    fputs("series\tmethod\tlabel\trank\tranks\ttime_s\tidle_percent\tsent_GB\n", table);
+    fputs("series\tmethod\tlabel\trank\tkind\tranks\ttime_s\tidle_percent\tsent_GB\n", table);
     for (size_t k = 0, found = find_kinds(records, count, kinds); k < found; k++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {
@@ -89,7 +112,8 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
                 if (kinds[k].zero > 0) {
                     fprintf(table, "zero %.0f, ", kinds[k].zero);
                 }
-                fprintf(table, "%s\t%zu", *kinds[k].links ? kinds[k].links : "the card's links", k);
+                fprintf(table, "%s\t%zu\t%zu", *kinds[k].links ? kinds[k].links : "the card's links",
+                        shares_before(kinds, k), links_before(kinds, k) + 1);
                 put_record(table, series->records[r]);
             }
             most = series->record_count > most ? series->record_count : most;

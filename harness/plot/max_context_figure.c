@@ -1,6 +1,7 @@
 #include "harness/plot/max_context_figure.h"
 #include "harness/files/text.h"
 #include "harness/plot/picture.h"
+#include "harness/results/claim_pictures.h"
 #include "harness/results/longest_contexts.h"
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static const struct longest_group *group_of(const struct longest_contexts *conte
 }
 
 // Of one card.
-static size_t write_bars(const struct longest_contexts *contexts, FILE *table)
+static size_t write_rows(const struct longest_contexts *contexts, FILE *table)
 {
     size_t series = 0, groups = 0, last = 0;
     fputs("series\tmethod\tlabel\trank\tgroup\tgroup_label\tmax_context\tpublished\tmark\n", table);
@@ -88,7 +89,8 @@ static struct origin origin_of(const struct max_context_request *request, const 
     list_files(request, origin.source, sizeof origin.source);
     if (*contexts->other_sources)
         text_append(origin.source, sizeof origin.source, "; beside %s", contexts->other_sources);
-    snprintf(origin.machine, sizeof origin.machine, "planned at revision %s, one sequence on a card%s%s",
+    snprintf(origin.machine, sizeof origin.machine,
+             "planned at revision %s, with one sequence on a card where nothing else is said%s%s",
              *contexts->revisions ? contexts->revisions : "unknown", *contexts->sources ? "; published: " : "",
              contexts->sources);
     return origin;
@@ -99,9 +101,12 @@ static bool draw(const struct max_context_request *request, const struct longest
                  struct status *status)
 {
     struct origin origin = origin_of(request, contexts);
+    char claim[900];
+    claim_pictures_find(name, claim, sizeof claim);
     const struct picture picture = {.form = request->form,
                                     .name = name,
                                     .figure = figure,
+                                    .claim = *claim ? claim : NULL,
                                     .table = table,
                                     .setting = setting,
                                     .source = origin.source,
@@ -109,15 +114,17 @@ static bool draw(const struct max_context_request *request, const struct longest
     return picture_draw(&picture, status);
 }
 
-static bool draw_bars(const struct max_context_request *request, const struct longest_contexts *contexts,
-                      struct status *status)
+static bool draw_one_card(const struct max_context_request *request, const struct longest_contexts *contexts,
+                          struct status *status)
 {
     char *words = NULL;
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);
-    size_t count = write_bars(contexts, table);
+    size_t count = write_rows(contexts, table);
     CHECK(fclose(table) == 0);
+    if (count && request->form->log)
+        fprintf(stderr, "max-context: --log leaves its axes as they are\n");
     bool fine =
         count == 0 || draw(request, contexts, "max-context", "max-context",
                            "the last context that fits: one token, or one chunk, more does not", words, status);
@@ -158,7 +165,7 @@ bool max_context_plot(const struct max_context_request *request, const struct pu
 {
     struct longest_contexts contexts;
     bool fine = longest_contexts_open(&contexts, request->paths, request->path_count, published, status) &&
-                draw_bars(request, &contexts, status) && draw_cards(request, &contexts, status);
+                draw_one_card(request, &contexts, status) && draw_cards(request, &contexts, status);
     longest_contexts_close(&contexts);
     return fine;
 }

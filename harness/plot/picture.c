@@ -55,16 +55,22 @@ static char *drawn_by(const struct picture *picture, const char *format, size_t 
 {
     const struct picture_form *form = picture->form;
     char width[32], height[32];
-    struct gnuplot_variable variables[9] = {{"format", format},
-                                            {"setting", picture->setting},
-                                            {"source", picture->source},
-                                            {"machine", picture->machine}};
+    struct gnuplot_variable variables[11] = {{"format", format},
+                                             {"setting", picture->setting},
+                                             {"source", picture->source},
+                                             {"machine", picture->machine}};
     size_t count = 4;
     if (form->take) {
         variables[count++] = (struct gnuplot_variable){"interactive", "yes"};
     }
     if (form->title) {
         variables[count++] = (struct gnuplot_variable){"given_title", form->title};
+    }
+    if (picture->claim) {
+        variables[count++] = (struct gnuplot_variable){"claim", picture->claim};
+    }
+    if (form->style) {
+        variables[count++] = (struct gnuplot_variable){"given_style", form->style};
     }
     if (form->log) {
         variables[count++] = (struct gnuplot_variable){"given_log", form->log};
@@ -84,8 +90,9 @@ static bool draw(const struct picture *picture, const char *format, struct statu
 {
     const struct picture_form *form = picture->form;
     char path[PATH_MAX + 400];
-    size_t bytes;
-    char *drawn = drawn_by(picture, format, &bytes, status);
+    bool is_table = strcmp(format, "tsv") == 0;
+    size_t bytes = strlen(picture->table);
+    char *drawn = is_table ? strdup(picture->table) : drawn_by(picture, format, &bytes, status);
     if (drawn && form->size.width_mm > 0 && strcmp(format, "svg") == 0) {
         char *sized = svg_of_size(drawn, form->size, &bytes);
         free(drawn);
@@ -120,23 +127,17 @@ bool picture_form_check(const struct picture_form *form, struct status *status)
     }
     return (!form->folder || *form->folder ||
             status_set(status, STATUS_BAD_INPUT, "--out: expected a folder, found \"\"; . is this one")) &&
-           word_list_check(form->formats, "svg,png,pdf", "--format", status) &&
+           word_list_check(form->formats, "svg,png,pdf,tsv", "--format", status) &&
+           (!form->style || word_list_check(form->style, "bare,grey,serif", "--style", status)) &&
            (known ||
             status_set(status, STATUS_BAD_INPUT, "--log: expected x, y, x,y or none, found \"%.40s\"", form->log));
 }
 
 static bool draw_all(const struct picture *picture, struct status *status)
 {
-    char folder[PATH_MAX], data[PATH_MAX + 308], formats[64], *rest = NULL;
-    if (snprintf(folder, sizeof folder, "%s/data", picture->form->folder) >= (int)sizeof folder) {
-        return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", picture->form->folder);
-    }
-    snprintf(data, sizeof data, "%s/%.300s.tsv", folder, picture->name);
-    if (!make_folder(folder, status) || !output_file_write(data, picture->table, strlen(picture->table), status)) {
-        return false;
-    }
+    char formats[64], *rest = NULL;
     snprintf(formats, sizeof formats, "%s", picture->form->formats);
-    bool drawn = true;
+    bool drawn = make_folder(picture->form->folder, status);
     for (char *format = strtok_r(formats, ",", &rest); drawn && format; format = strtok_r(NULL, ",", &rest)) {
         drawn = draw(picture, format, status);
     }

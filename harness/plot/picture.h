@@ -11,10 +11,11 @@ typedef void picture_taker(void *taker, const struct picture *picture, const cha
 struct picture_form {
     picture_taker *take; // instead of files; NULL: files
     void *taker;
-    const char *folder;  // tables go to folder/data; made if it is not there
+    const char *folder;  // made if it is not there
     const char *scripts; // folder of the gnuplot scripts
-    const char *formats; // some of "svg,png,pdf"
+    const char *formats; // some of "svg,png,pdf,tsv"; tsv is the table that the picture is drawn from
     const char *title;   // instead of the figures' own headings, "": none; NULL: those
+    const char *style;   // some of "bare,grey,serif"; NULL: none
     const char *log;     // the logarithmic axes: "x", "y", "x,y", "none"; NULL: as the figure has them
     struct picture_size size;
     struct series_choice *series; // that are shown
@@ -24,13 +25,13 @@ struct picture {
     const struct picture_form *form;
     const char *name;                       // of the files
     const char *figure;                     // the script
+    const char *claim;                      // that it is about, above the setting; NULL: none
     const char *table;                      // tab-separated, with a header line
     const char *setting, *source, *machine; // below the heading, and two lines at the foot
 };
 
 // False and a status that names the option of `longbp plot` if the formats or the axes are none.
 bool picture_form_check(const struct picture_form *form, struct status *status);
-// Writes folder/data/NAME.tsv and folder/NAME.FORMAT and prints the path of each picture, or has it taken; nothing
-// where none of the chosen series is in the table. False and a status if a file cannot be written or drawing
-// failed.
+// Writes folder/NAME.FORMAT and prints the path of each, or has the picture taken; nothing where none of the chosen
+// series is in the table. False and a status if a file cannot be written or drawing failed.
 bool picture_draw(const struct picture *picture, struct status *status);

@@ -7,6 +7,7 @@
 #include "harness/plot/max_context_figure.h"
 #include "harness/plot/picture.h"
 #include "harness/plot/planned_figure.h"
+#include "harness/results/claim_pictures.h"
 #include "harness/results/record.h"
 #include "harness/results/record_filter.h"
 #include "harness/results/results.h"
@@ -221,7 +222,9 @@ static bool draw(const struct picture_form *form, const struct results *results,
                  struct status *status)
 {
     const struct group *group = drawing->group;
-    char name[300], setting[200], source[400], machine[400];
+    char name[300], claim[900], setting[200], source[400], machine[400];
+    picture_name(group->experiment, drawing->figure, "", name, sizeof name);
+    claim_pictures_find(name, claim, sizeof claim);
     picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
     json_t *common = setting_common(group->records, group->count);
     setting_describe(common, group->context, setting, sizeof setting);
@@ -230,6 +233,7 @@ static bool draw(const struct picture_form *form, const struct results *results,
     const struct picture picture = {.form = form,
                                     .name = name,
                                     .figure = drawing->figure->name,
+                                    .claim = *claim ? claim : NULL,
                                     .table = group->table,
                                     .setting = setting,
                                     .source = source,

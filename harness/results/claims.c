@@ -168,8 +168,9 @@ static bool read_committed(struct claim *claim, struct json_field field, struct 
 static bool read_claim(struct claim *claim, struct json_field field, const struct claim_files *files,
                        struct status *status)
 {
-    static const struct names known = {
-        10, {"id", "paper", "claim", "published", "source", "figures", "holds", "verdict", "plan_holds", "cause"}};
+    static const struct names known = {11,
+                                       {"id", "paper", "claim", "published", "source", "pictures", "figures",
+                                        "holds", "verdict", "plan_holds", "cause"}};
     const struct {
         const char *key, **text;
     } texts[] = {{"id", &claim->id},
@@ -178,6 +179,7 @@ static bool read_claim(struct claim *claim, struct json_field field, const struc
                  {"published", &claim->published},
                  {"source", &claim->source}};
     struct json_field figures = json_field_get(field, "figures");
+    struct texts pictures;
     bool taken[BASELINE_COUNT] = {0};
     *claim = (struct claim){.cause = ""};
     for (int i = 0; i < BASELINE_COUNT; i++)
@@ -192,6 +194,7 @@ static bool read_claim(struct claim *claim, struct json_field field, const struc
             return false;
     }
     if (!json_field_text(json_field_get(field, "cause"), "a text", &claim->cause, status) ||
+        !read_texts(json_field_get(field, "pictures"), &pictures, status) ||
         !read_committed(claim, field, status) || !json_is_array(figures.value))
         return status->code != STATUS_OK ? false : json_field_expected(figures, status, "a list of figures");
     if (json_array_size(figures.value) && !read_bound(claim, json_field_get(field, "holds"), status))

@@ -129,9 +129,8 @@ static void list_options(const json_t *method, char *list, size_t bytes)
         if (!value || (!option->telling && json_equal(value, json_object_get(defaults, option->name))))
             continue;
         char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        bool named = json_is_string(value); // a choice says what it is
-        text_append(list, bytes, "%s%s%s%s", *list ? ", " : "", named ? "" : option->name, named ? "" : " ",
-                    named ? json_string_value(value) : shown);
+        text_append(list, bytes, "%s%s %s", *list ? ", " : "", option->name,
+                    json_is_string(value) ? json_string_value(value) : shown);
         free(shown);
     }
     json_decref(defaults);

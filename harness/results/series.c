@@ -114,18 +114,15 @@ static int compare_records(const struct record *a, const struct record *b, const
     return order;
 }
 
-// Appends one option: "chunk 128"; a choice by its value alone, which says what it is ("uniform", "no
-// compensation").
+// Appends one option: "chunk 128", "sampler uniform".
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
     size_t used = strlen(series->label);
     char *end = series->label + used;
     size_t room = sizeof series->label - used;
     const char *comma = used ? ", " : "";
-    if (json_is_string(value) && strcmp(json_string_value(value), "none") == 0) {
-        snprintf(end, room, "%sno %s", comma, key);
-    } else if (json_is_string(value)) {
-        snprintf(end, room, "%s%s", comma, json_string_value(value));
+    if (json_is_string(value)) {
+        snprintf(end, room, "%s%s %s", comma, key, json_string_value(value));
     } else if (strcmp(key, "chunk") == 0 && json_integer_value(value) == 0) {
         snprintf(end, room, "%swhole context", comma);
     } else {
