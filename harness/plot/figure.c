@@ -260,7 +260,8 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             struct step_time time = step_time_of(record);
-            double whole = whole_walk_ms(records, count, record);
+            // One draw's time says nothing of the sampler's.
+            double whole = isfinite(record->mean_error_ms) ? whole_walk_ms(records, count, record) : NAN;
             row_start(table, &all, series);
             ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
                 time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
