@@ -72,7 +72,10 @@ int command_calibrate(int argc, char **argv)
          TEXT_AT(struct arguments, rates),
          .arg = "none|DTYPE,DTYPE",
          .doc = "of which dtypes the operations are measured shape by shape, or none (f32)"},
-        {.name = "seconds", .key = FLAG_SECONDS, .arg = "N", .doc = "how long that takes, each dtype (60)"},
+        {.name = "seconds",
+         .key = FLAG_SECONDS,
+         .arg = "N",
+         .doc = "how long that takes, each dtype, and a peak at most (60)"},
         {0}};
     static const struct argp argp = {
         .parser = parse,

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define SECONDS_EACH 2.0 // the best of what fits into it; at least three runs
+#define PEAK_SECONDS 2.0 // the best of what fits into it; at least three runs
 #define GEMM_SIZE    ((size_t)2048)
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
@@ -55,10 +55,10 @@ static void run_launches(const struct calibrate_operands *o)
         op_swiglu_forward(o->device, o->c, o->a, o->b, ACTIVATION_SILU);
 }
 
-// Seconds of the fastest run over three tensors of [rows, cols]; the first run, which touches memory anew, is not
-// counted. 0 and a status if they do not fit.
+// Seconds of the fastest run within `seconds` over three tensors of [rows, cols]; the first run, which touches
+// memory anew, is not counted. 0 and a status if they do not fit.
 static double fastest(const char *name, enum dtype dtype, size_t rows, size_t cols,
-                      void (*run)(const struct calibrate_operands *operands), struct status *status)
+                      void (*run)(const struct calibrate_operands *operands), double seconds, struct status *status)
 {
     struct calibrate_operands o;
     double best_s = 0;
@@ -66,7 +66,7 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
         struct device *device = o.device;
         run(&o);
         double start_s = clock_s();
-        for (int i = 0; device->status.code == STATUS_OK && (i < 3 || clock_s() - start_s < SECONDS_EACH); i++) {
+        for (int i = 0; device->status.code == STATUS_OK && (i < 3 || clock_s() - start_s < seconds); i++) {
             device_timer_start(device);
             run(&o);
             double took_s = 1e-3 * device_timer_stop_ms(device);
@@ -79,17 +79,28 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
     return status->code == STATUS_OK ? best_s : 0;
 }
 
-double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
+static double gemm_rate(const char *device, enum dtype dtype, double seconds, struct status *status)
 {
     size_t n = strcmp(device, "cpu") == 0 ? GEMM_SIZE : CARD_SIZE;
-    double seconds = fastest(device, dtype, n, n, run_gemm, status);
-    return seconds > 0 ? 2.0 * (double)n * (double)n * (double)n / seconds : 0;
+    double took_s = fastest(device, dtype, n, n, run_gemm, seconds, status);
+    return took_s > 0 ? 2.0 * (double)n * (double)n * (double)n / took_s : 0;
+}
+
+static double copy_rate(const char *device, enum dtype dtype, double seconds, struct status *status)
+{
+    size_t rows = COPY_BYTES / dtype_bytes(dtype) / 1024;
+    double took_s = fastest(device, dtype, rows, 1024, run_copy, seconds, status);
+    return took_s > 0 ? 2.0 * COPY_BYTES / took_s : 0;
+}
+
+double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
+{
+    return gemm_rate(device, dtype, PEAK_SECONDS, status);
 }
 
 double calibrate_copy(const char *device, enum dtype dtype, struct status *status)
 {
-    double seconds = fastest(device, dtype, COPY_BYTES / dtype_bytes(dtype) / 1024, 1024, run_copy, status);
-    return seconds > 0 ? 2.0 * COPY_BYTES / seconds : 0;
+    return copy_rate(device, dtype, PEAK_SECONDS, status);
 }
 
 // Memory that is free now is what a step could take.
@@ -124,11 +135,12 @@ bool calibrate(struct profile *profile, const struct calibrate_request *request,
     provenance_take(&machine);
     *profile = (struct profile){.name = "host"};
     size_t usable = usable_bytes(status);
-    double f32_flops = calibrate_gemm("cpu", DTYPE_F32, status),
-           f64_flops = calibrate_gemm("cpu", DTYPE_F64, status),
-           bf16_flops = calibrate_gemm("cpu", DTYPE_BF16, status);
-    double copy_bytes = calibrate_copy("cpu", DTYPE_F32, status);
-    double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, status);
+    double peak_s = fmin(PEAK_SECONDS, request->seconds);
+    double f32_flops = gemm_rate("cpu", DTYPE_F32, peak_s, status),
+           f64_flops = gemm_rate("cpu", DTYPE_F64, peak_s, status),
+           bf16_flops = gemm_rate("cpu", DTYPE_BF16, peak_s, status);
+    double copy_bytes = copy_rate("cpu", DTYPE_F32, peak_s, status);
+    double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, peak_s, status);
     if (status->code != STATUS_OK)
         return false;
     char where[128];

@@ -20,12 +20,13 @@ double calibrate_gemm(const char *device, enum dtype dtype, struct status *statu
 // Bytes per second, read and written, of the fastest of several copies of 256 MiB, likewise.
 double calibrate_copy(const char *device, enum dtype dtype, struct status *status);
 
-// What is measured besides the peaks: the rates of operations by shape, for so many seconds each dtype.
+// What is measured besides the peaks: the rates of operations by shape, for so many seconds each dtype; a peak
+// takes two seconds, or as many if they are fewer.
 struct calibrate_request {
     bool rated[DTYPE_COUNT];
     double seconds;
 };
-// The peaks take about ten seconds. False and a status (oom) if there is no room for the operands.
+// False and a status (oom) if there is no room for the operands.
 bool calibrate(struct profile *profile, const struct calibrate_request *request, struct status *status);
 // The CPU's rates now: of a large GEMM, unless it was measured (0: it was not), and of a large copy, which reads
 // and writes. Where the copy finds no room the roofline stays as it is.
