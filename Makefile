@@ -224,7 +224,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk
 # Those that take longest, more than ten seconds, are begun first: so all cores end together.
-LONGEST  := $(addprefix run/$(BUILD)/tests/test_,planner simt_ops largest_turn plot_command ops methods optimizer_steps calibrate)
+LONGEST  := $(addprefix run/$(BUILD)/tests/test_,planner advise simt_ops largest_turn plot_command ops methods optimizer_steps)
 test-runs: test-cuda-emulated $(if $(SANITIZE),,test-rehearse test-cuda-graphs test-cuda-code) $(LONGEST) test-bf16 $(RUNS)
 
 clean: ## remove what was built

@@ -32,7 +32,8 @@ static void records_are_the_table(void **state)
     struct scratch *scratch = *state;
     char *spec =
         quoted("{'experiment': 't', 'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, 'vocab': 11}, "
-               "'dtype': 'f32', 'axes': {'context': [16], 'method': ['full', {'name': 'spaco', 'chunk': 4, "
+               "'dtype': 'f32', 'profile': 'rtx-3090', 'axes': {'context': [16], 'method': ['full', {'name': "
+               "'spaco', 'chunk': 4, "
                "'budget': 1, 'sampler': 'uniform'}]}, 'measure': {'warmup': 0, 'samples': 2, 'timeline': "
                "true, 'bias': true, 'categories': true}}");
     scratch_file(scratch, "spec.json", spec, strlen(spec));

@@ -1,0 +1,223 @@
+// Advice: what the program says the planner found is what a plan of the same step says, method auto walks it, and
+// what cannot be advised is said.
+#define _GNU_SOURCE // asprintf
+#include "tests/asked.h"
+#include <sys/resource.h>
+
+// The program says what the planner found; a plan of the choice says the same.
+static void advise_and_plan_agree(void **state)
+{
+    (void)state;
+    static const char *const setting = "--model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 "
+                                       "--host-memory 120GiB --context 65536";
+    json_t *advice = longbp_json("advise %s --json", setting), *choice = json_object_get(advice, "choice");
+    assert_true(json_is_true(json_object_get(advice, "fits")));
+    json_t *method = json_object_get(choice, "method"), *value;
+    char *flags = strdup(""), *more;
+    const char *key;
+    json_object_foreach(method, key, value)
+    {
+        if (json_is_array(value) && json_array_size(value) == 0)
+            continue; // as it is where no flag says anything
+        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        assert_true(asprintf(&more, "%s --%s %s", flags, strcmp(key, "name") ? key : "method", text) > 0);
+        free(text);
+        free(flags);
+        flags = more;
+    }
+    json_t *plan = longbp_json("plan %s %s --kv-gradient-dtype %s --json", setting, flags,
+                               json_string_value(json_object_get(choice, "kv_gradient_dtype")));
+    static const char *const same[] = {"peak_bytes", "host_peak_bytes", "estimate_ms", "flops"};
+    for (size_t i = 0; i < COUNT(same); i++)
+        if (!near(number(plan, same[i]), number(choice, same[i])))
+            fail_msg("%s: %.17g, but plan says %.17g", same[i], number(choice, same[i]), number(plan, same[i]));
+    assert_true(json_is_true(json_object_get(plan, "fits")));
+    assert_non_null(strstr(json_string_value(json_object_get(advice, "command")), "longbp grad "));
+    free(flags);
+    json_decref(plan);
+    json_decref(advice);
+}
+
+// What a record says was chosen is this choice of advise: the method, and what is on the host.
+static void expect_chosen(const json_t *chosen, const json_t *choice)
+{
+    json_t *method = json_copy((json_t *)chosen), *places = json_object();
+    const json_t *wanted = json_object_get(choice, "place");
+    const char *of;
+    json_t *place;
+    json_object_foreach((json_t *)wanted, of, place)
+    {
+        if (strcmp(json_string_value(place), "host") == 0)
+            json_object_set(places, of, place);
+    }
+    const json_t *found = json_object_get(chosen, "place");
+    assert_true(found ? json_equal(found, places) : json_object_size(places) == 0);
+    json_object_del(method, "place");
+    assert_true(json_equal(method, json_object_get(choice, "method")));
+    json_decref(places);
+    json_decref(method);
+}
+
+// Nothing is chosen that the decoder refuses: updates in the walk are of methods that walk rows.
+static void auto_chooses_what_may_be_asked(void **state)
+{
+    (void)state;
+    char *out;
+#define ASKED "plan --model tiny --context 300 --method auto --optimizer sgd,when=walk --memory-limit "
+    static const char *const asked[] = {ASKED "7MiB",
+                                        ASKED "8MiB --host-memory 1GiB"}; // where seco would be fastest
+#undef ASKED
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(longbp(&out, asked[i]), 0);
+        assert_null(strstr(out, "seco"));
+        free(out);
+    }
+}
+
+// Method auto walks what advise says of the same limits; its id is that of what was asked.
+static void auto_walks_the_choice(void **state)
+{
+    (void)state;
+    static const char *const setting = "--model tiny --context 300 --profile rtx-3090";
+    json_t *advice = longbp_json("advise %s --device-memory 12MiB --host-memory 1GiB --json", setting),
+           *plan = longbp_json("plan %s --memory-limit 12MiB --host-memory 1GiB --method auto --json", setting);
+    const json_t *wanted = json_object_get(advice, "choice");
+    expect_chosen(json_object_get(plan, "chosen"), wanted);
+    assert_true(near(number(plan, "estimate_ms"), number(json_object_get(advice, "choice"), "estimate_ms")));
+    assert_true(json_is_true(json_object_get(plan, "fits")));
+    json_t *measured =
+        record_of("{'model': 'tiny', 'context': 300, 'profile': 'rtx-3090', 'method': 'auto', 'limits': "
+                  "{'memory': '12MiB', 'host_memory': '1GiB'}, 'measure': {'samples': 1}}");
+    expect_chosen(json_object_get(measured, "chosen"), wanted);
+    assert_true(number(measured, "peak_bytes") == number(plan, "peak_bytes"));
+    const json_t *trial = json_object_get(measured, "trial");
+    assert_int_equal(json_object_size(json_object_get(trial, "method")), 1); // {"name": "auto"}
+    assert_true(number(json_object_get(measured, "gradient"), "relative_l2") < 1e-5);
+    json_t *named = record_of("{'model': 'tiny', 'context': 300, 'device': 'plan', 'method': 'full'}");
+    assert_true(json_is_null(json_object_get(named, "chosen")));
+    json_t *grad =
+        longbp_json("grad --model tiny --context 300 --method auto --memory-limit 12MiB --out /dev/null");
+    assert_true(json_is_object(json_object_get(grad, "chosen")));
+    char *out;
+    assert_int_equal(
+        longbp(&out, "grad --model tiny --context 300 --method auto --memory-limit 4MiB --out /dev/null"), 1);
+    assert_non_null(strstr(out, "no exact method fits"));
+    free(out);
+    static const char *const of_ranks[] = {
+        "plan --model tiny --context 300 --method auto --parallel stage=2",
+        "max-context --model tiny --methods auto --parallel stage=2 --memory-limit 12MiB",
+        "grad --model tiny --context 300 --method auto --parallel stage=2 --out /dev/null"};
+    for (size_t i = 0; i < COUNT(of_ranks); i++) {
+        assert_int_equal(longbp(&out, of_ranks[i]), 2);
+        assert_non_null(strstr(out, "auto chooses for one stage, and parallel.stage is 2"));
+        free(out);
+    }
+    json_decref(grad);
+    json_decref(named);
+    json_decref(measured);
+    json_decref(plan);
+    json_decref(advice);
+}
+
+// What has a place on the host comes to be chosen where there is room for it, and what changes the gradient where
+// it is asked for.
+static void places_and_roundings_are_tried(void **state)
+{
+    (void)state;
+    static const char *const setting = "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --json";
+    json_t *near = longbp_json("%s --device-memory 20GiB", setting),
+           *far = longbp_json("%s --device-memory 4GiB --host-memory 120GiB", setting),
+           *wide = longbp_json("%s --device-memory 18GiB --context 32768", setting),
+           *narrow =
+               longbp_json("%s --device-memory 18GiB --context 32768 --also weights,kv-gradient-dtype", setting);
+    const json_t *choice = json_object_get(near, "choice");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "device");
+    assert_string_equal(json_string_value(json_object_get(choice, "kv_gradient_dtype")), "f32");
+    choice = json_object_get(far, "choice");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "host");
+    assert_non_null(strstr(json_string_value(json_object_get(choice, "label")), " place.weights=host"));
+    assert_non_null(strstr(json_string_value(json_object_get(far, "command")), " --place-weights host"));
+    choice = json_object_get(wide, "choice");
+    assert_true(json_is_null(json_object_get(choice, "weights")));
+    double slower = number(choice, "estimate_ms");
+    choice = json_object_get(narrow, "choice");
+    assert_non_null(strstr(json_string_value(json_object_get(narrow, "command")), " --weights "));
+    assert_true(number(choice, "estimate_ms") < slower);
+    json_decref(narrow);
+    json_decref(wide);
+    json_decref(far);
+    json_decref(near);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) // whose checks take several times as long
+// Advice for an 8B model at 1 M tokens takes at most two seconds of one core.
+static void advice_is_quick(void **state)
+{
+    (void)state;
+    struct rusage before, after;
+    char *out;
+    getrusage(RUSAGE_CHILDREN, &before);
+    assert_int_equal(longbp(&out, "advise --model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 --context "
+                                  "1048576 --device-memory 80GB --host-memory 120GiB"),
+                     0);
+    getrusage(RUSAGE_CHILDREN, &after);
+    double took_s = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
+                    1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
+    if (took_s > 2)
+        fail_msg("%.3g s", took_s);
+    free(out);
+}
+#endif
+
+static void what_cannot_be_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+        int code;
+    } cases[] = {
+        {"--model tiny --context 512 --device-memory 1MiB", "Nothing fits", 1},
+        {"--model tiny --context 512 --device-memory 40MiB --host-memory 1KiB --offload inputs --methods "
+         "checkpoint",
+         "the host's memory", 1},
+        {"--model tiny --context 512 --device-memory 40", "a size with its unit", 2},
+        {"--model tiny --context 512", "--memory-limit or --profile", 2},
+        {"--model tiny --device-memory 1GiB", "--context", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --methods sceo", "seco", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --methods spaco --exact", "exact", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --methods full --chunk 3", "--chunk", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --methods seco --chunk 0", "chunk", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --also dtype",
+         "\"dtype\" is none of weights, kv_gradient_dtype", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --offload kv", "checkpoint left out: ", 0},
+        {"--model tiny --context 512 --device-memory 1GiB --optimizer sgd,when=walk", "seco left out: ", 0},
+        {"--model tiny --context 512 --memory-limit 1", "--memory-limit: expected a size", 2},
+        {"--model tiny --context 512 --device-memory 1", "--device-memory: expected a size", 2},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *arguments, *out;
+        assert_true(asprintf(&arguments, "advise %s", cases[i].arguments) > 0);
+        int code = longbp(&out, arguments);
+        if (code != cases[i].code || !strstr(out, cases[i].says))
+            fail_msg("%s: exit code %d: %s", arguments, code, out);
+        free(arguments);
+        free(out);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(advise_and_plan_agree),
+        cmocka_unit_test(auto_chooses_what_may_be_asked),
+        cmocka_unit_test(auto_walks_the_choice),
+        cmocka_unit_test(places_and_roundings_are_tried),
+#if !defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(advice_is_quick),
+#endif
+        cmocka_unit_test(what_cannot_be_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
