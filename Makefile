@@ -167,11 +167,12 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 
 # From another folder than this one, as users do.
 PYTHON   ?= python3
+PYTORCH  := $(addprefix run/tools/,check_against_pytorch check_training_against_pytorch)
 test-pytorch: all ## gradients and training runs in f64 against PyTorch, transformers and peft, as far as PYTHON=python3 has them
-	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then \
-	  cd / && for check in check_against_pytorch check_training_against_pytorch; do \
-	    $(PYTHON) $(CURDIR)/tools/$$check.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp) || exit 1; done; \
-	else echo "PyTorch: left out, $(PYTHON) has no torch, numpy and safetensors"; fi
+	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then $(MAKE) --no-print-directory --output-sync=target $(PARALLEL) $(PYTORCH); \
+	else $(SUITE) pytorch --left-out "$(PYTHON) has no torch, numpy and safetensors"; fi
+$(PYTORCH): run/tools/%: all
+	@$(SUITE) $* sh -c 'cd / && exec $(PYTHON) $(CURDIR)/tools/$*.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp)'
 
 # clang's fuzzer over the readers of files; the kernels as gcc builds them, for they need its OpenMP.
 SECONDS  ?= 30
@@ -231,5 +232,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) torture test-asan test-pytorch fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) torture test-asan test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
 .SECONDARY:

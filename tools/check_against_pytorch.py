@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 
+os.environ["OMP_NUM_THREADS"] = "1"  # here and of what is started: on tensors so small threads wait for each other
+
 import numpy as np
 import torch
 import torch.nn.functional as F

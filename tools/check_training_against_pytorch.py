@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 
+from check_against_pytorch import LORA, LONGBP, decoder  # first: it says how many threads there are
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-
-from check_against_pytorch import LORA, LONGBP, decoder
 
 try:
     from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
@@ -260,7 +260,6 @@ def main():
     arguments = parser.parse_args()
     if not shutil.which(arguments.longbp):
         parser.error(f"{arguments.longbp} is no program; `make` builds it, --longbp names another")
-    torch.set_num_threads(1)
     failures = 0
     with tempfile.TemporaryDirectory(prefix="longbp-pytorch-") as path:
         subprocess.run([arguments.longbp, "init", "--model", "tiny", "--dtype", "f64", "--out", f"{path}/init"],
