@@ -98,17 +98,18 @@ static const char *output(const struct scratch *scratch, const char *environment
 }
 
 // The record of a small trial on card 1.
-static json_t *measure(const struct scratch *scratch, const char *environment)
+static json_t *measure(const struct scratch *scratch, const char *environment, int samples)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/spec.json", scratch->folder);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs("{\"experiment\": \"e\", \"question\": \"What does a card's record say?\", \"device\": \"cuda:1\",\n"
-          " \"model\": \"tiny\", \"dtype\": \"f32\", \"data\": \"random\",\n"
-          " \"axes\": {\"context\": [150], \"method\": [{\"name\": \"full\"}]},\n"
-          " \"measure\": {\"warmup\": 0, \"samples\": 12, \"gradient\": \"none\"}}\n",
-          file);
+    fprintf(file,
+            "{\"experiment\": \"e\", \"question\": \"What does a card's record say?\", \"device\": \"cuda:1\",\n"
+            " \"model\": \"tiny\", \"dtype\": \"f32\", \"data\": \"random\",\n"
+            " \"axes\": {\"context\": [150], \"method\": [{\"name\": \"full\"}]},\n"
+            " \"measure\": {\"warmup\": 0, \"samples\": %d, \"gradient\": \"none\"}}\n",
+            samples);
     fclose(file);
     int code;
     const char *said = output(scratch, environment, "run spec.json --fresh --out out.jsonl", &code);
@@ -133,7 +134,7 @@ static double samples_ms(const json_t *record)
 
 static void test_a_record_names_its_card(void **state)
 {
-    json_t *record = measure(*state, "");
+    json_t *record = measure(*state, "", 1);
     const char *card, *device;
     assert_int_equal(
         json_unpack(record, "{s:{s:s}, s:{s:s}}", "trial", "device", &device, "provenance", "card", &card), 0);
@@ -151,7 +152,7 @@ static void test_a_record_has_energy_and_clock(void **state)
     for (size_t i = 0; i < 2; i++) {
         char environment[1024];
         snprintf(environment, sizeof environment, "LD_LIBRARY_PATH=%s %s", nvml, more[i]);
-        json_t *record = measure(*state, environment);
+        json_t *record = measure(*state, environment, 12);
         double energy_j, wall_s, min, median, max, samples_s = 1e-3 * samples_ms(record);
         if (samples_s < 0.6) {
             skip(); // too fast a machine: the samples are shorter than what an energy is told of
