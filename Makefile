@@ -132,7 +132,7 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 # too, and what has a malloc of its own.
 SUITE     = BUILD=$(BUILD) tests/suite
 RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_dependencies tests/check_documents tests/check_includes tests/check_suite \
-              tests/check_host_memory %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
+              tests/check_host_memory tests/check_mutants %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
 $(BUILD)/tests/%.so: tests/%.c
@@ -164,6 +164,9 @@ torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so $(
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@ASAN_OPTIONS=allocator_may_return_null=1 $(MAKE) BUILD=$(BUILD)/asan OPT="-O2 -march=$(ARCH)" \
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" test
+
+mutants: ## put small mistakes into a copy of the code, one at a time: which do the tests find? hours; goes on
+	@tools/mutate
 
 # From another folder than this one, as users do.
 PYTHON   ?= python3
@@ -232,5 +235,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) torture test-asan test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
 .SECONDARY:
