@@ -1,0 +1,188 @@
+// What a record derives from what was measured: medians and means, rates and shares, bounds, ranges of predictions,
+// energy; held against numbers worked out by hand.
+#include "harness/run/record_line.h"
+#include "tests/trial_of.h"
+#include <jansson.h>
+#include <math.h>
+
+static json_t *written(const struct trial_result *result)
+{
+    char *line = record_line(result);
+    json_t *record = json_loads(line, 0, NULL);
+    assert_non_null(record);
+    free(line);
+    return record;
+}
+
+// A field, or one of an object by "object.field"; NaN: null.
+static double field(const json_t *record, const char *path)
+{
+    char object[64];
+    const char *dot = strchr(path, '.');
+    if (dot) {
+        snprintf(object, sizeof object, "%.*s", (int)(dot - path), path);
+        record = json_object_get(record, object);
+        path = dot + 1;
+    }
+    const json_t *value = json_object_get(record, path);
+    assert_non_null(value);
+    return json_is_null(value) ? NAN : json_number_value(value);
+}
+
+struct expected {
+    const char *path;
+    double value; // NaN: null
+};
+
+static void expect(const struct trial_result *result, const struct expected *fields, size_t count)
+{
+    json_t *record = written(result);
+    for (size_t i = 0; i < count; i++) {
+        double found = field(record, fields[i].path), value = fields[i].value;
+        if (isnan(value) ? !isnan(found) : !(fabs(found - value) <= 1e-6 * fabs(value))) {
+            fail_msg("%s: found %.9g, expected %.9g", fields[i].path, found, value);
+        }
+    }
+    json_decref(record);
+}
+#define EXPECT(result, ...)                                                                                        \
+    expect(result, (struct expected[]){__VA_ARGS__}, COUNT(((struct expected[]){__VA_ARGS__})))
+
+static struct trial_result result_of(const struct trial *trial)
+{
+    struct trial_result result = {.trial = trial, .status = RECORD_OK, .noise_floor = NAN, .sums_relative_l2 = NAN};
+    result.counters = (struct counters){.flops = 6e9, .bytes_moved = 5e8, .launches = 70};
+    result.model_flops = 5e9;
+    return result;
+}
+
+// Of an odd number of samples the one in the middle, of an even one the mean of the two.
+static void rates_are_of_the_median(void **state)
+{
+    (void)state;
+    const double samples[] = {40, 10, 20, 80, 30}, asked[] = {3, 1, 2, 9, 4};
+    struct trial trial = trial_of(MINIMAL);
+    struct trial_result result = result_of(&trial);
+    struct watch_report watched = {.energy_j = 12, 1000, 1500, 1700};
+    struct machine_load load = {1.5, 8, 0.25, 0.5};
+    result.sample_count = 5;
+    result.samples_ms = samples;
+    result.asked_ms = asked;
+    result.gemm_flops_per_s = 4e11;
+    result.watched = &watched;
+    result.load = &load;
+    EXPECT(&result, {"median_ms", 30}, {"mean_ms", NAN}, {"mean_error_ms", NAN}, {"asked_ms", 3},
+           {"flops_per_s", 2e11}, {"model_flops_per_s", 5e9 / 0.03}, {"model_flops_share", 5e9 / 0.03 / 4e11},
+           {"gemm_flops_per_s", 4e11}, {"energy_j", 2.4}, {"sm_clock_mhz.min", 1000}, {"sm_clock_mhz.median", 1500},
+           {"sm_clock_mhz.max", 1700}, {"flops", 6e9}, {"model_flops", 5e9}, {"bytes_moved", 5e8}, {"launches", 70},
+           {"estimate_ms", NAN});
+    result.sample_count = 4;
+    EXPECT(&result, {"median_ms", 30}, {"flops_per_s", 2e11}, {"energy_j", 3}, {"asked_ms", 2.5});
+    result.sample_count = 2;
+    EXPECT(&result, {"median_ms", 25}, {"flops_per_s", 2.4e11}, {"energy_j", 6});
+    trial_free(&trial);
+}
+
+// Of draws the mean and its standard error count; the FLOPs are draw 0's, and so is their time; an estimate has no
+// model FLOPs.
+static void draws_have_a_mean(void **state)
+{
+    (void)state;
+    const double samples[] = {20, 10, 60};
+    const size_t columns[] = {2, 1, 3};
+    struct trial trial = trial_of(METHOD("{'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli'}"));
+    struct trial_result result = result_of(&trial);
+    result.sample_count = 3;
+    result.samples_ms = samples;
+    result.sample_columns = columns;
+    // Deviations from 30: -10, -20, 30; of the mean sqrt(1400 / 2 / 3).
+    EXPECT(&result, {"median_ms", 20}, {"mean_ms", 30}, {"mean_error_ms", sqrt(1400.0 / 6)}, {"flops_per_s", 3e11},
+           {"model_flops_per_s", NAN}, {"model_flops_share", NAN});
+    json_t *record = written(&result), *drawn = json_object_get(record, "sample_columns");
+    assert_int_equal(json_array_size(drawn), 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(json_integer_value(json_array_get(drawn, i)), columns[i]);
+    }
+    json_decref(record);
+    trial_free(&trial);
+}
+
+static void peaks_are_over_their_bound(void **state)
+{
+    (void)state;
+    struct trial trial = trial_of(MINIMAL);
+    struct trial_result result = result_of(&trial);
+    result.peak_bytes = 3000;
+    result.peak_by_category[CATEGORY_WEIGHTS] = 900;
+    result.host_peak_bytes = 77;
+    result.resident_bytes = 1000;
+    result.floor_bytes_per_token = 2.25;
+    result.tokens = 333;
+    result.counters.link_bytes[QUEUE_OUT] = 11;
+    result.counters.link_bytes[QUEUE_IN] = 22;
+    double bound = 1000 + 2.25 * 333; // 1749.25
+    EXPECT(&result, {"peak_bytes", 3000}, {"peak_by_category.weights", 900}, {"peak_by_category.logits", 0},
+           {"host_peak_bytes", 77}, {"resident_bytes", 1000}, {"floor_bytes_per_token", 2.25},
+           {"lower_bound_bytes", 1750}, {"peak_over_bound", 3000 / bound}, {"link_out_bytes", 11},
+           {"link_in_bytes", 22});
+    result.status = RECORD_OOM; // how far it would have gone is not known
+    result.host_peak_bytes = 0;
+    EXPECT(&result, {"lower_bound_bytes", 1750}, {"peak_over_bound", NAN}, {"host_peak_bytes", NAN});
+    trial_free(&trial);
+}
+
+static void predictions_have_a_range(void **state)
+{
+    (void)state;
+    struct trial trial = trial_of(WITH("'device': 'plan', 'profile': 'rtx-3090'"));
+    struct trial_result result = result_of(&trial);
+    result.estimate_ms = 50;
+    EXPECT(&result, {"estimate_ms", 50}, {"estimate_low_ms", NAN}, {"estimate_high_ms", NAN});
+    struct rates *rates = &trial.profile->rates[trial.dtype];
+    rates->count = 1;
+    rates->low = 0.75;
+    rates->high = 1.5;
+    EXPECT(&result, {"estimate_ms", 50}, {"estimate_low_ms", 37.5}, {"estimate_high_ms", 75});
+    result.counters.launches = 0;
+    EXPECT(&result, {"estimate_ms", NAN}, {"flops", NAN}, {"launches", NAN});
+    trial_free(&trial);
+}
+
+// Of a time line longer than is kept neighbours go, never the highest of them.
+static void thinning_keeps_peaks(void **state)
+{
+    (void)state;
+    enum { EVENTS = 10000, HIGHEST = 7777 };
+    struct trial trial = trial_of(MINIMAL);
+    struct trial_result result = result_of(&trial);
+    struct arena arena = {.timeline_count = EVENTS, .timeline = calloc(EVENTS, sizeof *arena.timeline)};
+    assert_non_null(arena.timeline);
+    for (size_t i = 0; i < EVENTS; i++) {
+        arena.timeline[i].flops = (double)i;
+        arena.timeline[i].live_bytes[CATEGORY_LOGITS] = i == HIGHEST ? 500 : i % 3;
+    }
+    result.timeline = &arena;
+    json_t *record = written(&result);
+    const json_t *events = json_object_get(json_object_get(record, "timeline"), "events"), *event;
+    size_t i, highest = 0;
+    assert_true(json_array_size(events) > 1000 && json_array_size(events) <= 4096);
+    json_array_foreach(events, i, event)
+    {
+        highest += json_number_value(json_array_get(event, 1)) == HIGHEST &&
+                   json_integer_value(json_array_get(event, 2 + CATEGORY_LOGITS)) == 500;
+    }
+    assert_int_equal(highest, 1);
+    json_decref(record);
+    free(arena.timeline);
+    trial_free(&trial);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_are_of_the_median),    cmocka_unit_test(draws_have_a_mean),
+        cmocka_unit_test(peaks_are_over_their_bound), cmocka_unit_test(predictions_have_a_range),
+        cmocka_unit_test(thinning_keeps_peaks),
+    };
+    return cmocka_run_group_tests_name("what records derive", tests, NULL, NULL);
+}
