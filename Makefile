@@ -110,6 +110,8 @@ SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
 # What every operation is held to, on whatever device.
 CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
 $(BUILD)/tests/test_ops: $(CASES)
+# Steps whose gradient is wrong.
+$(BUILD)/tests/test_verify: override LDLIBS += -Wl,--wrap=method_step
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)

@@ -1,0 +1,104 @@
+// Verify finds a wrong gradient: of each method in turn one number is put off a little, or is no number, and the
+// cases of that method fail, and no others. The linker puts this file's method_step in the place of the real one
+// (Makefile).
+#include "harness/run/environment.h"
+#include "harness/run/verify.h"
+#include "tests/trial_of.h"
+#include <math.h>
+
+// What is done to the first gradient of a method's step.
+static struct {
+    const char *method; // NULL: nothing
+    double factor;
+} mistake;
+
+extern __typeof__(method_step) __real_method_step, __wrap_method_step;
+void __wrap_method_step(const struct method *method, struct model *model, const struct batch *batch,
+                        const void *options, struct step_report *report)
+{
+    __real_method_step(method, model, batch, options, report);
+    for (size_t i = 0; mistake.method && strcmp(method->name, mistake.method) == 0 && i < model->parameter_count;
+         i++) {
+        if (model->parameters[i].grad.data) {
+            op_scale(model->device, model->parameters[i].grad, mistake.factor);
+            return;
+        }
+    }
+}
+
+struct tally {
+    size_t good, bad, of_method;
+};
+
+static void count(const struct verify_case *result, void *context)
+{
+    struct tally *tally = context;
+    bool wrong = mistake.method && strcmp(result->method->name, mistake.method) == 0;
+    tally->good += result->good && !wrong;
+    tally->bad += !result->good && !wrong;
+    tally->of_method += wrong && !result->good;
+    if (wrong && result->good) {
+        fail_msg("%s, off by a factor of %.12g, is good: %s %s, relative L2 %.2e", result->method->name,
+                 mistake.factor, result->shape, result->options, result->error.relative_l2);
+    }
+}
+
+static struct tally verified(enum dtype dtype, const char *shape)
+{
+    struct trial like = trial_of(MINIMAL);
+    struct verify_request request = {.shape = shape,
+                                     .device = "cpu",
+                                     .like = &like,
+                                     .dtype = dtype,
+                                     .kv_gradient_dtype = dtype_accumulator(dtype),
+                                     .gradient_dtype = dtype_accumulator(dtype)};
+    struct tally tally = {0};
+    struct status status = {0};
+    if (!verify(&request, count, &tally, &status)) {
+        fail_msg("%s", status.message);
+    }
+    trial_free(&like);
+    return tally;
+}
+
+static void a_wrong_gradient_fails(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        double factor;
+    } mistakes[] = {{DTYPE_F64, 1 + 1e-10}, {DTYPE_F64, NAN}, {DTYPE_F32, 1.002}, {DTYPE_F32, INFINITY}};
+    mistake.method = NULL;
+    struct tally right = verified(DTYPE_F64, "masked spans");
+    assert_true(right.good > 4 && right.bad == 0);
+    for (const struct method *const *m = methods; *m; m++) {
+        if (strcmp((*m)->name, "full") == 0 || (!(*m)->exact && !(*m)->make_exact)) {
+            continue; // full is what they are held against
+        }
+        for (size_t i = 0; i < COUNT(mistakes); i++) {
+            mistake.method = (*m)->name;
+            mistake.factor = mistakes[i].factor;
+            struct tally tally = verified(mistakes[i].dtype, "masked spans");
+            assert_true(tally.of_method > 0 && tally.good > 0);
+            assert_int_equal(tally.bad, 0);
+            assert_int_equal(tally.good + tally.of_method, right.good);
+        }
+    }
+}
+
+static void bounds_are_as_stated(void **state)
+{
+    (void)state;
+    assert_true(verify_bounds(DTYPE_F64).relative_l2 == 1e-13 && verify_bounds(DTYPE_F64).max_abs == 1e-12);
+    assert_true(verify_bounds(DTYPE_F32).relative_l2 == 1e-5);
+    assert_true(verify_bounds(DTYPE_BF16).relative_l2 == 3e-2);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_wrong_gradient_fails),
+                                       cmocka_unit_test(bounds_are_as_stated)};
+    return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
+}
