@@ -1,7 +1,6 @@
-# Time of one step against context: our estimate at a card's peak rates beside what a paper measured.
+# Time of one step or sample against context or batch: our estimate at a card's peak rates beside what a paper measured.
 load scripts.'/style.gp'
 time = 1
-heading = 'Step time against context: estimate at peak rates beside published measurements'
 load scripts.'/published.gp'
 
 stats data using (column('ours') / 1000) nooutput
@@ -12,7 +11,7 @@ low = (STATS_min < low ? STATS_min : low)
 high = (STATS_max > high ? STATS_max : high)
 
 set multiplot
-if (linear) {
+if (linear || high / low < 4) {
     set yrange [0 : high * 1.08]
 } else {
     set logscale y 10
@@ -25,13 +24,13 @@ do for [p=1:panels] {
     set tmargin at screen down(panel_top(p))
     set bmargin at screen down(panel_top(p) + tall)
     set label 1 '{/:Bold '.panel_name[p].'}' enhanced at screen across(panel_left(p) - 35),down(panel_top(p) - 35) left font legend_font textcolor rgb '#111111' front
-    set label 2 'context (tokens)' at screen across((panel_left(p) + panel_right(p)) / 2),down(panel_top(p) + tall + 38) center font small_font textcolor rgb ink front
-    set label 3 'time of one step (s)' at screen across(panel_left(p) - 35),down(panel_top(p) - 14) left font small_font textcolor rgb ink front
+    set label 2 axis_title at screen across((panel_left(p) + panel_right(p)) / 2),down(panel_top(p) + tall + 38) center font small_font textcolor rgb ink front
+    set label 3 'time of one '.per.' (s)' at screen across(panel_left(p) - 35),down(panel_top(p) - 14) left font small_font textcolor rgb ink front
     call scripts.'/published-legend.gp' p
-    plot for [i=1:series_count] data using (inside(i, p, 'context')):(column('ours') / 1000) with linespoints pt 7 ps 0.25*dot lw 2*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
-         for [i=1:pointed] data using (inside(i, p, 'context')):(column('ours') / 1000):(told(i, 'context ours_ms:ours published_ms:published')) @under_pointer, \
-         for [i=1:series_count] data using (inside(i, p, 'context')):(column('published') / 1000) with points pt shape(i) ps 0.75*dot lw 1.5 lc rgb tint(i), \
-         for [i=1:pointed] data using (inside(i, p, 'context')):(column('published') / 1000):(told(i, 'context ours_ms:ours published_ms:published')) @under_pointer
+    plot for [i=1:series_count] data using (inside(i, p, axis)):(column('ours') / 1000) with linespoints pt 7 ps 0.25*dot lw 2*wide_by(i) dt dash(rank[i]) lc rgb tint(i), \
+         for [i=1:pointed] data using (inside(i, p, axis)):(column('ours') / 1000):(told(i, axis.' ours_ms:ours published_ms:published')) @under_pointer, \
+         for [i=1:series_count] data using (inside(i, p, axis)):(column('published') / 1000) with points pt shape(i) ps 0.75*dot lw 1.5 lc rgb tint(i), \
+         for [i=1:pointed] data using (inside(i, p, axis)):(column('published') / 1000):(told(i, axis.' ours_ms:ours published_ms:published')) @under_pointer
     unset for [l=101:104] label l
     unset for [l=900:905] label l
     unset for [l=900:905] arrow l

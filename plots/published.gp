@@ -1,5 +1,11 @@
 # What the two figures of published points share: one panel each for the table's panels, our curves as lines, the paper's
-# points as hollow marks of the same colour. The script that loads it sets heading, value_title, unit, time (0, 1).
+# points as hollow marks of the same colour. The script that loads it sets unit and time (0, 1).
+axis = ''
+per = ''
+stats data using (axis = strcol('axis'), per = strcol('of'), 1) nooutput
+axis_title = axis eq 'batch' ? 'batch (sequences)' : 'context (tokens)'
+heading = time ? 'Time of one '.per.' against '.axis.': estimate at peak rates beside published measurements' \
+               : 'Peak memory against '.axis.', planned and published'
 array panel[series_count]
 array chunk[series_count]
 array panel_name[series_count]
@@ -17,18 +23,18 @@ chunk_tint(c) = toned(word(chunk_colours, 1 + (sum [k=1:words(chunk_sizes)] (int
 tint(i) = chunk[i] ? chunk_tint(chunk[i]) : colour(method[i])
 shape(i) = chunk[i] ? 6 : mark(method[i], 1)
 
-shown_context = 'column("ours") == column("ours") || column("published") == column("published") || column("oom") == 1 ? column("context") : NaN'
-stats data using (@shown_context) nooutput
+shown_axis = 'column("ours") == column("ours") || column("published") == column("published") || column("oom") == 1 ? column(axis) : NaN'
+stats data using (@shown_axis) nooutput
 least = STATS_min
 most = STATS_max
-stats data using (int(column('context')) % 512 == 0 ? 0 : 1) nooutput
+stats data using (int(column(axis)) % 512 == 0 || is_power(column(axis)) ? 0 : 1) nooutput
 binary = STATS_max == 0
 linear = !binary && most / least < 8
 if (!linear) { set logscale x (binary ? 2 : 10) }
 set xrange [linear ? 0 : least / 1.3 : most * (linear ? 1.05 : 1.3)]
 if (linear) { set format x "%'.0f" }
 if (binary) {
-    set xtics ('512' 512, '1k' 1024, '2k' 2048, '4k' 4096, '8k' 8192, '16k' 16384, '32k' 32768, '64k' 65536, '128k' 131072, '256k' 262144)
+    set xtics ('1' 1, '2' 2, '4' 4, '8' 8, '16' 16, '32' 32, '64' 64, '128' 128, '256' 256, '512' 512, '1k' 1024, '2k' 2048, '4k' 4096, '8k' 8192, '16k' 16384, '32k' 32768, '64k' 65536, '128k' 131072, '256k' 262144)
 }
 if (!binary && !linear) {
     set xtics ('100' 100, '1,000' 1000, '10,000' 10000, '100,000' 100000)

@@ -266,6 +266,80 @@ static void times_of_draws_say_how_many_columns(void **state)
     free(line);
 }
 
+// Replaces the number behind a key of a record's line, to be freed; the line is released.
+static char *with_number(char *line, const char *key, int number)
+{
+    char *text, *at = strstr(line, key);
+    assert_non_null(at);
+    at += strlen(key);
+    assert_true(asprintf(&text, "%.*s%d%s", (int)(at - line), line, number, at + strspn(at, "0123456789")) > 0);
+    free(line);
+    return text;
+}
+
+// Points that run along the batch stand beside one curve over the batch, of the step's time over it where they are
+// of a sample; another context is another curve, and another batch no point of its own. A trial that another
+// experiment has, too, is in both.
+static void points_may_run_along_the_batch(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *text = NULL, *out, *figure;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    struct parsed_record *parsed[4];
+    const struct record *records[4];
+    for (int i = 0; i < 4; i++) {
+        // batches 4, 2 and 1 of 1,024 tokens, and 2 of 2,048
+        static const int batches[] = {4, 2, 1, 2};
+        char *line =
+            with_number(record(i + 1, SECO(64), "f32", i == 3 ? 2048 : 1024, 100), "\"batch\": ", batches[i]);
+        line = with_number(line, "\"estimate_ms\": ", 600 * batches[i] + 400);
+        parsed[i] = parsed_record(line);
+        records[i] = &parsed[i]->record;
+        fprintf(stream, "%s\n", line);
+        if (i == 2) {
+            strstr(line, "\"experiment\": \"e\"")[15] = 'f';
+            fprintf(stream, "%s\n", line);
+        }
+        free(line);
+    }
+    assert_int_equal(fclose(stream), 0);
+    write_text(scratch, "e-time.csv",
+               "# P\nmethod,batch,context,seconds_per_sample\nseco,1,,2\nseco,2,1024,1.6\nseco,8,,1\n");
+    write_text(scratch, "r.jsonl", text);
+    struct status status = {0};
+    if (!report(scratch, false, &out, &status))
+        fail_msg("%s", status.message);
+    static const char *const words[] = {"e, time\npublished: P (measured)\n",
+                                        "per sample: of ours the step's over its batch\n",
+                                        "no record of ours for 1 of 3 published points\n",
+                                        "series batch published s ours s ratio\n",
+                                        "seco, context 1024 1 2.000 1.000 0.500\n",
+                                        "seco, context 1024 2 1.600 0.800 0.500\n",
+                                        "worst at batch above published oom\n",
+                                        "seco, context 1024 2 0.500 0.500 1 0 0\n",
+                                        NULL};
+    expect_words(squeezed(out), words);
+    assert_null(strstr(out, "seco, context 2048 2 "));
+    struct published published;
+    assert_true(published_load(&published, scratch->folder, &status));
+    stream = open_memstream(&figure, &bytes);
+    const struct published_file *file = published_find(&published, "e", PUBLISHED_TIME);
+    assert_true(figure_published_time.tabulate_beside(records, 3, file, stream));
+    assert_int_equal(fclose(stream), 0);
+    assert_string_equal(figure, "series\tmethod\tlabel\trank\tpanel\tpanel_"
+                                "label\tchunk\taxis\tof\tbatch\tours\tpublished\tlimit_bytes\toom\n"
+                                "1\tseco\tseco\t0\t1\tsmall\t0\tbatch\tsample\t1\t1000\t2000\t1000\t0\n"
+                                "1\tseco\tseco\t0\t1\tsmall\t0\tbatch\tsample\t2\t800\t1600\t1000\t0\n"
+                                "1\tseco\tseco\t0\t1\tsmall\t0\tbatch\tsample\t4\t700\tNaN\t1000\t0\n");
+    for (size_t i = 0; i < 4; i++)
+        parsed_record_free(records[i]);
+    published_free(&published);
+    free(figure);
+    free(out);
+    free(text);
+}
+
 static void the_figures_table_has_both(void **state)
 {
     const struct scratch *scratch = *state;
@@ -289,11 +363,13 @@ static void the_figures_table_has_both(void **state)
     assert_int_equal(fclose(stream), 0);
     // Only the shortest context that does not fit is marked; each panel has the paper's points.
     assert_string_equal(
-        text, "series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\tcontext\tours\tpublished\tlimit_bytes\toom\n"
-              "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\t1024\t52428800\t104857600\t1000\t0\n"
-              "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\t4096\tNaN\tNaN\t1000\t1\n"
-              "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\t8192\tNaN\tNaN\t1000\t0\n"
-              "2\tseco\tchunk 64\t0\t2\tseco, dKV in bf16\t64\t1024\t41943040\t104857600\t1000\t0\n");
+        text,
+        "series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\taxis\tof\tcontext\tours\tpublished\tlimit_"
+        "bytes\toom\n"
+        "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\tcontext\tstep\t1024\t52428800\t104857600\t1000\t0\n"
+        "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\tcontext\tstep\t4096\tNaN\tNaN\t1000\t1\n"
+        "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\tcontext\tstep\t8192\tNaN\tNaN\t1000\t0\n"
+        "2\tseco\tchunk 64\t0\t2\tseco, dKV in bf16\t64\tcontext\tstep\t1024\t41943040\t104857600\t1000\t0\n");
     free(text);
     for (size_t i = 0; i < 4; i++)
         parsed_record_free(records[i]);
@@ -462,6 +538,8 @@ static void bad_points_are_refused_with_the_line(void **state)
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,nan\n", ":3: expected a number above 0"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1.5,3\n", ":3: expected a whole number above 0"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,batch,peak_mib\nseco,1,,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,batch,seconds_per_sample\n", ":2: the file's name says another quantity"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1\n", ":3: fewer fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,2,3\n", ":3: more fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\n", "e-memory.csv: no points"},
@@ -517,6 +595,10 @@ static void the_committed_points_are_read(void **state)
     assert_true(file->points[0].context == 512 && file->points[0].value == 16951.9 * 0x1p20);
     assert_non_null(published_find(&published, "streambp-figure3", PUBLISHED_MEMORY));
     assert_non_null(published_find(&published, "streambp-table1", PUBLISHED_TIME));
+    file = published_find(&published, "streambp-table2", PUBLISHED_TIME);
+    assert_non_null(file);
+    assert_true(file->axis == PUBLISHED_BATCH && file->per_sample && file->points[6].batch == 16 &&
+                file->points[6].value == 6470);
     published_free(&published);
 }
 
@@ -530,6 +612,7 @@ int main(void)
         TEST(curves_are_of_one_setting),
         TEST(times_of_plans_are_called_estimates),
         TEST(times_of_draws_say_how_many_columns),
+        TEST(points_may_run_along_the_batch),
         TEST(the_figures_table_has_both),
         TEST(the_pictures_are_drawn),
         TEST(where_a_steps_time_goes),

@@ -100,7 +100,7 @@ static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
 {
     const struct curve *curve = &pairing->curves[index];
     size_t rank = rank_of(pairing, index);
-    bool oom = false; // only the shortest context that does not fit is marked
+    bool oom = false; // only the shortest or smallest that does not fit is marked
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
         fprintf(table, "%zu\t%s\t", index + 1, curve->method);
@@ -110,7 +110,9 @@ static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
             fprintf(table, "%s", curve->label);
         fprintf(table, "\t%zu\t%zu\t%s\t%zu", rank, panel_index(pairing, index), panel_of(pairing, curve).text,
                 curve->published_chunk ? curve->chunk : 0);
-        number(table, pair->context);
+        fprintf(table, "\t%s\t%s", published_axis_name(pairing->file->axis),
+                pairing->file->per_sample ? "sample" : "step");
+        number(table, pair->at);
         number(table, pair->ours);
         number(table, rank == 0 && pair->published ? pair->published->value : NAN);
         number(table, pair->limit);
@@ -127,8 +129,10 @@ static bool tabulate(const struct record *const *records, size_t count, const st
     struct pairing pairing;
     pairing_make(&pairing, file, records, count);
     bool enough = false;
-    fputs("series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\tcontext\tours\tpublished\tlimit_bytes\toom\n",
-          table);
+    fprintf(
+        table,
+        "series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\taxis\tof\t%s\tours\tpublished\tlimit_bytes\toom\n",
+        published_axis_name(file->axis));
     for (size_t c = 0; c < pairing.curve_count; c++) {
         curve_rows(table, &pairing, c);
         for (size_t i = 0; i < pairing.curves[c].count; i++)
@@ -138,7 +142,8 @@ static bool tabulate(const struct record *const *records, size_t count, const st
     return enough;
 }
 
-static const char *const any_setting[] = {"model", "lora", "kv_gradient_dtype", "limits", "data", "seed", NULL};
+static const char *const any_setting[] = {"model", "lora", "kv_gradient_dtype", "batch", "limits", "data",
+                                          "seed",  NULL};
 
 const struct figure figure_published_memory = {
     .name = "published-memory",

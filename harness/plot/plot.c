@@ -218,6 +218,15 @@ struct drawing {
     const char *suffix;
 };
 
+// The context of all of a group; 0: they differ.
+static double context_of(const struct group *group)
+{
+    double context = group->records[0]->trial.context;
+    for (size_t i = 1; i < group->count; i++)
+        context = group->records[i]->trial.context == context ? context : 0;
+    return context;
+}
+
 static bool draw(const struct picture_form *form, const struct results *results, const struct drawing *drawing,
                  struct status *status)
 {
@@ -227,7 +236,7 @@ static bool draw(const struct picture_form *form, const struct results *results,
     claim_pictures_find(name, claim, sizeof claim);
     picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
     json_t *common = setting_common(group->records, group->count);
-    setting_describe(common, group->context, setting, sizeof setting);
+    setting_describe(common, context_of(group), setting, sizeof setting);
     json_decref(common);
     captions(drawing->figure, group, results, source, machine);
     const struct picture picture = {.form = form,

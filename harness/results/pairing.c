@@ -1,9 +1,9 @@
 #include "harness/results/pairing.h"
 #include "harness/files/text.h"
 #include "harness/results/recorded_method.h"
-#include "harness/results/setting.h"
 #include "harness/results/step_time.h"
 #include "harness/spec/method_decode.h"
+#include "harness/spec/trial_key_decode.h"
 #include "harness/spec/trial_text.h"
 #include "methods/method.h"
 #include <math.h>
@@ -43,26 +43,34 @@ static bool says_chunk(const struct published_file *file, const char *method, bo
     return says;
 }
 
-// What all records of a curve have in common: the trial, but for its context and what is drawn; with chunk 0, which
+// What all records of a curve have in common: the trial, but for its axis and what is drawn; with chunk 0, which
 // does not tell curves apart, but for the chunk. A new reference.
-static json_t *curve_setting(const struct record *record, size_t chunk)
+static json_t *curve_setting(const struct record *record, enum published_axis axis, size_t chunk)
 {
-    static const char *const nothing[] = {NULL};
-    json_t *setting = setting_of(record->trial.json, nothing), *options = json_copy((json_t *)record->trial.method);
+    json_t *setting = trial_recorded(record->trial.json), *options = json_copy((json_t *)record->trial.method);
     const struct method *method = method_find(record_method(record));
     const struct option *drawn = method ? option_draws(&method->options) : NULL;
     if (drawn)
         json_object_del(options, drawn->name);
     if (!chunk)
         json_object_del(options, "chunk");
+    json_object_del(setting, "measure");
+    json_object_del(setting, published_axis_name(axis));
     json_object_set_new(setting, "method", options);
     return setting;
+}
+
+static double at_of(const struct record *record, enum published_axis axis)
+{
+    return axis == PUBLISHED_BATCH ? record->trial.batch : record->trial.context;
 }
 
 static bool matches(const struct published_point *point, const struct record *record)
 {
     size_t context = (size_t)record->trial.context;
-    return point->context == context && (!*point->model || strcmp(point->model, model_of(record)) == 0) &&
+    return (!point->context || point->context == context) &&
+           (!point->batch || point->batch == (size_t)record->trial.batch) &&
+           (!*point->model || strcmp(point->model, model_of(record)) == 0) &&
            recorded_method_is(record->trial.method, point, context);
 }
 
@@ -71,11 +79,10 @@ static struct pair make_pair(const struct published_file *file, const struct rec
     bool ok = record->status == RECORD_OK, memory = file->quantity == PUBLISHED_MEMORY;
     struct step_time measured = step_time_of(record), estimate = step_time_estimate(record);
     struct step_time time = isfinite(measured.ms) ? measured : estimate;
-    struct pair pair = {.context = record->trial.context,
+    double ours = memory ? record->peak_bytes : time.ms;
+    struct pair pair = {.at = at_of(record, file->axis),
                         .record = record,
-                        .ours = !ok      ? NAN
-                                : memory ? record->peak_bytes
-                                         : time.ms,
+                        .ours = ok ? ours / (file->per_sample ? record->trial.batch : 1) : NAN,
                         .columns = ok && !memory ? time.columns : NAN,
                         .floor = ok && memory ? record->lower_bound_bytes : NAN,
                         .limit = record->trial.limits.memory,
@@ -93,7 +100,7 @@ static void add_record(struct pairing *pairing, const struct record *record)
     const char *method = record_method(record);
     bool any, says = says_chunk(file, method, &any);
     size_t chunk = any && !says ? 0 : option_count(record, "chunk"), at = 0;
-    json_t *setting = curve_setting(record, chunk);
+    json_t *setting = curve_setting(record, file->axis, chunk);
     while (at < pairing->curve_count && !json_equal(pairing->curves[at].setting, setting))
         at++;
     if (at < pairing->curve_count) {
@@ -113,7 +120,7 @@ static void add_record(struct pairing *pairing, const struct record *record)
     CHECK(curve->pairs);
     struct pair pair = make_pair(file, record);
     size_t place = curve->count++;
-    for (; place > 0 && curve->pairs[place - 1].context > pair.context; place--)
+    for (; place > 0 && curve->pairs[place - 1].at > pair.at; place--)
         curve->pairs[place] = curve->pairs[place - 1];
     curve->pairs[place] = pair;
 }

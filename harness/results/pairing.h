@@ -3,9 +3,10 @@
 #include "harness/results/published.h"
 #include "harness/results/record.h"
 
-// One context of a curve. Memory: bytes. Time: ms, measured or else a profile's estimate.
+// One context or batch of a curve. Memory: bytes. Time: ms, measured or else a profile's estimate. Where the
+// paper's are of a sample, ours are the step's over its batch.
 struct pair {
-    double context;
+    double at;                               // the context or the batch, as the file's axis says
     const struct record *record;             // NULL: not run
     const struct published_point *published; // NULL: not reported
     double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none
@@ -13,8 +14,8 @@ struct pair {
     bool oom, estimated;
 };
 
-// Records whose trials differ in nothing but context, measurement, how many columns are drawn, and where the
-// paper's series has no chunk, chunk.
+// Records whose trials differ in nothing but what the file's points run along, measurement, how many columns are
+// drawn, and where the paper's series has no chunk, chunk.
 struct curve {
     char label[160]; // without the model; "as autograd": logits at once, and all kept
     json_t *setting; // what the trials have in common, with the method
@@ -23,7 +24,7 @@ struct curve {
     bool published_chunk; // the paper tells its series apart by chunk
     bool again;           // an earlier curve is held against the same points
     size_t count;
-    struct pair *pairs; // by context
+    struct pair *pairs; // by what they are at
 };
 
 struct pairing {

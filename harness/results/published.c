@@ -15,6 +15,12 @@ const char *published_quantity_name(enum published_quantity quantity)
     return names[quantity];
 }
 
+const char *published_axis_name(enum published_axis axis)
+{
+    static const char *const names[] = {"context", "batch"};
+    return names[axis];
+}
+
 bool published_is_of_a_step(enum published_quantity quantity)
 {
     return quantity == PUBLISHED_MEMORY || quantity == PUBLISHED_TIME;
@@ -26,21 +32,22 @@ struct column {
     size_t offset, bytes; // bytes: of a text; 0: a number
     double unit;          // of a value; 0: a count or a rate
     enum published_quantity quantity;
-    bool fraction; // it need not be whole
+    bool fraction;   // it need not be whole
+    bool per_sample; // of a value: it is of a sequence
 };
 
 #define TEXT(member)                                                                                               \
     {                                                                                                              \
 #member, offsetof(struct published_point, member), sizeof((struct published_point *)0)->member, 0, 0,      \
-            false                                                                                                  \
+            false, false                                                                                           \
     }
 #define COUNT(member)                                                                                              \
     {                                                                                                              \
-#member, offsetof(struct published_point, member), 0, 0, 0, false                                          \
+#member, offsetof(struct published_point, member), 0, 0, 0, false, false                                   \
     }
-#define VALUE(name, ...)                                                                                           \
+#define VALUE(name, unit, quantity, per_sample)                                                                    \
     {                                                                                                              \
-        name, offsetof(struct published_point, value), 0, __VA_ARGS__, true                                        \
+        name, offsetof(struct published_point, value), 0, unit, quantity, true, per_sample                         \
     }
 
 static const struct column columns[] = {
@@ -57,13 +64,15 @@ static const struct column columns[] = {
     COUNT(cards),
     COUNT(chunk),
     COUNT(context),
-    {"rate", offsetof(struct published_point, rate), 0, 0, 0, true},
-    VALUE("peak_mib", 0x1p20, PUBLISHED_MEMORY),
-    VALUE("peak_gib", 0x1p30, PUBLISHED_MEMORY),
-    VALUE("seconds", 1e3, PUBLISHED_TIME),
-    VALUE("kilotokens", 1e3, PUBLISHED_MAX_CONTEXT),
-    VALUE("nats", 1, PUBLISHED_LOSS),
-    VALUE("gigabytes", 1e9, PUBLISHED_RESIDENT),
+    COUNT(batch),
+    {"rate", offsetof(struct published_point, rate), 0, 0, 0, true, false},
+    VALUE("peak_mib", 0x1p20, PUBLISHED_MEMORY, false),
+    VALUE("peak_gib", 0x1p30, PUBLISHED_MEMORY, false),
+    VALUE("seconds", 1e3, PUBLISHED_TIME, false),
+    VALUE("seconds_per_sample", 1e3, PUBLISHED_TIME, true),
+    VALUE("kilotokens", 1e3, PUBLISHED_MAX_CONTEXT, false),
+    VALUE("nats", 1, PUBLISHED_LOSS, false),
+    VALUE("gigabytes", 1e9, PUBLISHED_RESIDENT, false),
 };
 
 // What is being read: the file, its line, and what its columns are.
@@ -88,7 +97,7 @@ static bool is_value(const struct column *column)
 
 static bool read_header(struct reader *reader, char *line)
 {
-    size_t values = 0, contexts = 0, methods = 0;
+    size_t values = 0, contexts = 0, batches = 0, methods = 0;
     for (char *word; (word = strsep(&line, ","));) {
         const struct column *column = NULL;
         for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
@@ -96,26 +105,30 @@ static bool read_header(struct reader *reader, char *line)
                 column = &columns[i];
         const struct option *option = column ? NULL : methods_option_find(word);
         if (!column && !(option && option->type == OPTION_COUNT))
-            return refuse(
-                reader,
-                "expected columns of series, method, model, training, profile, weights, optimizer, host, "
-                "mark, setting, cards, chunk or another number among methods' options, context, rate, and one of "
-                "peak_mib, peak_gib, seconds, kilotokens, nats, gigabytes",
-                word);
+            return refuse(reader,
+                          "expected columns of series, method, model, training, profile, weights, optimizer, host, "
+                          "mark, setting, cards, chunk or another number among methods' options, context, batch, "
+                          "rate, and one of "
+                          "peak_mib, peak_gib, seconds, seconds_per_sample, kilotokens, nats, gigabytes",
+                          word);
         for (size_t i = 0; i < reader->column_count; i++)
             if (reader->columns[i] == column && reader->options[i] == option)
                 return refuse(reader, "a column is given twice", word);
         if (is_value(column) && column->quantity != reader->file->quantity)
             return refuse(reader, "the file's name says another quantity", word);
         values += is_value(column);
+        reader->file->per_sample |= is_value(column) && column->per_sample;
         contexts += strcmp(word, "context") == 0;
+        batches += strcmp(word, "batch") == 0;
         methods += strcmp(word, "method") == 0;
         CHECK(reader->column_count < COLUMNS_LIMIT);
         reader->options[reader->column_count] = option;
         reader->columns[reader->column_count++] = column;
     }
-    if (values != 1 || !methods || (contexts == 1) != published_is_of_a_step(reader->file->quantity))
-        return refuse(reader, "expected the columns method, context (of memory and time) and one with values",
+    reader->file->axis = batches ? PUBLISHED_BATCH : PUBLISHED_CONTEXT;
+    if (values != 1 || !methods || (contexts + batches > 0) != published_is_of_a_step(reader->file->quantity))
+        return refuse(reader,
+                      "expected the columns method, context or batch (of memory and time) and one with values",
                       "fewer");
     return true;
 }
@@ -160,8 +173,8 @@ static bool read_field(const struct reader *reader, const struct column *column,
         memcpy(member, word, bytes);
         return true;
     }
-    // Counts may be left open; a context and a value may not.
-    if (!*word && !is_value(column) && strcmp(column->name, "context") != 0)
+    // Counts may be left open; what the values run along and they themselves may not.
+    if (!*word && !is_value(column) && strcmp(column->name, published_axis_name(reader->file->axis)) != 0)
         return true;
     if (!read_number(reader, column, word, &number))
         return false;

@@ -14,6 +14,9 @@ enum published_quantity {
     PUBLISHED_QUANTITIES
 };
 
+// What the values of a step run along.
+enum published_axis { PUBLISHED_CONTEXT, PUBLISHED_BATCH };
+
 #define PUBLISHED_OPTIONS 4 // of a point, besides the chunk
 
 struct published_point {
@@ -27,6 +30,7 @@ struct published_point {
     char mark[64], setting[160];  // what sets it apart ("sparse"), and how it was come by; empty: not given
     size_t cards;                 // that have some of the sequences each; 0: one
     size_t chunk, context;        // tokens; 0: not given
+    size_t batch;                 // sequences; 0: not given
     size_t option_count;
     struct {
         const struct option *option; // of the method: a number
@@ -40,7 +44,9 @@ struct published_file {
     char *path;
     char experiment[128];
     enum published_quantity quantity;
-    char source[128]; // its first line
+    enum published_axis axis; // of memory and time
+    bool per_sample;          // values are of a sequence, not of a step
+    char source[128];         // its first line
     size_t count;
     struct published_point *points;
 };
@@ -52,7 +58,9 @@ struct published {
 
 // "memory", "time", "max-context", "loss", "resident"
 const char *published_quantity_name(enum published_quantity quantity);
-// Whether it is of one step at a context, as memory and time are.
+// "context", "batch": the column, the key of a trial, and the field of a record.
+const char *published_axis_name(enum published_axis axis);
+// Whether it is of one step at a context or batch, as memory and time are.
 bool published_is_of_a_step(enum published_quantity quantity);
 
 // Reads every .csv of a folder: comments (#), of which the first line is the source, a line of column names, then

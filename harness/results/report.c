@@ -37,12 +37,12 @@ struct report_growth report_growth_of(const struct curve *curve)
     struct report_growth growth = {.least = NAN, .most = NAN};
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
-        line_add(&floor, pair->context, pair->floor);
-        line_add(&ours, pair->context, pair->ours);
-        line_add(&published, pair->context, pair->published ? pair->published->value : NAN);
+        line_add(&floor, pair->at, pair->floor);
+        line_add(&ours, pair->at, pair->ours);
+        line_add(&published, pair->at, pair->published ? pair->published->value : NAN);
         if (isfinite(pair->ours)) {
-            growth.least = fmin(growth.least, pair->context);
-            growth.most = fmax(growth.most, pair->context);
+            growth.least = fmin(growth.least, pair->at);
+            growth.most = fmax(growth.most, pair->at);
         }
     }
     growth.floor = line_slope(&floor);
@@ -53,7 +53,7 @@ struct report_growth report_growth_of(const struct curve *curve)
 
 struct report_ratios report_ratios_of(const struct curve *curve)
 {
-    struct report_ratios ratios = {.mean = NAN, .worst = NAN, .worst_context = NAN};
+    struct report_ratios ratios = {.mean = NAN, .worst = NAN, .worst_at = NAN};
     double logs = 0;
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
@@ -68,7 +68,7 @@ struct report_ratios report_ratios_of(const struct curve *curve)
         ratios.above += ratio > 1;
         if (!(ratio <= ratios.worst)) {
             ratios.worst = ratio;
-            ratios.worst_context = pair->context;
+            ratios.worst_at = pair->at;
         }
     }
     if (ratios.count)
@@ -112,6 +112,11 @@ static bool is_memory(const struct printer *printer)
     return printer->pairing->file->quantity == PUBLISHED_MEMORY;
 }
 
+static const char *axis_of(const struct printer *printer)
+{
+    return published_axis_name(printer->pairing->file->axis);
+}
+
 static bool any_drawn(const struct printer *printer)
 {
     bool drawn = false;
@@ -129,8 +134,8 @@ static void print_points(const struct printer *printer)
     double unit = memory ? 0x1p20 : 1e3;
     int decimals = memory ? 1 : 3;
     // The last word ends the row where nothing is drawn.
-    ROW(&table, "series", "context", memory ? "published MiB" : "published s", memory ? "ours MiB" : "ours s",
-        "ratio", drawn ? "columns drawn" : NULL);
+    ROW(&table, "series", axis_of(printer), memory ? "published MiB" : "published s",
+        memory ? "ours MiB" : "ours s", "ratio", drawn ? "columns drawn" : NULL);
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
         for (size_t i = 0; i < curve->count; i++) {
@@ -138,7 +143,7 @@ static void print_points(const struct printer *printer)
             if (!pair->published)
                 continue;
             double published = pair->published->value;
-            ROW(&table, label_word(curve, printer->models).text, text_table_number(pair->context, 0).text,
+            ROW(&table, label_word(curve, printer->models).text, text_table_number(pair->at, 0).text,
                 text_table_number(published / unit, decimals).text,
                 pair->oom ? "oom" : text_table_number(pair->ours / unit, decimals).text,
                 text_table_number(pair->ours / published, 3).text,
@@ -151,14 +156,16 @@ static void print_points(const struct printer *printer)
 static void print_ratios(const struct printer *printer)
 {
     struct text_table table = {0};
-    ROW(&table, "series", "points", "ratio (geometric mean)", "worst", "at context", "above published", "oom");
+    char at[32];
+    snprintf(at, sizeof at, "at %s", axis_of(printer));
+    ROW(&table, "series", "points", "ratio (geometric mean)", "worst", at, "above published", "oom");
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
         struct report_ratios ratios = report_ratios_of(curve);
         if (ratios.count + ratios.oom)
             ROW(&table, label_word(curve, printer->models).text, text_table_number((double)ratios.count, 0).text,
                 text_table_number(ratios.mean, 3).text, text_table_number(ratios.worst, 3).text,
-                text_table_number(ratios.worst_context, 0).text, text_table_number((double)ratios.above, 0).text,
+                text_table_number(ratios.worst_at, 0).text, text_table_number((double)ratios.above, 0).text,
                 text_table_number((double)ratios.oom, 0).text);
     }
     print_table(printer, "Ours over published", &table);
@@ -167,7 +174,9 @@ static void print_ratios(const struct printer *printer)
 static void print_growth(const struct printer *printer)
 {
     struct text_table table = {0};
-    ROW(&table, "series", "our contexts", "floor", "ours", "ours / floor", "published", "ours / published");
+    bool batch = printer->pairing->file->axis == PUBLISHED_BATCH;
+    ROW(&table, "series", batch ? "our batches" : "our contexts", "floor", "ours", "ours / floor", "published",
+        "ours / published");
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
         struct report_growth growth = report_growth_of(curve);
@@ -179,7 +188,9 @@ static void print_growth(const struct printer *printer)
                 text_table_number(growth.published, 0).text,
                 text_table_number(growth.ours / growth.published, 3).text);
     }
-    print_table(printer, "Growth of peak memory, bytes per token (least squares over all contexts that fit)",
+    print_table(printer,
+                batch ? "Growth of peak memory, bytes per sequence (least squares over all batches that fit)"
+                      : "Growth of peak memory, bytes per token (least squares over all contexts that fit)",
                 &table);
 }
 
@@ -213,6 +224,9 @@ static void print_head(const struct printer *printer)
         fprintf(printer->stream, "ours: an estimate (roofline, profile %s), not a measurement\n", profile);
     else
         fprintf(printer->stream, "ours: measured\n");
+    if (pairing->file->per_sample)
+        fprintf(printer->stream, "%sper sample: of ours the step's over its batch\n",
+                printer->markdown ? "\n" : "");
     if (any_drawn(printer))
         fprintf(printer->stream, "%swhere columns are drawn ours is the mean over draws\n",
                 printer->markdown ? "\n" : "");

@@ -42,6 +42,6 @@ struct report_growth report_growth_of(const struct curve *curve);
 struct report_ratios {
     size_t count, above, oom; // above: points with a ratio above 1; oom: published, but out of memory here
     double mean;              // geometric
-    double worst, worst_context;
+    double worst, worst_at;
 };
 struct report_ratios report_ratios_of(const struct curve *curve);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/results/results.h"
 #include <stdlib.h>
 
@@ -15,6 +16,21 @@ void results_begin(struct results *results, bool every)
     CHECK(every || results->places);
 }
 
+// Where a record stands: that of its trial in its experiment, else behind all.
+static size_t place_of(struct results *results, const struct record *record)
+{
+    char *key;
+    if (!results->places)
+        return results->count++;
+    CHECK(asprintf(&key, "%s %s", record->id, record->experiment) >= 0);
+    const json_t *place = json_object_get(results->places, key);
+    size_t at = place ? (size_t)json_integer_value(place) : results->count++;
+    if (!place)
+        CHECK(json_object_set_new(results->places, key, json_integer((json_int_t)at)) == 0);
+    free(key);
+    return at;
+}
+
 void results_add(struct results *results, const struct result_file *file)
 {
     results->files = realloc(results->files, (results->file_count + 1) * sizeof *results->files);
@@ -23,10 +39,7 @@ void results_add(struct results *results, const struct result_file *file)
     make_room(results, results->count + file->count);
     for (size_t i = 0; i < file->count; i++) {
         const struct record *record = &file->records[i];
-        const json_t *place = json_object_get(results->places, record->id);
-        size_t at = place ? (size_t)json_integer_value(place) : results->count++;
-        if (results->places && !place)
-            CHECK(json_object_set_new(results->places, record->id, json_integer((json_int_t)at)) == 0);
+        size_t at = place_of(results, record);
         results->records[at] = record;
         results->objects[at] = json_array_get(file->objects, i);
         results->origins[at] = file->path;

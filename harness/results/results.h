@@ -1,4 +1,4 @@
-// Results: the records of several result files together; of a trial that is in several, the last one.
+// Results: the records of several result files together; of an experiment's trial that is in several, the last one.
 #pragma once
 #include "harness/results/result_file.h"
 
@@ -9,7 +9,7 @@ struct results {
     const char **origins;          // [count], paths
     size_t file_count;
     struct result_file *files;
-    json_t *places; // {id: its place}; NULL: every record has its own
+    json_t *places; // {id and experiment: its place}; NULL: every record has its own
 };
 
 // every: all records, also those of one trial. False and a status if a file is wrong. Release with results_close,
