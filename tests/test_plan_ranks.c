@@ -76,6 +76,14 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         "'device': 'plan', 'batch': 4, 'method': 'full', 'parallel': {'data': 4, 'zero': 3}, 'optimizer': 'adamw'}",
         "{" PLAN "'batch': 100, 'method': 'streambp', 'parallel': {'data': 70, 'zero': 3}}",
         "{" PLAN "'batch': 40, 'method': {'name': 'seco', 'chunk': 32}, 'parallel': {'data': 20, 'stage': 4}}",
+        "{" PLAN "'method': {'name': 'streambp', 'chunk': 6}, 'parallel': {'sequence': 5, 'zero': 3}}",
+        "{" PLAN "'batch': 4, 'method': 'full', 'parallel': {'data': 3, 'sequence': 2}, 'documents': {'mean': 9}}",
+        "{" PLAN "'batch': 3, 'method': 'checkpoint', "
+        "'parallel': {'data': 3, 'sequence': 3, 'exchange': 'ring', 'zero': 1}, 'optimizer': 'adamw'}",
+        // Shares of many ranks, of which those in between are alike.
+        "{'model': 'tiny', 'context': 280, 'device': 'plan', 'method': 'streambp', 'parallel': {'sequence': 70}}",
+        "{'model': 'tiny', 'context': 280, 'device': 'plan', 'batch': 2, 'method': 'full', 'parallel': {'data': 2, "
+        "'sequence': 70, 'exchange': 'ring'}}",
     };
     static const char *const sums[] = {"flops", "bytes_moved", "launches"};
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -124,6 +132,19 @@ static void very_many_ranks_are_planned(void **state)
     expected += 3124.0 * 2 * 4 * 8030261248.0;
     assert_true(all == 100000 && json_array_size(alike) < 400);
     assert_true(fabs(sent - expected) <= 1e-9 * expected);
+    assert_true(number(record, "estimate_ms") > 0);
+    json_decref(record);
+}
+
+// As many that share the tokens of a few sequences.
+static void very_many_ranks_share_tokens(void **state)
+{
+    (void)state;
+    json_t *record =
+        record_of("{'model': 'llama-3-8b', 'context': 1048576, 'batch': 64, 'dtype': 'bf16', 'device': "
+                  "'plan', 'method': {'name': 'streambp', 'chunk': 2048}, 'profile': 'h200-141g', "
+                  "'parallel': {'data': 64, 'sequence': 1024, 'zero': 3}}");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(record, "ranks"), "count")), 65536);
     assert_true(number(record, "estimate_ms") > 0);
     json_decref(record);
 }
@@ -203,6 +224,48 @@ static void data_ranks_take_their_closed_form(void **state)
     }
 }
 
+// Of the two ways of keys and values, that of ranks that share n = T / P tokens each: gathered, all bytes cross the
+// links while nobody computes; going round, those of keys and values cross them while they are attended to.
+static void sequence_ranks_take_their_closed_form(void **state)
+{
+    static const struct {
+        const char *json;
+        double keys, hops; // times a rank's keys and values; per layer, that somebody waits for
+        bool rings;
+    } cases[] = {
+        {"{" PLAN "'method': 'full', 'parallel': {'sequence': 5}", 2, 12, false},
+        {"{" PLAN "'method': {'name': 'streambp', 'chunk': 6}, 'parallel': {'sequence': 5}", 2, 12, false},
+        {"{" PLAN "'method': 'full', 'parallel': {'sequence': 5, 'exchange': 'ring'}", 2, 4 + 4 + 4, true},
+        {"{" PLAN "'method': 'checkpoint', 'parallel': {'sequence': 5, 'exchange': 'ring'}", 3, 4 + 4 + 4 + 4,
+         true},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial trial = trial_of("{'model': 'tiny', 'context': 70, 'method': 'full'}");
+        const struct config *c = &trial.config;
+        struct model model;
+        double weights = 0, rate = 1e3, row = 70.0 / 5 * 2 * (double)(c->kv_heads * c->head_dim) * 4;
+        model_list(&model, c, &trial.lora);
+        for (size_t p = 0; p < model.parameter_count; p++)
+            weights += 4 * (double)model.parameters[p].size;
+        double summed = 2 * weights * 4 / 5, gradients = (double)c->layers * 4 * row,
+               keys = cases[i].keys * gradients;
+        double none = seconds(*state, cases[i].json, 1e30, 0);
+        double slow = seconds(*state, cases[i].json, rate, 0), expected = (keys + gradients + summed) / rate;
+        if (fabs(slow - expected) > 0.02 * expected) // shares of weights are of whole blocks
+            fail_msg("%s: %g s of %g s", cases[i].json, slow, expected);
+        double fast = seconds(*state, cases[i].json, 1e10, 0) - none;
+        expected = ((cases[i].rings ? 0 : keys) + gradients + summed) / 1e10;
+        if (fabs(fast - expected) > 0.02 * expected)
+            fail_msg("%s: %g s of %g s, which are not hidden", cases[i].json, fast, expected);
+        double latency = seconds(*state, cases[i].json, 1e30, 1) - none;
+        expected = (double)c->layers * cases[i].hops + 12; // and the weights' gradients
+        if (fabs(latency - expected) > 1e-3 * expected)
+            fail_msg("%s: %g latencies", cases[i].json, latency);
+        model_close(&model);
+        trial_free(&trial);
+    }
+}
+
 // What a rank does not wait, it computes, as long as its own walk takes; and the slowest cannot wait for itself.
 static void ranks_wait_when_they_do_not_compute(void **state)
 {
@@ -210,6 +273,8 @@ static void ranks_wait_when_they_do_not_compute(void **state)
         "{" PLAN "'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'stage': 4}",
         "{" PLAN "'batch': 3, 'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'data': 2, 'stage': 3}",
         "{" PLAN "'batch': 3, 'method': 'checkpoint', 'parallel': {'data': 2}",
+        "{" PLAN "'batch': 3, 'method': {'name': 'streambp', 'chunk': 8}, 'parallel': {'data': 2, 'sequence': 2}",
+        "{" PLAN "'batch': 3, 'method': 'checkpoint', 'parallel': {'data': 2, 'sequence': 3, 'exchange': 'ring'}",
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         json_t *record = timed(*state, cases[i], 1e8, 1e-5), *ranks = json_object_get(record, "ranks");
@@ -323,6 +388,12 @@ static void without_links_there_is_no_time(void **state)
     assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --links ethernet"), 2);
     assert_non_null(strstr(out, "no links \"ethernet\" in experiments/links; did you mean"));
     free(out);
+    assert_int_equal(longbp(&out,
+                            "plan --model tiny --context 512 --method full --parallel sequence=129,exchange=ring "
+                            "--profile rtx-3090 --links ethernet-10g"),
+                     0);
+    assert_non_null(strstr(out, "none is estimated of more than 128 ranks whose keys and values go round"));
+    free(out);
 }
 
 int main(void)
@@ -330,7 +401,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_has_the_figures_of_its_own_walk),
         cmocka_unit_test(very_many_ranks_are_planned),
+        cmocka_unit_test(very_many_ranks_share_tokens),
         cmocka_unit_test_setup_teardown(data_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(sequence_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_wait_when_they_do_not_compute, scratch_setup, scratch_teardown),
         cmocka_unit_test(a_pipeline_hides_its_messages),
         cmocka_unit_test(eight_cards_hold_a_million_tokens),

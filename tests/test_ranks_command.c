@@ -72,7 +72,7 @@ static void assert_nothing_left(const struct scratch *scratch)
     closedir(folder);
 }
 
-// Of a pipeline, and of ranks that sum their gradients.
+// Of a pipeline, and of ranks that sum their gradients, of sequences or of tokens.
 static void check_one_of_four_ends(const struct scratch *scratch, const char *parallel)
 {
     char *rest;
@@ -111,6 +111,7 @@ static void one_rank_of_four_ends(void **state)
     assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
     check_one_of_four_ends(scratch, "'parallel': {'stage': 4}");
     check_one_of_four_ends(scratch, "'batch': 4, 'parallel': {'data': 4, 'zero': 3}");
+    check_one_of_four_ends(scratch, "'parallel': {'sequence': 4, 'exchange': 'ring'}");
 }
 
 static void one_rank_of_four_hangs(void **state)
@@ -317,7 +318,7 @@ static void plans_are_of_a_rank(void **state)
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --method full --parallel sequence=2 --profile "
                                   "h200-141g"),
                      0);
-    assert_says(scratch, "out", "of sequence ranks none is estimated yet");
+    assert_says(scratch, "out", "estimate (roofline, profile h200-141g, links");
     // None has all of a row's keys and values: a longer context, and without gradients of all of them.
     assert_int_equal(run(scratch,
                          "most() { $L max-context --model tiny --methods checkpoint --memory-limit 24MiB --json "

@@ -66,11 +66,10 @@ static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers
     for (size_t piece = 0; piece < 2 * P; piece++) {
         size_t tokens = f->context / (2 * P) + (piece < f->context % (2 * P));
         bool mine = piece == ranks->rank || piece == 2 * P - 1 - ranks->rank;
-        bool second = piece == P; // the two in the middle lie side by side
         own += mine ? tokens : 0;
         others += mine ? 0 : tokens;
-        own_pieces += mine && tokens && !second;
-        other_pieces += !mine && tokens && !second;
+        own_pieces += mine && tokens;
+        other_pieces += !mine && tokens;
     }
     sent->bytes += (double)(gathers * (P - 1) * own * elements * dtype_bytes(f->dtype));
     sent->messages += gathers * (P - 1) * own_pieces * 2;

@@ -162,8 +162,9 @@ static void print_time(const struct plan *plan)
     if (draws > 1)
         snprintf(mean, sizeof mean, ", mean of %zu draws", draws);
     const struct links *links = plan->record.ranks.given ? trial_links(&plan->trial) : NULL;
-    if (plan->trial.parallel.sequence > 1)
-        printf("  %-20s %12s    of sequence ranks none is estimated yet\n", "time", "unknown");
+    if (plan->record.ranks.given && !trial_times_ranks(&plan->trial))
+        printf("  %-20s %12s    none is estimated of more than %d ranks whose keys and values go round\n", "time",
+               "unknown", RING_RANKS_TIMED);
     else if (plan->record.ranks.given && !links)
         printf("  %-20s %12s    profile %s has no links between so many ranks; --links names some\n", "time",
                "unknown", profile);

@@ -43,8 +43,13 @@ static void add_words(char *list, size_t bytes, const char *separator, const cha
 static size_t cards_of(const json_t *setting)
 {
     const json_t *parallel = json_object_get(setting, "parallel");
-    size_t data = count_at(parallel, "data"), sequence = count_at(parallel, "sequence");
-    return (data ? data : 1) * (sequence ? sequence : 1);
+    static const char *const kinds[] = {"data", "sequence", "stage"};
+    size_t cards = 1;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t ranks = count_at(parallel, kinds[i]);
+        cards *= ranks ? ranks : 1;
+    }
+    return cards;
 }
 
 static bool is_one_on_a_card(const json_t *setting)

@@ -6,7 +6,9 @@
 #include <string.h>
 
 // Of a stage, the last that were asked for.
-#define WALKS_KNOWN 32
+#define WALKS_KNOWN 256
+// Up to so many ranks of the same sequences each is walked for itself.
+#define SHARES_WALKED 64
 
 // What the ranks come to by which of them was walked.
 struct plan {
@@ -39,12 +41,22 @@ static bool stages_alike(const struct plan *plan, size_t stage, size_t other)
            ranks_highest(&a) == ranks_highest(&b);
 }
 
+// The q-th shares of the tokens, which cost alike where nothing but the order of tokens masks them and all pieces
+// are as long: what one of a share's two pieces sees less than another share's, the other sees more. But for the
+// first share and for the last, whose pieces lie side by side.
+static bool shares_alike(const struct trial *trial, size_t q, size_t other)
+{
+    size_t ranks = trial->parallel.sequence, last = ranks - 1;
+    return q == other || (ranks > SHARES_WALKED && q > 0 && other > 0 && q < last && other < last &&
+                          trial->context % (PIECES * ranks) == 0 && !trial->config.sliding_window);
+}
+
 // Of replicas of the stage that is open. The first adds what it has to nobody's.
 static bool replicas_alike(const struct plan *plan, size_t replica, size_t other)
 {
     const struct run *run = plan->run;
     struct split split = trial_split(run->trial);
-    return replica > 0 && other > 0 && replica % split.sequence == other % split.sequence &&
+    return replica > 0 && other > 0 && shares_alike(run->trial, replica % split.sequence, other % split.sequence) &&
            setup_sequences_alike(run->trial, run->setup.device->ops->name) &&
            trial_sequences(run->trial, split_data(split, replica)).count ==
                trial_sequences(run->trial, split_data(split, other)).count &&
@@ -115,18 +127,19 @@ static bool walk_all(struct plan *plan)
     return true;
 }
 
-// Of every stage the replicas that were walked in any. With them all that any of them speaks to is there: ranks of
-// a pipeline speak to the same replica of others, and meetings are of all replicas.
+// Of every stage the replicas that were walked in any, and those that share their sequences. With them all that any
+// of them sends messages to is there: ranks of a pipeline send them to the same replica of others, and those that
+// share sequences to each other. Meetings are of all replicas, or of these.
 static size_t list_timed(const struct plan *plan, struct timed_rank **timed)
 {
-    bool *wanted = calloc(plan->replicas, sizeof *wanted);
-    size_t n = 0;
+    size_t n = 0, together = plan->run->trial->parallel.sequence;
+    bool *wanted = calloc(plan->replicas / together, sizeof *wanted);
     *timed = calloc(plan->count, sizeof **timed);
     CHECK(wanted && *timed);
     for (size_t rank = 0; rank < plan->count; rank++)
-        wanted[plan->walked[rank] % plan->replicas] = true;
+        wanted[plan->walked[rank] % plan->replicas / together] = true;
     for (size_t rank = 0; rank < plan->count; rank++)
-        if (wanted[rank % plan->replicas])
+        if (wanted[rank % plan->replicas / together])
             (*timed)[n++] = (struct timed_rank){.rank = rank, .walked = plan->walked[rank]};
     free(wanted);
     return n;

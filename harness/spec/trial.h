@@ -117,6 +117,10 @@ size_t trial_row_tokens(const struct trial *trial);
 // How many ranks it takes, and what they share.
 size_t trial_ranks(const struct trial *trial);
 struct split trial_split(const struct trial *trial);
+// Whether a time is estimated: of ranks whose keys and values go round each says something at each stop of each
+// layer, so that of P ranks P squared times as much is said.
+#define RING_RANKS_TIMED 128
+bool trial_times_ranks(const struct trial *trial);
 // What joins them; NULL: not known, or not for so many.
 const struct links *trial_links(const struct trial *trial);
 // The sequences that a replica takes: replica 0 no fewer than any other. As many stay together as make pairs and

@@ -325,14 +325,18 @@ size_t trial_ranks(const struct trial *trial)
     return trial->parallel.data * trial->parallel.sequence * trial->parallel.stage;
 }
 
+bool trial_times_ranks(const struct trial *trial)
+{
+    return trial->parallel.exchange != EXCHANGE_RING || trial->parallel.sequence <= RING_RANKS_TIMED;
+}
+
 const struct links *trial_links(const struct trial *trial)
 {
     const struct links *links = trial->links ? trial->links : trial->profile ? &trial->profile->links : NULL;
     struct status why = {0};
-    // Times are of ranks that meet all replicas, or the others of their pipeline.
-    return links && links->count && trial->parallel.sequence == 1 && links_reach(links, trial_ranks(trial), &why)
-               ? links
-               : NULL;
+    if (!trial_times_ranks(trial))
+        return NULL;
+    return links && links->count && links_reach(links, trial_ranks(trial), &why) ? links : NULL;
 }
 
 struct split trial_split(const struct trial *trial)

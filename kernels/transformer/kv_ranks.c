@@ -12,8 +12,8 @@ static struct row_range *owned_rows(const struct model *model, const struct batc
     struct row_range *owned = calloc(ranks, sizeof *owned);
     CHECK(owned && batch->pieces.ranks == ranks);
     for (size_t rank = 0; rank < ranks; rank++) {
-        struct pieces pieces = pieces_of(batch->pieces.context, ranks, rank);
-        owned[rank] = (struct row_range){pieces.items[i].start * B, pieces.items[i].count * B};
+        struct span piece = piece_of(batch->pieces.context, ranks, rank, i);
+        owned[rank] = (struct row_range){piece.start * B, piece.count * B};
     }
     return owned;
 }

@@ -1,16 +1,15 @@
 #include "kernels/transformer/pieces.h"
 #include "kernels/base/comm.h"
 
-static struct span piece_of(size_t context, size_t pieces, size_t piece)
+struct span piece_of(size_t context, size_t ranks, size_t rank, size_t i)
 {
-    struct row_range share = comm_share(context, pieces, piece);
+    struct row_range share = comm_share(context, PIECES * ranks, i == 0 ? rank : PIECES * ranks - 1 - rank);
     return (struct span){share.start, share.count};
 }
 
 struct pieces pieces_of(size_t context, size_t ranks, size_t rank)
 {
-    struct span early = piece_of(context, PIECES * ranks, rank);
-    struct span late = piece_of(context, PIECES * ranks, PIECES * ranks - 1 - rank);
+    struct span early = piece_of(context, ranks, rank, 0), late = piece_of(context, ranks, rank, 1);
     struct pieces pieces = {context, ranks, {early, late}};
     if (early.start + early.count == late.start) {
         pieces.items[0].count += late.count;

@@ -15,6 +15,8 @@ struct pieces {
     struct span items[PIECES]; // by position; pieces that lie side by side are one, the first
 };
 struct pieces pieces_of(size_t context, size_t ranks, size_t rank);
+// One of a rank's two by itself: all ranks' i-th ones are as even as may be.
+struct span piece_of(size_t context, size_t ranks, size_t rank, size_t i);
 // The rank's own tokens.
 static inline size_t pieces_count(const struct pieces *pieces)
 {
