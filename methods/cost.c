@@ -32,7 +32,11 @@ double cost_kv_gradients(const struct model *model)
 // Of how many ranks a row's keys and values are here at once, at the least.
 static double ranks_at_once(const struct model *model)
 {
-    return model->ranks.exchange == EXCHANGE_GATHER ? (double)model->ranks.sequence.size : 1;
+    double ranks = (double)model->ranks.sequence.size, heads = (double)model->config.kv_heads;
+    enum exchange exchange = model->ranks.exchange;
+    return exchange == EXCHANGE_GATHER                        ? ranks
+           : exchange == EXCHANGE_ALL_TO_ALL && heads < ranks ? ranks / heads
+                                                              : 1;
 }
 double cost_row_kv(const struct model *model)
 {

@@ -80,6 +80,8 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         "{" PLAN "'batch': 4, 'method': 'full', 'parallel': {'data': 3, 'sequence': 2}, 'documents': {'mean': 9}}",
         "{" PLAN "'batch': 3, 'method': 'checkpoint', "
         "'parallel': {'data': 3, 'sequence': 3, 'exchange': 'ring', 'zero': 1}, 'optimizer': 'adamw'}",
+        "{" PLAN "'batch': 2, 'method': 'checkpoint', 'parallel': {'data': 2, 'sequence': 4, 'exchange': "
+        "'all-to-all'}, 'documents': {'mean': 9}}",
         // Shares of many ranks, of which those in between are alike.
         "{'model': 'tiny', 'context': 280, 'device': 'plan', 'method': 'streambp', 'parallel': {'sequence': 70}}",
         "{'model': 'tiny', 'context': 280, 'device': 'plan', 'batch': 2, 'method': 'full', 'parallel': {'data': 2, "
@@ -266,6 +268,42 @@ static void sequence_ranks_take_their_closed_form(void **state)
     }
 }
 
+// Of ranks that attend for some of the heads each: to each other rank a Pth of all heads of a rank's tokens, or of
+// heads of keys one, if they are fewer than ranks.
+static void ranks_of_heads_take_their_closed_form(void **state)
+{
+    for (size_t i = 0; i < 4; i++) {
+        size_t P = i < 2 ? 2 : 4, attends = 1 + i % 2; // checkpoint attends again
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'context': 80, 'device': 'plan', 'method': '%s', 'parallel': "
+                             "{'sequence': %zu, 'exchange': 'all-to-all'}",
+                             i % 2 ? "checkpoint" : "full", P) > 0);
+        struct trial trial = trial_of("{'model': 'tiny', 'context': 80, 'method': 'full'}");
+        const struct config *c = &trial.config;
+        struct model model;
+        double weights = 0, rate = 1e3, kv_heads = (double)(c->kv_heads > P ? c->kv_heads / P : 1);
+        double D = (double)c->head_dim, heads = (double)(c->heads / P), all = (double)attends;
+        model_list(&model, c, &trial.lora);
+        for (size_t p = 0; p < model.parameter_count; p++)
+            weights += 4 * (double)model.parameters[p].size;
+        // Keys and values twice and their gradients; q and o, and q, o, grad_o and grad_q; logsumexp.
+        double token = (2 + 2 + 2) * kv_heads * D + (2 * all + 4) * heads * D + (all + 1) * heads;
+        double sent = (double)((P - 1) * 80 / P * c->layers) * 4 * token;
+        double expected = (sent + 2 * weights * (double)(P - 1) / (double)P) / rate;
+        double none = seconds(*state, json, 1e30, 0), over_links = seconds(*state, json, rate, 0) - none;
+        if (fabs(over_links - expected) > 0.005 * expected) // shares of weights are of whole blocks
+            fail_msg("%s: %g s of %g s", json, over_links, expected);
+        double latency = seconds(*state, json, 1e30, 1) - none;
+        expected = (double)c->layers * (4 + 2 + 3 * all + 5) + 12; // and the weights' gradients
+        if (fabs(latency - expected) > 1e-9 * expected)
+            fail_msg("%s: %g latencies", json, latency);
+        model_close(&model);
+        trial_free(&trial);
+        free(json);
+    }
+}
+
 // What a rank does not wait, it computes, as long as its own walk takes; and the slowest cannot wait for itself.
 static void ranks_wait_when_they_do_not_compute(void **state)
 {
@@ -404,6 +442,7 @@ int main(void)
         cmocka_unit_test(very_many_ranks_share_tokens),
         cmocka_unit_test_setup_teardown(data_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sequence_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_of_heads_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_wait_when_they_do_not_compute, scratch_setup, scratch_teardown),
         cmocka_unit_test(a_pipeline_hides_its_messages),
         cmocka_unit_test(eight_cards_hold_a_million_tokens),

@@ -257,12 +257,12 @@ static void shared_tokens_have_the_gradient_of_one(void **state)
                "'dtype': 'f64', 'batch': 4, 'group': 2, 'prompt': 8, 'lora': {'rank': 2}, 'measure': "
                "{'samples': 1, 'warmup': 0}, 'axes': {'objective': ['dpo', {'name': 'grpo', 'beta': 0.1}], "
                "'reference': ['adapter-off', 'random'], 'method': ['checkpoint'], 'parallel': [{}, "
-               "{'sequence': 3}]}");
+               "{'sequence': 3}, {'sequence': 2, 'exchange': 'all-to-all'}]}");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     json_t *all = records(scratch, "r.jsonl");
-    assert_int_equal(json_array_size(all), 8);
-    for (size_t i = 0; i < 8; i++) {
-        const json_t *record = json_array_get(all, i), *one = json_array_get(all, i - i % 2);
+    assert_int_equal(json_array_size(all), 12);
+    for (size_t i = 0; i < 12; i++) {
+        const json_t *record = json_array_get(all, i), *one = json_array_get(all, i - i % 3);
         double loss = json_number_value(json_object_get(record, "loss")),
                whole = json_number_value(json_object_get(one, "loss"));
         assert_string_equal(text_at(record, "status"), "ok");
@@ -303,6 +303,10 @@ static void plans_are_of_a_rank(void **state)
     static const struct {
         const char *flags, *reason;
     } refused[] = {{"--method streambp --parallel sequence=2,exchange=ring", "streambp attends chunk by chunk"},
+                   {"--method streambp --parallel sequence=2,exchange=all-to-all",
+                    "queries would go to the ranks of their heads for each"},
+                   {"--method full --parallel sequence=3,exchange=all-to-all",
+                    "3 ranks cannot have as many each of 4 heads of queries and 2 of keys"},
                    {"--method seco --parallel sequence=2,exchange=ring", "seco takes no sequence ranks"},
                    {"--method auto --parallel sequence=2", "auto chooses for ranks with whole sequences"},
                    {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},

@@ -45,7 +45,7 @@ FIELDS parallel_fields[] = {
     {FIELD(record_parallel, zero), .type = FIELD_COUNT,
      .meaning = "in shares over data and sequence ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
     {FIELD(record_parallel, exchange), .type = FIELD_STRING,
-     .meaning = "of keys and values between sequence ranks: gather or ring"},
+     .meaning = "of what attention reads between sequence ranks: gather, ring or all-to-all"},
     {0}};
 
 FIELDS trial_fields[] = {

@@ -2,6 +2,7 @@
 #include "harness/run/child.h"
 #include "harness/run/choice.h"
 #include "harness/run/launch.h"
+#include "kernels/transformer/all_to_all.h"
 #include "kernels/transformer/bucket.h"
 #include <math.h>
 #include <string.h>
@@ -38,17 +39,27 @@ static bool stages_fit(const struct trial *trial, struct status *status)
 static bool sequence_fits(const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;
-    bool rings = trial->parallel.exchange == EXCHANGE_RING;
-    if (rings && method->parallel & PARALLEL_SEQUENCE && !(method->parallel & PARALLEL_RING))
+    const struct config *c = &trial->config;
+    bool all_to_all = trial->parallel.exchange == EXCHANGE_ALL_TO_ALL;
+    if (trial->parallel.exchange && method->parallel & PARALLEL_SEQUENCE &&
+        !(method->parallel & PARALLEL_WHOLE_ROWS))
         return status_set(status, STATUS_UNSUPPORTED,
-                          "%s attends chunk by chunk, and keys and values would go round for each: leave "
-                          "parallel.exchange out; with \"ring\" full and checkpoint attend by whole rows",
-                          method->name);
-    if (rings && trial->group > 1)
+                          "%s attends chunk by chunk, and %s for each: leave parallel.exchange out; full and "
+                          "checkpoint attend by whole rows",
+                          method->name,
+                          all_to_all ? "queries would go to the ranks of their heads"
+                                     : "keys and values would go round");
+    if (trial->parallel.exchange == EXCHANGE_RING && trial->group > 1)
         return status_set(
             status, STATUS_UNSUPPORTED,
             "a prompt that sequences share is not seen by keys that go round: leave parallel.exchange or "
             "group out");
+    if (all_to_all && !heads_divide(c->heads, c->kv_heads, trial->parallel.sequence))
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%zu ranks cannot have as many each of %zu heads of queries and %zu of keys: take a "
+                          "number that divides the first and divides the second or is a multiple of it, or another "
+                          "parallel.exchange",
+                          trial->parallel.sequence, c->heads, c->kv_heads);
     return method->parallel & PARALLEL_SEQUENCE ||
            status_set(
                status, STATUS_UNSUPPORTED,

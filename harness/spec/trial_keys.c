@@ -102,7 +102,7 @@ static const struct trial_key limits_keys[] = {
      .argument = "SIZE"},
     {0}};
 
-static const char *const exchanges[] = {"gather", "ring", NULL};
+static const char *const exchanges[] = {"gather", "ring", "all-to-all", NULL};
 
 static const struct trial_key parallel_keys[] = {
     {.name = "data",
@@ -140,7 +140,8 @@ static const struct trial_key parallel_keys[] = {
      .offset = AT(parallel.exchange),
      .choices = exchanges,
      .kind = "exchange",
-     .meaning = "of keys and values between ranks of sequence: each gets those of all, or they go round"},
+     .meaning = "between ranks of sequence: each gets the keys and values of all, or they go round, or each "
+                "attends for some of the heads"},
     {0}};
 
 const struct trial_key trial_keys[] = {

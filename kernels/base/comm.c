@@ -73,6 +73,7 @@ static size_t note(const struct comm *comm, const struct device *device, struct 
 // All ranks of the comm at once, of which this one has no data.
 static void say_planned(const struct comm *comm, struct device *device, struct words words)
 {
+    CHECK(comm->size > 0 && comm->stride > 0);
     CHECK(trace_group(world_rank(comm, comm->rank), comm->stride, comm->size) == comm->first);
     count(device, words);
     note(comm, device,
@@ -163,12 +164,24 @@ static void post_add(struct post *post, size_t peer, struct tensor t)
     }
 }
 
+void comm_exchange(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
+                   const struct message *receives, size_t receive_count)
+{
+    if (failed(device)) {
+        return;
+    }
+    if (device->ops->dataless) {
+        say_planned(comm, device,
+                    (struct words){total_bytes(comm, sends, send_count), total_bytes(comm, receives, receive_count),
+                                   send_count});
+        return;
+    }
+    comm->ops->wait(comm, device, start(comm, device, sends, send_count, receives, receive_count));
+}
+
 static void post_exchange(const struct comm *comm, struct device *device, struct post *sends, struct post *receives)
 {
-    if (!failed(device)) {
-        void *started = start(comm, device, sends->items, sends->count, receives->items, receives->count);
-        comm->ops->wait(comm, device, started);
-    }
+    comm_exchange(comm, device, sends->items, sends->count, receives->items, receives->count);
     free(sends->items);
     free(receives->items);
 }

@@ -50,6 +50,10 @@ struct delivery {
 struct delivery comm_start_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
 struct delivery comm_start_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
 void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery);
+// Messages to and from other ranks of the comm, which all exchange some, at once; when it returns what came may be
+// read, and what went be overwritten.
+void comm_exchange(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
+                   const struct message *receives, size_t receive_count);
 // Rows of a tensor, of which each rank has some.
 struct row_range {
     size_t start, count;

@@ -157,6 +157,9 @@ typedef void zero_op(struct device *device, struct tensor t);
 typedef void copy_op(struct device *device, struct tensor dst, struct tensor src);
 // dst += src, converting the dtype; added in the dtype that the device sums in, rounded once
 typedef void accumulate_op(struct device *device, struct tensor dst, struct tensor src);
+// dst[r][to + j] = src[r][from + j], j < cols, in every row; of one dtype
+typedef void copy_columns_op(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
+                             size_t cols);
 // t = factor * t
 typedef void scale_op(struct device *device, struct tensor t, double factor);
 
@@ -289,7 +292,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 //     tests/cases/<file>.c              NAME_cases, to which every device is held
 // clang-format off
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
-    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(accumulate) OPERATION(scale) \
+    OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(accumulate) OPERATION(scale) \
     OPERATION(gemm) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \

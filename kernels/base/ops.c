@@ -38,6 +38,19 @@ void op_copy(struct device *device, struct tensor dst, struct tensor src)
     }
 }
 
+void op_copy_columns(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
+                     size_t cols)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(dst.rows == src.rows && dst.dtype == src.dtype && to + cols <= dst.cols && from + cols <= src.cols);
+    if (begin(device, operation(WORK_COPY, "copy_columns"), 0, 2.0 * dst.rows * cols * dtype_bytes(dst.dtype))) {
+        device->ops->copy_columns(device, dst, to, src, from, cols);
+        range_pop(device);
+    }
+}
+
 void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
 {
     if (failed(device)) {

@@ -1,4 +1,5 @@
 #include "kernels/transformer/attend.h"
+#include "kernels/transformer/all_to_all.h"
 #include "kernels/transformer/ring.h"
 
 struct attention_shape attention_shape_of(const struct config *c, const struct batch *batch, size_t layer,
@@ -12,21 +13,23 @@ struct attention_shape attention_shape_of(const struct config *c, const struct b
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
         .mask = {.window = config_window(c, layer),
-                 .documents = batch_documents(batch, (struct span){run.first, run.count})}};
+                 .documents = batch_documents(batch, (struct span){run.start, run.count})}};
 }
 
-static bool rings(const struct model *model, const struct batch *batch)
+// How ranks that share the tokens attend; EXCHANGE_GATHER, for itself, also where none do.
+static enum exchange exchange_of(const struct model *model, const struct batch *batch)
 {
-    return batch_is_shared(batch) && model->ranks.exchange == EXCHANGE_RING;
+    return batch_is_shared(batch) ? model->ranks.exchange : EXCHANGE_GATHER;
 }
 
 // Each run of the chunk's queries over the keys up to its end.
 void attend(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
             const struct activations *a, struct tensor q, struct kv kv)
 {
-    if (rings(model, batch)) {
+    enum exchange exchange = exchange_of(model, batch);
+    if (exchange != EXCHANGE_GATHER) {
         CHECK(chunk.count == batch->context);
-        ring_attend(model, batch, layer, a, q, kv);
+        (exchange == EXCHANGE_RING ? ring_attend : all_to_all_attend)(model, batch, layer, a, q, kv);
         return;
     }
     struct token_run runs[PIECES];
@@ -52,10 +55,12 @@ void attend_backward(struct model *model, const struct batch *batch, size_t laye
                      const struct activations *a, struct tensor q, struct kv kv, const struct key_segment *segments,
                      size_t segment_count, struct tensor grad_q)
 {
-    if (rings(model, batch)) {
+    enum exchange exchange = exchange_of(model, batch);
+    if (exchange != EXCHANGE_GATHER) {
         CHECK(chunk.count == batch->context && segment_count == 1);
-        ring_attend_backward(model, batch, layer, a, q, kv, (struct kv){segments->grad_k, segments->grad_v},
-                             grad_q);
+        struct kv grad_kv = {segments->grad_k, segments->grad_v};
+        (exchange == EXCHANGE_RING ? ring_attend_backward : all_to_all_attend_backward)(model, batch, layer, a, q,
+                                                                                        kv, grad_kv, grad_q);
         return;
     }
     struct token_run runs[PIECES];

@@ -360,14 +360,13 @@ static void keep_on_host(int32_t *values, const struct pieces *pieces, size_t B)
 
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank)
 {
-    struct tensor *of_rows[] = {&batch->ids,       &batch->targets,       &batch->weights,   &batch->old,
-                                &batch->reference, &batch->device_starts, &batch->device_of, &batch->shares};
+    struct tensor *of_rows[] = {&batch->ids,       &batch->targets,   &batch->weights, &batch->old,
+                                &batch->reference, &batch->device_of, &batch->shares};
     struct pieces pieces = pieces_of(batch->context, ranks, rank);
     CHECK(!batch_is_shared(batch));
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
         keep_rows(device, of_rows[i], &pieces, batch->batch);
     }
-    keep_on_host(batch->starts, &pieces, batch->batch);
     keep_on_host(batch->of, &pieces, batch->batch);
     batch->pieces = pieces;
     batch->context = pieces_count(&pieces);

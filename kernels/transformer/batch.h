@@ -72,10 +72,10 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
 // the prefix. No token of that has a target. count: as many sequences as there are. Before the objective is chosen.
 // Also on a device without data.
 void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count);
-// Those of these of its tokens, as an operation takes them.
+// Those of tokens by position, as an operation takes them; also of other ranks' tokens.
 struct documents batch_documents(const struct batch *batch, struct span tokens);
-// Of so many ranks that share the sequences' tokens this one's alone are left (pieces.h), in their order; what
-// counts sequences, targets and documents stays that of all. After the objective was chosen, if any is.
+// Of so many ranks that share the sequences' tokens this one's alone are left (pieces.h), in their order;
+// documents, and what counts sequences and targets, stay those of all. After the objective was chosen, if any is.
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank);
 static inline bool batch_is_shared(const struct batch *batch)
 {

@@ -3,7 +3,7 @@
 // kept, the gradient of its output, and the finished gradient of its keys and values. Rows are token-major: row i *
 // B + b. Of the batch it is asked where documents begin; B is what the rows of x or grad are per token of the
 // chunk. A chunk is of the batch's own tokens. Where ranks share those of the sequences (batch_share), keys and
-// values that a cell reads are of all tokens, by position (kv_ranks.h), and so are the gradients that it adds to;
+// values that a cell reads are those that kv_ranks.h gives, by position, and so are the gradients that it adds to;
 // its own keys' are not complete then, and its backward is that of all else.
 #pragma once
 #include "kernels/transformer/activations.h"

@@ -7,7 +7,7 @@
 void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
 {
     size_t context = batch->context, B = batch->batch;
-    bool whole = chunk == 0 || chunk > context || model->ranks.exchange == EXCHANGE_RING;
+    bool whole = chunk == 0 || chunk > context || model->ranks.exchange != EXCHANGE_GATHER;
     chunk = whole ? context : chunk;
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(layer));

@@ -1,12 +1,13 @@
 // KV over ranks: where ranks share the tokens of the sequences (batch_share), each projects keys and values of its
-// own and reads those of all: here they are gathered, unless they go round (ring.h). Of these, and of a batch that
-// is not shared, nothing is sent here, and all that is here is its own.
+// own and reads those of all: here they are gathered, or those of some heads are (all_to_all.h), unless they go
+// round (ring.h). Of these, and of a batch that is not shared, nothing is sent here, and all that is here is its
+// own.
 #pragma once
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/kv.h"
 
-// Keys and values of all ranks' tokens by position, [T B], beside this rank's own, [n B]; or own itself. Release
-// with kv_gathered_free.
+// Keys and values of all ranks' tokens by position, [T B], of all heads or of this rank's, beside this rank's own,
+// [n B]; or own itself. Release with kv_gathered_free.
 struct kv kv_gather(struct model *model, const struct batch *batch, struct kv own);
 void kv_gathered_free(struct model *model, const struct batch *batch, struct kv *gathered);
 // The same in place of its own, which it frees; release with kv_free.

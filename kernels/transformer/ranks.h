@@ -11,8 +11,8 @@
 enum zero { ZERO_NOTHING, ZERO_OPTIMIZER, ZERO_GRADIENTS, ZERO_WEIGHTS };
 
 // How ranks with tokens of the same sequences attend to each other's: each has keys and values of all, or they go
-// round.
-enum exchange { EXCHANGE_GATHER, EXCHANGE_RING };
+// round, or each attends for some of the heads over all tokens.
+enum exchange { EXCHANGE_GATHER, EXCHANGE_RING, EXCHANGE_ALL_TO_ALL, EXCHANGE_COUNT };
 
 // Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has of stage s the q-th share of the
 // tokens of the r-th share of the sequences: the more two ranks send each other, the nearer they are.

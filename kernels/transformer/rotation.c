@@ -39,9 +39,9 @@ static void turn(struct model *model, const struct batch *batch, struct rotated 
     struct token_run runs[PIECES];
     size_t B = x.rows / tokens.count, count = pieces_runs(&batch->pieces, tokens, runs);
     for (size_t i = 0; i < count; i++) {
-        struct span run = {runs[i].first, runs[i].count};
-        op_rope(model->device, tensor_rows(x, (run.start - tokens.start) * B, run.count * B),
-                model->rope_frequencies[local], runs[i].start, B, batch_documents(batch, run), direction);
+        struct span positions = {runs[i].start, runs[i].count};
+        op_rope(model->device, tensor_rows(x, (runs[i].first - tokens.start) * B, runs[i].count * B),
+                model->rope_frequencies[local], runs[i].start, B, batch_documents(batch, positions), direction);
     }
     if (of.scale > 0 && of.scale != 1) {
         op_scale(model->device, x, of.scale);

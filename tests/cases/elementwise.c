@@ -1,5 +1,5 @@
-// Random normals, zero, copy, accumulate, scale and dequantise: lengths of less and more than a thread, a
-// block and a grid take.
+// Random normals, zero, copy, copy_columns, accumulate, scale and dequantise: lengths of less and more than a
+// thread, a block and a grid take.
 #include "tests/cases/cases.h"
 
 static const size_t counts[] = {1, 7, 8, 2049, 4096, 5003, 100003};
@@ -55,6 +55,35 @@ void copy_cases(struct cases *c)
                 dst->values[j] = dtype_round(src->values[j], to);
             }
             case_check(c, dst, 0, 0, "from %s to %s", dtype_name(from), dtype_name(to));
+            case_end(c);
+        }
+    }
+}
+
+// Of rows of one column and of many, at their ends and between them; all else stays.
+void copy_columns_cases(struct cases *c)
+{
+    static const struct {
+        size_t rows, dst_cols, to, src_cols, from, cols;
+    } shapes[] = {{1, 1, 0, 1, 0, 1},    {3, 5, 0, 7, 2, 5},       {7, 9, 4, 5, 0, 5},
+                  {2049, 3, 1, 2, 1, 1}, {70, 64, 32, 96, 64, 32}, {129, 40, 8, 24, 8, 16}};
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (size_t kind = 0; kind < kinds; kind++) {
+            size_t rows = shapes[i].rows, dst_cols = shapes[i].dst_cols, src_cols = shapes[i].src_cols;
+            c->offset = (i + kind) % 2;
+            struct operand *src = case_random_in(c, dtypes[kind], rows, src_cols, 1, "src");
+            struct operand *dst = case_random_in(c, dtypes[kind], rows, dst_cols, 1, "dst");
+            CASE_RUN(c, op_copy_columns(c->device, dst->tensor, shapes[i].to, src->tensor, shapes[i].from,
+                                        shapes[i].cols));
+            for (size_t r = 0; r < rows; r++) {
+                for (size_t j = 0; j < shapes[i].cols; j++) {
+                    dst->values[r * dst_cols + shapes[i].to + j] = src->values[r * src_cols + shapes[i].from + j];
+                }
+            }
+            case_check(c, dst, 0, 0, "%zu columns of %zu into %zu, %s", shapes[i].cols, src_cols, dst_cols,
+                       dtype_name(dtypes[kind]));
             case_end(c);
         }
     }

@@ -41,6 +41,19 @@ void NAME(copy)(struct device *device, struct tensor dst, struct tensor src)
     }
 }
 
+void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
+                        size_t cols)
+{
+    (void)device;
+    size_t size = dtype_bytes(dst.dtype);
+    char *first = (char *)dst.data + to * size;
+    const char *source = (const char *)src.data + from * size;
+#pragma omp parallel for schedule(static) if (dst.rows * cols * size > 2 * PIECE)
+    for (size_t r = 0; r < dst.rows; r++) {
+        memcpy(first + r * dst.cols * size, source + r * src.cols * size, cols * size);
+    }
+}
+
 void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor src)
 {
     (void)device;

@@ -17,6 +17,18 @@ template <int N, class D, class S> __global__ void copy(D *dst, const S *src, si
     }
 }
 
+// N divides cols, and what lies between two rows.
+template <int N, class T>
+__global__ void copy_columns(T *dst, size_t dst_cols, const T *src, size_t src_cols, size_t cols, size_t count)
+{
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        size_t row = i / cols, col = i % cols;
+        wide_t<T> x[N];
+        read(x, src + row * src_cols + col, N);
+        write(dst + row * dst_cols + col, x, N);
+    }
+}
+
 template <int N, class D, class S>
 __global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_t count)
 {
@@ -98,6 +110,25 @@ void cuda_copy(struct device *device, struct tensor dst, struct tensor src)
                 launch(copy<1, D, S>, blocks_for(count, THREADS), THREADS, 0, device, (D *)dst.data, (S *)src.data,
                        count);
         });
+    });
+}
+
+void cuda_copy_columns(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
+                       size_t cols)
+{
+    size_t count = dst.rows * cols;
+    with_type(dst.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = LANES<T>;
+        T *first = (T *)dst.data + to;
+        const T *source = (const T *)src.data + from;
+        bool vector = to % N == 0 && from % N == 0 && dst.cols % N == 0 && src.cols % N == 0;
+        if (vector && aligned(N, cols, dst, src))
+            launch(copy_columns<N, T>, blocks_for(count, THREADS * N), THREADS, 0, device, first, dst.cols, source,
+                   src.cols, cols, count);
+        else
+            launch(copy_columns<1, T>, blocks_for(count, THREADS), THREADS, 0, device, first, dst.cols, source,
+                   src.cols, cols, count);
     });
 }
 
