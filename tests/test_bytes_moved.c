@@ -75,6 +75,9 @@ static void copies(struct held *h)
     expect(h, "zero", LIST({0}), LIST(a));
     op_copy(d, a, b);
     expect(h, "copy", LIST(b), LIST(a));
+    struct tensor part = bf16(h, 3, 2), wide = bf16(h, 3, 7);
+    op_copy_columns(d, wide, 4, a, 1, 2);
+    expect(h, "copy_columns", LIST(part), LIST(part));
     op_accumulate(d, b, a);
     expect(h, "accumulate", LIST(a, b), LIST(b));
     op_scale(d, b, 2);
