@@ -179,17 +179,29 @@ test-pytorch: all ## gradients and training runs in f64 against PyTorch, transfo
 $(PYTORCH): run/tools/%: all
 	@$(SUITE) $* sh -c 'cd / && exec $(PYTHON) $(CURDIR)/tools/$*.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp)'
 
-# clang's fuzzer over the readers of files; the kernels as gcc builds them, for they need its OpenMP.
+# clang's fuzzer over the readers of files, from what the repository has of each and tests/fuzz; what it finds on the way is
+# kept in build/fuzz/corpus. The kernels as gcc builds them, for they need its OpenMP.
 SECONDS  ?= 30
-FUZZERS  := $(patsubst tests/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz_*.c))
-READERS  := $(filter harness/% methods/%,$(PLAIN))
-$(BUILD)/fuzz/%: tests/%.c $(READERS) $(filter $(BUILD)/kernels/%,$(OBJECTS))
+FUZZERS  := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
+FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -g -O1 -fsanitize=fuzzer
+SEEDS     = $(wildcard tests/fuzz/$(1)/* $(SEEDS_$(1)))
+SEEDS_spec      := experiments/*.json
+SEEDS_profile   := experiments/devices/*.json
+SEEDS_published := experiments/published/*.csv
+comma    := ,
+READERS  := $(filter $(BUILD)/harness/% $(BUILD)/methods/%,$(OBJECTS))
+$(BUILD)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@)
-	$(Q)clang-14 -I. $(BLAS) -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -o $@ $< $(READERS) \
-	  $(filter %.o,$^) $(LDLIBS) -lgomp -ldl
-fuzz: $(FUZZERS) ## clang's fuzzer over the readers of specs and safetensors, SECONDS=30 each
-	@for fuzzer in $^; do $$fuzzer -max_total_time=$(SECONDS) -print_final_stats=1 || exit 1; done
+	$(call say,CC,$@)
+	$(Q)$(FUZZ)-no-link,address,undefined -MMD -MP -c -o $@ $<
+$(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/tests/fuzz_%.o $(READERS:$(BUILD)/%=$(BUILD)/fuzz/%) $(filter $(BUILD)/kernels/%,$(OBJECTS))
+	$(call say,LINK,$@)
+	$(Q)$(FUZZ),address,undefined -o $@ $^ $(LDLIBS) -lgomp -ldl
+fuzz: $(FUZZERS:%=fuzz-%) ## clang's fuzzer over the readers of files, SECONDS=30 each
+fuzz-%: $(BUILD)/fuzz/fuzz_%
+	@mkdir -p $(BUILD)/fuzz/corpus/$*
+	@$< -max_total_time=$(SECONDS) -print_final_stats=1 -dict=tests/fuzz/$*.dict -artifact_prefix=$(BUILD)/fuzz/ \
+	  $(BUILD)/fuzz/corpus/$* -seed_inputs=$(subst $(eval) ,$(comma),$(strip $(call SEEDS,$*)))
 
 $(BUILD)/bench/bench_%: $(BUILD)/bench/bench_%.o $(OBJECTS)
 	$(call say,LINK,$@)

@@ -1,0 +1,30 @@
+// Fuzz target: any bytes as a model's config.json are refused with a reason, or give a shape that fits together and
+// RoPE's frequencies that are finite.
+#define _GNU_SOURCE // memfd_create
+#include "harness/files/folder.h"
+#include "tests/fuzzed_file.h"
+#include <math.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    static struct fuzzed_path folder;
+    struct fuzzed_path file = fuzzed_file(bytes, count);
+    if (!*folder.text) {
+        folder = fuzzed_folder(file, "config.json");
+    }
+    struct config config;
+    struct status status = {0}, odd = {0};
+    bool ok = folder_read_config(folder.text, &config, &status);
+    fuzzed_check(ok, &status);
+    if (ok) {
+        double frequencies[256];
+        CHECK(config_check(&config, &odd) && config.head_dim <= 512 && config_parameters(&config) > 0);
+        for (int local = 0; local <= (config.local_rope_theta > 0); local++) {
+            config_rope_frequencies(&config, local, frequencies);
+            for (size_t j = 0; j < config.head_dim / 2; j++) {
+                CHECK(!isnan(frequencies[j]) && frequencies[j] >= 0);
+            }
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,43 @@
+// Fuzzed file: the bytes of a fuzzer's input as a file in memory, for readers that take a path or a folder. Before
+// it is included, _GNU_SOURCE is defined, for memfd_create.
+#pragma once
+#include "kernels/base/status.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+struct fuzzed_path {
+    char text[64];
+};
+
+// One file, whose bytes are those of the last call.
+static inline struct fuzzed_path fuzzed_file(const uint8_t *bytes, size_t count)
+{
+    static int memory = -1;
+    struct fuzzed_path path;
+    memory = memory < 0 ? memfd_create("fuzz", 0) : memory;
+    CHECK(memory >= 0 && ftruncate(memory, 0) == 0 && pwrite(memory, bytes, count, 0) == (ssize_t)count);
+    snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", memory);
+    return path;
+}
+
+// A new folder in which that file has this name; made once, and left.
+static inline struct fuzzed_path fuzzed_folder(struct fuzzed_path file, const char *name)
+{
+    struct fuzzed_path folder = {"/tmp/longbp-fuzz-XXXXXX"};
+    char link[128];
+    CHECK(mkdtemp(folder.text));
+    snprintf(link, sizeof link, "%s/%s", folder.text, name);
+    CHECK(symlink(file.text, link) == 0);
+    return folder;
+}
+
+// A reader says what is wrong, and that something is, or neither.
+static inline void fuzzed_check(bool ok, const struct status *status)
+{
+    CHECK(ok == (status->code == STATUS_OK) && ok == (status->message[0] == '\0'));
+}
