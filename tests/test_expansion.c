@@ -12,9 +12,10 @@
 static void every_combination_comes_once(void **state)
 {
     (void)state;
-    char *text = quoted("{'experiment': 'e', 'question': 'q', 'model': 'tiny', 'axes': {'context': [64, 128, 256], "
-                        "'method': ['full', {'name': 'seco', 'chunk': [8, 16, 32], 'head_chunk': [0, 4], 'keep': "
-                        "['lean', 'all']}, {'name': 'streambp', 'chunk': [4, 5, 6, 7]}], 'seed': [1, 2]}}");
+    char *text = quoted(
+        "{'experiment': 'e', 'question': 'q', 'model': 'tiny', 'axes': {'context': [16, 32, 48, 64, 80, 96, 112], "
+        "'method': ['full', {'name': 'seco', 'chunk': [8, 16, 32], 'head_chunk': [0, 4, 8], 'keep': "
+        "['lean', 'all']}, {'name': 'streambp', 'chunk': [4, 5, 6, 7]}], 'seed': [1, 2]}}");
     struct spec_changes changes = {0};
     struct status status = {0};
     struct spec spec;
@@ -22,8 +23,8 @@ static void every_combination_comes_once(void **state)
         fail_msg("%s", status.message);
     }
     size_t n = 0;
-    for (size_t context = 64; context <= 256; context *= 2) {
-        for (size_t variant = 0; variant < 1 + 12 + 4; variant++) {
+    for (size_t context = 16; context <= 112; context += 16) {
+        for (size_t variant = 0; variant < 1 + 18 + 4; variant++) {
             for (uint64_t seed = 1; seed <= 2; seed++, n++) {
                 struct trial trial;
                 assert_true(n < spec.trial_count && spec_trial(&spec, n, &trial, &status));
@@ -33,14 +34,14 @@ static void every_combination_comes_once(void **state)
                 assert_int_equal(trial.seed, seed);
                 if (variant == 0) {
                     assert_string_equal(trial.method->name, "full");
-                } else if (variant <= 12) {
+                } else if (variant <= 18) {
                     assert_string_equal(trial.method->name, "seco");
-                    assert_int_equal(chunk, (size_t)8 << own / 4);
-                    assert_int_equal(options_count(table, trial.options, "head_chunk", 1), own / 2 % 2 * 4);
+                    assert_int_equal(chunk, (size_t)8 << own / 6);
+                    assert_int_equal(options_count(table, trial.options, "head_chunk", 1), own / 2 % 3 * 4);
                     assert_int_equal(options_choice(table, trial.options, "keep", -1), own % 2);
                 } else {
                     assert_string_equal(trial.method->name, "streambp");
-                    assert_int_equal(chunk, 4 + variant - 13);
+                    assert_int_equal(chunk, 4 + variant - 19);
                 }
                 trial_free(&trial);
             }

@@ -52,6 +52,7 @@ static void sizes_are_read_as_people_write_them(void **state)
         "1 GB\n",
         "1.5",
         "0.9 B",
+        "1.5B",
         "0.0000000000000000001GB",
     };
     for (size_t i = 0; i < COUNT(good); i++) {
