@@ -112,6 +112,10 @@ CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
 $(BUILD)/tests/test_ops: $(CASES)
 # Steps whose gradient is wrong.
 $(BUILD)/tests/test_verify: override LDLIBS += -Wl,--wrap=method_step
+# A test's own code takes longer to be optimised than to run.
+ifndef SANITIZE
+$(TESTS:=.o): CFLAGS += -O1
+endif
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
@@ -131,7 +135,7 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 
 # Each suite is a target, so that as many run at once as there are cores, each on one thread. tests/suite says what came
 # of it. Under the sanitizers without what reads sources alone, what simulates times, whose code test_time_change runs
-# too, and what has a malloc of its own.
+# too, what measures rates, which is nearly all random numbers and GEMMs, and what has a malloc of its own.
 SUITE     = BUILD=$(BUILD) tests/suite
 RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_dependencies tests/check_documents tests/check_includes tests/check_suite \
               tests/check_host_memory tests/check_mutants %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))

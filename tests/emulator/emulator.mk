@@ -46,9 +46,10 @@ EMULATED_RUNS += run/emulated-$(1)
 run/emulated-$(1): $$(EMULATION)
 	@LONGBP_CUDA=$$(abspath $(EMULATED)/longbp-cuda.so) LONGBP=$$(abspath $(BUILD))/longbp $$(SUITE) emulated-$(1) env $(2)
 endef
-# Under the sanitizers, which take ten times as long, the smallest operations alone, and the methods of test_device.
+# Under the sanitizers, which take ten times as long and see nothing of the card's memory, the methods of test_device
+# alone; the same kernels run in test_simt_ops.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 40)))
-$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(SANITIZE),1e4,5e4)))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda 5e4)))
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 1e4)))
 $(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))

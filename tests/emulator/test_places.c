@@ -188,6 +188,13 @@ static void take_step(struct fixture *f, const struct setting *setting, bool off
     step_report_free(&report);
 }
 
+// Under the sanitizers with all waits alone: without one a step reads and writes what it should not.
+#ifdef __SANITIZE_ADDRESS__
+enum { WAITS_ONLY = 1 };
+#else
+enum { WAITS_ONLY = 0 };
+#endif
+
 static const struct {
     enum queue of, for_;
 } needed[] = {{0, 0},
@@ -240,7 +247,7 @@ static void check_setting(const struct setting *setting, enum dtype dtype)
     dropped.ops = *f.device->ops;
     dropped.ops.wait = wait_but_for;
     f.device->ops = &dropped.ops;
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    for (size_t i = 0; i < (WAITS_ONLY ? 1 : sizeof needed / sizeof *needed); i++) {
         dropped.of = needed[i].of, dropped.for_ = needed[i].for_;
         bool needless = dropped.of == setting->not_of && dropped.for_ == setting->not_for;
         if ((i == 0 || !needless) && is_right_alone(&f, setting, kept) != (i == 0)) {
@@ -350,7 +357,7 @@ static void copies_of_what_is_trained_wait(void **state)
     dropped.of = dropped.for_ = 0;
     double *expected = trained(&f, 0);
     close_model(&f);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < (WAITS_ONLY ? 1 : sizeof cases / sizeof *cases); i++) {
         bool right = true;
         dropped.of = cases[i].of, dropped.for_ = cases[i].for_;
         for (unsigned early = 0; right && early < 1u << QUEUE_COUNT; early++) {
