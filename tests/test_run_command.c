@@ -183,6 +183,31 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     " 'measure': {'warmup': 0, 'samples': 1, 'gradient': 'none'},"                                                 \
     " 'axes': {'context': [8, 32], 'method': ['full', {'name': 'spaco', 'chunk': 8, 'budget': 2}]}}"
 
+// What a trial takes is listed with it: exact bytes, by a profile seconds, or that it would not fit.
+static void the_list_says_what_trials_take(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] =
+        "{'experiment': 'listed', 'model': 'tiny', 'device': 'plan', 'limits': {'memory': '16MiB'}, "
+        "'axes': {'method': ['full'], 'context': [64, 4096]}}";
+    char *json = quoted(spec);
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    expect(scratch,
+           "$L run spec.json --list > list; $L run spec.json --out r.jsonl && $L report r.jsonl --format json "
+           "--columns peak_bytes > peak; grep -q 'context 4096.*; oom$' list && grep 'context 64,.* MiB$' list",
+           0, NULL);
+    expect(
+        scratch,
+        "$L run spec.json --list --json | grep '\"context\":64,' | sed 's/.*\"peak_bytes\":\\([0-9]*\\),.*/\\1/' "
+        "| grep -qf - peak",
+        0, NULL);
+    expect(scratch,
+           "$L run spec.json --list --profile rtx-3090 | grep -q 'context 64,.*; [0-9.]* MiB, a step .* s$'", 0,
+           NULL);
+    expect(scratch, "$L run spec.json --list --json --profile rtx-3090 | grep -q '\"step_ms\":[0-9.]*}$'", 0, NULL);
+}
+
 // One that cannot be is a record, and does not keep the others from being measured.
 static void a_trial_that_cannot_be_is_unsupported(void **state)
 {
@@ -287,6 +312,7 @@ int main(void)
         TEST(a_sweep_without_a_result_is_no_success),
         TEST(old_results_move_to_a_name_that_is_free),
         TEST(a_line_says_the_objective),
+        TEST(the_list_says_what_trials_take),
         TEST(a_trial_that_cannot_be_is_unsupported),
         TEST(a_dry_run_says_what_it_would_take),
         TEST(quiet_and_verbose),

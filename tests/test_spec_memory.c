@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#define TRIALS          25000
+#define TRIALS          8000
 #define BYTES_PER_TRIAL 1024
 #define RECORDS         20000
 #define BYTES_PER_ID    100

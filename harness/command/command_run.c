@@ -6,10 +6,12 @@
 #include "harness/command/shell.h"
 #include "harness/run/child.h"
 #include "harness/run/dry_run.h"
+#include "harness/run/predicted_trial.h"
 #include "harness/run/sweep.h"
 #include "harness/spec/trial_text.h"
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,7 +60,8 @@ static const struct flag flags[] = {
     {.name = "list",
      .key = 'l',
      SET_AT(struct arguments, list),
-     .doc = "print the trials and their ids, and measure nothing"},
+     .doc =
+         "print the trials and their ids, with what each takes as far as it is known before, and measure nothing"},
     {.name = "dry-run",
      .key = 'y',
      SET_AT(struct arguments, dry_run),
@@ -180,6 +183,33 @@ static char *rerun_command(const struct arguments *arguments)
     return command;
 }
 
+// A number of JSON.
+static void list_number(const char *key, double value)
+{
+    printf(isfinite(value) ? ",\"%s\":%.15g" : ",\"%s\":null", key, value);
+}
+
+// With what it takes, as far as that is known before.
+static void list_trial(const struct trial *trial, const char *what, bool json)
+{
+    struct predicted_trial predicted = trial_predict(trial);
+    struct predicted_words words = predicted_words(&predicted);
+    if (json) {
+        printf("{\"id\":\"%s\",\"trial\":%s", trial->id, trial->canonical);
+        list_number("peak_bytes", predicted.peak_bytes);
+        list_number("step_ms", 1e3 * predicted.step_seconds);
+        printf("}\n");
+        return;
+    }
+    bool failing = predicted.outcome != PREDICTED_OK && predicted.outcome != PREDICTED_UNKNOWN;
+    printf("%s  %s", trial->id, what);
+    if (isfinite(predicted.peak_bytes) || failing)
+        printf("; %s", words.peak);
+    if (isfinite(predicted.step_seconds))
+        printf(", a step %s", words.step);
+    printf("%s%s\n", trial->unsupported ? ": " : "", text_or(trial->unsupported, ""));
+}
+
 static bool list_trials(const struct spec *spec, bool json, struct status *status)
 {
     bool listed = true;
@@ -189,11 +219,8 @@ static bool list_trials(const struct spec *spec, bool json, struct status *statu
         listed = spec_trial(spec, i, &trial, status);
         if (listed)
             trial_text(&trial, spec, what, sizeof what);
-        if (listed && json)
-            printf("{\"id\":\"%s\",\"trial\":%s}\n", trial.id, trial.canonical);
-        else if (listed)
-            printf("%s  %s%s%s\n", trial.id, what, trial.unsupported ? "; unsupported: " : "",
-                   text_or(trial.unsupported, ""));
+        if (listed)
+            list_trial(&trial, what, json);
         trial_free(&trial);
     }
     return listed;

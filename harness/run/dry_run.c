@@ -1,12 +1,9 @@
 #include "harness/run/dry_run.h"
-#include "harness/files/size.h"
 #include "harness/results/result_file.h"
 #include "harness/results/text_table.h"
-#include "harness/run/planned_step.h"
-#include "harness/run/ranks.h"
+#include "harness/run/predicted_trial.h"
 #include "harness/spec/trial_text.h"
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 struct total {
@@ -31,31 +28,16 @@ static size_t steps_of(const struct trial *trial)
 static void add_trial(struct text_table *table, const struct trial *trial, const struct spec *spec,
                       struct total *total)
 {
-    struct planned_step step = {0};
-    struct planned_memos memos;
-    struct status why = {0};
-    struct planned_limits limits = {trial->memory_limit_bytes ? trial->memory_limit_bytes : NO_LIMIT,
-                                    trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
-    char peak[32] = "-", seconds[32] = "-";
-    planned_memos_open(&memos);
-    bool possible = !trial->unsupported && ranks_possible(trial, &why) &&
-                    trial_ranks(trial) == trial->parallel.data && strcmp(trial->method->name, method_auto.name) &&
-                    planned_step(&step, trial, trial->options, limits, &memos, &why);
+    struct predicted_trial predicted = trial_predict(trial);
+    struct predicted_words words = predicted_words(&predicted);
     total->trials++;
-    total->unsupported += trial->unsupported || why.code == STATUS_UNSUPPORTED;
-    total->oom += possible && !step.fits;
-    if (possible && step.fits) {
-        size_text(step.peak_bytes, peak, sizeof peak);
-        if (trial->profile && isfinite(step.seconds) && trial_ranks(trial) == 1) { // links have no rates
-            snprintf(seconds, sizeof seconds, "%.3g s", step.seconds);
-            total->seconds += trial->planned ? 0 : step.seconds * (double)steps_of(trial);
-            total->timed++;
-        }
-    } else {
-        snprintf(peak, sizeof peak, "%s", trial->unsupported || why.code ? "unsupported" : possible ? "oom" : "-");
+    total->unsupported += predicted.outcome == PREDICTED_UNSUPPORTED;
+    total->oom += predicted.outcome == PREDICTED_OOM;
+    if (isfinite(predicted.step_seconds)) {
+        total->seconds += trial->planned ? 0 : predicted.step_seconds * (double)steps_of(trial);
+        total->timed++;
     }
-    add_row(table, trial, spec, peak, seconds);
-    planned_memos_close(&memos);
+    add_row(table, trial, spec, words.peak, words.step);
 }
 
 struct done {

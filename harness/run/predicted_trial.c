@@ -1,0 +1,43 @@
+#include "harness/run/predicted_trial.h"
+#include "harness/files/size.h"
+#include "harness/run/planned_step.h"
+#include "harness/run/ranks.h"
+#include <math.h>
+#include <string.h>
+
+struct predicted_trial trial_predict(const struct trial *trial)
+{
+    struct predicted_trial predicted = {PREDICTED_UNKNOWN, NAN, NAN};
+    struct planned_step step = {0};
+    struct planned_memos memos;
+    struct status why = {0};
+    struct planned_limits limits = {trial->memory_limit_bytes ? trial->memory_limit_bytes : NO_LIMIT,
+                                    trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
+    planned_memos_open(&memos);
+    bool possible = !trial->unsupported && ranks_possible(trial, &why) && trial->parallel.stage == 1 &&
+                    strcmp(trial->method->name, method_auto.name) &&
+                    planned_step(&step, trial, trial->options, limits, &memos, &why);
+    planned_memos_close(&memos);
+    if (trial->unsupported || why.code == STATUS_UNSUPPORTED)
+        predicted.outcome = PREDICTED_UNSUPPORTED;
+    else if (possible)
+        predicted.outcome = step.fits ? PREDICTED_OK : PREDICTED_OOM;
+    if (predicted.outcome == PREDICTED_OK) {
+        predicted.peak_bytes = (double)step.peak_bytes;
+        bool estimated = trial->profile && isfinite(step.seconds) && trial_ranks(trial) == 1; // links have no rates
+        predicted.step_seconds = estimated ? step.seconds : NAN;
+    }
+    return predicted;
+}
+
+struct predicted_words predicted_words(const struct predicted_trial *predicted)
+{
+    static const char *const outcomes[] = {"-", "unsupported", "oom", "-"};
+    struct predicted_words words = {.step = "-"};
+    snprintf(words.peak, sizeof words.peak, "%s", outcomes[predicted->outcome]);
+    if (isfinite(predicted->peak_bytes))
+        size_text((size_t)predicted->peak_bytes, words.peak, sizeof words.peak);
+    if (isfinite(predicted->step_seconds))
+        snprintf(words.step, sizeof words.step, "%.3g s", predicted->step_seconds);
+    return words;
+}

@@ -1,0 +1,21 @@
+// Predicted trial: what is known of a trial before it runs: its peak, exact and of draws and data ranks the
+// largest, and where its profile says so the time of a step.
+#pragma once
+#include "harness/spec/trial.h"
+
+struct predicted_trial {
+    enum {
+        PREDICTED_UNKNOWN, // of stages, and of a method that is chosen
+        PREDICTED_UNSUPPORTED,
+        PREDICTED_OOM,
+        PREDICTED_OK
+    } outcome;
+    double peak_bytes, step_seconds; // NaN: not known
+};
+
+struct predicted_trial trial_predict(const struct trial *trial);
+
+struct predicted_words {
+    char peak[32], step[32]; // "5.21 MiB" or why it has none, "0.2 s"; "-"
+};
+struct predicted_words predicted_words(const struct predicted_trial *predicted);
