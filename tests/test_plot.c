@@ -451,6 +451,32 @@ static void test_no_decade_is_wasted(void **state)
     free(svg);
 }
 
+static void count_picture(void *taker, const struct picture *picture, const char *svg)
+{
+    assert_non_null(strstr(svg, "</svg>"));
+    assert_string_equal(picture->name, "sweep-memory");
+    ++*(size_t *)taker;
+}
+
+// A taker has no more pictures drawn than it has room for, and knows how many there would have been.
+static void test_pictures_are_taken_while_there_is_room(void **state)
+{
+    struct scratch *scratch = *state;
+    struct status status = {0};
+    size_t taken = 0;
+    struct picture_room room = {.left = 1};
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    struct scratch_path path = scratch_path(scratch, "r.jsonl");
+    const char *paths[] = {path.text};
+    struct plot_request request = {
+        .paths = paths,
+        .path_count = 1,
+        .form = {.take = count_picture, .taker = &taken, .room = &room, .scripts = "plots", .formats = "svg"}};
+    assert_true(plot(&request, &status));
+    assert_int_equal(taken, 1);
+    assert_int_equal(room.left_out, 1);
+}
+
 static bool draw_chosen(const struct scratch *scratch, const char *series, const char *condition,
                         struct status *status)
 {
@@ -566,6 +592,7 @@ int main(void)
         TEST(test_titles),
         TEST(test_logarithmic_axes),
         TEST(test_styles),
+        TEST(test_pictures_are_taken_while_there_is_room),
         TEST(test_series_of_one_method_have_colours),
         TEST(test_no_decade_is_wasted),
         TEST(test_series_are_chosen),

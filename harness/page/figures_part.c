@@ -9,6 +9,9 @@ struct drawn {
     char *name, *html;
 };
 
+// A page of more is slow to open and to look through: of a sweep over many settings the rest is for `longbp plot`.
+#define PICTURES_MAX 60
+
 struct collection {
     size_t count;
     struct drawn *items;
@@ -152,15 +155,17 @@ bool figures_part(const struct page *page, FILE *stream, size_t *count, struct s
 {
     const struct report_request *report = page->request->report;
     struct collection collection = {0};
+    struct picture_room room = {.left = PICTURES_MAX};
     struct status drawing = {0};
-    const struct plot_request request = {.paths = report->paths,
-                                         .path_count = report->path_count,
-                                         .conditions = report->conditions,
-                                         .condition_count = report->condition_count,
-                                         .max_context_paths = report->max_context_paths,
-                                         .max_context_count = report->max_context_count,
-                                         .published = report->published,
-                                         .form = {.take = take, .taker = &collection, .formats = "svg"}};
+    const struct plot_request request = {
+        .paths = report->paths,
+        .path_count = report->path_count,
+        .conditions = report->conditions,
+        .condition_count = report->condition_count,
+        .max_context_paths = report->max_context_paths,
+        .max_context_count = report->max_context_count,
+        .published = report->published,
+        .form = {.take = take, .taker = &collection, .room = &room, .formats = "svg"}};
     bool fine = page->results.count + report->max_context_count == 0 || plot(&request, &drawing);
     if (!fine && is_missing_gnuplot(&drawing)) {
         fprintf(stderr, "longbp: warning: the page has no figures: %s\n", drawing.message);
@@ -179,6 +184,12 @@ bool figures_part(const struct page *page, FILE *stream, size_t *count, struct s
         free(collection.items[i].html);
         free(collection.items[i].name);
     }
+    if (room.left_out)
+        fprintf(stream,
+                "<p class=\"quiet\">%zu more figures are left out: <code>longbp plot</code> draws them, "
+                "<code>--where</code> "
+                "chooses records.</p>\n",
+                room.left_out);
     *count += collection.count;
     free(collection.items);
     return fine;

@@ -109,6 +109,13 @@ static bool draw(const struct picture *picture, const char *format, struct statu
 
 static bool draw_for_taker(const struct picture *picture, struct status *status)
 {
+    struct picture_room *room = picture->form->room;
+    if (room && !room->left) {
+        room->left_out++;
+        return true;
+    }
+    if (room)
+        room->left--;
     size_t bytes;
     char *svg = drawn_by(picture, "svg", &bytes, status);
     if (svg) {

@@ -7,16 +7,21 @@ struct picture;
 // Takes a drawn picture, an SVG that is made for a page: its marks tell of themselves under the pointer (style.gp).
 typedef void picture_taker(void *taker, const struct picture *picture, const char *svg);
 
+struct picture_room {
+    size_t left, left_out; // pictures that are still taken, and those that are not drawn, for there was no room
+};
+
 // Where pictures go and how they look, alike for all that one request draws.
 struct picture_form {
     picture_taker *take; // instead of files; NULL: files
     void *taker;
-    const char *folder;  // made if it is not there
-    const char *scripts; // folder of the gnuplot scripts
-    const char *formats; // some of "svg,png,pdf,tsv"; tsv is the table that the picture is drawn from
-    const char *title;   // instead of the figures' own headings, "": none; NULL: those
-    const char *style;   // some of "bare,grey,serif"; NULL: none
-    const char *log;     // the logarithmic axes: "x", "y", "x,y", "none"; NULL: as the figure has them
+    struct picture_room *room; // of the taker; NULL: any number
+    const char *folder;        // made if it is not there
+    const char *scripts;       // folder of the gnuplot scripts
+    const char *formats;       // some of "svg,png,pdf,tsv"; tsv is the table that the picture is drawn from
+    const char *title;         // instead of the figures' own headings, "": none; NULL: those
+    const char *style;         // some of "bare,grey,serif"; NULL: none
+    const char *log;           // the logarithmic axes: "x", "y", "x,y", "none"; NULL: as the figure has them
     struct picture_size size;
     struct series_choice *series; // that are shown
 };
