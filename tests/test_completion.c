@@ -84,6 +84,10 @@ static void arguments_are_what_their_names_say(void **state)
     EXPECT(scratch, "report --format=l", "--format=latex");
     EXPECT(scratch, "max-context --methods full,se", "full,seco");
     EXPECT(scratch, "max-context --methods al", "all");
+    EXPECT(scratch, "max-context --methods seco,s", "seco,streambp",
+           "seco,spaco"); // what is there is not offered again
+    EXPECT(scratch, "max-context --methods=seco,st", "--methods=seco,streambp");
+    expect_lines(scratch, "grad --method seco,", (const char *const[]){NULL}); // takes one
     EXPECT(scratch, "grad --place-weights ''", "device", "host");
     EXPECT(scratch, "grad --place_weights ''", "device", "host"); // as in specs
     EXPECT(scratch, "grad --offload inputs", "inputs", "inputs+gradient");

@@ -144,10 +144,25 @@ static void offer_word(void *visitor, const char *word, const char *about)
         fprintf(offer->stream, "%s\n", about);
 }
 
+// Whether a list has the word, or a value of it, before the item that is being typed.
+static bool is_listed(struct typed_word typed, const char *word)
+{
+    size_t length = strlen(word);
+    const char *end = typed.text + typed.kept, *start = typed.text;
+    if (typed.kept == 0 || end[-1] != ',')
+        return false;
+    for (const char *at = start; at < end; at++) {
+        bool first = at == start || at[-1] == ',' || at[-1] == '=';
+        if (first && strncmp(at, word, length) == 0 && strchr(",=", at[length]) && at[length])
+            return true;
+    }
+    return false;
+}
+
 void typed_word_offer(struct typed_word typed, const char *word, const char *end, const char *about, FILE *stream)
 {
     const char *begun = typed.text + typed.kept;
-    if (strncmp(word, begun, strlen(begun)) == 0)
+    if (strncmp(word, begun, strlen(begun)) == 0 && !is_listed(typed, word))
         fprintf(stream, "%.*s%s%s\t%s\n", (int)typed.kept, typed.text, word, end, about);
 }
 
@@ -200,6 +215,8 @@ void argument_words_write(struct typed_word typed, const char *argument, FILE *s
     const char *comma, *item = argument;
     while ((comma = strchr(typed.text + typed.kept, ','))) {
         typed.kept = (size_t)(comma + 1 - typed.text);
+        if (!strchr(argument, ',')) // no list
+            return;
         item = strchr(item, ',') ? strchr(item, ',') + 1 : item;
     }
     char alternatives[ITEM_BYTES], *rest = alternatives, *alternative;

@@ -11,7 +11,8 @@ struct typed_word {
     size_t kept;
 };
 
-// A word that may stand there, if it begins as the typed one does: a line with it, a tab and what it is.
+// A word that may stand there, if it begins as the typed one does and the list does not have it yet: a line with
+// it, a tab and what it is.
 void typed_word_offer(struct typed_word typed, const char *word, const char *end, const char *about, FILE *stream);
 // All that may stand there for an argument of this name; where files may, a line ":file", for folders ":folder".
 void argument_words_write(struct typed_word typed, const char *argument, FILE *stream);
