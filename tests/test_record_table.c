@@ -262,6 +262,27 @@ static void every_format_escapes_its_signs(void **state)
     expect_lines(scratch, "$L report r.jsonl --columns status,reason", "status reason\nok a|b_c 100% & \\{x}\n");
 }
 
+// A text is no wider than a terminal: what a row is of stands in several lines then, broken behind commas.
+static void wide_rows_are_wrapped(void **state)
+{
+    const struct scratch *scratch = *state;
+    char reason[200] = "";
+    for (int i = 1; i <= 12; i++)
+        snprintf(reason + strlen(reason), sizeof reason - strlen(reason), "%sword number %d", i > 1 ? ", " : "", i);
+    char *record;
+    assert_true(asprintf(&record, RECORD("0", "'reason': '%s', " TRIAL("'full'")), reason) > 0);
+    write_records(scratch, record);
+    free(record);
+    expect(scratch, "$L report r.jsonl --columns reason,status | awk 'length > 120 { print }'", "");
+    assert_int_equal(
+        run(scratch, "$L report r.jsonl --columns reason,status | tail -n +2 | tr -d '\\n' | tr -s ' '"), 0);
+    char *text = text_of(scratch, "out"), *status = strstr(text, " ok");
+    assert_non_null(status);
+    memmove(status, status + 3, strlen(status + 3) + 1); // of the first line
+    assert_string_equal(text, reason);
+    free(text);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -274,6 +295,7 @@ int main(void)
                                        TEST(the_table_says_what_differs),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
                                        TEST(every_key_and_option_is_a_column),
-                                       TEST(every_format_escapes_its_signs)};
+                                       TEST(every_format_escapes_its_signs),
+                                       TEST(wide_rows_are_wrapped)};
     return cmocka_run_group_tests_name("record_table", tests, NULL, NULL);
 }

@@ -189,6 +189,8 @@ static void test_bad_lines_are_named(void **state)
 {
     expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 2,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense\n", "not JSON");
+    expect_bad(*state, "{\n  \"setting\": {},\n  \"methods\": []\n}\n",
+               "no record, but JSON over several lines: result files, which `longbp run` writes, hold a record");
     expect_bad(*state, RECORD(ID_A, "ok") "\n\n", "r.jsonl:2:");
     // Without a newline, but not what a record begins with.
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense", "r.jsonl:2:");

@@ -267,7 +267,7 @@ static json_t *read_output(const char *path, struct status *status)
     json_error_t error;
     json_t *output = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!output)
-        status_set(status, STATUS_BAD_INPUT, "%.300s:%d: %s", path, error.line, error.text);
+        status_set(status, STATUS_BAD_INPUT, "%.300s:%d: %s: " NO_OUTPUT, path, error.line, error.text);
     else if (!json_array_size(json_object_get(output, "methods")) ||
              !json_is_object(json_object_get(output, "setting")) || !count_at(output, "limit_bytes"))
         status_set(status, STATUS_BAD_INPUT, "%.300s: " NO_OUTPUT, path);

@@ -95,10 +95,13 @@ static void append_named(char *text, size_t bytes, const char *before, const jso
 bool setting_named(const char *key, const json_t *value, char *text, size_t bytes)
 {
     const struct option_table *table = table_of(key, value);
+    bool is_model = strcmp(key, "model") == 0 && json_is_object(value);
     if (table) {
         append_named(text, bytes, "", value, table);
+    } else if (is_model) {
+        append_model(text, bytes, value);
     }
-    return table;
+    return table || is_model;
 }
 
 // Before whatever follows.

@@ -122,6 +122,51 @@ static void print_row(char *const *words, size_t columns, const int *widths, con
     fputs(look->after, stream);
 }
 
+// As wide as a terminal may be taken for. A table that is wider has its first column's words in several lines,
+// which are broken behind commas.
+#define TEXT_WIDTH      120
+#define FIRST_WIDTH_MIN 40
+
+// How wide the first column of a text is.
+static int first_width(const int *widths, size_t columns)
+{
+    int others = 0;
+    for (size_t c = 1; c < columns; c++)
+        others += widths[c] + (int)strlen(looks[TABLE_TEXT].between);
+    int room = TEXT_WIDTH - others > FIRST_WIDTH_MIN ? TEXT_WIDTH - others : FIRST_WIDTH_MIN;
+    return widths[0] < room ? widths[0] : room;
+}
+
+// How many bytes of the words stand in a line that has room for so many: up to the last comma that it has room for,
+// or, where it has none, up to the next.
+static size_t line_bytes(const char *words, size_t room)
+{
+    size_t bytes = strlen(words), end = 0;
+    if (bytes <= room)
+        return bytes;
+    for (size_t i = 0; i + 1 < bytes && (i < room || !end); i++)
+        if (words[i] == ',' && words[i + 1] == ' ')
+            end = i + 1;
+    return end ? end : bytes;
+}
+
+static void print_text_row(char *const *words, size_t columns, const int *widths, FILE *stream)
+{
+    const struct look *look = &looks[TABLE_TEXT];
+    const char *rest = words[0];
+    CHECK(rest);
+    size_t bytes = line_bytes(rest, (size_t)widths[0]);
+    fprintf(stream, "%-*.*s", widths[0], (int)bytes, rest);
+    for (size_t c = 1; c < columns; c++)
+        fprintf(stream, "%s%*s", look->between, widths[c], words[c]);
+    fputs(look->after, stream);
+    while (*(rest += bytes)) {
+        rest += *rest == ' ';
+        bytes = line_bytes(rest, (size_t)widths[0] - 4);
+        fprintf(stream, "    %.*s\n", (int)bytes, rest);
+    }
+}
+
 void text_table_print(const struct text_table *table, enum table_format format, FILE *stream)
 {
     CHECK(format <= TABLE_LATEX);
@@ -134,10 +179,15 @@ void text_table_print(const struct text_table *table, enum table_format format, 
         int length = (int)strlen(words[i]), *width = &widths[i % table->columns];
         *width = length > *width ? length : *width;
     }
+    if (format == TABLE_TEXT && table->columns)
+        widths[0] = first_width(widths, table->columns);
     if (format == TABLE_LATEX)
         print_begin(table, stream);
     for (size_t r = 0; r < table->rows; r++) {
-        print_row(words + r * table->columns, table->columns, widths, &looks[format], stream);
+        if (format == TABLE_TEXT)
+            print_text_row(words + r * table->columns, table->columns, widths, stream);
+        else
+            print_row(words + r * table->columns, table->columns, widths, &looks[format], stream);
         if (r == 0 && format == TABLE_MARKDOWN)
             print_rule(table, widths, stream);
         if (r == 0 && format == TABLE_LATEX)

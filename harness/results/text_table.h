@@ -22,6 +22,7 @@ struct text_table_word text_table_number(double value, int decimals);
 
 // Adds a row: as many words as the first row had, ending in NULL.
 void text_table_row(struct text_table *table, const char *const *words);
-// The first column to the left, all others to the right.
+// The first column to the left, all others to the right. In a text that is too wide for a terminal the first
+// column's words stand in several lines.
 void text_table_print(const struct text_table *table, enum table_format format, FILE *stream);
 void text_table_free(struct text_table *table);
