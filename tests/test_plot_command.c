@@ -156,7 +156,7 @@ static void help_names_every_figure(void **state)
     struct scratch *scratch = *state;
     expect_drawn(scratch, "",
                  "$L plot --help | tr -s ' \n' ' ' > help && grep -q 'gradient-error, accumulators,' help && "
-                 "grep -q 'optimizers (default' help");
+                 "grep -q 'history (default' help");
 }
 
 // An axis that cannot be set is not silently left.
@@ -194,6 +194,26 @@ static void longest_contexts_say_what_is_claimed(void **state)
                  "! grep -q Claimed drawn/max-context.svg");
 }
 
+// Of trials that several commits have: what they were at each over what they were at the first, and where that
+// changed.
+static void commits_are_held_against_each_other(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    expect_drawn(
+        scratch, "",
+        "sed 's/\"revision\": *\"plain\"/\"revision\":\"other\"/; s/\"peak_bytes\": *1000/\"peak_bytes\":1500/' "
+        "r.jsonl > later.jsonl && $L plot --scripts \"$P\" --figures history --format svg,tsv --out drawn r.jsonl "
+        "later.jsonl && test -s drawn/plain-history.svg && cut -f 2,5- drawn/plain-history.tsv > table");
+    char *table = text_of(scratch, "table");
+    assert_string_equal(table, "method\tcommit\trevision\ttime_ratio\tpeak_ratio\ttime_changed\tpeak_changed\n"
+                               "seco\t1\tplain\t1\t1\t0\t0\nseco\t2\tother\t1\t1.5\t0\t1\n"
+                               "seco\t1\tplain\t1\t1\t0\t0\nseco\t2\tother\t1\t1\t0\t0\n");
+    free(table);
+    assert_int_equal(run(scratch, "$L plot --scripts \"$P\" --figures history --out drawn r.jsonl"), 2);
+    assert_says(scratch, "err", "history: a trial that several commits have");
+}
+
 // Each claim's pictures are ones that this repository's records draw.
 static void pictures_of_claims_are_there(void **state)
 {
@@ -223,6 +243,7 @@ int main(void)
         TEST(help_names_every_figure),
         TEST(axes_of_bars_are_left),
         TEST(longest_contexts_say_what_is_claimed),
+        TEST(commits_are_held_against_each_other),
         TEST(pictures_of_claims_are_there),
     };
     return cmocka_run_group_tests_name("plot_command", tests, NULL, NULL);

@@ -468,4 +468,5 @@ const struct figure *const figures[] = {&memory,
                                         &figure_training,
                                         &figure_rates,
                                         &figure_optimizers,
+                                        &figure_history,
                                         NULL};

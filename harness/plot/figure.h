@@ -12,6 +12,7 @@ struct figure {
     const char *needs;         // the records it is drawn from, for the message when there are none
     bool one_context;          // a picture is of one context
     bool own_axes;             // has no curves, or axes as published: not to be set
+    bool every_commit;         // of all records of a trial; else of the last
     bool estimates;            // of plans it shows estimates of time
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
@@ -26,7 +27,7 @@ struct figure {
 
 extern const struct figure figure_optimizers, figure_accumulators, figure_categories, figure_pair_sums,
     figure_prediction, figure_published_memory, figure_published_time, figure_links, figure_lost_updates,
-    figure_prompt, figure_training, figure_rates;
+    figure_prompt, figure_training, figure_rates, figure_history;
 
 // All figures, ending in NULL.
 extern const struct figure *const figures[];

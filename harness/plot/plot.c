@@ -396,9 +396,10 @@ static bool load_published(struct published *published, const struct plot_reques
     return false;
 }
 
-static bool open_records(struct results *results, const struct plot_request *request, struct status *status)
+static bool open_records(struct results *results, const struct plot_request *request, bool all,
+                         struct status *status)
 {
-    if (!results_open(results, request->paths, request->path_count, false, status)) {
+    if (!results_open(results, request->paths, request->path_count, all, status)) {
         return false;
     }
     size_t count = results->count;
@@ -410,7 +411,7 @@ static bool open_records(struct results *results, const struct plot_request *req
 
 bool plot(const struct plot_request *request, struct status *status)
 {
-    struct results results = {0};
+    struct results results = {0}, every = {0}; // the last record of each trial; all
     struct published published = {0};
     struct series_choice series;
     struct picture_form form = request->form;
@@ -422,12 +423,13 @@ bool plot(const struct plot_request *request, struct status *status)
     char *scripts = NULL;
     size_t drawn = 0, planned = bars.path_count + fronts.path_count + frontiers.path_count;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
-                open_records(&results, request, status) &&
+                open_records(&results, request, false, status) && open_records(&every, request, true, status) &&
                 (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
     form.scripts = scripts;
     for (size_t i = 0; fine && figures[i]; i++) {
         if (!request->figures || word_list_has(request->figures, figures[i]->name)) {
-            fine = draw_figure(&form, &results, &published, figures[i], &drawn, status);
+            fine = draw_figure(&form, figures[i]->every_commit ? &every : &results, &published, figures[i], &drawn,
+                               status);
         }
     }
     if (fine && bars.path_count) {
@@ -440,6 +442,7 @@ bool plot(const struct plot_request *request, struct status *status)
     fine = fine && series_choice_check(&series, status);
     series_choice_close(&series);
     results_close(&results);
+    results_close(&every);
     published_free(&published);
     free(scripts);
     return fine;

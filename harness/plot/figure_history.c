@@ -1,0 +1,82 @@
+// History: time and peak memory of every trial that several commits have, over what they were at its first, from
+// commit to commit, and where `longbp history` says that they changed.
+#include "harness/plot/figure.h"
+#include "harness/results/history.h"
+#include "harness/results/step_time.h"
+#include <math.h>
+#include <string.h>
+
+static double time_of(const struct record *record)
+{
+    return record->status == RECORD_OK ? step_time_of(record).ms : NAN;
+}
+
+static double peak_of(const struct record *record)
+{
+    return record->status == RECORD_OK ? record->peak_bytes : NAN;
+}
+
+static bool has_changed_time(const struct history *history, const struct history_trial *trial, size_t commit)
+{
+    const struct trial_comparison *change = history_change(history, trial, commit);
+    return change && (change->time.verdict == TIME_SLOWER || change->time.verdict == TIME_FASTER);
+}
+
+static void number(FILE *table, double value)
+{
+    fprintf(table, isfinite(value) ? "\t%.15g" : "\tNaN", value);
+}
+
+// How many of the trials before this one, which are series, have its method.
+static size_t rank_of(const struct history *history, size_t at)
+{
+    size_t rank = 0;
+    const char *method = record_method(history->trials[at].points[0].record);
+    for (size_t i = 0; i < at; i++)
+        rank +=
+            history->trials[i].count > 1 && strcmp(record_method(history->trials[i].points[0].record), method) == 0;
+    return rank;
+}
+
+static void put_trial(FILE *table, const struct history *history, size_t at, size_t series)
+{
+    const struct history_trial *trial = &history->trials[at];
+    const struct record *first = trial->points[0].record, *before = first;
+    for (size_t p = 0; p < trial->count; p++) {
+        const struct history_point *point = &trial->points[p];
+        const struct history_commit *commit = &history->commits[point->commit];
+        fprintf(table, "%zu\t%s\t%s\t%zu\t%zu\t%.7s%s", series, record_method(first), trial->what.text,
+                rank_of(history, at), point->commit + 1, commit->revision, commit->dirty ? "+" : "");
+        number(table, time_of(point->record) / time_of(first));
+        number(table, peak_of(point->record) / peak_of(first));
+        fprintf(table, "\t%d\t%d\n", p > 0 && has_changed_time(history, trial, point->commit),
+                isfinite(peak_of(before)) && isfinite(peak_of(point->record)) &&
+                    peak_of(before) != peak_of(point->record));
+        before = point->record;
+    }
+}
+
+static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+{
+    struct histories histories;
+    size_t series = 0;
+    fputs("series\tmethod\tlabel\trank\tcommit\trevision\ttime_ratio\tpeak_ratio\ttime_changed\tpeak_changed\n",
+          table);
+    histories_make(&histories, records, count);
+    for (size_t h = 0; h < histories.count; h++)
+        for (size_t t = 0; t < histories.items[h].trial_count; t++)
+            if (histories.items[h].trials[t].count > 1)
+                put_trial(table, &histories.items[h], t, ++series);
+    histories_free(&histories);
+    return series > 0;
+}
+
+static const char *const along_all[] = {"context", "dtype", "device", "batch", NULL};
+
+const struct figure figure_history = {
+    .name = "history",
+    .needs = "a trial that several commits have",
+    .every_commit = true,
+    .within = along_all,
+    .tabulate = tabulate,
+};
