@@ -42,7 +42,8 @@ static int complete(int argc, char **argv)
 
 static int start(int argc, char **argv)
 {
-    environment_settle(argv);
+    if (!environment_settle(argv))
+        return EXIT_BAD_INPUT;
     argp_err_exit_status = EXIT_BAD_INPUT;
     const char *name = argc < 2 ? "" : argv[1];
     if (argc < 2) {

@@ -43,12 +43,64 @@ static void an_empty_name_is_no_folder(void **state)
     assert_says(scratch, "err", "--out: expected a folder");
 }
 
+// In a trial's process it would be a crash without a reason.
+static void a_small_stack_and_a_crowd_of_threads_are_told(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const commands[] = {"run spec.json --out r.jsonl", "verify", "help"};
+    static const struct {
+        const char *limit, *message;
+    } limits[] = {{"ulimit -s 64", "the stack is limited to 64 KiB, and steps need 1024; raise the limit"},
+                  {"export OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=100000: at most 4096 threads are served"}};
+    spec_write(scratch, fast_axes);
+    for (size_t i = 0; i < 6; i++) {
+        char command[200];
+        snprintf(command, sizeof command, "%s; timeout 20 $L %s", limits[i / 3].limit, commands[i % 3]);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", limits[i / 3].message);
+        assert_int_equal(run(scratch, "test ! -e r.jsonl"), 0);
+    }
+    assert_int_equal(run(scratch, "(ulimit -s 1024; exec $L run spec.json --out r.jsonl)"), 0);
+    assert_complete(scratch, TRIALS);
+}
+
+// Where the program cannot be started again by /proc/self/exe: there is none, or it is valgrind.
+static void trials_start_wherever_the_program_does(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *probe, *within;
+    } cases[] = {
+        {"unshare -rm mount -t tmpfs none /proc", "unshare -rm sh -c 'mount -t tmpfs none /proc; exec %s'"},
+        {"valgrind --version", "valgrind -q %s"},
+        {"strace --version", "strace -f -o trace %s"}};
+    spec_write(scratch, fast_axes);
+#ifdef __SANITIZE_ADDRESS__
+    skip(); // which needs /proc, and room that valgrind has not
+#endif
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[400];
+        if (run(scratch, cases[i].probe) != 0) {
+            printf("left out: %s\n", cases[i].probe);
+            fflush(stdout); // processes that are started would write it once more
+            continue;
+        }
+        snprintf(command, sizeof command, cases[i].within, "$L run spec.json --out r.jsonl");
+        if (run(scratch, command) != 0)
+            fail_msg("%s: %s", command, text_of(scratch, "err"));
+        assert_int_equal(run(scratch, "grep -c '\"status\":\"ok\"' r.jsonl && rm r.jsonl"), 0);
+        assert_says(scratch, "out", "8");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_small_address_space_is_told),
         TEST(a_file_may_be_as_long_as_it_may),
         TEST(an_empty_name_is_no_folder),
+        TEST(a_small_stack_and_a_crowd_of_threads_are_told),
+        TEST(trials_start_wherever_the_program_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

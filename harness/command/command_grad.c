@@ -187,15 +187,17 @@ static int start_ranks(const struct trial *trial, const struct arguments *argume
     struct launch launch = {0};
     char self[4096] = "";
     const char **command = calloc((size_t)argc + 3, sizeof *command);
-    CHECK(command && readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    CHECK(command);
     command[0] = self;
     command[1] = "grad";
     for (int i = 1; i < argc; i++)
         command[i + 1] = argv[i];
     command[argc + 1] = "--as-rank";
     int ended = -1;
-    if (ranks_possible(trial, status) && world_has_mpi(status) &&
-        launch_open(&launch, arguments->launch, trial_ranks(trial), command, status)) {
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
+        status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
+    else if (ranks_possible(trial, status) && world_has_mpi(status) &&
+             launch_open(&launch, arguments->launch, trial_ranks(trial), command, status)) {
         pid_t child = fork();
         if (child == 0) {
             launch_follow();

@@ -3,6 +3,7 @@
 #include "harness/run/child.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
+#include "harness/run/program_path.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial.h"
@@ -98,7 +99,8 @@ static void become_trial(const char *program, const struct launch *launch, int i
     bool stored =
         store == REFERENCE_STORE ? fcntl(store, F_SETFD, 0) == 0 : store >= 0 && dup2(store, REFERENCE_STORE) >= 0;
     char *const arguments[] = {(char *)"longbp", (char *)"trial", stored ? (char *)"references" : NULL, NULL};
-    execv(program ? program : "/proc/self/exe", arguments);
+    execv(program ? program : program_path(), arguments);
+    dprintf(STDERR_FILENO, "%s: cannot be started: %s", program ? program : program_path(), strerror(errno));
     _exit(127);
 }
 

@@ -2,6 +2,7 @@
 #include "harness/run/environment.h"
 #include "harness/files/unfinished.h"
 #include "harness/run/exit_code.h"
+#include "harness/run/program_path.h"
 #include "harness/run/provenance.h"
 #include <fcntl.h>
 #include <sched.h>
@@ -9,11 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SPIN_COUNT "5000"
+
+// Of each thread. Steps have been seen to need more than 256 KiB.
+#define STACK_BYTES_MIN ((rlim_t)1 << 20)
+// The OpenMP library keeps something of each of its threads on the stack.
+#define OMP_THREADS_MAX 4096
 
 // Of each thread, and of all else that is loaded.
 #define BLAS_BUFFER_BYTES ((size_t)128 << 20)
@@ -94,10 +100,38 @@ void environment_open_streams(void)
     }
 }
 
-void environment_settle(char **argv)
+// Else a step would be a crash without a word.
+static bool has_stack(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES_MIN)
+        return true;
+    fprintf(stderr,
+            "longbp: the stack is limited to %llu KiB, and steps need %llu; raise the limit (ulimit -s 8192)\n",
+            (unsigned long long)limit.rlim_cur >> 10, (unsigned long long)STACK_BYTES_MIN >> 10);
+    return false;
+}
+
+static bool has_threads(void)
+{
+    const char *asked = getenv("OMP_NUM_THREADS");
+    unsigned long threads = asked ? strtoul(asked, NULL, 10) : 0;
+    if (threads <= OMP_THREADS_MAX)
+        return true;
+    fprintf(
+        stderr,
+        "longbp: OMP_NUM_THREADS=%.40s: at most %d threads are served, and this machine has %ld processors; set "
+        "fewer, or leave it out\n",
+        asked, OMP_THREADS_MAX, sysconf(_SC_NPROCESSORS_ONLN));
+    return false;
+}
+
+bool environment_settle(char **argv)
 {
     const char *core = missed_core();
     bool changed = false;
+    if (!has_stack() || !has_threads())
+        return false;
     if (core && !getenv("OPENBLAS_CORETYPE")) {
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;
     }
@@ -105,11 +139,11 @@ void environment_settle(char **argv)
         changed |= setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) == 0;
     }
     if (changed) {
-        execv("/proc/self/exe", argv);
-        execv((const char *)getauxval(AT_EXECFN), argv); // without /proc
+        execv(program_path(), argv);
         fprintf(stderr,
                 "longbp: cannot be started anew with OPENBLAS_CORETYPE=%s and GOMP_SPINCOUNT=" SPIN_COUNT
                 " (is /proc mounted?): without them it may be several times slower\n",
                 core ? core : "");
     }
+    return true;
 }

@@ -1,5 +1,6 @@
 // Environment: what the libraries read from it as they are loaded, settled before anything is measured.
 #pragma once
+#include <stdbool.h>
 
 // Before any library's own code runs, this file ends the program with a message and exit code 2 if its address
 // space has no room for the buffers that OpenBLAS takes as it is loaded: that would look for some for ever.
@@ -9,13 +10,14 @@
 void environment_open_streams(void);
 
 // Starts this program anew with what is missing set; returns when nothing is, or when that failed. A value that the
-// user has set stands.
+// user has set stands. False, and a message on stderr, where a step would end without a word: the stack is limited
+// to less than it needs, or there are to be more threads than the OpenMP library can start.
 // - OPENBLAS_CORETYPE: OpenBLAS falls back to its oldest kernels (Prescott, SSE3) on CPUs newer than it, several
 //   times slower than what such a CPU can do. Then: the kernels of the widest vectors the CPU has.
 // - GOMP_SPINCOUNT=5000: how long a thread spins at a barrier before it sleeps. The default, sixty times as
 //   long, holds the core that the thread waited for needs on a shared machine: steps then take up to tens of times
 //   as long. Not to spin at all costs a wake-up per operation: steps in small chunks then take a fifth longer.
-void environment_settle(char **argv);
+bool environment_settle(char **argv);
 
 // The program's exit code, on its way out of main. A library that gives up, as libgomp does without memory, says
 // why and exits with 1 by itself, which here would mean that a check failed: that becomes a 2.
