@@ -67,7 +67,7 @@ static const struct subject {
     {.name = "report", .command = "report r.jsonl"},
     {.name = "report --format json", .command = "report r.jsonl --format json"},
     {.name = "claims", .command = "claims c.json"},
-    {.name = "verify", .command = "verify --shape uneven"},
+    {.name = "verify", .command = "verify --shape 'one token'"},
     {.name = "init", .command = "init --model tiny --dtype bf16 --out o/m"},
     {.name = "calibrate", .command = "calibrate --rates f64 --seconds 0 --out o/p.json", .timed = true},
     {.name = "max-context", .command = "max-context --model tiny --memory-limit 4MiB --methods full,seco"},
