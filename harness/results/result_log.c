@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -40,16 +41,26 @@ static void close_file(struct result_log *log)
     log->file = -1;
 }
 
+// A pipe that is opened for reading, too, takes records that nobody ever reads: open then waits for somebody.
+static int open_file(const char *path)
+{
+    struct stat file;
+    bool pipe = stat(path, &file) == 0 && S_ISFIFO(file.st_mode);
+    return open(path, (pipe ? O_WRONLY : O_RDWR | O_CREAT) | O_APPEND | O_CLOEXEC, 0666);
+}
+
 static bool open_locked(struct result_log *log, struct status *status)
 {
     for (;;) {
         struct stat file;
-        log->file = open(log->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        log->file = open_file(log->path);
         if (log->file < 0 || fstat(log->file, &file) != 0)
             return io_failed(log, "open it for writing", status);
         log->regular = S_ISREG(file.st_mode);
-        if (!log->regular)
+        if (!log->regular) {
+            signal(SIGPIPE, SIG_IGN); // a reader that has gone is an error of write, which is told
             return true;
+        }
         if (flock(log->file, LOCK_EX | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK)
                 return io_failed(log, "lock it", status);

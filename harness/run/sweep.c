@@ -277,11 +277,13 @@ static bool open_side(struct sweep *sweep, struct side *side, const char *out, s
     return true;
 }
 
-// What the trials came to, of each build.
+// What the trials came to, of each build whose records can be read again.
 static bool write_tables(const struct sweep *sweep, struct status *status)
 {
     bool fine = true;
     for (size_t s = 0; fine && s < sweep->side_count; s++) {
+        if (!sweep->sides[s].log.regular)
+            continue;
         if (sweep->side_count > 1)
             printf("%s%s\n\n", s ? "\n" : "", sweep->sides[s].log.path);
         fine = sweep_table_write(sweep->spec, sweep->sides[s].log.path, stdout, status);
