@@ -65,6 +65,19 @@ static void calibrate_writes_a_profile(void **state)
     // Written with six digits.
     assert_true(fabs(2 * profile.host_link_bytes_per_s.value / profile.bandwidth_bytes_per_s.value - 1) < 1e-4);
     assert_true(profile.launch_s.value < 1e-3);
+    // Between points of a grid four times apart a GEMM's rate is no straight line: a model's widths lie nearer to
+    // one.
+    static const char *const gemms[] = {"gemm_nt", "gemm_nn", "gemm_tn"};
+    for (size_t g = 0; g < 3; g++) {
+        const struct rates *rates = &profile.rates[DTYPE_F32];
+        const struct rate *rate = rates->items;
+        while (rate < rates->items + rates->count && strcmp(rate->operation, gemms[g]) != 0)
+            rate++;
+        assert_true(rate < rates->items + rates->count);
+        for (size_t d = 0; d < RATE_DIMENSIONS; d++)
+            for (size_t i = 1; i < rate->counts[d]; i++)
+                assert_true(rate->axes[d][i - 1] < 128 || rate->axes[d][i] == 2 * rate->axes[d][i - 1]);
+    }
     json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
     assert_true(number(plan, "estimate_ms") > 0);
     json_decref(plan);

@@ -182,6 +182,13 @@ static void run_swiglu_forward(struct operands *o)
 {
     op_swiglu_forward(o->device, o->t[0], o->t[1], o->t[2], ACTIVATION_SILU);
 }
+// In place: from other gradients than 0 the numbers, run after run, grow beyond what the exponential takes at its
+// speed.
+static void open_swiglu_backward(struct operands *o, const size_t *at)
+{
+    open_rows(o, at);
+    op_zero(o->device, o->t[2]);
+}
 static void run_swiglu_backward(struct operands *o)
 {
     op_swiglu_backward(o->device, o->t[0], o->t[1], o->t[2], ACTIVATION_SILU);
@@ -226,7 +233,7 @@ static void run_adamw(struct operands *o)
 
 // --- what is measured
 
-static const size_t extents[] = {8, 32, 128, 512, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
+static const size_t extents[] = {8, 32, 128, 256, 512, 1024, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
                     per_query[] = {1, 2, 4, 16, 0}, dims[] = {32, 64, 128, 0},
                     sizes[] = {8 << 10, 128 << 10, 1 << 20, 8 << 20, 64 << 20, 0};
 
@@ -239,9 +246,9 @@ static const size_t extents[] = {8, 32, 128, 512, 2048, 0}, queries[] = {16, 64,
     {                                                                                                              \
         name, 3, {queries, per_query, dims}, open_##kind, run_##kind, late                                         \
     }
-#define PROBE_ROWS(name)                                                                                           \
+#define PROBE_ROWS(name, kind, late)                                                                               \
     {                                                                                                              \
-#name, 1, {sizes }, open_rows, run_##name, 0                                                               \
+#name, 1, {sizes }, open_##kind, run_##name, late                                                          \
     }
 static const struct probe probes[] = {
     PROBE_GEMM("gemm_nt", nt, BIT(2)),
@@ -249,18 +256,18 @@ static const struct probe probes[] = {
     PROBE_GEMM("gemm_tn", tn, BIT(0)),
     PROBE_ATTENTION("attention_forward", attention, BIT(1) | BIT(2)),
     PROBE_ATTENTION("attention_backward", attention_backward, BIT(1) | BIT(2) | BIT(7) | BIT(8)),
-    PROBE_ROWS(rmsnorm_forward),
-    PROBE_ROWS(rmsnorm_backward),
-    PROBE_ROWS(swiglu_forward),
-    PROBE_ROWS(swiglu_backward),
-    PROBE_ROWS(copy),
-    PROBE_ROWS(zero),
-    PROBE_ROWS(scale),
-    PROBE_ROWS(bias_forward),
-    PROBE_ROWS(bias_backward),
-    PROBE_ROWS(embedding_forward),
-    PROBE_ROWS(embedding_backward),
-    PROBE_ROWS(cross_entropy),
+    PROBE_ROWS(rmsnorm_forward, rows, 0),
+    PROBE_ROWS(rmsnorm_backward, rows, BIT(2)),
+    PROBE_ROWS(swiglu_forward, rows, 0),
+    PROBE_ROWS(swiglu_backward, swiglu_backward, 0),
+    PROBE_ROWS(copy, rows, 0),
+    PROBE_ROWS(zero, rows, BIT(0)),
+    PROBE_ROWS(scale, rows, 0),
+    PROBE_ROWS(bias_forward, rows, 0),
+    PROBE_ROWS(bias_backward, rows, 0),
+    PROBE_ROWS(embedding_forward, rows, 0),
+    PROBE_ROWS(embedding_backward, rows, 0),
+    PROBE_ROWS(cross_entropy, rows, 0),
     {"rope", 1, {sizes}, open_rope, run_rope, 0},
     {"adamw", 1, {sizes}, open_adamw, run_adamw, BIT(0) | BIT(1) | BIT(2) | BIT(3)},
 };
