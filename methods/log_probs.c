@@ -1,7 +1,6 @@
 #include "methods/log_probs.h"
 #include "kernels/base/observer.h"
-#include "kernels/transformer/forward.h"
-#include "methods/pipeline.h"
+#include "methods/forward_pass.h"
 
 void log_prob_pass(struct model *model, const struct batch *batch, struct tensor log_prob,
                    struct log_prob_options options)
@@ -12,14 +11,7 @@ void log_prob_pass(struct model *model, const struct batch *batch, struct tensor
     range_push(device, (struct range){.level = RANGE_STEP, .name = "log_probs"});
     struct tensor x = tensor_new(device, batch->context * batch->batch, model->config.width, device->ops->dtype,
                                  CATEGORY_ACTIVATIONS);
-    if (ranks_lowest(&model->ranks)) {
-        embed_forward(model, batch, x, 0);
-    }
-    pipeline_take_input(model, x);
-    for (size_t l = model->ranks.first_layer; l < model->ranks.end_layer; l++) {
-        row_forward(model, batch, l, options.chunk, x);
-    }
-    pipeline_pass_output(model, x);
+    forward_rows(model, batch, options.chunk, x);
     if (ranks_highest(&model->ranks)) {
         head_log_probs(model, batch, x, options.head_chunk, log_prob);
     }

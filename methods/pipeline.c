@@ -70,7 +70,7 @@ void pipeline_sum_tied(struct model *model)
 {
     const struct comm *pipeline = &model->ranks.pipeline;
     bool end = ranks_lowest(&model->ranks) || ranks_highest(&model->ranks);
-    if (model->config.tied && pipeline->size > 1 && end && model->embedding->trains) {
+    if (model->config.tied && pipeline->size > 1 && end && model->embedding->trains && !model->adds_more) {
         struct comm ends = comm_part(pipeline, 0, pipeline->size - 1, 2);
         struct parameter share = bucket_share(model, model->embedding); // the same at both ends
         comm_sum(&ends, model->device, share.grad);

@@ -261,6 +261,8 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
     struct status status = {0};
     struct trial trial;
     struct step_report report = {0};
+    struct world world;
+    world_open_alone(&world);
     assert_true(asprintf(&json,
                          "{" MODEL ", " DATA ", 'context': %d, 'dtype': '%s', 'optimizer': {%s, 'rate': 0.01}, "
                          "'lora': %s, 'train': {'steps': %d}, 'method': {'name': 'streambp', 'chunk': 7}}",
@@ -272,10 +274,10 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
         struct train train;
         struct setup_options options = setup_options_of(&trial);
         assert_true(setup_open(&setup, &trial, &options, &status));
-        assert_true(train_open(&train, &trial, &setup, &status));
+        assert_true(train_open(&train, &trial, &setup, &world, &status));
         if (run == 1) {
             train.step = HALF;
-            assert_true(checkpoint_read(scratch->folder, HALF, &setup.model, &status));
+            assert_true(checkpoint_read(scratch->folder, HALF, &setup.model, &world, &status));
         }
         while (train.step < ALL) {
             assert_true(train_step(&train, &report, &status));
@@ -285,7 +287,7 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
                 fail_msg("%s: step %zu: %.17g, without a stop %.17g", json, train.step, report.loss,
                          losses[train.step - 1]);
             if (run == 0 && train.step == HALF)
-                assert_true(checkpoint_write(scratch->folder, HALF, &setup.model, NULL, &status));
+                assert_true(checkpoint_write(scratch->folder, HALF, &setup.model, NULL, &world, &status));
         }
         assert_int_equal(checkpoint_last(scratch->folder), HALF);
         train_close(&train);

@@ -8,17 +8,27 @@ struct training_run {
     struct setup setup;
     struct train train;
     struct step_report report;
+    struct world world;
 };
 
-static inline void training_run_open(struct training_run *run, const char *json)
+static inline void training_run_open_as(struct training_run *run, const char *json, const struct world *world)
 {
     struct status status = {0};
     *run = (struct training_run){0};
+    run->world = *world;
     run->trial = trial_of(json);
     struct setup_options options = setup_options_of(&run->trial);
+    options.ranks = world->comm.size > 1 ? &run->world.comm : NULL;
     if (!setup_open(&run->setup, &run->trial, &options, &status) ||
-        !train_open(&run->train, &run->trial, &run->setup, &status))
+        !train_open(&run->train, &run->trial, &run->setup, &run->world, &status))
         fail_msg("%s: %s", json, status.message);
+}
+
+static inline void training_run_open(struct training_run *run, const char *json)
+{
+    struct world alone;
+    world_open_alone(&alone);
+    training_run_open_as(run, json, &alone);
 }
 
 static inline void training_run_close(struct training_run *run)
@@ -34,7 +44,7 @@ static inline double training_run_step(struct training_run *run)
     struct status status = {0};
     if (!train_step(&run->train, &run->report, &status))
         fail_msg("%s", status.message);
-    return run->report.loss;
+    return run->train.loss;
 }
 
 // All gradients, to be freed.

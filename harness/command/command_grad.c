@@ -1,19 +1,16 @@
 // Command: `longbp grad`, one step's gradient of a model on given tokens, written to a file.
 #include "harness/command/command.h"
+#include "harness/command/rank_command.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
 #include "harness/run/choice.h"
-#include "harness/run/launch.h"
 #include "harness/run/ranks.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train", "profile", "links", "optimizer", NULL};
@@ -161,61 +158,6 @@ static int code_of(bool done, const struct status *status)
     return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
 
-// One of several processes: should it fail, it ends without a word to the others, and the launcher ends them.
-static bool compute_as_rank(const struct trial *trial, const char *name, const char *out, struct status *status)
-{
-    struct world world;
-    if (!world_open_mpi(&world, status))
-        return false;
-    launch_follow();
-    bool done = world.comm.size == trial_ranks(trial)
-                    ? compute(trial, &world, out, status)
-                    : status_set(status, STATUS_BAD_INPUT, "%zu processes were started for %zu ranks",
-                                 world.comm.size, trial_ranks(trial));
-    if (!done) {
-        fprintf(stderr, "%s: rank %zu of %zu: %s\n", name, world.comm.rank, world.comm.size, status->message);
-        _exit(code_of(done, status));
-    }
-    world_close(&world);
-    return done;
-}
-
-// The same command in as many processes. The exit code.
-static int start_ranks(const struct trial *trial, const struct arguments *arguments, int argc, char **argv,
-                       struct status *status)
-{
-    struct launch launch = {0};
-    char self[4096] = "";
-    const char **command = calloc((size_t)argc + 3, sizeof *command);
-    CHECK(command);
-    command[0] = self;
-    command[1] = "grad";
-    for (int i = 1; i < argc; i++)
-        command[i + 1] = argv[i];
-    command[argc + 1] = "--as-rank";
-    int ended = -1;
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
-        status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
-    else if (ranks_possible(trial, status) && world_has_mpi(status) &&
-             launch_open(&launch, arguments->launch, trial_ranks(trial), command, status)) {
-        pid_t child = fork();
-        if (child == 0) {
-            launch_follow();
-            // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
-            int nothing = open("/dev/null", O_RDONLY);
-            if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
-                _exit(127);
-            execvp(launch.arguments[0], launch.arguments);
-            _exit(127);
-        }
-        if (child < 0 || waitpid(child, &ended, 0) != child)
-            status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));
-    }
-    launch_close(&launch);
-    free(command);
-    return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
-}
-
 // A plan has no data, and some methods compute the loss alone: there is nothing that could be written.
 static bool has_gradient(const struct trial *trial, struct status *status)
 {
@@ -246,14 +188,16 @@ int command_grad(int argc, char **argv)
                 has_gradient(&trial, &status) && choose_within(&trial, &status);
     int code = EXIT_FINE;
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
-        code = start_ranks(&trial, &arguments, argc, argv, &status);
+        code = rank_command_start(&trial, "grad", arguments.launch, argc, argv, &status);
         done = status.code == STATUS_OK;
-    } else if (done && arguments.as_rank) {
-        done = compute_as_rank(&trial, argv[0], arguments.out, &status);
     } else if (done) {
         struct world world;
         world_open_alone(&world);
-        done = compute(&trial, &world, arguments.out, &status);
+        done = (!arguments.as_rank || rank_command_join(&world, &trial, &status)) &&
+               compute(&trial, &world, arguments.out, &status);
+        if (!done && arguments.as_rank)
+            rank_command_fail(&world, argv[0], code_of(false, &status), &status);
+        world_close(&world);
     }
     if (!done) {
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

@@ -1,5 +1,6 @@
 // Command: `longbp train`, a training run of a model on a file of tokens, or on batch files.
 #include "harness/command/command.h"
+#include "harness/command/rank_command.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/folder.h"
 #include "harness/files/sequences.h"
@@ -18,12 +19,12 @@
 enum { FLAG_QUIET = 0x100, FLAG_VERBOSE };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "links", "labels", "documents", "prompt", "parallel", NULL};
+static const char *const without[] = {"profile", "links", "labels", "documents", "prompt", NULL};
 
 struct arguments {
     struct trial_flags flags;
-    const char *tokens, *token_dtype, *out;
-    bool resume, lost_updates;
+    const char *tokens, *token_dtype, *out, *launch;
+    bool resume, lost_updates, as_rank;
     size_t sequences, checkpoint, keep_checkpoints;
     enum progress_detail detail;
 };
@@ -60,6 +61,11 @@ static const struct flag own_flags[] = {
      SET_AT(struct arguments, lost_updates),
      .doc = "say of each step in bf16 what share of the updates rounding lost, and of the weights stayed as they "
             "were"},
+    {.name = "launch",
+     TEXT_AT(struct arguments, launch),
+     .arg = "LAUNCHER",
+     .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
+    {.name = "as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
     {.name = "quiet", .key = FLAG_QUIET, .doc = "print no steps: DIR/steps.jsonl has them"},
     {.name = "verbose",
      .key = FLAG_VERBOSE,
@@ -139,6 +145,7 @@ static json_t *settings_of(const struct trial *trial)
 struct running {
     const struct arguments *arguments;
     const struct trial *trial;
+    const struct world *world;
     struct setup setup;
     struct train train;
     struct train_folder folder;
@@ -179,9 +186,18 @@ static bool device_fine(const struct running *run, struct status *status)
            status_set(status, device->code, "after step %zu: %.900s", run->train.step, device->message);
 }
 
-// The line, on stdout and in the folder.
+static bool is_first(const struct running *run)
+{
+    return run->world->comm.rank == 0;
+}
+
+// The line, on stdout and in the folder: of several ranks the first has both.
 static bool put(struct running *run, json_t *line, struct status *status)
 {
+    if (!is_first(run)) {
+        json_decref(line);
+        return true;
+    }
     char *text = json_dumps(line, JSON_COMPACT);
     CHECK(text);
     if (isatty(STDOUT_FILENO))
@@ -202,23 +218,35 @@ static json_t *real_or_null(double value)
     return real ? real : json_null();
 }
 
+// The most that one rank has taken.
+static size_t peak_bytes(const struct running *run)
+{
+    const struct world *world = run->world;
+    size_t most = run->setup.device->arena.peak_bytes, *all = calloc(world->comm.size, sizeof *all);
+    CHECK(all);
+    world->ops->gather(world, all, &most, sizeof most);
+    for (size_t rank = 0; is_first(run) && rank < world->comm.size; rank++)
+        most = all[rank] > most ? all[rank] : most;
+    free(all);
+    return most;
+}
+
 static bool put_step(struct running *run, struct status *status)
 {
     const struct train *train = &run->train;
     const struct trial *trial = run->trial;
     double tokens = (double)(trial->context * trial->batch * trial->train.accumulate);
-    json_t *line =
-        json_pack("{s:I, s:f, s:o, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss", run->report.loss,
-                  "gradient_norm", real_or_null(train->gradient_norm), "rate", train->rate, "ms",
-                  round(1e3 * run->report.ms) / 1e3, "tokens_per_s", round(1e6 * tokens / run->report.ms) / 1e3,
-                  "peak_bytes", (json_int_t)run->setup.device->arena.peak_bytes);
+    json_t *line = json_pack("{s:I, s:f, s:o, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss",
+                             train->loss, "gradient_norm", real_or_null(train->gradient_norm), "rate", train->rate,
+                             "ms", round(1e3 * run->report.ms) / 1e3, "tokens_per_s",
+                             round(1e6 * tokens / run->report.ms) / 1e3, "peak_bytes", (json_int_t)peak_bytes(run));
     char words[128];
     CHECK(line);
     if (trial->measure.lost_updates) {
         json_object_set_new(line, "lost_updates", real_or_null(lost_updates_lost(&train->lost_updates)));
         json_object_set_new(line, "unchanged_weights", real_or_null(lost_updates_unchanged(&train->lost_updates)));
     }
-    snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, run->report.loss);
+    snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, train->loss);
     bool ok = put(run, line, status);
     progress_step(&run->progress, train->step - run->begun, words);
     return ok;
@@ -247,9 +275,9 @@ static bool checkpoint(struct running *run, struct status *status)
     if (!due && !run->interrupted)
         return true;
     if (!train_folder_checkpoint(&run->folder, step, arguments->keep_checkpoints, &run->setup.model,
-                                 run->trial->model_folder, status))
+                                 run->trial->model_folder, run->world, status))
         return false;
-    if (arguments->detail == PROGRESS_VERBOSE) {
+    if (arguments->detail == PROGRESS_VERBOSE && is_first(run)) {
         progress_clear(&run->progress);
         fprintf(stderr, "%s: checkpoint after step %zu\n", arguments->out, step);
     }
@@ -259,7 +287,8 @@ static bool checkpoint(struct running *run, struct status *status)
 static bool take_steps(struct running *run, struct status *status)
 {
     size_t steps = run->trial->train.steps;
-    progress_open(&run->progress, NULL, steps - run->begun, run->arguments->detail);
+    progress_open(&run->progress, NULL, steps - run->begun,
+                  is_first(run) ? run->arguments->detail : PROGRESS_QUIET);
     bool ok = run->begun > 0 || evaluate(run, status);
     while (ok && run->train.step < steps && !run->interrupted)
         ok = train_step(&run->train, &run->report, status) && device_fine(run, status) && put_step(run, status) &&
@@ -267,16 +296,17 @@ static bool take_steps(struct running *run, struct status *status)
     progress_clear(&run->progress);
     if (!ok && run->setup.device->status.code != STATUS_OK)
         device_fine(run, status);
-    return ok && (run->interrupted ||
-                  train_folder_finish(&run->folder, &run->setup.model, run->trial->model_folder, status));
+    return ok && (run->interrupted || train_folder_finish(&run->folder, &run->setup.model, run->trial->model_folder,
+                                                          run->world, status));
 }
 
 // The weights, the last checkpoint, and one that is being written.
 static bool check_room(const struct running *run, struct status *status)
 {
     size_t kept = run->arguments->checkpoint ? run->arguments->keep_checkpoints + 1 : 0;
-    return folder_has_room(run->arguments->out, (kept + 1) * checkpoint_bytes(&run->setup.model),
-                           "weights and checkpoints", "or fewer checkpoints (--keep-checkpoints)", status);
+    size_t bytes = checkpoint_bytes(&run->setup.model, run->world);
+    return folder_has_room(run->arguments->out, (kept + 1) * bytes, "weights and checkpoints",
+                           "or fewer checkpoints (--keep-checkpoints)", status);
 }
 
 static void tell_begin(const struct running *run)
@@ -297,27 +327,36 @@ static void tell_begin(const struct running *run)
 static bool begin(struct running *run, struct status *status)
 {
     struct setup_options options = setup_options_of(run->trial);
+    options.ranks = run->world->comm.size > 1 ? &run->world->comm : NULL;
     if (!setup_open(&run->setup, run->trial, &options, status) ||
-        !train_open(&run->train, run->trial, &run->setup, status) || !check_room(run, status))
+        !train_open(&run->train, run->trial, &run->setup, run->world, status) || !check_room(run, status))
         return false;
     run->begun = run->train.step = run->folder.step;
-    tell_begin(run);
-    return !run->begun || (checkpoint_read(run->arguments->out, run->begun, &run->setup.model, status) &&
-                           device_fine(run, status));
+    if (is_first(run))
+        tell_begin(run);
+    return !run->begun ||
+           (checkpoint_read(run->arguments->out, run->begun, &run->setup.model, run->world, status) &&
+            device_fine(run, status));
 }
 
-static bool train(const struct trial *trial, const struct arguments *arguments, bool *interrupted,
-                  struct status *status)
+// Of several ranks an interrupt ends all at once, as whatever else does: a checkpoint would be of no one step.
+static bool train(const struct trial *trial, const struct arguments *arguments, const struct world *world,
+                  bool *interrupted, struct status *status)
 {
     struct running *run = calloc(1, sizeof *run);
     CHECK(run);
     run->arguments = arguments;
     run->trial = trial;
+    run->world = world;
     json_t *settings = settings_of(trial);
-    catch_signals();
-    bool ok = train_folder_open(&run->folder, arguments->out, settings, arguments->resume, status);
+    if (world->comm.size == 1)
+        catch_signals();
+    bool ok =
+        !is_first(run) || train_folder_open(&run->folder, arguments->out, settings, arguments->resume, status);
+    if (ok)
+        train_folder_share(&run->folder, arguments->out, world);
     bool nothing_left = ok && run->folder.finished;
-    if (nothing_left && arguments->detail != PROGRESS_QUIET)
+    if (nothing_left && is_first(run) && arguments->detail != PROGRESS_QUIET)
         fprintf(stderr, "%s: nothing left to do: all %zu steps are done\n", arguments->out, trial->train.steps);
     if (!nothing_left)
         ok = ok && begin(run, status) && take_steps(run, status);
@@ -344,6 +383,13 @@ static bool check_trial(const struct trial *trial, const struct arguments *argum
                       "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
 }
 
+// Of a failure.
+static int code_of(const struct status *status)
+{
+    bool step_failed = status->code == STATUS_OOM || status->code == STATUS_FAILED;
+    return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+}
+
 int command_train(int argc, char **argv)
 {
     struct arguments arguments = {.token_dtype = "bytes", .keep_checkpoints = 1};
@@ -365,14 +411,26 @@ int command_train(int argc, char **argv)
     bool interrupted = false;
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_trial(&trial, &arguments, &status) && choose_within(&trial, &status) &&
-                train(&trial, &arguments, &interrupted, &status);
-    if (!done)
+                check_trial(&trial, &arguments, &status) && choose_within(&trial, &status);
+    int code = EXIT_FINE;
+    if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
+        code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);
+        done = status.code == STATUS_OK;
+    } else if (done) {
+        struct world world;
+        world_open_alone(&world);
+        done = (!arguments.as_rank || rank_command_join(&world, &trial, &status)) &&
+               train(&trial, &arguments, &world, &interrupted, &status);
+        if (!done && arguments.as_rank)
+            rank_command_fail(&world, argv[0], code_of(&status), &status);
+        code = interrupted ? EXIT_INTERRUPTED : EXIT_FINE;
+        world_close(&world);
+    }
+    if (!done) {
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
+        code = code_of(&status);
+    }
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
-    bool step_failed = status.code == STATUS_OOM || status.code == STATUS_FAILED;
-    if (done)
-        return interrupted ? EXIT_INTERRUPTED : EXIT_FINE;
-    return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+    return code;
 }

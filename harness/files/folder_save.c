@@ -3,6 +3,7 @@
 #include "harness/files/safetensors.h"
 #include "kernels/transformer/unit.h"
 #include <jansson.h>
+#include <stdint.h>
 #include <string.h>
 
 // Values on the host at a time, a few MiB of them.
@@ -15,43 +16,92 @@ static char *path_of(const char *folder, const char *name)
     return path;
 }
 
-// In blocks of rows.
-static bool save_values(struct safetensors_writer *writer, struct device *device, struct tensor t,
-                        struct status *status)
+// What is written, by rank 0; the others send what it does not have.
+struct saving {
+    struct model *model;
+    const struct world *world;
+    struct safetensors_writer *writer;
+};
+
+static bool is_first(const struct saving *saving)
 {
-    size_t rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
+    return saving->world->comm.rank == 0;
+}
+
+// The lowest rank that has the parameter, of those that have it alike; known on rank 0, on others whether it is
+// they.
+static size_t rank_with(const struct saving *saving, const struct parameter *p)
+{
+    const struct world *world = saving->world;
+    const struct ranks *ranks = &saving->model->ranks;
+    size_t rank = world->comm.rank;
+    bool has = model_has(saving->model, p) && ranks->replicas.rank == 0,
+         *all = calloc(world->comm.size, sizeof *all);
+    CHECK(all);
+    has = has && (p != saving->model->embedding || ranks_lowest(ranks)); // of a tied table's two ends
+    world->ops->gather(world, all, &has, sizeof has);
+    if (rank == 0) {
+        while (!all[rank])
+            rank++;
+        CHECK(rank < world->comm.size);
+    } else if (!has) {
+        rank = SIZE_MAX;
+    }
+    free(all);
+    return rank;
+}
+
+// Values of a block of rows, which rank `from` has.
+static bool save_block(const struct saving *saving, struct tensor block, size_t from, double *values,
+                       struct status *status)
+{
+    const struct world *world = saving->world;
+    struct device *device = saving->model->device;
+    size_t bytes = tensor_count(block) * sizeof *values;
+    if (from == world->comm.rank) {
+        tensor_read(device, block, values);
+        if (device->status.code != STATUS_OK)
+            return status_set(status, device->status.code, "%s", device->status.message);
+    }
+    if (from != 0 && from == world->comm.rank)
+        world->ops->send(world, 0, values, bytes);
+    if (!is_first(saving))
+        return true;
+    if (from != 0)
+        world->ops->receive(world, from, values, bytes);
+    return safetensors_append(saving->writer, values, tensor_count(block), status);
+}
+
+// In blocks of rows.
+static bool save_values(const struct saving *saving, const struct parameter *p, struct status *status)
+{
+    struct tensor t = p->value;
+    size_t from = rank_with(saving, p), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
     double *values = malloc((rows < t.rows ? rows : t.rows) * t.cols * sizeof *values);
     CHECK(values);
-    bool ok = true;
-    for (size_t first = 0; ok && first < t.rows; first += rows) {
-        struct tensor block = tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows);
-        tensor_read(device, block, values);
-        ok = device->status.code == STATUS_OK
-                 ? safetensors_append(writer, values, tensor_count(block), status)
-                 : status_set(status, device->status.code, "%s", device->status.message);
-    }
+    bool ok = true, takes_part = is_first(saving) || from == saving->world->comm.rank;
+    for (size_t first = 0; ok && takes_part && first < t.rows; first += rows)
+        ok = save_block(saving, tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows), from, values,
+                        status);
     free(values);
     return ok;
 }
 
-static bool save_unit(struct safetensors_writer *writer, struct model *model, size_t unit, bool factors,
-                      struct status *status)
+static bool save_unit(const struct saving *saving, size_t unit, bool factors, struct status *status)
 {
-    struct parameters parameters = unit_parameters(model, unit);
+    struct parameters parameters = unit_parameters(saving->model, unit);
     bool ok = true;
-    unit_acquire(model, unit);
+    unit_acquire(saving->model, unit);
     for (size_t i = 0; ok && i < parameters.count; i++)
         if (parameter_is_factor(&parameters.items[i]) == factors)
-            ok = save_values(writer, model->device, parameters.items[i].value, status);
-    unit_release(model, unit);
+            ok = save_values(saving, &parameters.items[i], status);
+    unit_release(saving->model, unit);
     return ok;
 }
 
-// LoRA's factors, or all else.
-static bool save_weights(const char *folder, const char *name, struct model *model, bool factors,
-                         struct status *status)
+static bool create(const struct saving *saving, const char *path, bool factors, struct status *status)
 {
-    char *path = path_of(folder, name);
+    const struct model *model = saving->model;
     struct safetensors_item *items = calloc(model->parameter_count + 1, sizeof *items);
     CHECK(items);
     size_t count = 0;
@@ -64,14 +114,26 @@ static bool save_weights(const char *folder, const char *name, struct model *mod
                                           .rank = p->vector ? 1 : 2,
                                           .shape = {p->vector ? p->value.cols : p->value.rows, p->value.cols}};
     }
-    struct safetensors_writer writer;
-    bool ok = safetensors_create(&writer, path, items, count, status);
-    for (size_t unit = 0; ok && unit < unit_count(model); unit++)
-        ok = save_unit(&writer, model, unit, factors, status);
-    unit_settle(model);
-    ok = ok && safetensors_commit(&writer, status);
-    safetensors_discard(&writer);
+    bool ok = safetensors_create(saving->writer, path, items, count, status);
     free(items);
+    return ok;
+}
+
+// LoRA's factors, or all else.
+static bool save_weights(const char *folder, const char *name, struct model *model, bool factors,
+                         const struct world *world, struct status *status)
+{
+    struct safetensors_writer writer;
+    const struct saving saving = {model, world, &writer};
+    char *path = path_of(folder, name);
+    bool ok = !is_first(&saving) || create(&saving, path, factors, status);
+    for (size_t unit = 0; ok && unit < unit_count(model); unit++)
+        ok = save_unit(&saving, unit, factors, status);
+    unit_settle(model);
+    if (is_first(&saving)) {
+        ok = ok && safetensors_commit(&writer, status);
+        safetensors_discard(&writer);
+    }
     free(path);
     return ok;
 }
@@ -101,11 +163,19 @@ static bool save_adapter_config(const char *folder, const char *base, const stru
     return ok;
 }
 
-bool folder_save(const char *folder, struct model *model, const char *base, struct status *status)
+// What describes the weights.
+static bool save_configs(const char *folder, const struct model *model, const char *base, struct status *status)
 {
     bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
-    return (!weights || (folder_write_config(folder, &model->config, model->device->ops->dtype, status) &&
-                         save_weights(folder, FOLDER_WEIGHTS, model, false, status))) &&
-           (!adapter || (save_adapter_config(folder, weights ? NULL : base, &model->lora, status) &&
-                         save_weights(folder, FOLDER_ADAPTER, model, true, status)));
+    return (!weights || folder_write_config(folder, &model->config, model->device->ops->dtype, status)) &&
+           (!adapter || save_adapter_config(folder, weights ? NULL : base, &model->lora, status));
+}
+
+bool folder_save(const char *folder, struct model *model, const char *base, const struct world *world,
+                 struct status *status)
+{
+    bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
+    return (world->comm.rank > 0 || save_configs(folder, model, base, status)) &&
+           (!weights || save_weights(folder, FOLDER_WEIGHTS, model, false, world, status)) &&
+           (!adapter || save_weights(folder, FOLDER_ADAPTER, model, true, world, status));
 }

@@ -221,30 +221,71 @@ static bool read_states(const char *path, const struct model *model, struct stat
 
 // --- all of it
 
-size_t checkpoint_bytes(const struct model *model)
+// Where this rank's state is. Of replicas without shares one's is all of theirs.
+static size_t state_rank(const struct model *model, const struct world *world)
 {
-    struct listing listing = list_states(model);
-    size_t bytes = listing.bytes;
-    for (size_t i = 0; i < model->parameter_count; i++)
-        if (model_can_train(model, &model->parameters[i]))
-            bytes += tensor_count(model->parameters[i].value) * dtype_bytes(model->device->ops->dtype);
-    listing_free(&listing);
-    return bytes;
+    return model->ranks.zero == ZERO_NOTHING ? model->ranks.replicas.first : world->comm.rank;
 }
 
-bool checkpoint_write(const char *folder, size_t step, struct model *model, const char *base, struct status *status)
+static char *state_path(const char *checkpoint, const struct model *model, const struct world *world)
 {
-    char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED), *state;
-    CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, unfinished) > 0);
-    bool ok = mkdir(unfinished, 0777) == 0 ||
-              status_set(status, STATUS_IO, "%s: cannot make the folder: %s", unfinished, strerror(errno));
-    ok = ok && write_states(state, model, status) && folder_save(unfinished, model, base, status);
-    if (ok && rename(unfinished, path) != 0)
-        ok = status_set(status, STATUS_IO, "%s: cannot give the finished checkpoint its name: %s", path,
-                        strerror(errno));
-    if (ok)
-        output_file_sync_folder(path);
+    char *path;
+    if (world->comm.size == 1)
+        CHECK(asprintf(&path, "%s/" CHECKPOINT_STATE, checkpoint) > 0);
     else
+        CHECK(asprintf(&path, "%s/optimizer-%05zu-of-%05zu.safetensors", checkpoint, state_rank(model, world) + 1,
+                       world->comm.size) > 0);
+    return path;
+}
+
+static bool has_state(const struct model *model, const struct world *world)
+{
+    return world->comm.size == 1 || state_rank(model, world) == world->comm.rank;
+}
+
+size_t checkpoint_bytes(const struct model *model, const struct world *world)
+{
+    struct listing listing = list_states(model);
+    double bytes = has_state(model, world) ? (double)listing.bytes : 0;
+    world_sum(world, &bytes, 1);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model_can_train(model, &model->parameters[i]))
+            bytes += (double)(tensor_count(model->parameters[i].value) * dtype_bytes(model->device->ops->dtype));
+    listing_free(&listing);
+    return (size_t)bytes;
+}
+
+static bool make_folder(const char *path, struct status *status)
+{
+    return mkdir(path, 0777) == 0 ||
+           status_set(status, STATUS_IO, "%s: cannot make the folder: %s", path, strerror(errno));
+}
+
+static bool give_name(const char *unfinished, const char *path, struct status *status)
+{
+    if (rename(unfinished, path) != 0)
+        return status_set(status, STATUS_IO, "%s: cannot give the finished checkpoint its name: %s", path,
+                          strerror(errno));
+    output_file_sync_folder(path);
+    return true;
+}
+
+bool checkpoint_write(const char *folder, size_t step, struct model *model, const char *base,
+                      const struct world *world, struct status *status)
+{
+    char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED);
+    char *state = state_path(unfinished, model, world);
+    bool first = world->comm.rank == 0, ok = !first || make_folder(unfinished, status);
+    if (ok) {
+        world->ops->meet(world); // in a folder that is there
+        ok = (!has_state(model, world) || write_states(state, model, status)) &&
+             folder_save(unfinished, model, base, world, status);
+    }
+    if (ok) {
+        world->ops->meet(world); // when all parts are whole
+        ok = !first || give_name(unfinished, path, status);
+    }
+    if (!ok)
         remove_folder(unfinished);
     free(state);
     free(unfinished);
@@ -252,10 +293,10 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
     return ok;
 }
 
-bool checkpoint_read(const char *folder, size_t step, struct model *model, struct status *status)
+bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
+                     struct status *status)
 {
-    char *path = path_of(folder, step, ""), *state;
-    CHECK(asprintf(&state, "%s/" CHECKPOINT_STATE, path) > 0);
+    char *path = path_of(folder, step, ""), *state = state_path(path, model, world);
     enum dtype dtype = model->device->ops->dtype;
     optimizer_begin(model, step, 1); // what then had a state has one
     bool adapter = model->lora.rank, weights = !adapter || model->lora_beside;

@@ -1,20 +1,22 @@
 // Checkpoint: a training run's weights and optimizer state after a step, in a folder of their own that is whole or
 // has another name: DIR/checkpoint-000100. With LoRA the factors alone, as PEFT keeps them.
 #pragma once
-#include "kernels/base/status.h"
+#include "kernels/base/world.h"
 #include "kernels/transformer/model.h"
 
-#define CHECKPOINT_STATE "optimizer.safetensors"
+#define CHECKPOINT_STATE "optimizer.safetensors" // of one rank; of several each has its own
 
-// Bytes of one on the disk, but for a few KiB.
-size_t checkpoint_bytes(const struct model *model);
+// Bytes of one on the disk, but for a few KiB. Here and below all ranks of the world come together, and see one
+// folder.
+size_t checkpoint_bytes(const struct model *model, const struct world *world);
 // Writes that of `step`. base: the folder of the weights below LoRA factors, or NULL. False and a status (io) if
-// it cannot be written; then nothing of it is left.
+// it cannot be written; then nothing of it is left, unless another rank was about to write its part.
 bool checkpoint_write(const char *folder, size_t step, struct model *model, const char *base,
-                      struct status *status);
+                      const struct world *world, struct status *status);
 // The step of the last one that is whole; 0: there is none. What an unfinished one left behind is removed.
 size_t checkpoint_last(const char *folder);
 // The model's weights and optimizer state become that of the step.
-bool checkpoint_read(const char *folder, size_t step, struct model *model, struct status *status);
+bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
+                     struct status *status);
 // Removes all but the last `keep`.
 void checkpoint_prune(const char *folder, size_t keep);

@@ -39,7 +39,7 @@ bool run_take_samples(struct run *run)
     arena_reset_peak(&run->setup.device->arena);
     arena_reset_peak(&run->setup.device->host);
     run_set_draw(run, 0);
-    if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, &run->status))
+    if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, run->world, &run->status))
         return false;
     watch_start(run->watch);
     const struct machine_time start = machine_time_take();

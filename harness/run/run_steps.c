@@ -117,7 +117,7 @@ static void note_estimate(struct run *run, double ms, size_t count)
 static void note_curve(struct run *run, size_t i)
 {
     struct curve *curve = &run->curve;
-    curve->loss[i] = run->step.loss;
+    curve->loss[i] = run->train.loss;
     curve->gradient_norm[i] = run->train.gradient_norm;
     curve->unchanged_weights[i] = lost_updates_unchanged(&run->train.lost_updates);
     curve->lost_updates[i] = lost_updates_lost(&run->train.lost_updates);

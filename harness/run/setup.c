@@ -116,6 +116,11 @@ void setup_open_batch(struct setup *setup, const struct trial *trial, struct bat
     setup_set_objective(&setup->batch, setup->device, trial, data);
 }
 
+void setup_share_batch(struct setup *setup)
+{
+    share(&setup->batch, setup);
+}
+
 void setup_close_batch(struct setup *setup)
 {
     batch_close(&setup->batch, setup->device);
@@ -131,7 +136,7 @@ static void open_batch(struct setup *setup, const struct trial *trial, const str
     setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
     setup->model_flops = whole ? whole->model_flops : own.model_flops;
     setup->forward_flops = model_forward_flops(&trial->config, &trial->lora, &setup->batch);
-    share(&setup->batch, setup);
+    setup_share_batch(setup);
 }
 
 // LoRA's new factors as a training run begins with them, and PEFT: B is 0, so the model is what it is without them.
@@ -290,6 +295,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
                 (dataless || step_logprobs_of_folder(&data, trial, &own, status)) &&
                 open_with(setup, trial, &own, replicas > 1 ? &whole : NULL, &data, status);
     batch_data_free(&data);
+    setup->sequences = own.sequences;
     return open;
 }
 

@@ -8,8 +8,9 @@ struct setup {
     struct device *device;
     struct model model;
     struct batch batch;
-    double model_flops;   // of all the step's sequences, also another rank's
-    double forward_flops; // of this rank's sequences, all their tokens
+    struct row_range sequences; // of the trial's those that are this rank's
+    double model_flops;         // of all the step's sequences, also another rank's
+    double forward_flops;       // of this rank's sequences, all their tokens
 };
 
 struct setup_options {
@@ -53,4 +54,6 @@ void setup_set_objective(struct batch *batch, struct device *device, const struc
                          const struct batch_data *data);
 // The setup's batch, with all that its own model says of it; the normaliser is of these sequences alone.
 void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data);
+// Leaves of the setup's batch the tokens that are this rank's, where ranks have some of each sequence's.
+void setup_share_batch(struct setup *setup);
 void setup_close_batch(struct setup *setup);

@@ -1,8 +1,9 @@
 #include "harness/run/train.h"
 #include "harness/run/step_data.h"
 #include "kernels/base/timer.h"
-#include "kernels/transformer/forward.h"
+#include "kernels/transformer/bucket.h"
 #include "kernels/transformer/objective.h"
+#include "methods/forward_pass.h"
 #include <math.h>
 #include <string.h>
 
@@ -57,9 +58,10 @@ static bool check_data(struct train *train, struct status *status)
            refer(train, &train->data, trial->train.steps * of_step, status);
 }
 
-bool train_open(struct train *train, const struct trial *trial, struct setup *setup, struct status *status)
+bool train_open(struct train *train, const struct trial *trial, struct setup *setup, const struct world *world,
+                struct status *status)
 {
-    *train = (struct train){.trial = trial, .setup = setup, .gradient_norm = NAN};
+    *train = (struct train){.trial = trial, .setup = setup, .world = world, .gradient_norm = NAN};
     setup_close_batch(setup);
     if (is_dataless(train) && trial->data.kind != DATA_BATCH) { // which says how long documents and prompts are
         bool evaluates = trial->train.held_out > 0 || trial->train.evaluate.path;
@@ -88,9 +90,12 @@ static bool read_data(struct train *train, struct train_data *from, size_t first
                       struct batch_data *data, struct status *status)
 {
     const struct trial *trial = train->trial;
-    return is_dataless(train) && trial->data.kind != DATA_BATCH
-               ? step_data_read_shape(data, trial, status) && setup_pack(data, trial, status)
-               : train_data_read(from, first, count, data, status);
+    if (!is_dataless(train) || trial->data.kind == DATA_BATCH)
+        return train_data_read(from, first, count, data, status);
+    if (!step_data_read_shape(data, trial, status))
+        return false;
+    batch_data_keep(data, first % trial->batch, count);
+    return setup_pack(data, trial, status);
 }
 
 // Adds what `count` sequences divide by, a micro-batch after another.
@@ -130,21 +135,25 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
         setup_open_batch(train->setup, train->trial, &data);
     if (ok && whole)
         train->setup->batch.normaliser = *whole;
+    if (ok)
+        setup_share_batch(train->setup);
     report->asked_ms += device_timer_asked_ms(device);
     report->ms += device_timer_stop_ms(device);
     batch_data_free(&data);
     return ok;
 }
 
-// Adds the gradient of micro-batch number `part` of the step, and what it reports.
+// Adds the gradient of micro-batch number `part` of the step, of this rank's sequences, and what it reports.
 static bool add_micro_batch(struct train *train, size_t part, const struct normaliser *whole,
                             struct step_report *report, struct status *status)
 {
     const struct trial *trial = train->trial;
     const struct method *method = trial->method;
+    const struct row_range *own = &train->setup->sequences;
     size_t index = train->step * trial->train.accumulate + part;
-    if (!open_batch(train, &train->data, index * trial->batch, trial->batch, whole, report, status))
+    if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, whole, report, status))
         return false;
+    train->setup->model.adds_more = part + 1 < trial->train.accumulate;
     double loss = report->loss, ms = report->ms, asked_ms = report->asked_ms;
     void *options = options_copy(&method->options, trial->options);
     if (method->draw)
@@ -162,11 +171,12 @@ static bool add_gradients(struct train *train, struct step_report *report, struc
 {
     const struct trial *trial = train->trial;
     size_t parts = trial->train.accumulate, count = parts * trial->batch;
+    bool others = parts > 1 || trial->parallel.data > 1;
     struct normaliser whole;
-    if (parts > 1 && !count_data(train, &train->data, train->step * count, count, &whole, status))
+    if (others && !count_data(train, &train->data, train->step * count, count, &whole, status))
         return false;
     for (size_t part = 0; part < parts; part++)
-        if (!add_micro_batch(train, part, parts > 1 ? &whole : NULL, report, status))
+        if (!add_micro_batch(train, part, others ? &whole : NULL, report, status))
             return false;
     return true;
 }
@@ -187,21 +197,56 @@ static double squares(struct device *device, struct tensor t)
     return sum;
 }
 
+// What this rank has summed of a parameter's gradient: of one in shares its share.
+static struct tensor gradient_of(const struct model *model, const struct parameter *p)
+{
+    return p->bucket && p->trains ? bucket_share(model, p).grad : p->grad;
+}
+
+// Whether it counts: of ranks that have the same, and of both ends' tied table, one's does.
+static bool is_counted(const struct model *model, const struct parameter *p)
+{
+    bool shared = p->bucket && model->ranks.zero == ZERO_NOTHING;
+    return (!shared || model->ranks.replicas.rank == 0) && (p != model->embedding || ranks_lowest(&model->ranks));
+}
+
+// The norm of all ranks' gradients: of parameters one after another, whoever has them, so that stages change no
+// bit.
+static double norm_of(const struct train *train)
+{
+    const struct model *model = &train->setup->model;
+    double sum = 0, *parts = calloc(model->parameter_count + 1, sizeof *parts);
+    CHECK(parts);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].trains && is_counted(model, &model->parameters[i]))
+            parts[i] = squares(model->device, gradient_of(model, &model->parameters[i]));
+    world_sum(train->world, parts, model->parameter_count);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        sum += parts[i];
+    free(parts);
+    return sqrt(sum);
+}
+
 // Gradients that are kept on the host are on the device only while they are used, and are not scaled there; of
 // those that are freed or projected in the walk there is no norm.
 static void clip(struct train *train)
 {
     struct model *model = &train->setup->model;
-    double most = train->trial->train.clip, sum = 0;
+    double most = train->trial->train.clip;
     bool data = !model->device->ops->dataless && model->keeps_gradients;
-    for (size_t i = 0; data && i < model->parameter_count; i++)
-        if (model->parameters[i].grad.data)
-            sum += squares(model->device, model->parameters[i].grad);
-    train->gradient_norm = data ? sqrt(sum) : NAN;
+    train->gradient_norm = data ? norm_of(train) : NAN;
     double factor = data ? fmin(1, most / (train->gradient_norm + CLIP_EPSILON)) : 1;
-    for (size_t i = 0; most > 0 && i < model->parameter_count; i++)
-        if (model->parameters[i].grad.data)
-            op_scale(model->device, model->parameters[i].grad, factor);
+    for (size_t i = 0; most > 0 && i < model->parameter_count; i++) {
+        struct tensor grad = gradient_of(model, &model->parameters[i]);
+        if (grad.data && tensor_count(grad) > 0)
+            op_scale(model->device, grad, factor);
+    }
+}
+
+// After a failure of this rank's device nobody waits for it.
+static bool is_fine(const struct train *train)
+{
+    return train->setup->device->status.code == STATUS_OK;
 }
 
 // What the rate of the step after `done` is multiplied by, as transformers' schedulers have it, but that step s of
@@ -236,17 +281,23 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     report->ms = device_timer_stop_ms(device);
     if (!add_gradients(train, report, status))
         return false;
-    if (device->status.code == STATUS_OK && !isfinite(report->loss))
+    train->loss = report->loss;
+    if (!is_fine(train))
+        return true; // the device says why
+    world_sum(train->world, &train->loss, 1);
+    if (!isfinite(train->loss))
         return status_set(status, STATUS_FAILED, "the loss of step %zu is not finite; try a smaller rate, or clip",
                           train->step + 1);
     device_timer_start(device);
     clip(train);
     bool known = !device->ops->dataless && model->keeps_gradients;
-    if (known && device->status.code == STATUS_OK && !isfinite(train->gradient_norm))
+    if (known && is_fine(train) && !isfinite(train->gradient_norm))
         return status_set(status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
                           train->step + 1);
     optimizer_step(model);
     model->lost_updates = NULL;
+    if (trial->measure.lost_updates && is_fine(train))
+        lost_updates_sum(&train->lost_updates, train->world);
     report->asked_ms += device_timer_asked_ms(device);
     report->ms += device_timer_stop_ms(device);
     train->step++;
@@ -260,6 +311,13 @@ bool train_evaluates(const struct train *train)
     const struct training *settings = &train->trial->train;
     size_t every = settings->evaluate_every, step = train->step;
     return train->evaluated && (step == 0 || step == settings->steps || (every && step % every == 0));
+}
+
+// Of so many sequences, all of them where there is one replica.
+static struct row_range share_of(const struct train *train, size_t count)
+{
+    const struct ranks *ranks = &train->setup->model.ranks;
+    return trial_share(train->trial, count, ranks->replicas.rank / ranks->sequence.size);
 }
 
 bool train_evaluate(struct train *train, double *loss, struct status *status)
@@ -281,10 +339,17 @@ bool train_evaluate(struct train *train, double *loss, struct status *status)
                           all);
     for (size_t first = 0; first < all; first += trial->batch) {
         size_t count = all - first < trial->batch ? all - first : trial->batch;
-        if (!open_batch(train, &train->held_out, first, count, &whole, &untold, status))
+        struct row_range own = share_of(train, count);
+        bool idle = own.count == 0; // such a rank walks along, for what others gather of weights
+        if (idle)
+            own = (struct row_range){0, trial_together(trial)};
+        if (!open_batch(train, &train->held_out, first + own.start, own.count, &whole, &untold, status))
             return false;
-        *loss += forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
+        double part = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
+        *loss += idle ? 0 : part;
         setup_close_batch(train->setup);
     }
+    if (is_fine(train))
+        world_sum(train->world, loss, 1);
     return true;
 }

@@ -5,28 +5,31 @@
 #pragma once
 #include "harness/run/setup.h"
 #include "harness/run/train_data.h"
+#include "kernels/base/world.h"
 #include "kernels/transformer/lost_updates.h"
 
 struct train {
     const struct trial *trial; // that trains
-    struct setup *setup;       // borrowed
+    struct setup *setup;       // borrowed, and so is the world: the processes that share the steps
+    const struct world *world;
     struct train_data data, held_out;
     struct device *counter; // what a step of several micro-batches divides by is counted on, without a model
     size_t step;            // done
     size_t evaluated;       // sequences; 0: nothing is evaluated
-    // Of the last step. The norm is that of all gradients before they are clipped; NaN on a device without data,
-    // and where each is freed within the walk.
-    double rate, gradient_norm;
+    // Of the last step, of all ranks. The norm is that of all gradients before they are clipped; NaN on a device
+    // without data, and where each is freed within the walk.
+    double rate, loss, gradient_norm;
     struct lost_updates lost_updates; // where the trial measures them
 };
 
 // Takes the setup's model, and the batch's place: a batch is on the device while it is walked alone. False and a
 // status (bad input, io) if there is too little data, or not what the objective needs. Release with train_close,
 // also after a failure.
-bool train_open(struct train *train, const struct trial *trial, struct setup *setup, struct status *status);
-// The next step. report: loss of the whole step, times with those of the update and of a reference's pass, columns
-// of the last micro-batch. False and a status if tokens cannot be read, or (failed) if the loss is not finite; what
-// the device fails at is in its status.
+bool train_open(struct train *train, const struct trial *trial, struct setup *setup, const struct world *world,
+                struct status *status);
+// The next step. report: the loss of this rank's sequences, times with those of the update and of a reference's
+// pass, columns of the last micro-batch. False and a status if tokens cannot be read, or (failed) if the loss is
+// not finite; what the device fails at is in its status.
 bool train_step(struct train *train, struct step_report *report, struct status *status);
 // Whether what is held out is to be evaluated after so many steps as are done.
 bool train_evaluates(const struct train *train);

@@ -195,23 +195,36 @@ bool train_folder_note(struct train_folder *folder, const char *line, struct sta
            failed(folder, "write to " STEPS, status);
 }
 
-bool train_folder_checkpoint(struct train_folder *folder, size_t step, size_t keep, struct model *model,
-                             const char *base, struct status *status)
+void train_folder_share(struct train_folder *folder, const char *path, const struct world *world)
 {
-    if (fsync(fileno(folder->steps)) != 0 && errno != EINVAL)
-        return failed(folder, "write to " STEPS, status);
-    if (!checkpoint_write(folder->path, step, model, base, status))
+    if (world->comm.rank > 0)
+        *folder = (struct train_folder){.path = path, .lock = -1};
+    world->ops->broadcast(world, &folder->finished, sizeof folder->finished);
+    world->ops->broadcast(world, &folder->step, sizeof folder->step);
+}
+
+// What lines there are, on the disk.
+static bool sync_steps(const struct train_folder *folder, struct status *status)
+{
+    return !folder->steps || fsync(fileno(folder->steps)) == 0 || errno == EINVAL ||
+           failed(folder, "write to " STEPS, status);
+}
+
+bool train_folder_checkpoint(struct train_folder *folder, size_t step, size_t keep, struct model *model,
+                             const char *base, const struct world *world, struct status *status)
+{
+    if (!sync_steps(folder, status) || !checkpoint_write(folder->path, step, model, base, world, status))
         return false;
     folder->step = step;
-    checkpoint_prune(folder->path, keep);
+    if (world->comm.rank == 0)
+        checkpoint_prune(folder->path, keep);
     return true;
 }
 
-bool train_folder_finish(struct train_folder *folder, struct model *model, const char *base, struct status *status)
+bool train_folder_finish(struct train_folder *folder, struct model *model, const char *base,
+                         const struct world *world, struct status *status)
 {
-    if (fsync(fileno(folder->steps)) != 0 && errno != EINVAL)
-        return failed(folder, "write to " STEPS, status);
-    return folder_save(folder->path, model, base, status);
+    return sync_steps(folder, status) && folder_save(folder->path, model, base, world, status);
 }
 
 void train_folder_close(struct train_folder *folder)

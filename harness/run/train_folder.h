@@ -6,7 +6,7 @@
 //   it
 //                      is done
 #pragma once
-#include "kernels/base/status.h"
+#include "kernels/base/world.h"
 #include "kernels/transformer/model.h"
 #include <jansson.h>
 #include <stdio.h>
@@ -26,12 +26,16 @@ struct train_folder {
 // resume anything (bad input); it cannot be written to (io). Release with train_folder_close, also after a failure.
 bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
                        struct status *status);
-// Appends a line.
+// Appends a line, on rank 0.
 bool train_folder_note(struct train_folder *folder, const char *line, struct status *status);
-// The checkpoint after `step`, with the lines until then on the disk; only the last `keep` stay.
+// Of a run over several ranks: on rank 0 after train_folder_open, on others in its place. Theirs is rank 0's, of
+// which they write only their parts of checkpoints.
+void train_folder_share(struct train_folder *folder, const char *path, const struct world *world);
+// The checkpoint after `step`, with the lines until then on the disk; only the last `keep` stay. All ranks.
 bool train_folder_checkpoint(struct train_folder *folder, size_t step, size_t keep, struct model *model,
-                             const char *base, struct status *status);
-// The weights after the last step.
-bool train_folder_finish(struct train_folder *folder, struct model *model, const char *base, struct status *status);
+                             const char *base, const struct world *world, struct status *status);
+// The weights after the last step. All ranks.
+bool train_folder_finish(struct train_folder *folder, struct model *model, const char *base,
+                         const struct world *world, struct status *status);
 // Of a run that this process began and never wrote a line of nothing is left.
 void train_folder_close(struct train_folder *folder);

@@ -127,5 +127,7 @@ const struct links *trial_links(const struct trial *trial);
 // groups.
 size_t trial_together(const struct trial *trial);
 struct row_range trial_sequences(const struct trial *trial, size_t replica);
+// The same of so many sequences, of which a replica can get none.
+struct row_range trial_share(const struct trial *trial, size_t sequences, size_t replica);
 // Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
 bool trial_plans_on(const char *device);

@@ -91,8 +91,6 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(field, status, "nothing would update the weights; give \"optimizer\"");
     if (!check_train_data(trial, fields, status) || !check_train_reference(trial, fields, status))
         return false;
-    if (trial_ranks(trial) > 1)
-        return json_field_fail(field, status, "is of one rank; leave \"parallel\" out");
     bool in_walk = optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
     if (in_walk && (train->clip > 0 || train->accumulate > 1))
         return json_field_fail(json_field_get(field, train->clip > 0 ? "clip" : "accumulate"), status,
@@ -353,11 +351,16 @@ size_t trial_together(const struct trial *trial)
     return pairs && group % 2 ? 2 * group : group;
 }
 
-struct row_range trial_sequences(const struct trial *trial, size_t replica)
+struct row_range trial_share(const struct trial *trial, size_t sequences, size_t replica)
 {
     size_t together = trial_together(trial);
-    struct row_range groups = comm_share(trial->batch / together, trial->parallel.data, replica);
+    struct row_range groups = comm_share(sequences / together, trial->parallel.data, replica);
     return (struct row_range){groups.start * together, groups.count * together};
+}
+
+struct row_range trial_sequences(const struct trial *trial, size_t replica)
+{
+    return trial_share(trial, trial->batch, replica);
 }
 
 void trial_free(struct trial *trial)

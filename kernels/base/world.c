@@ -1,4 +1,6 @@
 #include "kernels/base/world.h"
+#include "kernels/base/status.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void nothing(const struct world *world)
@@ -29,4 +31,20 @@ void world_close(struct world *world)
     if (world->ops->close) {
         world->ops->close(world);
     }
+}
+
+void world_sum(const struct world *world, double *numbers, size_t count)
+{
+    size_t ranks = world->comm.size;
+    double *all = calloc(ranks * count + 1, sizeof *all);
+    CHECK(all);
+    world->ops->gather(world, all, numbers, count * sizeof *numbers);
+    for (size_t i = 0; world->comm.rank == 0 && i < count; i++) {
+        numbers[i] = all[i];
+        for (size_t rank = 1; rank < ranks; rank++) {
+            numbers[i] += all[rank * count + i];
+        }
+    }
+    world->ops->broadcast(world, numbers, count * sizeof *numbers);
+    free(all);
 }

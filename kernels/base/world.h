@@ -33,5 +33,7 @@ void world_open_alone(struct world *world);
 // (unsupported) if that is not there.
 bool world_open_mpi(struct world *world, struct status *status);
 void world_close(struct world *world);
+// Each number becomes its sum over the ranks, rank 0's first, the same bits on all.
+void world_sum(const struct world *world, double *numbers, size_t count);
 // Whether the plug-in is there.
 bool world_has_mpi(struct status *status);

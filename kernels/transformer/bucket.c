@@ -324,7 +324,7 @@ void bucket_add(struct model *model, size_t unit)
 void bucket_sum(struct model *model, size_t unit)
 {
     struct bucket *bucket = training_of(model, unit);
-    if (!bucket) {
+    if (!bucket || (model->adds_more && !shares_gradients(model))) {
         return;
     }
     comm_sum_rows(replicas(model), model->device, bucket->grads, bucket->owned);

@@ -54,7 +54,8 @@ void bucket_zero_gradients(struct model *model, size_t unit);
 void bucket_free_gradients(struct model *model, size_t unit);
 // Where the whole is not kept, it is there from here on, 0, to be added to.
 void bucket_add(struct model *model, size_t unit);
-// Each rank has added all that it adds: their sum in place of it, or of it in the rank's share alone.
+// Each rank has added all that it adds: their sum in place of it, or of it in the rank's share alone. Where walks
+// of the same update follow and the whole is kept, the last one's is that of all.
 void bucket_sum(struct model *model, size_t unit);
 // The whole is added to the share that is kept, and freed.
 void bucket_keep_share(struct model *model, size_t unit);

@@ -1,6 +1,5 @@
 #include "kernels/transformer/forward.h"
 #include "kernels/transformer/cell.h"
-#include "kernels/transformer/head.h"
 #include "kernels/transformer/kv_ranks.h"
 #include "kernels/transformer/unit.h"
 
@@ -23,33 +22,4 @@ void row_forward(struct model *model, const struct batch *batch, size_t layer, s
     }
     unit_release(model, unit_of_layer(layer));
     kv_free(model, &kv);
-}
-
-void forward_pass(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk,
-                  struct tensor loss)
-{
-    struct device *device = model->device;
-    struct tensor x = tensor_new(device, batch->context * batch->batch, model->config.width, device->ops->dtype,
-                                 CATEGORY_ACTIVATIONS);
-    embed_forward(model, batch, x, 0);
-    for (size_t layer = 0; layer < model->config.layers; layer++) {
-        row_forward(model, batch, layer, chunk, x);
-    }
-    objective_begin(device, batch);
-    head_loss(model, batch, x, 0, head_chunk, loss);
-    objective_settle(device, batch, loss);
-    tensor_free(device, &x);
-}
-
-double forward_loss(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk)
-{
-    struct device *device = model->device;
-    struct tensor loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
-    double value = 0;
-    op_zero(device, loss);
-    forward_pass(model, batch, chunk, head_chunk, loss);
-    unit_settle(model);
-    op_download(device, &value, loss);
-    tensor_free(device, &loss);
-    return value;
 }

@@ -53,6 +53,13 @@ void lost_updates_add(struct lost_updates *sums, struct model *model, struct par
     tensor_free(device, &p->unrounded);
 }
 
+void lost_updates_sum(struct lost_updates *sums, const struct world *world)
+{
+    double numbers[] = {sums->moved, sums->unchanged, sums->asked, sums->taken};
+    world_sum(world, numbers, sizeof numbers / sizeof *numbers);
+    *sums = (struct lost_updates){numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
 double lost_updates_unchanged(const struct lost_updates *sums)
 {
     return sums->moved > 0 ? sums->unchanged / sums->moved : NAN;

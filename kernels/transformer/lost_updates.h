@@ -2,9 +2,10 @@
 // spacing, 2^-9 to 2^-8 of it, rounded to nearest, leaves it as it was, in every step anew. Rounded stochastically
 // it gets there in the mean; a master takes all of it. u: what a weight is moved by, before it is rounded.
 #pragma once
+#include "kernels/base/world.h"
 #include "kernels/transformer/model.h"
 
-// Sums over the weights of an update, to be added up over ranks.
+// Sums over the weights of an update.
 struct lost_updates {
     double moved, unchanged; // weights with a u that is not 0; those of them that have the bits that they had
     double asked, taken;     // of u^2; of u times what the weight changed by, or its master, if it has one
@@ -17,6 +18,8 @@ bool lost_updates_known(const struct optimizer *optimizer);
 // comes of it added to the sums. Same bits; takes a copy of the weights in f32 on the device, and three in f64 on
 // the host.
 void lost_updates_add(struct lost_updates *sums, struct model *model, struct parameter *parameter);
+// They become those of all ranks. What several ranks have alike counts as often, in all sums.
+void lost_updates_sum(struct lost_updates *sums, const struct world *world);
 
 // The share of weights with a u that stayed as they were, and of u that was lost, 1 - taken / asked; NaN: nothing
 // was to move.

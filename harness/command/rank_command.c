@@ -1,0 +1,62 @@
+#include "harness/command/rank_command.h"
+#include "harness/run/exit_code.h"
+#include "harness/run/launch.h"
+#include "harness/run/ranks.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int rank_command_start(const struct trial *trial, const char *name, const char *words, int argc, char **argv,
+                       struct status *status)
+{
+    struct launch launch = {0};
+    char self[4096] = "";
+    const char **command = calloc((size_t)argc + 3, sizeof *command);
+    CHECK(command);
+    command[0] = self;
+    command[1] = name;
+    for (int i = 1; i < argc; i++)
+        command[i + 1] = argv[i];
+    command[argc + 1] = "--as-rank";
+    int ended = -1;
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
+        status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
+    else if (ranks_possible(trial, status) && world_has_mpi(status) &&
+             launch_open(&launch, words, trial_ranks(trial), command, status)) {
+        pid_t child = fork();
+        if (child == 0) {
+            launch_follow();
+            // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
+            int nothing = open("/dev/null", O_RDONLY);
+            if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
+                _exit(127);
+            execvp(launch.arguments[0], launch.arguments);
+            _exit(127);
+        }
+        if (child < 0 || waitpid(child, &ended, 0) != child)
+            status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));
+    }
+    launch_close(&launch);
+    free(command);
+    return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
+}
+
+bool rank_command_join(struct world *world, const struct trial *trial, struct status *status)
+{
+    if (!world_open_mpi(world, status))
+        return false;
+    launch_follow();
+    return world->comm.size == trial_ranks(trial) ||
+           status_set(status, STATUS_BAD_INPUT, "%zu processes were started for %zu ranks", world->comm.size,
+                      trial_ranks(trial));
+}
+
+void rank_command_fail(const struct world *world, const char *name, int code, const struct status *status)
+{
+    fprintf(stderr, "%s: rank %zu of %zu: %s\n", name, world->comm.rank, world->comm.size, status->message);
+    _exit(code);
+}

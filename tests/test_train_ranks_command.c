@@ -1,0 +1,202 @@
+// `longbp train` and specs with "train" over ranks by really doing it: a run that is killed goes on with the same
+// bits, from each rank's own part of a checkpoint; records have the curve of one rank and the bytes of the plan;
+// what cannot be is said.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "tests/program.h"
+#include "tests/quoted.h"
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define TRAIN                                                                                                      \
+    "$L train --model tiny --tokens text --context 12 --batch 3 --steps 8 --accumulate 2 --shuffle 3 --clip 5 "    \
+    "--held-out 0.1 --evaluate-every 4 --optimizer adamw,rate=0.01 --quiet "
+
+static void write_text(const struct scratch *scratch)
+{
+    char text[600];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 26);
+    scratch_file(scratch, "text", text, sizeof text);
+}
+
+// Steps without their times.
+#define STEPS(folder) "sed 's/\"ms\".*\"peak/\"peak/' " folder "/steps.jsonl"
+
+// parallel: the method's flags and the ranks'. parts: of a checkpoint.
+static void check_killed(const struct scratch *scratch, const char *parallel, size_t most_kills, size_t parts)
+{
+    char whole[600], resume[600], same[600];
+    assert_int_equal(run(scratch, "rm -rf whole again"), 0);
+    snprintf(whole, sizeof whole, TRAIN "%s --checkpoint 1 --out whole", parallel);
+    snprintf(resume, sizeof resume, "exec " TRAIN "%s --checkpoint 1 --out again --resume", parallel);
+    assert_int_equal(run(scratch, whole), 0);
+    for (size_t kills = 0; kills < most_kills; kills++) {
+        size_t lines = line_count(scratch, "again/steps.jsonl");
+        pid_t training = start(scratch, resume);
+        for (int tries = 0; line_count(scratch, "again/steps.jsonl") <= lines + kills; tries++) {
+            assert_true(tries < 20000);
+            pause_ms(2);
+        }
+        kill(training, SIGKILL);
+        assert_int_equal(finish(training), 128 + SIGKILL);
+        pause_ms(300); // the launcher follows, and the ranks follow it
+    }
+    assert_int_equal(run(scratch, resume + 5), 0);
+    snprintf(same, sizeof same,
+             STEPS("whole") " > 1 && " STEPS(
+                 "again") " > 2 && cmp 1 2 && diff -r whole/checkpoint-000008 "
+                          "again/checkpoint-000008 && cmp whole/model.safetensors again/model.safetensors && "
+                          "[ $(ls whole/checkpoint-000008 | grep -c optimizer-0000.-of-0000.) = %zu ]",
+             parts);
+    if (run(scratch, same) != 0)
+        fail_msg("%s: %s", parallel, same);
+    assert_int_equal(run(scratch, resume + 5), 0);
+}
+
+static void killed_runs_end_with_the_same_bits(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_text(scratch);
+    check_killed(scratch, "--method streambp --chunk 5 --parallel data=2,zero=3", 2, 2);
+    check_killed(scratch, "--method seco --chunk 5 --parallel stage=2,data=2", 1, 2); // of replicas one writes
+}
+
+// The weights of a run are those of one rank.
+static void weights_are_those_of_one_rank(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, "O='--method seco --chunk 5'; " TRAIN "$O --out 1 && " TRAIN
+                                  "$O --parallel stage=3 --out 3 && cmp 1/model.safetensors 3/model.safetensors"),
+                     0);
+    assert_int_equal(run(scratch, "O='--method seco --chunk 5 --lora r=2'; " TRAIN "$O --out a && " TRAIN
+                                  "$O --parallel stage=2 --out b && cmp a/adapter_model.safetensors "
+                                  "b/adapter_model.safetensors && cmp a/adapter_config.json b/adapter_config.json"),
+                     0);
+}
+
+static json_t *records(const struct scratch *scratch, const char *name)
+{
+    json_t *all = json_array();
+    char *text = text_of(scratch, name), *rest = text, *line;
+    while ((line = strsep(&rest, "\n")))
+        if (*line)
+            json_array_append_new(all, json_loads(line, 0, NULL));
+    free(text);
+    return all;
+}
+
+static const json_t *at(const json_t *record, const char *object, const char *key)
+{
+    return json_object_get(json_object_get(record, object), key);
+}
+
+static bool near(const json_t *a, const json_t *b)
+{
+    bool same = json_array_size(a) == json_array_size(b) && json_array_size(a) > 0;
+    for (size_t i = 0; same && i < json_array_size(a); i++) {
+        double x = json_number_value(json_array_get(a, i)), y = json_number_value(json_array_get(b, i));
+        same = fabs(x - y) <= 1e-9 * fabs(y);
+    }
+    return same;
+}
+
+static void records_have_the_curve_of_one_rank(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *spec =
+        quoted("{'experiment': 't', 'model': {'layers': 4, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40,"
+               "'vocab': 256}, 'context': 20, 'dtype': 'f64', 'batch': 4, 'data': {'text': 'text'},"
+               "'optimizer': 'adamw', 'train': {'steps': 5, 'accumulate': 2, 'clip': 0.5, 'held_out': 0.2,"
+               "'evaluate_every': 2}, 'axes': {'method': [{'name': 'streambp', 'chunk': 7}, {'name': 'seco',"
+               "'chunk': 7}], 'parallel': [{}, {'data': 3, 'zero': 3}, {'data': 2}, {'stage': 2}]}}");
+    write_text(scratch);
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    free(spec);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl && $L run spec.json --out p.jsonl --device plan"),
+                     0);
+    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    assert_int_equal(json_array_size(all), 8);
+    size_t ok = 0;
+    for (size_t i = 0; i < 8; i++) {
+        static const char *const curves[] = {"loss", "gradient_norm", "evaluation_loss"};
+        static const char *const of_ranks[] = {"peak_bytes", "sent_bytes", "received_bytes", "messages"};
+        const json_t *one = json_array_get(all, i / 4 * 4), *record = json_array_get(all, i);
+        const json_t *plan = json_array_get(planned, i);
+        if (strcmp(json_string_value(json_object_get(record, "status")), "ok") != 0)
+            continue;
+        ok++;
+        for (size_t k = 0; k < COUNT(curves); k++)
+            if (!near(at(record, "curve", curves[k]), at(one, "curve", curves[k])))
+                fail_msg("record %zu: %s", i, curves[k]);
+        for (size_t k = 0; i % 4 && k < COUNT(of_ranks); k++)
+            if (!json_equal(at(record, "ranks", of_ranks[k]), at(plan, "ranks", of_ranks[k])))
+                fail_msg("record %zu: %s is not as planned", i, of_ranks[k]);
+        assert_true(json_equal(json_object_get(record, "peak_bytes"), json_object_get(plan, "peak_bytes")));
+    }
+    assert_int_equal(ok, 6); // streambp takes no stages, seco no gradients in shares
+    json_decref(planned);
+    json_decref(all);
+}
+
+static void what_cannot_be_is_said(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *flags, *message;
+    } cases[] = {
+        {"--method streambp --parallel data=4", "the batch's sequences are 3, too few for 4 data ranks"},
+        {"--method streambp --parallel stage=2", "streambp takes no stage ranks"},
+        {"--method seco --parallel data=2,zero=2", "parallel.zero is at most 1"},
+        {"--method full --parallel data=2 --optimizer galore --clip 0", "galore moves whole matrices"},
+        {"--method full --parallel data=2,zero=1 --place-optimizer host", "send each other what is on their devices"},
+        {"--method full --parallel data=2 --launch 'false {ranks}'", ""},
+    };
+    write_text(scratch);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char command[600];
+        snprintf(command, sizeof command, TRAIN "%s --out new", cases[i].flags);
+        assert_true(run(scratch, command) != 0);
+        assert_says(scratch, "err", cases[i].message);
+        assert_int_equal(run(scratch, "[ ! -e new ]"), 0);
+    }
+    // One rank's checkpoint is not two's.
+    assert_int_equal(run(scratch, TRAIN "--method full --checkpoint 4 --out one"), 0);
+    assert_int_equal(run(scratch, "rm one/model.safetensors; " TRAIN
+                                  "--method full --checkpoint 4 --parallel data=2 --out one --resume"),
+                     2);
+    assert_says(scratch, "err", "parallel.data");
+}
+
+static void a_missing_transport_is_named(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, "LONGBP_MPI=/no/such.so " TRAIN "--method full --parallel data=2 --out new"), 2);
+    assert_says(scratch, "err", "a trial over several ranks could not be loaded: /no/such.so");
+}
+
+int main(void)
+{
+    char plugin[4096];
+    const struct CMUnitTest anywhere[] = {
+        cmocka_unit_test_setup_teardown(a_missing_transport_is_named, scratch_setup, scratch_teardown)};
+    const struct CMUnitTest with_mpi[] = {
+        cmocka_unit_test_setup_teardown(killed_runs_end_with_the_same_bits, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(weights_are_those_of_one_rank, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(records_have_the_curve_of_one_rank, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_is_said, scratch_setup, scratch_teardown)};
+    const char *longbp = program();
+    snprintf(plugin, sizeof plugin, "%.4000s-mpi.so", longbp);
+    free((char *)longbp);
+    bool have_mpi = access(plugin, F_OK) == 0;
+    int failed = cmocka_run_group_tests(anywhere, NULL, NULL);
+    if (!have_mpi) {
+        printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
+        return failed;
+    }
+    return failed + cmocka_run_group_tests(with_mpi, NULL, NULL);
+}
