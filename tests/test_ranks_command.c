@@ -312,7 +312,10 @@ static void plans_are_of_a_rank(void **state)
                    {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
                    {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring",
                     "is not seen by keys that go round"},
-                   {"--method full --parallel sequence=2,exchange=star", "star"}};
+                   {"--method full --parallel sequence=2,exchange=star", "star"},
+                   {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
+                   {"--method full --dtype bf16 --gradient-dtype bf16 --like cpu --parallel data=2,sum=engine",
+                    "adds no bf16"}};
     for (size_t i = 0; i < COUNT(refused); i++) {
         char command[300];
         snprintf(command, sizeof command, "$L plan --model tiny --context 64 --batch 2 %s", refused[i].flags);

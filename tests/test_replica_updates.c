@@ -74,7 +74,7 @@ static void check_updates(const struct updated *u)
         struct fixture f = updated_fixture(u);
         struct ranks ranks;
         struct plan plan;
-        struct split split = {world.comm.size, 1, 1, zero, EXCHANGE_GATHER};
+        struct split split = {world.comm.size, 1, 1, zero, EXCHANGE_GATHER, SUM_ORDERED};
         open_replica(&f, &ranks, split);
         plan_open(&plan, &f, split);
         for (size_t t = 1; t <= STEPS; t++) {

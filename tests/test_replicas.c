@@ -56,6 +56,14 @@ static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum
     sent->messages += gather && own ? P - 1 : 0;
 }
 
+// Of as many blocks every other rank's, once each and P - 1 messages; and once more, where all get the sums.
+static void pass_blocks(struct sent *sent, size_t blocks, size_t bytes, bool all)
+{
+    size_t P = world.comm.size, own = blocks / P + (world.comm.rank < blocks % P);
+    sent->bytes += (double)((1 + all) * (blocks - own) * 256 * bytes);
+    sent->messages += (1 + all) * (P - 1);
+}
+
 // What a gather of the layer's keys and values, and the sum of their gradients, send: of every other rank's tokens
 // the gradients go, and to each other rank the keys and values of its own.
 static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers)
@@ -156,7 +164,9 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
             const struct parameter *p = &parameters.items[i];
             blocks[p->trains] += (p->value.rows * p->value.cols + 255) / 256;
         }
-        if (blocks[1]) {
+        if (blocks[1] && f->ranks->sum == SUM_ENGINE) {
+            pass_blocks(&sent, blocks[1], g, zero == ZERO_NOTHING);
+        } else if (blocks[1]) {
             send_blocks(&sent, blocks[1], g, true, zero == ZERO_NOTHING);
         }
         for (size_t use = 0; zero == ZERO_WEIGHTS && use < uses[unit]; use++) {
@@ -292,7 +302,9 @@ static void check_split(const struct method *method, const struct setting *s, st
         struct measured again = step_of(&f.model, &f.batch, method, s->options);
         double *second = own_gradients(&f.model, count, &again_own);
         assert_memory_equal(&found, &again, sizeof found);
-        assert_memory_equal(part, second, count * sizeof *part);
+        if (split.sum == SUM_ORDERED) {
+            assert_memory_equal(part, second, count * sizeof *part);
+        }
         if (split.exchange == EXCHANGE_RING && s->dtype == DTYPE_BF16) {
             assert_as_near(s, zero == ZERO_NOTHING ? part : first, whole, count);
         } else {
@@ -301,7 +313,7 @@ static void check_split(const struct method *method, const struct setting *s, st
         assert_sum(found.loss, alone.loss, tolerance(s->dtype));
         if (zero == ZERO_NOTHING) {
             first = part;
-        } else {
+        } else if (split.sum == SUM_ORDERED) {
             assert_same_bits(part, first, count);
         }
         if (stages == 1 && zero == ZERO_NOTHING) {
@@ -332,7 +344,7 @@ static void check_split(const struct method *method, const struct setting *s, st
 
 static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
 {
-    check_split(method, s, (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER}, ALL);
+    check_split(method, s, (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED}, ALL);
 }
 
 // Null has no gradient.
@@ -416,7 +428,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
                 if (!takes_exchange(methods[m], exchange, P)) {
                     continue;
                 }
-                struct split split = {1, P, 1, ZERO_NOTHING, exchange}, both = {2, 2, 1, ZERO_NOTHING, exchange};
+                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED};
+                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED};
                 check_split(methods[m], &settings[i], split, i == 0 ? ALL : i < 5 ? ENDS : FIRST);
                 if (P == 4 && settings[i].sequences > 1) {
                     check_split(methods[m], &settings[i], both, ENDS);
@@ -428,7 +441,42 @@ static void shared_sequences_are_those_of_one_rank(void **state)
     assert_int_equal(checked, (P == 3 ? 5 : 7) * sizeof settings / sizeof *settings); // 4 heads
     const struct setting streamed = {
         .options = "chunk=4 offload=inputs+gradient", .sequences = 2, .context = 3, .tied = true, .qk_norm = true};
-    check_split(method_find("streambp"), &streamed, (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER}, ENDS);
+    check_split(method_find("streambp"), &streamed,
+                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED}, ENDS);
+}
+
+// Sums that are the library's own: those of one rank but for their order, which no device adds in.
+static void engines_sum_gradients(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=7 budget=2", .masked = true},
+        {.options = "chunk=6 budget=2", .lora = true, .tied = true, .dtype = DTYPE_F32},
+    };
+    size_t P = world.comm.size, checked = 0;
+    for (size_t m = 0; methods[m]; m++) {
+        for (size_t i = 0; takes_replicas(methods[m]) && i < sizeof settings / sizeof *settings; i++) {
+            check_split(methods[m], &settings[i],
+                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE}, ALL);
+            checked++;
+        }
+    }
+    assert_true(checked >= 10);
+    if (P == 4) {
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE};
+        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE};
+        check_split(method_find("seco"), &settings[0], stages, ALL);
+        check_split(method_find("streambp"), &settings[0], tokens, ENDS);
+    }
+    uint64_t launches[2];
+    for (enum sum sum = SUM_ORDERED; sum <= SUM_ENGINE; sum++) {
+        struct fixture f = fixture_of(&settings[0]);
+        struct ranks ranks;
+        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum});
+        launches[sum] = step_of(&f.model, &f.batch, method_find("full"), "").counters.launches;
+        fixture_close(&f);
+    }
+    assert_true(launches[SUM_ENGINE] < launches[SUM_ORDERED]);
 }
 
 // Every objective: what it divides by is of all ranks, pairs stay together, and sums are over ranks that share
@@ -439,8 +487,8 @@ static void objectives_are_of_the_whole_step(void **state)
     struct fixture f = {0};
     for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
         struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
-        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER};
-        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER};
+        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
+        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
         check_split(method_find("streambp"), &s, data, ENDS);
         s.sequences = 4;
         check_split(method_find("streambp"), &s, sequence, FIRST);
@@ -453,7 +501,7 @@ static void a_row_is_gathered_once_per_pass(void **state)
     struct fixture f = fixture_of(&(struct setting){0});
     struct ranks ranks;
     struct uses uses = {.listener = {.acquire = count_use}};
-    open_replica(&f, &ranks, (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER});
+    open_replica(&f, &ranks, (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED});
     f.model.listener = &uses.listener;
     step_of(&f.model, &f.batch, method_find("streambp"), "chunk=2");
     for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
@@ -467,11 +515,9 @@ int main(int argc, char **argv)
 {
     static const size_t counts[] = {2, 3, 4};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_those_of_one_rank),
-        cmocka_unit_test(products_are_those_of_one_rank),
-        cmocka_unit_test(shared_sequences_are_those_of_one_rank),
-        cmocka_unit_test(objectives_are_of_the_whole_step),
-        cmocka_unit_test(a_row_is_gathered_once_per_pass),
+        cmocka_unit_test(gradients_are_those_of_one_rank),        cmocka_unit_test(products_are_those_of_one_rank),
+        cmocka_unit_test(shared_sequences_are_those_of_one_rank), cmocka_unit_test(engines_sum_gradients),
+        cmocka_unit_test(objectives_are_of_the_whole_step),       cmocka_unit_test(a_row_is_gathered_once_per_pass),
     };
     if (argc > 1) {
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;

@@ -54,7 +54,7 @@ static void ids_stay_what_they_were(void **state)
                "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
                "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'data':1,'exchange':'gather','"
                "sequence':1,'stage':"
-               "1,'zero':0},"
+               "1,'sum':'ordered','zero':0},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
                "reference':null,"
                "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
@@ -168,6 +168,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'parallel': {'data': 2}"),
         WITH("'parallel': {'sequence': 2}"),
         WITH("'parallel': {'sequence': 2, 'exchange': 'ring'}"),
+        WITH("'parallel': {'data': 2, 'sum': 'engine'}"),
         WITH("'parallel': {'data': 2, 'zero': 1}"),
         WITH("'parallel': {'data': 2, 'zero': 3}"),
         WITH("'deterministic': true"),

@@ -61,7 +61,7 @@ struct record_host {
 struct record_parallel {
     bool given;
     double data, sequence, stage, zero;
-    const char *exchange;
+    const char *exchange, *sum;
 };
 
 struct record_trial {

@@ -46,6 +46,9 @@ FIELDS parallel_fields[] = {
      .meaning = "in shares over data and sequence ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
     {FIELD(record_parallel, exchange), .type = FIELD_STRING,
      .meaning = "of what attention reads between sequence ranks: gather, ring or all-to-all"},
+    {FIELD(record_parallel, sum), .type = FIELD_STRING,
+     .meaning = "of gradients over data and sequence ranks: ordered, by their devices, or engine, by what carries "
+                "the bytes"},
     {0}};
 
 FIELDS trial_fields[] = {

@@ -123,6 +123,10 @@ static void append_ranks(char *text, size_t bytes, const json_t *parallel)
     if (exchange && count_of(parallel, "sequence") > 1) {
         text_append(text, bytes, " (%s)", exchange);
     }
+    const char *sum = json_string_value(json_object_get(parallel, "sum"));
+    if (sum && strcmp(sum, "engine") == 0) {
+        text_append(text, bytes, ", sums by the engine");
+    }
     if (count_of(parallel, "zero") > 0) {
         text_append(text, bytes, ", zero %lld", count_of(parallel, "zero"));
     }

@@ -33,6 +33,7 @@ struct parallel {
     size_t stage;    // take some of the layers each, as a pipeline
     size_t zero;     // what those of data and sequence have in shares (enum zero)
     int exchange;    // how those of sequence attend to each other's tokens (enum exchange)
+    int sum;         // who adds gradients over those of data and sequence (enum sum)
 };
 
 enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };

@@ -223,6 +223,10 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "exchange"), status,
                                "is between ranks of \"sequence\", and there is one; give \"sequence\", or leave it "
                                "out");
+    if (trial->parallel.sum && trial->parallel.data * trial->parallel.sequence == 1)
+        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "sum"), status,
+                               "is of gradients over ranks of \"data\" or \"sequence\", and there is one; give one "
+                               "of the two, or leave it out");
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     size_t labels = trial_key_find("labels");
@@ -340,8 +344,12 @@ const struct links *trial_links(const struct trial *trial)
 struct split trial_split(const struct trial *trial)
 {
     const struct parallel *parallel = &trial->parallel;
-    return (struct split){parallel->data, parallel->sequence, parallel->stage, (enum zero)parallel->zero,
-                          (enum exchange)parallel->exchange};
+    return (struct split){parallel->data,
+                          parallel->sequence,
+                          parallel->stage,
+                          (enum zero)parallel->zero,
+                          (enum exchange)parallel->exchange,
+                          (enum sum)parallel->sum};
 }
 
 size_t trial_together(const struct trial *trial)

@@ -103,6 +103,7 @@ static const struct trial_key limits_keys[] = {
     {0}};
 
 static const char *const exchanges[] = {"gather", "ring", "all-to-all", NULL};
+static const char *const sums[] = {"ordered", "engine", NULL};
 
 static const struct trial_key parallel_keys[] = {
     {.name = "data",
@@ -142,6 +143,14 @@ static const struct trial_key parallel_keys[] = {
      .kind = "exchange",
      .meaning = "between ranks of sequence: each gets the keys and values of all, or they go round, or each "
                 "attends for some of the heads"},
+    {.name = "sum",
+     .type = KEY_CHOICE,
+     .offset = AT(parallel.sum),
+     .choices = sums,
+     .kind = "sum",
+     .meaning =
+         "of gradients over ranks of data and sequence: by their devices in the ranks' order, which fixes the "
+         "bits, or by the all-reduce and reduce-scatter of what carries the bytes"},
     {0}};
 
 const struct trial_key trial_keys[] = {
@@ -345,7 +354,7 @@ const struct trial_key trial_keys[] = {
     {.name = "parallel",
      .type = KEY_OBJECT,
      .meaning = "ranks that share a step, a process each",
-     .argument = "data=N,sequence=N,zero=N,exchange=HOW,stage=N",
+     .argument = "data=N,sequence=N,zero=N,sum=WHO,exchange=HOW,stage=N",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",

@@ -341,3 +341,29 @@ void comm_sum(const struct comm *comm, struct device *device, struct tensor t)
     comm_gather_rows(comm, device, t, owned);
     free(owned);
 }
+
+// Of a ring: every other rank's rows go by, as partial sums, and then once more, as sums.
+static struct words reduce_words(const struct comm *comm, struct tensor t, const struct row_range *owned, bool all)
+{
+    size_t times = all ? 2 : 1;
+    double bytes = (double)(times * (t.rows - owned[comm->rank].count) * row_bytes(t));
+    return (struct words){bytes, bytes, times * (comm->size - 1)};
+}
+
+void comm_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
+                      const struct row_range *owned, bool all)
+{
+    if (comm->size == 1 || failed(device)) {
+        return;
+    }
+    for (size_t r = 0, end = 0; r < comm->size; end += owned[r++].count) {
+        CHECK(owned[r].start == end);
+    }
+    struct words words = reduce_words(comm, t, owned, all);
+    if (device->ops->dataless) {
+        say_planned(comm, device, words);
+        return;
+    }
+    count(device, words);
+    comm->ops->wait(comm, device, comm->ops->start_reduce(comm, device, t, owned, all));
+}

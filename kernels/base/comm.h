@@ -1,12 +1,18 @@
 // Comm: ranks that share a step, and the tensors that they send each other. One pair of calls moves bytes, `start`
 // and `wait`; all else is made of it here. Sums run over the ranks in order, by the device's own additions: their
-// bits depend on the number of ranks alone, not on the library that carries the bytes.
+// bits depend on the number of ranks alone, not on the library that carries the bytes. Beside them, where asked
+// for, stand that library's own.
 #pragma once
 #include "kernels/base/ops.h"
 
 struct message {
     size_t peer; // rank in the comm
     struct tensor t;
+};
+
+// Rows of a tensor, of which each rank has some.
+struct row_range {
+    size_t start, count;
 };
 
 struct comm;
@@ -18,6 +24,11 @@ struct comm_ops {
                    const struct message *receives, size_t receive_count);
     // When it returns what came may be read, and what went be overwritten. started: of start; it is gone then.
     void (*wait)(const struct comm *comm, struct device *device, void *started);
+    // The transport's own reduce-scatter: rank r's rows owned[r] of t, which lie one after another, become their
+    // sum over the ranks, and all others' are spent. all: its own all-reduce, t = its sum. What is to be waited
+    // for.
+    void *(*start_reduce)(const struct comm *comm, struct device *device, struct tensor t,
+                          const struct row_range *owned, bool all);
     // Ends the processes of all ranks now, this one's too: the reason has been written. NULL: there is one process.
     void (*abort)(const struct comm *comm);
 };
@@ -54,10 +65,6 @@ void comm_wait(const struct comm *comm, struct device *device, struct delivery *
 // read, and what went be overwritten.
 void comm_exchange(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
                    const struct message *receives, size_t receive_count);
-// Rows of a tensor, of which each rank has some.
-struct row_range {
-    size_t start, count;
-};
 // Rank's share of so many, in order: as even as may be, the first ranks' one larger.
 struct row_range comm_share(size_t count, size_t ranks, size_t rank);
 // Rank r holds rows owned[r] of t; then every rank holds all of them.
@@ -69,3 +76,8 @@ void comm_gather_rows(const struct comm *comm, struct device *device, struct ten
 void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned);
 // t = its sum over the ranks, the same bits on all.
 void comm_sum(const struct comm *comm, struct device *device, struct tensor t);
+// The transport's own sum over the ranks, in an order and of roundings that it chooses: of each rank's rows alone,
+// owned as comm_share has it, of which all others are spent; or with `all` of t on every rank. Counted is what a
+// ring of them sends, the least that any way does: once or twice the others' rows.
+void comm_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
+                      const struct row_range *owned, bool all);

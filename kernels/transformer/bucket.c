@@ -327,8 +327,13 @@ void bucket_sum(struct model *model, size_t unit)
     if (!bucket || (model->adds_more && !shares_gradients(model))) {
         return;
     }
+    bool all = model->ranks.zero == ZERO_NOTHING;
+    if (model->ranks.sum == SUM_ENGINE) {
+        comm_reduce_rows(replicas(model), model->device, bucket->grads, bucket->owned, all);
+        return;
+    }
     comm_sum_rows(replicas(model), model->device, bucket->grads, bucket->owned);
-    if (model->ranks.zero == ZERO_NOTHING) {
+    if (all) {
         comm_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
     }
 }

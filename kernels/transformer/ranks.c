@@ -59,7 +59,8 @@ struct ranks ranks_of(const struct comm *all, struct split split, const struct c
                           .sequence =
                               comm_part(all, all->rank / split.sequence * split.sequence, 1, split.sequence),
                           .exchange = split.exchange,
-                          .zero = split.zero};
+                          .zero = split.zero,
+                          .sum = split.sum};
     cut_layers(&ranks, config, context);
     return ranks;
 }

@@ -14,12 +14,17 @@ enum zero { ZERO_NOTHING, ZERO_OPTIMIZER, ZERO_GRADIENTS, ZERO_WEIGHTS };
 // round, or each attends for some of the heads over all tokens.
 enum exchange { EXCHANGE_GATHER, EXCHANGE_RING, EXCHANGE_ALL_TO_ALL, EXCHANGE_COUNT };
 
+// Who adds the gradients of replicas: their devices, in the ranks' order, so that the number of ranks alone fixes
+// the bits; or what carries the bytes, by its own all-reduce and reduce-scatter, in an order of its own.
+enum sum { SUM_ORDERED, SUM_ENGINE };
+
 // Ranks in all: sequence * data * stages. Rank q + sequence * (r + data * s) has of stage s the q-th share of the
 // tokens of the r-th share of the sequences: the more two ranks send each other, the nearer they are.
 struct split {
     size_t data, sequence, stages;
     enum zero zero;
     enum exchange exchange;
+    enum sum sum;
 };
 // The share of the sequences that a rank of all has.
 static inline size_t split_data(struct split split, size_t rank)
@@ -34,6 +39,7 @@ struct ranks {
     struct comm sequence;          // those of them with the same sequences
     enum exchange exchange;
     enum zero zero;
+    enum sum sum; // over replicas
 };
 // One rank with all of the model.
 struct ranks ranks_alone(const struct config *config);

@@ -11,8 +11,16 @@
 // Between two looks of a rank that rests.
 #define REST_NS 2000000
 
+// Ranks that are summed over by MPI: a communicator of theirs.
+struct group {
+    size_t first, stride, size;
+    MPI_Comm comm;
+    struct group *next;
+};
+
 struct backend {
     MPI_Comm tensors, words;
+    struct group *groups; // made when first summed over
 };
 _Static_assert(sizeof(struct backend) <= sizeof((struct world){0}.backend), "the world has room for it");
 
@@ -76,8 +84,60 @@ static void wait_for(const struct comm *comm, struct device *device, void *of_st
 {
     struct started *started = of_start;
     (void)comm, (void)device;
+    if (!started)
+        return;
     MPI_Waitall((int)started->count, started->requests, MPI_STATUSES_IGNORE);
     free(started);
+}
+
+static MPI_Comm group_of(const struct comm *comm)
+{
+    struct backend *backend = comm->backend;
+    for (const struct group *group = backend->groups; group; group = group->next)
+        if (group->first == comm->first && group->stride == comm->stride && group->size == comm->size)
+            return group->comm;
+    struct group *made = malloc(sizeof *made);
+    CHECK(made);
+    *made = (struct group){comm->first, comm->stride, comm->size, MPI_COMM_NULL, backend->groups};
+    backend->groups = made;
+    MPI_Group all, members;
+    int range[1][3] = {{world_rank(comm, 0), world_rank(comm, comm->size - 1), (int)comm->stride}};
+    MPI_Comm_group(backend->tensors, &all);
+    MPI_Group_range_incl(all, 1, range, &members);
+    MPI_Comm_create_group(backend->tensors, members, 0, &made->comm);
+    MPI_Group_free(&members);
+    MPI_Group_free(&all);
+    return made->comm;
+}
+
+// MPI's sums are there when they return: without a thread of its own it adds in its calls alone, and those that do
+// not wait are not the ones that it chooses by size.
+static void *start_reduce(const struct comm *comm, struct device *device, struct tensor t,
+                          const struct row_range *owned, bool all)
+{
+    MPI_Datatype type = t.dtype == DTYPE_F64 ? MPI_DOUBLE : MPI_FLOAT;
+    CHECK(t.dtype != DTYPE_BF16);
+    if (tensor_count(t) > INT_MAX) {
+        status_set(&device->status, STATUS_UNSUPPORTED,
+                   "MPI sums at most %d numbers at a time, and this is a tensor of %zu: leave parallel.sum out",
+                   INT_MAX, tensor_count(t));
+        return NULL;
+    }
+    if (device->ops->synchronize)
+        device->ops->synchronize(device);
+    if (all) {
+        MPI_Allreduce(MPI_IN_PLACE, t.data, (int)tensor_count(t), type, MPI_SUM, group_of(comm));
+        return NULL;
+    }
+    int *counts = calloc(comm->size, sizeof *counts);
+    CHECK(counts);
+    for (size_t r = 0; r < comm->size; r++)
+        counts[r] = (int)(owned[r].count * t.cols);
+    MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group_of(comm)); // to the tensor's beginning
+    size_t row = t.cols * dtype_bytes(t.dtype);
+    memmove((char *)t.data + owned[comm->rank].start * row, t.data, owned[comm->rank].count * row);
+    free(counts);
+    return NULL;
 }
 
 static void end_all(const struct comm *comm)
@@ -87,7 +147,8 @@ static void end_all(const struct comm *comm)
     _exit(0); // should it return
 }
 
-static const struct comm_ops comm_mpi = {.name = "mpi", .start = start, .wait = wait_for, .abort = end_all};
+static const struct comm_ops comm_mpi = {
+    .name = "mpi", .start = start, .wait = wait_for, .start_reduce = start_reduce, .abort = end_all};
 
 static const struct backend *backend_of(const struct world *world)
 {
@@ -138,6 +199,12 @@ static void receive_from(const struct world *world, size_t from, void *data, siz
 static void close_world(struct world *world)
 {
     struct backend *backend = world->comm.backend;
+    while (backend->groups) {
+        struct group *group = backend->groups;
+        backend->groups = group->next;
+        MPI_Comm_free(&group->comm);
+        free(group);
+    }
     MPI_Comm_free(&backend->tensors);
     MPI_Comm_free(&backend->words);
     MPI_Finalize();
