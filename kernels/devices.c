@@ -1,5 +1,6 @@
 // Devices: which devices this program has. The only file of kernels/ that names them all.
 #include "kernels/base/ops.h"
+#include "kernels/base/world.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/workspace.h"
@@ -32,11 +33,13 @@ static const struct {
     size_t (*available_bytes)(void); // NULL: no limit, or the device finds its own
     size_t (*host_bytes)(void);      // of the host's place; NULL: no limit
     bool has_cards;                  // that a name can number
+    // Its transport between ranks (kernels/base/world.h); NULL: that of the processes.
+    bool (*join)(struct world *world, struct status *status);
 } devices[] = {
-    {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, cpu_available_bytes, false},
-    {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, cpu_available_bytes, true},
-    {"plan-cpu", plan_cpu_ops, NULL, NULL, NULL, NULL, false},
-    {"plan-cuda", plan_cuda_ops, NULL, NULL, NULL, NULL, false},
+    {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, cpu_available_bytes, false, NULL},
+    {"cuda", cuda_plugin_ops, cuda_plugin_load, NULL, NULL, cpu_available_bytes, true, cuda_plugin_join},
+    {"plan-cpu", plan_cpu_ops, NULL, NULL, NULL, NULL, false, NULL},
+    {"plan-cuda", plan_cuda_ops, NULL, NULL, NULL, NULL, false, NULL},
 };
 #define DEVICES     (sizeof devices / sizeof *devices)
 #define CARD_DIGITS 3
@@ -76,6 +79,41 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
     }
     *parsed = (struct device_name){devices[i].name, strtoul(digits, NULL, 10)};
     return true;
+}
+
+// Of ranks that have failed the first is to say so, and ends all: what several write at once may be mixed.
+static void leave_it_to_the_first(const struct world *world, bool failed)
+{
+    size_t first = 0;
+    bool *all = calloc(world->comm.size, sizeof *all);
+    CHECK(all);
+    world->ops->gather(world, all, &failed, sizeof failed);
+    while (first < world->comm.size && !all[first]) {
+        first++;
+    }
+    free(all);
+    world->ops->broadcast(world, &first, sizeof first);
+    if (first < world->comm.size && first != world->comm.rank) {
+        world->ops->rest(world);
+    }
+}
+
+bool world_join(struct world *world, const char *device, struct status *status)
+{
+    struct device_name parsed = {.device = ""};
+    if (world->comm.size == 1) {
+        return true;
+    }
+    if (!device_name_parse(&parsed, device, status)) {
+        return false;
+    }
+    size_t i = find(parsed.device, strlen(parsed.device));
+    if (!devices[i].join) {
+        return true;
+    }
+    bool joined = devices[i].load(status) && devices[i].join(world, status);
+    leave_it_to_the_first(world, !joined);
+    return joined;
 }
 
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status)

@@ -73,7 +73,7 @@ void fixture_open(struct fixture *f)
 {
     struct status status = {0};
     CHECK(config_check(&f->config, &status));
-    f->device = device_open("cpu", f->dtype, 0, &status);
+    f->device = device_open(f->device_name ? f->device_name : "cpu", f->dtype, 0, &status);
     CHECK(f->device);
     struct model_options options = fixture_model_options(f);
     options.ranks = f->ranks;

@@ -21,6 +21,7 @@ struct fixture {
     const struct objective *objective; // NULL: the default
     char settings[96];                 // what it is asked, as "kind=ipo beta=0.2"; the rest is as it is by default
     uint64_t seed;
+    const char *device_name;    // NULL: "cpu"
     const struct ranks *ranks;  // NULL: one has all; of several, gradients are of this one's part
     struct row_range sequences; // of the batch_size of all ranks this one's; count 0: all of them
     // Opened:

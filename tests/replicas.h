@@ -26,6 +26,7 @@ static struct fixture fixture_of(const struct setting *s)
 {
     static int32_t targets[23 * SEQUENCES];
     struct fixture f = fixture_default();
+    f.device_name = rank_device;
     f.batch_size = s->sequences ? s->sequences : SEQUENCES;
     f.context = s->context ? s->context : f.context;
     f.config.sliding_window = s->window;
@@ -76,8 +77,9 @@ struct plan {
 static void plan_open(struct plan *plan, const struct fixture *f, struct split split)
 {
     struct status status = {0};
-    plan->device = device_open("plan-cpu", f->dtype, 0, &status);
+    plan->device = device_open(rank_plan, f->dtype, 0, &status);
     assert_non_null(plan->device);
+    plan->device->multiprocessors = f->device->multiprocessors;
     plan->comm = comm_planned(world.comm.rank, world.comm.size);
     plan->ranks = ranks_of(&plan->comm, split, &f->config, f->context);
     struct model_options options = fixture_model_options(f);

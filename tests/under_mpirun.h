@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static struct world world;
+static char rank_device[16] = "cpu", rank_plan[16] = "plan-cpu"; // this rank's, and its plan's
 
 // Under the sanitizers, which take several times as long, one number of ranks alone, into which nothing divides.
 #ifdef __SANITIZE_ADDRESS__
@@ -22,9 +23,16 @@ static bool open_world(void)
     struct status status = {0};
     setenv("CMOCKA_TEST_ABORT", "1", 1); // a rank that fails must not leave the others waiting
     launch_follow();
-    if (!world_open_mpi(&world, &status)) {
+    const char *device = getenv("RANKS_DEVICE");
+    if (device) {
+        snprintf(rank_plan, sizeof rank_plan, "plan-%s", device);
+    }
+    if (!world_open_mpi(&world, &status) || !world_join(&world, device ? device : rank_device, &status)) {
         fprintf(stderr, "%s\n", status.message);
         return false;
+    }
+    if (device) {
+        snprintf(rank_device, sizeof rank_device, "%s:%zu", device, world.local_rank);
     }
     if (world.comm.rank > 0) {
         CHECK(freopen("/dev/null", "w", stdout));

@@ -132,6 +132,9 @@ static bool compute(const struct trial *trial, const struct world *world, const 
     struct setup setup;
     struct setup_options options = setup_options_of(trial);
     struct step_report report = {0};
+    char device[RANK_DEVICE_BYTES];
+    ranks_device(device, trial, world);
+    options.device = device;
     options.ranks = world->comm.size > 1 ? &world->comm : NULL;
     bool done = setup_open(&setup, trial, &options, status);
     if (done) {

@@ -8,6 +8,7 @@
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
 #include "harness/run/progress.h"
+#include "harness/run/ranks.h"
 #include "harness/run/train.h"
 #include "harness/run/train_folder.h"
 #include "harness/spec/method_decode.h"
@@ -327,6 +328,9 @@ static void tell_begin(const struct running *run)
 static bool begin(struct running *run, struct status *status)
 {
     struct setup_options options = setup_options_of(run->trial);
+    char device[RANK_DEVICE_BYTES];
+    ranks_device(device, run->trial, run->world);
+    options.device = device;
     options.ranks = run->world->comm.size > 1 ? &run->world->comm : NULL;
     if (!setup_open(&run->setup, run->trial, &options, status) ||
         !train_open(&run->train, run->trial, &run->setup, run->world, status) || !check_room(run, status))

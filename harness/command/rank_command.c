@@ -50,9 +50,10 @@ bool rank_command_join(struct world *world, const struct trial *trial, struct st
     if (!world_open_mpi(world, status))
         return false;
     launch_follow();
-    return world->comm.size == trial_ranks(trial) ||
-           status_set(status, STATUS_BAD_INPUT, "%zu processes were started for %zu ranks", world->comm.size,
-                      trial_ranks(trial));
+    if (world->comm.size != trial_ranks(trial))
+        return status_set(status, STATUS_BAD_INPUT, "%zu processes were started for %zu ranks", world->comm.size,
+                          trial_ranks(trial));
+    return world_join(world, trial->device, status);
 }
 
 void rank_command_fail(const struct world *world, const char *name, int code, const struct status *status)

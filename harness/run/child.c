@@ -314,7 +314,7 @@ static int write_line(int output, const char *line)
 }
 
 // Where this rank has failed it has told so, and the others need not wait.
-static int run_trial(const struct trial *trial, const struct world *world, bool store, int output)
+static int run_trial(const struct trial *trial, struct world *world, bool store, int output)
 {
     bool failed = false;
     char *line = world->comm.size > 1 ? trial_run_rank(trial, world, &failed)

@@ -128,11 +128,23 @@ bool ranks_possible(const struct trial *trial, struct status *status)
                           : together > 1                   ? "pairs"
                                                            : "sequences",
                           trial->batch / together, trial->parallel.data);
-    if (ranks > 1 && !trial->planned && strcmp(trial->device, "cpu") != 0)
+    if (ranks > 1 && strchr(trial->device, ':'))
         return status_set(status, STATUS_UNSUPPORTED,
-                          "device %s has no transport between ranks yet: ranks are the CPU's, or planned",
+                          "ranks of one machine have a card each, and \"%s\" is one: leave its number out; "
+                          "CUDA_VISIBLE_DEVICES says which cards there are",
                           trial->device);
     return true;
+}
+
+void ranks_device(char device[RANK_DEVICE_BYTES], const struct trial *trial, const struct world *world)
+{
+    bool cards = world->comm.size > 1 && strcmp(trial->device, "cuda") == 0;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool given = visible && *visible && !strchr(visible, ','); // by a launcher, to each rank its own
+    if (cards && !given)
+        snprintf(device, RANK_DEVICE_BYTES, "%s:%zu", trial->device, world->local_rank);
+    else
+        snprintf(device, RANK_DEVICE_BYTES, "%s", trial->device);
 }
 
 struct rank_figures rank_figures_of(const struct trial_result *result, double loss)

@@ -14,6 +14,9 @@ bool ranks_possible(const struct trial *trial, struct status *status);
 struct launch;
 bool ranks_launch_open(struct launch *launch, const struct trial *trial, const char *program, const char *words,
                        struct status *status);
+// The device that a rank opens, "cuda:1": of those with cards each rank of a machine has its own.
+#define RANK_DEVICE_BYTES 24
+void ranks_device(char device[RANK_DEVICE_BYTES], const struct trial *trial, const struct world *world);
 // What this rank came to.
 struct rank_figures rank_figures_of(const struct trial_result *result, double loss);
 // all: on rank 0 the figures of every rank; and there samples_ms becomes that of the slowest rank each time.

@@ -18,6 +18,8 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     const struct trial *trial = run->trial;
     struct setup_options options = setup_options_of(trial);
     options.ranks = ranks;
+    ranks_device(run->device, trial, run->world);
+    options.device = run->device;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
     largest_turn_give(&run->setup, trial, trial->options, NULL);

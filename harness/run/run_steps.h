@@ -1,6 +1,7 @@
 // Run steps: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
 #pragma once
 #include "harness/run/machine_load.h"
+#include "harness/run/ranks.h"
 #include "harness/run/record_line.h"
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
@@ -21,6 +22,7 @@ struct run {
     struct rank_figures *ranks; // [trial_ranks], on rank 0
     struct trial_result result;
     struct setup setup;
+    char device[RANK_DEVICE_BYTES];
     struct status status;
     struct reference reference;
     struct gradient_report gradient;

@@ -204,7 +204,7 @@ static void note_reason(struct run *run)
     snprintf(result->reason + used, sizeof result->reason - (size_t)used, "%s", run->status.message);
 }
 
-static char *run_and_tell(const struct trial *trial, int store, const struct world *world, bool *failed)
+static char *run_and_tell(const struct trial *trial, int store, struct world *world, bool *failed)
 {
     struct run *run = calloc(1, sizeof *run);
     CHECK(run);
@@ -237,7 +237,7 @@ static char *run_and_tell(const struct trial *trial, int store, const struct wor
     result->oversubscribed =
         world->comm.size * (size_t)result->provenance.threads > (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 
-    *failed = !measure(run);
+    *failed = !world_join(world, trial->device, &run->status) || !measure(run);
     if (*failed) {
         result->status = record_status_of(run->status.code);
         note_reason(run);
@@ -286,7 +286,7 @@ char *trial_run(const struct trial *trial, int store)
     return run_and_tell(trial, store, &alone, &failed);
 }
 
-char *trial_run_rank(const struct trial *trial, const struct world *world, bool *failed)
+char *trial_run_rank(const struct trial *trial, struct world *world, bool *failed)
 {
     return run_and_tell(trial, -1, world, failed);
 }

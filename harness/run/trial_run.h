@@ -9,4 +9,4 @@
 char *trial_run(const struct trial *trial, int store);
 // Runs it as one rank of several. The record is rank 0's, the others return NULL; but a rank that has failed
 // returns one of its own, and the others wait for it in vain.
-char *trial_run_rank(const struct trial *trial, const struct world *world, bool *failed);
+char *trial_run_rank(const struct trial *trial, struct world *world, bool *failed);

@@ -14,9 +14,11 @@ static void wait_for_nothing(const struct comm *comm, struct device *device, voi
     (void)comm, (void)device, (void)started;
 }
 
-static const struct comm_ops self = {.name = "self", .start = start_nothing, .wait = wait_for_nothing};
+static const struct comm_ops self = {
+    .name = "self", .start_message = start_nothing, .start_exchange = start_nothing, .wait = wait_for_nothing};
 const struct comm comm_self = {.ops = &self, .size = 1, .stride = 1};
-static const struct comm_ops plan = {.name = "plan", .start = start_nothing, .wait = wait_for_nothing};
+static const struct comm_ops plan = {
+    .name = "plan", .start_message = start_nothing, .start_exchange = start_nothing, .wait = wait_for_nothing};
 
 struct comm comm_planned(size_t rank, size_t size)
 {
@@ -95,48 +97,58 @@ static double total_bytes(const struct comm *comm, const struct message *message
     return bytes;
 }
 
-static size_t note_message(const struct comm *comm, const struct device *device, enum trace_kind kind, size_t peer,
-                           struct tensor t)
+static void note_messages(const struct comm *comm, const struct device *device, struct delivery *delivery,
+                          enum trace_kind kind, const struct message *messages, size_t count)
 {
-    return note(
-        comm, device,
-        (struct trace_event){.kind = kind, .peer = world_rank(comm, peer), .sent_bytes = (double)tensor_bytes(t)});
+    for (size_t i = 0; i < count; i++) {
+        size_t event = note(comm, device,
+                            (struct trace_event){.kind = kind,
+                                                 .peer = world_rank(comm, messages[i].peer),
+                                                 .sent_bytes = (double)tensor_bytes(messages[i].t)});
+        delivery->event = delivery->events++ ? delivery->event : event;
+    }
 }
 
-// Counts them; NULL on a device without data, too.
-static void *start(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
-                   const struct message *receives, size_t receive_count)
+// Counts them; what was started is NULL on a device without data, too.
+static struct delivery begin(const struct comm *comm, struct device *device, comm_start *start,
+                             const struct message *sends, size_t send_count, const struct message *receives,
+                             size_t receive_count)
 {
-    count(device, (struct words){total_bytes(comm, sends, send_count), total_bytes(comm, receives, receive_count),
-                                 send_count});
-    return device->ops->dataless ? NULL
-                                 : comm->ops->start(comm, device, sends, send_count, receives, receive_count);
+    struct delivery delivery = {.going = !failed(device)};
+    if (delivery.going) {
+        count(device, (struct words){total_bytes(comm, sends, send_count),
+                                     total_bytes(comm, receives, receive_count), send_count});
+        if (!device->ops->dataless) {
+            delivery.started = start(comm, device, sends, send_count, receives, receive_count);
+        }
+        note_messages(comm, device, &delivery, TRACE_SEND, sends, send_count);
+        note_messages(comm, device, &delivery, TRACE_RECEIVE, receives, receive_count);
+    }
+    return delivery;
 }
 
 struct delivery comm_start_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
 {
-    struct delivery delivery = {.going = !failed(device)};
-    if (delivery.going) {
-        delivery.started = start(comm, device, &(struct message){peer, t}, 1, NULL, 0);
-        delivery.event = note_message(comm, device, TRACE_SEND, peer, t);
-    }
-    return delivery;
+    return begin(comm, device, comm->ops->start_message, &(struct message){peer, t}, 1, NULL, 0);
 }
 
 struct delivery comm_start_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t)
 {
-    struct delivery delivery = {.going = !failed(device)};
-    if (delivery.going) {
-        delivery.started = start(comm, device, NULL, 0, &(struct message){peer, t}, 1);
-        delivery.event = note_message(comm, device, TRACE_RECEIVE, peer, t);
-    }
-    return delivery;
+    return begin(comm, device, comm->ops->start_message, NULL, 0, &(struct message){peer, t}, 1);
+}
+
+struct delivery comm_start_exchange(const struct comm *comm, struct device *device, const struct message *sends,
+                                    size_t send_count, const struct message *receives, size_t receive_count)
+{
+    return begin(comm, device, comm->ops->start_exchange, sends, send_count, receives, receive_count);
 }
 
 void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery)
 {
     if (delivery->going && !failed(device)) { // else all ranks end
-        note(comm, device, (struct trace_event){.kind = TRACE_WAIT, .event = delivery->event});
+        for (size_t i = 0; i < delivery->events; i++) {
+            note(comm, device, (struct trace_event){.kind = TRACE_WAIT, .event = delivery->event + i});
+        }
         if (!device->ops->dataless) {
             comm->ops->wait(comm, device, delivery->started);
         }
@@ -176,7 +188,8 @@ void comm_exchange(const struct comm *comm, struct device *device, const struct 
                                    send_count});
         return;
     }
-    comm->ops->wait(comm, device, start(comm, device, sends, send_count, receives, receive_count));
+    struct delivery delivery = comm_start_exchange(comm, device, sends, send_count, receives, receive_count);
+    comm_wait(comm, device, &delivery);
 }
 
 static void post_exchange(const struct comm *comm, struct device *device, struct post *sends, struct post *receives)
@@ -353,7 +366,7 @@ static struct words reduce_words(const struct comm *comm, struct tensor t, const
 void comm_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
                       const struct row_range *owned, bool all)
 {
-    if (comm->size == 1 || failed(device)) {
+    if (comm->size <= 1 || failed(device)) {
         return;
     }
     for (size_t r = 0, end = 0; r < comm->size; end += owned[r++].count) {

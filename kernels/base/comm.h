@@ -16,12 +16,15 @@ struct row_range {
 };
 
 struct comm;
+// All sends and receives set out at once; nobody waits. Of any length, 0 included. What is to be waited for.
+typedef void *comm_start(const struct comm *comm, struct device *device, const struct message *sends,
+                         size_t send_count, const struct message *receives, size_t receive_count);
 struct comm_ops {
-    const char *name; // "self", "mpi", "plan"
-    // All sends and receives set out at once; nobody waits. Messages of one sender to one receiver arrive in order.
-    // Of any length, 0 included. What is to be waited for.
-    void *(*start)(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
-                   const struct message *receives, size_t receive_count);
+    const char *name; // "self", "mpi", "nccl", "plan"
+    // One message, of which two ranks alone know. Those of one sender to one receiver arrive in order.
+    comm_start *start_message;
+    // Of all ranks of the comm, which come to their exchanges in the same order.
+    comm_start *start_exchange;
     // When it returns what came may be read, and what went be overwritten. started: of start; it is gone then.
     void (*wait)(const struct comm *comm, struct device *device, void *started);
     // The transport's own reduce-scatter: rank r's rows owned[r] of t, which lie one after another, become their
@@ -31,6 +34,8 @@ struct comm_ops {
                           const struct row_range *owned, bool all);
     // Ends the processes of all ranks now, this one's too: the reason has been written. NULL: there is one process.
     void (*abort)(const struct comm *comm);
+    // Of the comm of all ranks, behind all use. NULL: nothing.
+    void (*close)(const struct comm *comm);
 };
 
 struct trace;
@@ -50,16 +55,19 @@ struct comm comm_planned(size_t rank, size_t size);
 // Rank's ranks [first, first + size) of a comm, `stride` apart; the comm's own rank must be among them.
 struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size_t size);
 
-// A message on its way, whose tensor, contiguous and on the device, is the transport's until it has been waited
-// for. Each counts its bytes and messages on the device, and does nothing once that has failed. Zeroed it is none,
-// and nobody waits.
+// Messages on their way, whose tensors, contiguous and on the device, are the transport's until they have been
+// waited for. Each counts its bytes and messages on the device, and does nothing once that has failed. Zeroed it is
+// none, and nobody waits.
 struct delivery {
     bool going;
     void *started;
-    size_t event; // of the trace
+    size_t event, events; // of the trace: the first, and how many
 };
 struct delivery comm_start_send(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
 struct delivery comm_start_receive(const struct comm *comm, struct device *device, size_t peer, struct tensor t);
+// Messages of all ranks of the comm at once, of each any number.
+struct delivery comm_start_exchange(const struct comm *comm, struct device *device, const struct message *sends,
+                                    size_t send_count, const struct message *receives, size_t receive_count);
 void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery);
 // Messages to and from other ranks of the comm, which all exchange some, at once; when it returns what came may be
 // read, and what went be overwritten.

@@ -28,6 +28,9 @@ void world_open_alone(struct world *world)
 
 void world_close(struct world *world)
 {
+    if (world->comm.ops->close) {
+        world->comm.ops->close(&world->comm);
+    }
     if (world->ops->close) {
         world->ops->close(world);
     }

@@ -23,6 +23,7 @@ struct world_ops {
 struct world {
     const struct world_ops *ops;
     struct comm comm;  // of all ranks
+    size_t local_rank; // among those on this one's machine
     char engine[64];   // "Open MPI 4.1.4"; empty: none
     char backend[256]; // the transport's own
 };
@@ -33,6 +34,9 @@ void world_open_alone(struct world *world);
 // (unsupported) if that is not there.
 bool world_open_mpi(struct world *world, struct status *status);
 void world_close(struct world *world);
+// What the ranks tell each other by tensors goes from device to device from here on, where devices of this name
+// have a transport of their own. Of one rank nothing. False and a status (unsupported) if that cannot be had.
+bool world_join(struct world *world, const char *device, struct status *status);
 // Each number becomes its sum over the ranks, rank 0's first, the same bits on all.
 void world_sum(const struct world *world, double *numbers, size_t count);
 // Whether the plug-in is there.

@@ -93,7 +93,7 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 	@mkdir -p $(BUILD)/lib
 	@so=$$(readlink -f $$($(CXX) -print-file-name=libbenchmark.so)); \
 	  cp $$so $(BUILD)/lib/$$(readelf -d $$so | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
-	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
+	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(notdir $(MPI)) $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
 	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > longbp-cuda.tar.xz && ls -l longbp-cuda.tar.xz
 
 lint: lint-cuda

@@ -19,7 +19,8 @@ bool cuda_plugin_load(struct status *status)
         return false;
     }
     if (!found || found->version != CUDA_PLUGIN_VERSION || found->device_bytes != sizeof(struct device) ||
-        found->ops_bytes != sizeof(struct device_ops) || found->rules_bytes != sizeof(struct device_rules)) {
+        found->ops_bytes != sizeof(struct device_ops) || found->rules_bytes != sizeof(struct device_rules) ||
+        found->world_bytes != sizeof(struct world)) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "device cuda's plug-in was built from other sources than this program: build both anew");
     }
@@ -31,4 +32,10 @@ const struct device_ops *cuda_plugin_ops(enum dtype dtype)
 {
     CHECK(plugin);
     return plugin->ops(dtype);
+}
+
+bool cuda_plugin_join(struct world *world, struct status *status)
+{
+    CHECK(plugin);
+    return plugin->join(world, status);
 }

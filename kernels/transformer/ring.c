@@ -20,32 +20,24 @@ static struct pieces pieces_at(const struct model *model, const struct batch *ba
 
 // Of tensors of keys and values, or their gradients: they go to the right, and others come from the left.
 struct passing {
-    struct delivery deliveries[4];
+    struct delivery delivery;
     struct kv out, in;
 };
 
 static void pass_begin(struct model *model, struct passing *passing, struct kv out, struct kv in)
 {
     const struct comm *ranks = ranks_of_sequence(model);
-    struct device *device = model->device;
     size_t right = (ranks->rank + 1) % ranks->size, left = owner_at(ranks, 1);
+    const struct message sends[] = {{right, out.k}, {right, out.v}}, receives[] = {{left, in.k}, {left, in.v}};
     *passing = (struct passing){.out = out, .in = in};
-    if (in.k.rows > 0) {
-        passing->deliveries[0] = comm_start_receive(ranks, device, left, in.k);
-        passing->deliveries[1] = comm_start_receive(ranks, device, left, in.v);
-    }
-    if (out.k.rows > 0) {
-        passing->deliveries[2] = comm_start_send(ranks, device, right, out.k);
-        passing->deliveries[3] = comm_start_send(ranks, device, right, out.v);
-    }
+    passing->delivery =
+        comm_start_exchange(ranks, model->device, sends, out.k.rows > 0 ? 2 : 0, receives, in.k.rows > 0 ? 2 : 0);
 }
 
 // What has gone is freed, unless it is the rank's own; what has come is returned.
 static struct kv pass_end(struct model *model, struct passing *passing, const struct kv *own)
 {
-    for (size_t i = 0; i < 4; i++) {
-        comm_wait(ranks_of_sequence(model), model->device, &passing->deliveries[i]);
-    }
+    comm_wait(ranks_of_sequence(model), model->device, &passing->delivery);
     if (!own || passing->out.k.data != own->k.data) {
         kv_free(model, &passing->out);
     }

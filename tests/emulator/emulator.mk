@@ -18,8 +18,14 @@ $(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
+# NCCL's header comes with most toolkits, and with libnccl-dev.
+NCCL        := $(if $(and $(MPI),$(shell command -v mpirun),$(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h)),$(EMULATED)/nccl/libnccl.so.2)
+$(EMULATED)/nccl/libnccl.so.2: $(EMULATED)/tests/emulator/nccl.o
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $< -ldl
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
-  emulator/test_attention emulator/test_cards emulator/test_places emulator/test_rehearse)
+  emulator/test_attention emulator/test_cards emulator/test_places emulator/test_rehearse $(if $(NCCL),emulator/test_nccl emulator/test_nccl_command))
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
@@ -33,12 +39,12 @@ $(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,t
 $(RANGES_TOOL): $(RANGES_TOOL:.so=.o)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $^
-$(EMULATED)/tests/emulator/nvml.o: CPPFLAGS += -fvisibility=default
+$(addprefix $(EMULATED)/tests/emulator/,nvml.o nccl.o): CPPFLAGS += -fvisibility=default
 $(NVML): $(EMULATED)/tests/emulator/nvml.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $<
-EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(RANGES_TOOL) $(NVML) \
+EMULATION := $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so $(EMULATED_TESTS) $(RANGES_TOOL) $(NVML) $(NCCL) $(MPI) \
   $(EMULATED)/tests/emulator/test_traps $(BUILD)/longbp)
 # $(call EMULATED_RUN,NAME,COMMAND), one run of them, which is a target.
 define EMULATED_RUN
@@ -57,6 +63,7 @@ $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
 $(eval $(call EMULATED_RUN,places,$(EMULATED)/tests/emulator/test_places))
 $(eval $(call EMULATED_RUN,ranges,$(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,ranges-tool,NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges))
+$(foreach test,$(if $(NCCL),nccl nccl_command),$(eval $(call EMULATED_RUN,$(test),LONGBP_NCCL=$(abspath $(NCCL)) ASAN_OPTIONS=$(ASAN_OPTIONS):detect_leaks=0 $(EMULATED)/tests/emulator/test_$(test))))
 $(eval $(call EMULATED_RUN,traps,$(EMULATED)/tests/emulator/test_traps))
 test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and method of the CUDA device, run on the CPU
 	@$(if $(CAN_EMULATE),,$(SUITE) emulated --left-out "there are no headers of CUDA and cuDNN")

@@ -10,10 +10,12 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace
 {
@@ -22,8 +24,9 @@ constexpr size_t CARD_BYTES = (size_t)8 << 30, PAGE_BYTES = (size_t)2 << 20, GRA
 constexpr unsigned char UNSET = 0xff; // NaN: fresh memory, what was freed, and fences
 
 struct work {
-    void (*run)(void *data);
-    void *data;
+    std::function<bool()> done; // does it; false: not yet, for somebody else must come first
+    cudaEvent_t event;          // that has happened so often before; NULL: none
+    size_t times;
 };
 
 struct allocation {
@@ -37,6 +40,7 @@ std::map<size_t, allocation> allocations; // by offset in the card
 std::map<size_t, size_t> holes;           // likewise: bytes
 size_t reserved;                          // by all pools
 size_t used;                              // bytes from the first on that were ever given away
+std::set<cudaStream_t> all;               // streams
 size_t waits, moved;
 unsigned eager; // streams that do at once what they are asked for, by number
 unsigned streams;
@@ -57,6 +61,7 @@ bool on_card(const void *pointer)
 
 struct CUstream_st {
     std::deque<work> queue;
+    unsigned draining; // how often
     int card;
     unsigned number; // of the streams there are
 };
@@ -74,45 +79,70 @@ struct CUmemPoolHandle_st {
 namespace
 {
 
+// What the stream is asked for next, if it can be done now.
+bool step(cudaStream_t stream)
+{
+    const work next = stream->queue.front();
+    bool done = !next.event || next.event->happened >= next.times;
+    done = done && next.done();
+    if (done)
+        stream->queue.pop_front();
+    return done;
+}
+
 // All that the stream was asked for, or until an event has happened so often. Work of a stream may wait for an
-// event of another.
+// event of another. While it waits for another process, other streams go on.
 void drain(cudaStream_t stream, cudaEvent_t event = nullptr, size_t times = 0)
 {
     static int depth;
     if (depth++ == 0)
         set_reach(PROT_READ | PROT_WRITE);
+    stream->draining++;
     while (!stream->queue.empty() && !(event && event->happened >= times)) {
-        work next = stream->queue.front();
-        stream->queue.pop_front();
-        next.run(next.data);
+        const work &next = stream->queue.front();
+        if (next.event && next.event->happened < next.times)
+            drain(next.event->stream, next.event, next.times);
+        if (step(stream))
+            continue;
+        for (cudaStream_t other : all)
+            while (!other->draining && !other->queue.empty() && step(other))
+                continue;
+        usleep(50);
     }
+    stream->draining--;
     emulator_require(!event || event->happened >= times, "streams wait for each other");
     if (--depth == 0)
         set_reach(PROT_NONE);
 }
 
+void ask_when(cudaStream_t stream, cudaEvent_t event, size_t times, std::function<bool()> done)
+{
+    emulator_require(stream, "the default stream is not used here: it waits for all others");
+    emulator_require(stream->card == emulator_current, "work for another card than the current one");
+    emulator_require(emulator_last_error == cudaSuccess, "an error was left for the next launch to find");
+    stream->queue.push_back({std::move(done), event, times});
+    if (stream->number < 32 && eager >> stream->number & 1)
+        drain(stream);
+}
+
 void ask(cudaStream_t stream, std::function<void()> run)
 {
-    emulator_ask(
-        stream,
-        [](void *data) {
-            auto *function = (std::function<void()> *)data;
-            (*function)();
-            delete function;
-        },
-        new std::function<void()>(std::move(run)));
+    ask_when(stream, nullptr, 0, [run = std::move(run)] {
+        run();
+        return true;
+    });
 }
 
 } // namespace
 
 void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
 {
-    emulator_require(stream, "the default stream is not used here: it waits for all others");
-    emulator_require(stream->card == emulator_current, "work for another card than the current one");
-    emulator_require(emulator_last_error == cudaSuccess, "an error was left for the next launch to find");
-    stream->queue.push_back({run, data});
-    if (stream->number < 32 && eager >> stream->number & 1)
-        drain(stream);
+    ask(stream, [=] { run(data); });
+}
+
+void emulator_ask_until(cudaStream_t stream, int (*done)(void *data), void *data)
+{
+    ask_when(stream, nullptr, 0, [=] { return done(data) != 0; });
 }
 
 void emulator_eager(unsigned streams)
@@ -331,7 +361,8 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    *stream = new CUstream_st{{}, emulator_current, streams++};
+    *stream = new CUstream_st{{}, 0, emulator_current, streams++};
+    all.insert(*stream);
     return cudaSuccess;
 }
 
@@ -339,6 +370,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     emulator_require(stream->queue.empty(), "a stream is destroyed before its work is done");
     streams--;
+    all.erase(stream);
     delete stream;
     return cudaSuccess;
 }
@@ -350,14 +382,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    return cudaStreamSynchronize(stream);
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     size_t times = event->recorded;
     emulator_require(times > 0, "a stream waits for an event that was never recorded");
-    ask(stream, [=] {
-        if (event->happened < times)
-            drain(event->stream, event, times);
-    });
+    ask_when(stream, event, times, [] { return true; });
     return cudaSuccess;
 }
 

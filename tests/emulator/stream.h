@@ -8,6 +8,10 @@ extern "C" {
 #endif
 // run(data), in the stream's order. `data` is run's to free.
 void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data);
+// The same, again and again until it says that it is done: other streams go on meanwhile. Seen from outside of the
+// plug-in.
+__attribute__((visibility("default"))) void emulator_ask_until(cudaStream_t stream, int (*done)(void *data),
+                                                               void *data);
 // Bytes from an address of the card's to the end of its allocation. Aborts if it is in none.
 size_t emulator_room(const void *pointer);
 // Counts bytes that work in a stream reads or writes, and what has been counted. Own kernels: every element that

@@ -12,6 +12,7 @@ struct backend {
     struct attention_engines *engines; // cuDNN's; NULL: not bf16
     size_t shared_bytes;               // shared memory that a block may take
     struct ranges *ranges;             // NULL: no profiler is attached
+    struct nccl *nccl;                 // that has carried something for this device; NULL: none has
 };
 
 static inline struct backend *backend(const struct device *device)

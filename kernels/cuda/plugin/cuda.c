@@ -9,6 +9,7 @@
 #include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/plugin/nccl.h"
 #include "kernels/cuda/plugin/pinned.h"
 #include "kernels/cuda/plugin/queues.h"
 #include "kernels/cuda/plugin/ranges.h"
@@ -84,20 +85,31 @@ static void host_release(struct arena *arena, void *pointer, size_t bytes)
     pinned_release(backend_of(arena)->pinned, pointer, bytes);
 }
 
+// What other ranks must come to may never be done, and does not keep this one.
+static void wait_for_ranks(struct device *device)
+{
+    if (backend(device)->nccl) {
+        nccl_wait(backend(device)->nccl, device);
+    }
+}
+
 static void upload(struct device *device, struct tensor t, const void *src)
 {
     CUDA_CHECK(cudaMemcpyAsync(t.data, src, tensor_bytes(t), cudaMemcpyHostToDevice, cuda_stream(device)));
+    wait_for_ranks(device);
     CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device))); // src is the caller's again
 }
 
 static void download(struct device *device, void *dst, struct tensor t)
 {
     CUDA_CHECK(cudaMemcpyAsync(dst, t.data, tensor_bytes(t), cudaMemcpyDeviceToHost, cuda_stream(device)));
+    wait_for_ranks(device);
     CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
 }
 
 static void synchronize(struct device *device)
 {
+    wait_for_ranks(device);
     queues_synchronize(&backend(device)->queues);
 }
 
@@ -136,6 +148,7 @@ static double marks_ms(struct device *device, size_t from, size_t to)
 {
     const struct backend *b = backend(device);
     float ms;
+    wait_for_ranks(device);
     CUDA_CHECK(cudaEventSynchronize(b->marks[to]));
     CUDA_CHECK(cudaEventElapsedTime(&ms, b->marks[from], b->marks[to]));
     return ms;
@@ -295,5 +308,7 @@ __attribute__((visibility("default"))) const struct cuda_plugin longbp_cuda = {
     .device_bytes = sizeof(struct device),
     .ops_bytes = sizeof(struct device_ops),
     .rules_bytes = sizeof(struct device_rules),
+    .world_bytes = sizeof(struct world),
     .ops = ops,
+    .join = nccl_join,
 };

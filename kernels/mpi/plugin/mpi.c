@@ -147,12 +147,16 @@ static void end_all(const struct comm *comm)
     _exit(0); // should it return
 }
 
-static const struct comm_ops comm_mpi = {
-    .name = "mpi", .start = start, .wait = wait_for, .start_reduce = start_reduce, .abort = end_all};
+static const struct comm_ops comm_mpi = {.name = "mpi",
+                                         .start_message = start,
+                                         .start_exchange = start,
+                                         .wait = wait_for,
+                                         .start_reduce = start_reduce,
+                                         .abort = end_all};
 
 static const struct backend *backend_of(const struct world *world)
 {
-    return world->comm.backend;
+    return (const struct backend *)world->backend; // also where tensors go by another transport
 }
 
 static void meet(const struct world *world)
@@ -198,7 +202,7 @@ static void receive_from(const struct world *world, size_t from, void *data, siz
 
 static void close_world(struct world *world)
 {
-    struct backend *backend = world->comm.backend;
+    struct backend *backend = (struct backend *)world->backend;
     while (backend->groups) {
         struct group *group = backend->groups;
         backend->groups = group->next;
@@ -220,7 +224,8 @@ static const struct world_ops world_mpi = {.rest = rest,
 
 static bool open_world(struct world *world, struct status *status)
 {
-    int rank, size, version_bytes;
+    int rank, size, local_rank, version_bytes;
+    MPI_Comm node;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     *world = (struct world){.ops = &world_mpi};
     struct backend *backend = (struct backend *)world->backend;
@@ -230,6 +235,10 @@ static bool open_world(struct world *world, struct status *status)
     MPI_Comm_dup(MPI_COMM_WORLD, &backend->words);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &local_rank);
+    MPI_Comm_free(&node);
+    world->local_rank = (size_t)local_rank;
     world->comm = (struct comm){
         .ops = &comm_mpi, .rank = (size_t)rank, .size = (size_t)size, .stride = 1, .backend = backend};
     // "Open MPI v4.1.4, package: ..."

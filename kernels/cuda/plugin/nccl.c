@@ -1,0 +1,401 @@
+// NCCL's communicators do one thing after another. So each group of ranks has one for its exchanges, and each
+// sender with its receiver another, in streams of their own: no message waits for one that it does not follow. They
+// are made when first used; both ends come to their first messages as they come to all, a receiver no later than it
+// needs what is sent. None blocks: what takes until other ranks have come is looked after here, so that a fault
+// anywhere ends the wait. What ranks must know of each other before that goes over the world's own words.
+#include "kernels/cuda/plugin/nccl.h"
+#include "kernels/cuda/plugin/backend.h"
+#include "kernels/cuda/plugin/check.h"
+#include "kernels/cuda/plugin/kernels.h"
+
+#if __has_include(<nccl.h>)
+#include <dlfcn.h>
+#include <nccl.h>
+#include <string.h>
+#include <time.h>
+
+// Between two looks at what others are to come to.
+#define LOOK_NS 20000
+
+// clang-format off
+#define FUNCTIONS(FUNCTION) \
+    FUNCTION(ncclGetVersion) FUNCTION(ncclGetErrorString) FUNCTION(ncclGetLastError) FUNCTION(ncclGetUniqueId) \
+    FUNCTION(ncclCommInitRankConfig) FUNCTION(ncclCommGetAsyncError) FUNCTION(ncclCommDestroy) FUNCTION(ncclCommAbort) \
+    FUNCTION(ncclGroupStart) FUNCTION(ncclGroupEnd) FUNCTION(ncclSend) FUNCTION(ncclRecv) FUNCTION(ncclReduce) \
+    FUNCTION(ncclAllReduce)
+// clang-format on
+
+// The library's functions by their names.
+struct functions {
+#define MEMBER(name) __typeof__(name) *name;
+    FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+// Who is in a communicator, by numbers of all ranks: a group's ranks; or a sender and its receiver, `stride` apart
+// in either direction.
+struct members {
+    long first, stride, count;
+    bool message;
+};
+
+// What is on its way.
+struct started {
+    struct line *line;
+    cudaEvent_t there;
+    struct started *next; // of those that can be used again
+};
+
+struct line {
+    struct members members;
+    ncclComm_t comm; // NULL: given up
+    cudaStream_t stream;
+    cudaEvent_t asked;    // of the device's operations, before the last thing that it was asked for
+    struct started *free; // to be used again
+    struct line *next;
+};
+
+struct nccl {
+    struct functions f;
+    const struct world *world;
+    struct comm words; // the world's, before
+    struct line *lines;
+    bool failed;
+};
+
+static bool load(struct functions *f, struct status *status)
+{
+    const char *named = getenv("LONGBP_NCCL"), *missing = NULL;
+    void *library = dlopen(named && *named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        status_set(status, STATUS_UNSUPPORTED,
+                   "ranks of device cuda need NCCL: %s; install libnccl2, or let LONGBP_NCCL name its libnccl.so.2",
+                   dlerror());
+        return false;
+    }
+#define FIND(name)                                                                                                 \
+    f->name = (__typeof__(name) *)dlsym(library, #name);                                                           \
+    missing = f->name ? missing : #name;
+    FUNCTIONS(FIND)
+#undef FIND
+    if (missing) {
+        status_set(status, STATUS_UNSUPPORTED, "ranks of device cuda need a newer NCCL: it has no %s", missing);
+    }
+    return !missing;
+}
+
+// ---- faults
+
+static void give_up(struct nccl *nccl)
+{
+    for (struct line *line = nccl->lines; line; line = line->next) {
+        if (line->comm) {
+            nccl->f.ncclCommAbort(line->comm);
+            line->comm = NULL;
+        }
+    }
+    nccl->failed = true;
+}
+
+// Whether it did what it was asked for. Else nothing of it is waited for any more.
+static bool fine(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
+{
+    if (result != ncclSuccess && !nccl->failed) {
+        const char *more = line && line->comm ? nccl->f.ncclGetLastError(line->comm) : "";
+        status_set(&device->status, STATUS_FAILED, "NCCL: %s%s%s", nccl->f.ncclGetErrorString(result),
+                   more && *more ? ": " : "", more ? more : "");
+        give_up(nccl);
+    }
+    return result == ncclSuccess && !nccl->failed;
+}
+
+static void look_later(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+}
+
+// Until the line has done what it needs others for.
+static bool settle(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
+{
+    while (result == ncclInProgress) {
+        look_later();
+        ncclResult_t asked = nccl->f.ncclCommGetAsyncError(line->comm, &result);
+        result = asked == ncclSuccess ? result : asked;
+    }
+    return fine(nccl, device, line, result);
+}
+
+void nccl_wait(struct nccl *nccl, struct device *device)
+{
+    cudaError_t left = cudaErrorNotReady;
+    while (left == cudaErrorNotReady) {
+        left = cudaStreamQuery(cuda_stream(device));
+        for (struct line *line = nccl->lines; line && !nccl->failed; line = line->next) {
+            ncclResult_t result = ncclSuccess;
+            nccl->f.ncclCommGetAsyncError(line->comm, &result);
+            fine(nccl, device, line, result == ncclInProgress ? ncclSuccess : result);
+        }
+        if (left == cudaErrorNotReady) {
+            look_later();
+        }
+    }
+    CUDA_CHECK(left);
+}
+
+// ---- lines
+
+// The communicator's name, from its first rank to the others, who must expect that one.
+struct letter {
+    struct members members;
+    ncclUniqueId id;
+};
+
+static bool same(const struct members *a, const struct members *b)
+{
+    return a->first == b->first && a->stride == b->stride && a->count == b->count && a->message == b->message;
+}
+
+static ncclUniqueId exchange_id(struct nccl *nccl, const struct members *members, long own, ncclResult_t *result)
+{
+    const struct world *world = nccl->world;
+    struct letter letter = {.members = *members};
+    if (own > 0) {
+        world->ops->receive(world, (size_t)members->first, &letter, sizeof letter);
+        CHECK(same(&letter.members, members));
+        return letter.id;
+    }
+    *result = nccl->f.ncclGetUniqueId(&letter.id);
+    for (long i = 1; i < members->count; i++) {
+        world->ops->send(world, (size_t)(members->first + i * members->stride), &letter, sizeof letter);
+    }
+    return letter.id;
+}
+
+// NULL: the device has a status.
+static struct line *line_of(struct nccl *nccl, struct device *device, struct members members)
+{
+    for (struct line *line = nccl->lines; line; line = line->next) {
+        if (same(&line->members, &members)) {
+            return nccl->failed ? NULL : line;
+        }
+    }
+    struct line *line = calloc(1, sizeof *line);
+    CHECK(line);
+    line->members = members;
+    ncclResult_t result = ncclSuccess;
+    long own = ((long)nccl->world->comm.rank - members.first) / members.stride;
+    ncclUniqueId id = exchange_id(nccl, &members, own, &result);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (result == ncclSuccess) {
+        result = nccl->f.ncclCommInitRankConfig(&line->comm, (int)members.count, id, (int)own, &config);
+    }
+    CUDA_CHECK(cudaStreamCreateWithFlags(&line->stream, cudaStreamNonBlocking));
+    CUDA_CHECK(cudaEventCreateWithFlags(&line->asked, cudaEventDisableTiming));
+    line->next = nccl->lines;
+    nccl->lines = line;
+    return settle(nccl, device, line, result) ? line : NULL;
+}
+
+static long world_rank(const struct comm *comm, size_t rank)
+{
+    return (long)(comm->first + rank * comm->stride);
+}
+
+static struct members group_of(const struct comm *comm)
+{
+    return (struct members){(long)comm->first, (long)comm->stride, (long)comm->size, false};
+}
+
+// ---- the table
+
+// What the line is asked for next happens behind what the device was asked for before.
+static void follow(struct nccl *nccl, struct device *device, const struct line *line)
+{
+    backend(device)->nccl = nccl;
+    CUDA_CHECK(cudaEventRecord(line->asked, cuda_stream(device)));
+    CUDA_CHECK(cudaStreamWaitEvent(line->stream, line->asked, 0));
+}
+
+// What the line was asked for last is on its way, unless that failed.
+static void *set_out(struct nccl *nccl, struct device *device, struct line *line, ncclResult_t result)
+{
+    if (!settle(nccl, device, line, result)) {
+        return NULL;
+    }
+    struct started *started = line->free;
+    if (started) {
+        line->free = started->next;
+    } else {
+        started = calloc(1, sizeof *started);
+        CHECK(started);
+        started->line = line;
+        CUDA_CHECK(cudaEventCreateWithFlags(&started->there, cudaEventDisableTiming));
+    }
+    CUDA_CHECK(cudaEventRecord(started->there, line->stream));
+    return started;
+}
+
+// The first fault of several.
+static void keep_first(ncclResult_t *result, ncclResult_t next)
+{
+    bool good = *result == ncclSuccess || *result == ncclInProgress;
+    *result = good && next != ncclSuccess ? next : *result;
+}
+
+// peer: of all messages; -1: each has its own.
+static void *carry(struct nccl *nccl, struct device *device, struct line *line, int peer,
+                   const struct message *sends, size_t send_count, const struct message *receives,
+                   size_t receive_count)
+{
+    const struct functions *f = &nccl->f;
+    follow(nccl, device, line);
+    ncclResult_t result = f->ncclGroupStart();
+    for (size_t i = 0; i < send_count; i++) {
+        const struct message *m = &sends[i];
+        keep_first(&result, f->ncclSend(m->t.data, tensor_bytes(m->t), ncclUint8, peer < 0 ? (int)m->peer : peer,
+                                        line->comm, line->stream));
+    }
+    for (size_t i = 0; i < receive_count; i++) {
+        const struct message *m = &receives[i];
+        keep_first(&result, f->ncclRecv(m->t.data, tensor_bytes(m->t), ncclUint8, peer < 0 ? (int)m->peer : peer,
+                                        line->comm, line->stream));
+    }
+    keep_first(&result, f->ncclGroupEnd());
+    return set_out(nccl, device, line, result);
+}
+
+static void *start_exchange(const struct comm *comm, struct device *device, const struct message *sends,
+                            size_t send_count, const struct message *receives, size_t receive_count)
+{
+    struct nccl *nccl = comm->backend;
+    struct line *line = line_of(nccl, device, group_of(comm));
+    return line ? carry(nccl, device, line, -1, sends, send_count, receives, receive_count) : NULL;
+}
+
+static void *start_message(const struct comm *comm, struct device *device, const struct message *sends,
+                           size_t send_count, const struct message *receives, size_t receive_count)
+{
+    struct nccl *nccl = comm->backend;
+    bool send = send_count > 0;
+    CHECK(send_count + receive_count == 1);
+    long own = world_rank(comm, comm->rank), peer = world_rank(comm, (send ? sends : receives)->peer);
+    long from = send ? own : peer, to = send ? peer : own;
+    struct line *line = line_of(nccl, device, (struct members){from, to - from, 2, true});
+    return line ? carry(nccl, device, line, send ? 1 : 0, sends, send_count, receives, receive_count) : NULL;
+}
+
+static ncclDataType_t type_of(enum dtype dtype)
+{
+    CHECK(dtype == DTYPE_F64 || dtype == DTYPE_F32 || dtype == DTYPE_BF16);
+    return dtype == DTYPE_F64 ? ncclFloat64 : dtype == DTYPE_F32 ? ncclFloat32 : ncclBfloat16;
+}
+
+// Shares need not be of one length, as its reduce-scatter wants them: each is reduced to the rank that owns it, all
+// of them at once.
+static void *start_reduce(const struct comm *comm, struct device *device, struct tensor t,
+                          const struct row_range *owned, bool all)
+{
+    struct nccl *nccl = comm->backend;
+    const struct functions *f = &nccl->f;
+    struct line *line = line_of(nccl, device, group_of(comm));
+    if (!line) {
+        return NULL;
+    }
+    follow(nccl, device, line);
+    ncclDataType_t type = type_of(t.dtype);
+    ncclResult_t result = f->ncclGroupStart();
+    if (all) {
+        keep_first(&result,
+                   f->ncclAllReduce(t.data, t.data, tensor_count(t), type, ncclSum, line->comm, line->stream));
+    }
+    for (size_t r = 0; !all && r < comm->size; r++) {
+        struct tensor rows = tensor_rows(t, owned[r].start, owned[r].count);
+        if (rows.rows > 0) {
+            keep_first(&result, f->ncclReduce(rows.data, rows.data, tensor_count(rows), type, ncclSum, (int)r,
+                                              line->comm, line->stream));
+        }
+    }
+    keep_first(&result, f->ncclGroupEnd());
+    return set_out(nccl, device, line, result);
+}
+
+static void wait_for(const struct comm *comm, struct device *device, void *of_start)
+{
+    struct started *started = of_start;
+    (void)comm;
+    if (started) {
+        CUDA_CHECK(cudaStreamWaitEvent(cuda_stream(device), started->there, 0));
+        started->next = started->line->free;
+        started->line->free = started;
+    }
+}
+
+static void end_all(const struct comm *comm)
+{
+    struct nccl *nccl = comm->backend;
+    nccl->words.ops->abort(&nccl->words);
+}
+
+static void close_lines(const struct comm *comm)
+{
+    struct nccl *nccl = comm->backend;
+    for (struct line *line; (line = nccl->lines);) {
+        nccl->lines = line->next;
+        if (line->comm) {
+            nccl->f.ncclCommDestroy(line->comm);
+        }
+        for (struct started *started; (started = line->free);) {
+            line->free = started->next;
+            CUDA_CHECK(cudaEventDestroy(started->there));
+            free(started);
+        }
+        CUDA_CHECK(cudaStreamDestroy(line->stream));
+        CUDA_CHECK(cudaEventDestroy(line->asked));
+        free(line);
+    }
+    free(nccl);
+}
+
+bool nccl_join(struct world *world, struct status *status)
+{
+    static const struct comm_ops table = {.name = "nccl",
+                                          .start_message = start_message,
+                                          .start_exchange = start_exchange,
+                                          .wait = wait_for,
+                                          .start_reduce = start_reduce,
+                                          .abort = end_all,
+                                          .close = close_lines};
+    struct nccl *nccl = calloc(1, sizeof *nccl);
+    CHECK(nccl);
+    if (!load(&nccl->f, status)) {
+        free(nccl);
+        return false;
+    }
+    nccl->world = world;
+    nccl->words = world->comm;
+    world->comm.ops = &table;
+    world->comm.backend = nccl;
+    int version = 0;
+    nccl->f.ncclGetVersion(&version);
+    snprintf(world->engine, sizeof world->engine, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
+             version % 100);
+    return true;
+}
+
+#else
+
+bool nccl_join(struct world *world, struct status *status)
+{
+    (void)world;
+    return status_set(status, STATUS_UNSUPPORTED,
+                      "ranks of device cuda need NCCL, without whose header this plug-in was built: install "
+                      "libnccl-dev, then `make cuda` builds it anew");
+}
+
+void nccl_wait(struct nccl *nccl, struct device *device)
+{
+    (void)nccl, (void)device;
+}
+
+#endif

@@ -1,0 +1,66 @@
+// Ranks that have an emulated card each, by NCCL: steps of every method that takes them, as one card's and as
+// planned, and sums by NCCL itself. Started by itself this program starts itself under
+// mpirun, with 2 and 3 ranks.
+#include "tests/replica_checks.h"
+
+static void replicas_are_as_one_card(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=7 head_chunk=5 budget=2", .sequences = 3, .masked = true},
+        {.options = "chunk=9 budget=2", .sequences = 3, .lora = true, .dtype = DTYPE_F32},
+    };
+    size_t P = world.comm.size, checked = 0;
+    assert_string_equal(world.comm.ops->name, "nccl");
+    for (size_t m = 0; methods[m]; m++) {
+        bool takes = (methods[m]->exact || methods[m]->draw) && methods[m]->parallel & PARALLEL_DATA;
+        for (enum sum sum = SUM_ORDERED; takes && sum <= SUM_ENGINE; sum++) {
+            struct split split = {P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, sum};
+            check_split(methods[m], &settings[(m + sum) % 2], split, ENDS);
+            checked++;
+        }
+    }
+    assert_true(checked >= 10);
+}
+
+// Keys and values that are gathered, and that go round.
+static void shared_sequences_are_as_one_card(void **state)
+{
+    (void)state;
+    static const struct setting setting = {.options = "chunk=6", .sequences = 1, .qk_norm = true};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
+    check_split(method_find("streambp"), &setting, split, FIRST);
+    split.exchange = EXCHANGE_RING;
+    check_split(method_find("checkpoint"), &setting, split, FIRST);
+}
+
+// Messages of stages, which set out long before they are waited for, in both directions.
+static void stages_are_as_one_card(void **state)
+{
+    (void)state;
+    static const struct setting settings[] = {
+        {.options = "chunk=4", .sequences = 2, .tied = true, .masked = true},
+        {.options = "chunk=64", .sequences = 1},
+    };
+    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        check_split(method_find("seco"), &settings[i], split, FIRST);
+        check_split(method_find("spaco"), &settings[i], split, FIRST);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t counts[] = {2, 3};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replicas_are_as_one_card),
+        cmocka_unit_test(shared_sequences_are_as_one_card),
+        cmocka_unit_test(stages_are_as_one_card),
+    };
+    setenv("LONGBP_EMULATED_CARDS", "3", 1);
+    setenv("RANKS_DEVICE", "cuda", 1);
+    if (argc > 1) {
+        return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
+    }
+    return start_all(argv[0], counts, sizeof counts / sizeof *counts);
+}

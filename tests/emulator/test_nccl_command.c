@@ -1,0 +1,67 @@
+// Ranks that have an emulated card each, as the program's user sees them: records, a fault of NCCL's in the midst
+// of a step, and what is missing.
+#define _GNU_SOURCE // nftw
+#include "tests/program.h"
+
+static int run_trial(const struct scratch *scratch, const char *before)
+{
+    static const char spec[] =
+        "{\"experiment\": \"t\", \"question\": \"q\", \"seed\": 1, \"model\": \"tiny\", \"context\": 32, "
+        "\"batch\": 2, \"dtype\": \"f32\", "
+        "\"device\": \"cuda\", \"axes\": {\"method\": [\"full\"]}, \"parallel\": {\"data\": 2, \"zero\": 3}, "
+        "\"measure\": {\"samples\": 1, \"warmup\": 0}}";
+    char command[400];
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    snprintf(command, sizeof command, "export TMPDIR=$PWD; %s $L run spec.json --fresh --out r.jsonl", before);
+    return run(scratch, command);
+}
+
+static void a_record_is_of_all_cards(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run_trial(scratch, ""), 0);
+    assert_says(scratch, "r.jsonl", "\"status\":\"ok\"");
+    assert_says(scratch, "r.jsonl", "\"engine\":\"NCCL 2");
+    assert_int_equal(run(scratch, "! ls -d nccl-* longbp-*"), 0);
+}
+
+// Of the first and of the last rank: the record has the reason, and no rank waits for the other.
+static void a_fault_ends_all_ranks(void **state)
+{
+    struct scratch *scratch = *state;
+    for (int rank = 0; rank < 2; rank++) {
+        char fault[64], reason[128];
+        snprintf(fault, sizeof fault, "NCCL_FAULT=%d:9", rank);
+        snprintf(reason, sizeof reason, "rank %d of 2: NCCL: unhandled system error: a link was cut", rank);
+        assert_int_equal(run_trial(scratch, fault), 1);
+        assert_says(scratch, "r.jsonl", "\"status\":\"failed\"");
+        assert_says(scratch, "r.jsonl", reason);
+    }
+}
+
+static void what_is_missing_is_named(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run_trial(scratch, "LONGBP_NCCL=/nowhere.so"), 1);
+    assert_says(scratch, "r.jsonl", "\"status\":\"unsupported\"");
+    assert_says(scratch, "r.jsonl", "need NCCL: /nowhere.so");
+    assert_says(scratch, "r.jsonl", "install libnccl2");
+    assert_int_equal(run_trial(scratch, "LONGBP_EMULATED_CARDS=1"), 1);
+    assert_says(scratch, "r.jsonl", "\"status\":\"unsupported\"");
+    assert_says(scratch, "r.jsonl", "there is no device cuda:1");
+    assert_int_equal(run(scratch, "$L grad --model tiny --context 32 --batch 2 --device cuda:1 --method full "
+                                  "--parallel data=2 --out g"),
+                     2);
+    assert_says(scratch, "err", "leave its number out");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_record_is_of_all_cards, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_fault_ends_all_ranks, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_is_missing_is_named, scratch_setup, scratch_teardown),
+    };
+    setenv("LONGBP_EMULATED_CARDS", "2", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+// Replica checks: a step over ranks against one rank's, at every level of ZeRO: gradients and loss, bytes by closed
+// forms, and all that is counted as a plan of the same rank has it.
+#pragma once
+#include "tests/replicas.h"
+#include <math.h>
+
+// ---- one step
+
+// How often a step acquires each unit.
+struct uses {
+    struct unit_listener listener;
+    size_t count[16];
+};
+
+static void count_use(struct unit_listener *listener, struct model *model, size_t unit)
+{
+    (void)model;
+    ((struct uses *)listener)->count[unit]++;
+}
+
+static struct measured step_of(struct model *model, struct batch *batch, const struct method *method,
+                               const char *text)
+{
+    struct device *device = model->device;
+    struct step_report report = {0};
+    void *options = fixture_options(method, "%s", text);
+    model_zero_gradients(model);
+    arena_reset_peak(&device->arena);
+    device->counters = (struct counters){0};
+    method_step(method, model, batch, options, &report);
+    assert_int_equal(device->status.code, STATUS_OK);
+    struct measured measured = {device->counters, device->arena.peak_bytes, report.loss};
+    step_report_free(&report);
+    options_free(&method->options, options);
+    return measured;
+}
+
+// ---- bytes
+
+struct sent {
+    double bytes;
+    size_t messages;
+};
+
+// Of `elements` blocks of 256 this rank's, and how many ranks have some.
+static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum, bool gather)
+{
+    size_t P = world.comm.size, rank = world.comm.rank, own = blocks / P + (rank < blocks % P), owners = 0;
+    for (size_t r = 0; r < P; r++) {
+        owners += r != rank && blocks / P + (r < blocks % P) > 0;
+    }
+    sent->bytes += sum ? (double)((blocks - own) * 256 * bytes) : 0;
+    sent->messages += sum ? owners : 0;
+    sent->bytes += gather ? (double)((P - 1) * own * 256 * bytes) : 0;
+    sent->messages += gather && own ? P - 1 : 0;
+}
+
+// Of as many blocks every other rank's, once each and P - 1 messages; and once more, where all get the sums.
+static void pass_blocks(struct sent *sent, size_t blocks, size_t bytes, bool all)
+{
+    size_t P = world.comm.size, own = blocks / P + (world.comm.rank < blocks % P);
+    sent->bytes += (double)((1 + all) * (blocks - own) * 256 * bytes);
+    sent->messages += (1 + all) * (P - 1);
+}
+
+// What a gather of the layer's keys and values, and the sum of their gradients, send: of every other rank's tokens
+// the gradients go, and to each other rank the keys and values of its own.
+static void send_keys(struct sent *sent, const struct fixture *f, size_t gathers)
+{
+    const struct config *c = &f->config;
+    const struct comm *ranks = &f->ranks->sequence;
+    size_t P = ranks->size, elements = 2 * c->kv_heads * c->head_dim * f->batch.batch, own = 0, others = 0;
+    size_t own_pieces = 0, other_pieces = 0;
+    for (size_t piece = 0; piece < 2 * P; piece++) {
+        size_t tokens = f->context / (2 * P) + (piece < f->context % (2 * P));
+        bool mine = piece == ranks->rank || piece == 2 * P - 1 - ranks->rank;
+        own += mine ? tokens : 0;
+        others += mine ? 0 : tokens;
+        own_pieces += mine && tokens;
+        other_pieces += !mine && tokens;
+    }
+    sent->bytes += (double)(gathers * (P - 1) * own * elements * dtype_bytes(f->dtype));
+    sent->messages += gathers * (P - 1) * own_pieces * 2;
+    sent->bytes += (double)(others * elements * dtype_bytes(f->model.kv_gradient_dtype));
+    sent->messages += other_pieces * 2;
+}
+
+// What a layer's keys and values send when they go round: at every stop but the last those that are here go on, and
+// behind them, from the rank right of their own, their gradients. rounds: those of keys and values.
+static void pass_keys(struct sent *sent, const struct fixture *f, size_t rounds)
+{
+    const struct config *c = &f->config;
+    const struct comm *ranks = &f->ranks->sequence;
+    size_t P = ranks->size, elements = 2 * c->kv_heads * c->head_dim * f->batch.batch;
+    for (size_t stop = 0; stop < P; stop++) {
+        struct pieces pieces = pieces_of(f->context, P, (ranks->rank + P - stop) % P);
+        size_t tokens = pieces_count(&pieces);
+        bool keys = stop + 1 < P, gradients = stop > 0;
+        sent->bytes += keys ? (double)(rounds * tokens * elements * dtype_bytes(f->dtype)) : 0;
+        sent->bytes += gradients ? (double)(tokens * elements * dtype_bytes(f->model.kv_gradient_dtype)) : 0;
+        sent->messages += tokens ? 2 * (keys * rounds + gradients) : 0;
+    }
+}
+
+// What a layer sends when each rank attends for some of the heads: of every other rank's heads its own tokens' rows
+// (spread), and of its own heads the others' (collect); `width` numbers a head.
+static void send_heads(struct sent *sent, const struct fixture *f, size_t heads, size_t width, size_t bytes,
+                       size_t spreads, size_t collects)
+{
+    const struct comm *ranks = &f->ranks->sequence;
+    size_t P = ranks->size, row = (heads > P ? heads / P : 1) * width * f->batch.batch * bytes;
+    for (size_t piece = 0; piece < 2 * P; piece++) {
+        size_t tokens = f->context / (2 * P) + (piece < f->context % (2 * P));
+        bool mine = piece == ranks->rank || piece == 2 * P - 1 - ranks->rank;
+        size_t times = mine ? spreads * (P - 1) : collects;
+        sent->bytes += (double)(times * tokens * row);
+        sent->messages += tokens ? times : 0;
+    }
+}
+
+// kv: how often keys and values are spread; attends: how often queries are attended for, on the way up.
+static void send_all_to_all(struct sent *sent, const struct fixture *f, size_t kv, size_t attends)
+{
+    const struct config *c = &f->config;
+    size_t e = dtype_bytes(f->dtype), statistic = dtype_bytes(dtype_statistic(f->dtype));
+    send_heads(sent, f, c->kv_heads, c->head_dim, e, 2 * kv, 0);
+    send_heads(sent, f, c->kv_heads, c->head_dim, dtype_bytes(f->model.kv_gradient_dtype), 0, 2);
+    send_heads(sent, f, c->heads, c->head_dim, e, attends + 3, attends + 1); // and q, o, and grad_o for grad_q
+    send_heads(sent, f, c->heads, 1, statistic, 1, attends);
+}
+
+// The sum over ranks of so many numbers of 8 bytes.
+static void send_sums(struct sent *sent, const struct comm *ranks, size_t count)
+{
+    size_t P = ranks->size, own = comm_share(count, P, ranks->rank).count;
+    sent->bytes += (double)(8 * (count - own) + 8 * (P - 1) * own);
+    sent->messages += (P < count ? P : count) - (own > 0) + (own > 0) * (P - 1);
+}
+
+// By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired.
+static struct sent sent_by(const struct fixture *f, const struct method *method, enum zero zero, const size_t *uses)
+{
+    struct sent sent = {0};
+    const struct model *model = &f->model;
+    for (size_t l = 0; batch_is_shared(&f->batch) && l < model->config.layers; l++) {
+        bool rebuilds = method != method_find("full"); // and attends once more
+        if (f->ranks->exchange == EXCHANGE_RING) {
+            pass_keys(&sent, f, uses[unit_of_layer(l)] + rebuilds);
+        } else if (f->ranks->exchange == EXCHANGE_ALL_TO_ALL) {
+            send_all_to_all(&sent, f, uses[unit_of_layer(l)], uses[unit_of_layer(l)] + rebuilds - 1);
+        } else {
+            send_keys(&sent, f, uses[unit_of_layer(l)]);
+        }
+    }
+    if (batch_is_shared(&f->batch) && objective_gathers(&f->batch)) {
+        send_sums(&sent, &f->ranks->sequence, f->batch.sequences);
+    }
+    size_t g = dtype_bytes(model->gradient_dtype), e = dtype_bytes(model->device->ops->dtype);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        size_t blocks[2] = {0};
+        for (size_t i = 0; i < parameters.count; i++) {
+            const struct parameter *p = &parameters.items[i];
+            blocks[p->trains] += (p->value.rows * p->value.cols + 255) / 256;
+        }
+        if (blocks[1] && f->ranks->sum == SUM_ENGINE) {
+            pass_blocks(&sent, blocks[1], g, zero == ZERO_NOTHING);
+        } else if (blocks[1]) {
+            send_blocks(&sent, blocks[1], g, true, zero == ZERO_NOTHING);
+        }
+        for (size_t use = 0; zero == ZERO_WEIGHTS && use < uses[unit]; use++) {
+            send_blocks(&sent, blocks[0], e, false, true);
+            send_blocks(&sent, blocks[1], e, false, true);
+        }
+    }
+    return sent;
+}
+
+// ---- gradients
+
+// This rank's part of all gradients, `count` of them; NaN elsewhere. To be freed.
+static double *own_gradients(const struct model *model, size_t count, size_t *own)
+{
+    size_t at = 0;
+    double *values = malloc((count + 1) * sizeof *values);
+    assert_non_null(values);
+    *own = 0;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = NAN;
+    }
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (p->trains) {
+            struct parameter share = bucket_share(model, p);
+            tensor_read(model->device, share.grad, values + at + share.first);
+            *own += tensor_count(share.grad);
+        }
+        at += model_can_train(model, p) ? p->size : 0;
+    }
+    return values;
+}
+
+// ||part - whole|| / ||whole||, of one parameter after another; over what the part has.
+static void assert_part_of(const struct model *model, const double *part, const double *whole, double most)
+{
+    for (size_t i = 0, at = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        double difference = 0, norm = 0;
+        for (size_t j = 0; model_can_train(model, p) && j < p->size; j++, at++) {
+            double d = isnan(part[at]) ? 0 : part[at] - whole[at];
+            assert_true(isfinite(whole[at]));
+            difference += d * d;
+            norm += whole[at] * whole[at];
+        }
+        if (!(difference <= most * most * norm)) {
+            fail_msg("%s: %g", p->name, sqrt(difference / norm));
+        }
+    }
+}
+
+static void assert_same_bits(const double *part, const double *whole, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_true(isnan(part[i]) || memcmp(&part[i], &whole[i], sizeof *part) == 0);
+    }
+}
+
+// All ranks' parts are of everything, once.
+static void assert_complete(size_t own, size_t count)
+{
+    size_t all[8] = {0}, sum = 0;
+    world.ops->gather(&world, all, &own, sizeof own);
+    for (size_t r = 0; r < world.comm.size; r++) {
+        sum += all[r];
+    }
+    assert_true(world.comm.rank > 0 || sum == count);
+}
+
+static void assert_sum(double loss, double whole, double most)
+{
+    double all[8] = {0}, sum = 0;
+    world.ops->gather(&world, all, &loss, sizeof loss);
+    for (size_t r = 0; r < world.comm.size; r++) {
+        sum += all[r];
+    }
+    assert_true(world.comm.rank > 0 || fabs(sum - whole) <= most * fabs(whole));
+}
+
+// f32 and bf16 round every sum, f64 hardly.
+static double tolerance(enum dtype dtype)
+{
+    return dtype == DTYPE_F64 ? 1e-13 : dtype == DTYPE_F32 ? 1e-5 : 2e-2;
+}
+
+// What attends to keys that go round is rounded at each of P stops, and is not off as one rank is: both are held
+// against f64, what P ranks are off against the other, of which roundings in any direction make sqrt(P) times as
+// much.
+static void assert_as_near(const struct setting *s, const double *part, const double *whole, size_t count)
+{
+    struct setting exact = *s;
+    exact.dtype = DTYPE_F64;
+    struct fixture f = fixture_of(&exact);
+    f.rounding = s->dtype; // the same weights
+    fixture_open(&f);
+    step_of(&f.model, &f.batch, method_find("full"), "");
+    double *gradients = fixture_gradients(&f);
+    double off = relative_l2(part, gradients, count), one = relative_l2(whole, gradients, count);
+    if (!(one > 0 && off <= sqrt((double)world.comm.size) * one)) {
+        fail_msg("off by %g, one rank by %g", off, one);
+    }
+    free(gradients);
+    fixture_close(&f);
+}
+
+// Levels of ZeRO that are walked: all; the first and the last of three; the first.
+enum levels { ALL = 1, ENDS = ZERO_WEIGHTS, FIRST };
+
+// split: of all ranks.
+static void check_split(const struct method *method, const struct setting *s, struct split split,
+                        enum levels levels)
+{
+    enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    size_t stages = split.stages;
+    struct fixture one = fixture_of(s);
+    fixture_open(&one);
+    struct measured alone = step_of(&one.model, &one.batch, method, s->options);
+    double *whole = fixture_gradients(&one), *first = NULL;
+    size_t count = one.gradient_count;
+    for (enum zero zero = ZERO_NOTHING; zero <= highest; zero += levels) {
+        split.zero = zero;
+        struct fixture f = fixture_of(s);
+        struct ranks ranks;
+        struct plan plan;
+        struct uses uses = {.listener = {.acquire = count_use}};
+        size_t own, again_own;
+        open_replica(&f, &ranks, split);
+        f.model.listener = &uses.listener;
+        struct measured found = step_of(&f.model, &f.batch, method, s->options);
+        f.model.listener = NULL;
+        double *part = own_gradients(&f.model, count, &own);
+        struct measured again = step_of(&f.model, &f.batch, method, s->options);
+        double *second = own_gradients(&f.model, count, &again_own);
+        assert_memory_equal(&found, &again, sizeof found);
+        if (split.sum == SUM_ORDERED) {
+            assert_memory_equal(part, second, count * sizeof *part);
+        }
+        if (split.exchange == EXCHANGE_RING && s->dtype == DTYPE_BF16) {
+            assert_as_near(s, zero == ZERO_NOTHING ? part : first, whole, count);
+        } else {
+            assert_part_of(&f.model, part, whole, tolerance(s->dtype));
+        }
+        assert_sum(found.loss, alone.loss, tolerance(s->dtype));
+        if (zero == ZERO_NOTHING) {
+            first = part;
+        } else if (split.sum == SUM_ORDERED) {
+            assert_same_bits(part, first, count);
+        }
+        if (stages == 1 && zero == ZERO_NOTHING) {
+            assert_int_equal(own, count);
+            assert_same_everywhere(part, count);
+        } else if (stages == 1) {
+            assert_complete(own, count);
+        }
+        if (stages == 1) {
+            struct sent sent = sent_by(&f, method, zero, uses.count);
+            assert_true(found.counters.sent_bytes == sent.bytes);
+            assert_int_equal(found.counters.messages, sent.messages);
+        }
+        plan_open(&plan, &f, split);
+        struct measured planned = step_of(&plan.model, &plan.batch, method, s->options);
+        assert_as_planned(&found, &planned);
+        plan_close(&plan);
+        free(second);
+        if (part != first) {
+            free(part);
+        }
+        fixture_close(&f);
+    }
+    free(first);
+    free(whole);
+    fixture_close(&one);
+}
