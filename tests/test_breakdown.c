@@ -61,6 +61,7 @@ static void ask_for_all(struct device *d)
     struct attention_shape shape = {.queries = 2, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 2};
     struct key_segment segment = {0, 2, t[4], t[5]};
     op_copy(d, t[0], t[1]);
+    op_copy_columns(d, t[0], 0, t[1], 1, 1);
     op_accumulate(d, t[0], t[1]);
     op_scale(d, t[0], 2);
     op_gemm(d, t[0], t[1], NO_TRANSPOSE, t[2], NO_TRANSPOSE, 1, 0);

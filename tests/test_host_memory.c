@@ -30,10 +30,9 @@ static const char setup[] =
     "cat > c.json << 'E'\n"
     "{\"claims\": [{\"id\": \"c\", \"paper\": \"P\", \"claim\": \"that it is\", \"published\": \"7\", \"source\": "
     "\"S\",\n"
-    " \"figures\": [{\"name\": \"f\", \"files\": [\"r.jsonl\"], \"quantity\": \"peak_bytes\", \"take\": "
-    "\"largest\",\n"
-    " \"of\": {\"method\": \"seco\"}}], \"holds\": {\"at_most\": 1e9}, \"verdict\": {\"verdict\": "
-    "\"reproduced\"}}]}\n"
+    " \"figures\": [{\"against\": \"none\", \"take\": \"least\", \"field\": \"gradient.decimals\", \"of\": "
+    "[\"method=seco\"],\n"
+    " \"records\": [\"r.jsonl\"]}], \"holds\": {\"at least\": 1}, \"verdict\": \"reproduced\"}]}\n"
     "E\n"
     "$L run s.json --out r.jsonl && $L max-context --model tiny --memory-limit 16MiB --methods full,seco --json > "
     "m.json";
@@ -75,8 +74,7 @@ static const struct subject {
      .command = "max-batch --model tiny --context 64 --memory-limit 4MiB --methods seco --json"},
     {.name = "advise", .command = "advise --model tiny --context 64 --memory-limit 4MiB --methods full,seco"},
     {.name = "frontier",
-     .command = "frontier --model tiny --methods full,seco --device-memory 2MiB,4MiB --host-memory 0",
-     .timed = false},
+     .command = "frontier --model tiny --methods full,seco --device-memory 2MiB,4MiB --host-memory 1MiB"},
     {.name = "convert", .command = "convert r.jsonl --out o/c.jsonl"},
     {.name = "list", .command = "list keys"},
 };
