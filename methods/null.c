@@ -86,9 +86,14 @@ static void walk(struct step *step)
     size_t rank = pipeline->first + pipeline->rank * pipeline->stride;
     double seconds = options->seconds;
     struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
-    nanosleep(&pause, NULL);
+    bool planned = model->device->ops->dataless; // a plan takes no time and comes to an end
+    if (!planned) {
+        nanosleep(&pause, NULL);
+    }
     go_round(step);
-    behave(model->device, rank == options->at_rank ? options->behaviour : BEHAVIOUR_OK);
+    if (!planned && rank == options->at_rank) {
+        behave(model->device, options->behaviour);
+    }
     go_round(step); // the others wait for the one that is gone
     unit_done_all(model);
 }

@@ -152,7 +152,8 @@ static void what_cannot_be_is_said(void **state)
         {"--method streambp --parallel stage=2", "streambp takes no stage ranks"},
         {"--method seco --parallel data=2,zero=2", "parallel.zero is at most 1"},
         {"--method full --parallel data=2 --optimizer galore --clip 0", "galore moves whole matrices"},
-        {"--method full --parallel data=2,zero=1 --place-optimizer host", "send each other what is on their devices"},
+        {"--method full --parallel data=2,zero=1 --place-optimizer host",
+         "send each other what is on their devices"},
         {"--method full --parallel data=2 --launch 'false {ranks}'", ""},
     };
     write_text(scratch);
