@@ -82,6 +82,12 @@ static inline struct scratch_path scratch_file(const struct scratch *scratch, co
     return path;
 }
 
+// The same of a text.
+static inline struct scratch_path scratch_text(const struct scratch *scratch, const char *name, const char *text)
+{
+    return scratch_file(scratch, name, text, strlen(text));
+}
+
 // How many entries the folder has.
 static inline size_t scratch_entries(const struct scratch *scratch)
 {

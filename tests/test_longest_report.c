@@ -4,6 +4,7 @@
 #include "harness/results/report.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
+#include "tests/words.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,29 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static void write_text(struct scratch *scratch, const char *name, const char *text)
-{
-    scratch_file(scratch, name, text, strlen(text));
-}
-
-// Words of the report, with every run of spaces as one.
-static char *squeezed(char *text)
-{
-    char *out = text;
-    for (const char *in = text; *in; in++)
-        if (*in != ' ' || (out > text && out[-1] != ' '))
-            *out++ = *in;
-    *out = 0;
-    return text;
-}
-
-static void expect_words(const char *text, const char *const *words)
-{
-    for (; *words; words++)
-        if (!strstr(text, *words))
-            fail_msg("\"%s\" is not in\n%s", *words, text);
-}
 
 // With what fits, in FLOPs of a forward pass, and what does not; at the end what nothing of ours stands beside.
 static void longest_contexts_are_tables(void **state)
@@ -46,12 +24,12 @@ static void longest_contexts_are_tables(void **state)
                "'flops': 1, 'forward_flops': 10, 'reason': '8 MiB for weights do not fit on the host: 3'}], "
                "'choice': {'method': {'name': 'streambp', 'chunk': 64, 'stages': 3, 'keep': 'lean'}, 'flops': 48, "
                "'kv_gradient_dtype': 'bf16'}}");
-    write_text(scratch, "e-max-context.csv",
-               "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
-               "S,streambp,small,full,card,yes,,,1.5\n"
-               "Theirs,,small,full,card,yes,sparse,eight cards,9\n"
-               "Without a host,,small,full,card,,,,8\n");
-    write_text(scratch, "card.json", one);
+    scratch_text(scratch, "e-max-context.csv",
+                 "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
+                 "S,streambp,small,full,card,yes,,,1.5\n"
+                 "Theirs,,small,full,card,yes,sparse,eight cards,9\n"
+                 "Without a host,,small,full,card,,,,8\n");
+    scratch_text(scratch, "card.json", one);
     struct scratch_path bar = scratch_path(scratch, "card.json");
     const char *paths[] = {bar.text};
     struct report_request request = {.max_context_paths = paths,
@@ -100,15 +78,15 @@ static void cards_are_as_many(void **state)
                              batches[i], cards[i], 1111 * (i + 1)) > 0);
         text = quoted(json);
         snprintf(name, sizeof name, "%d.json", i);
-        write_text(scratch, name, text);
+        scratch_text(scratch, name, text);
         paths[i] = scratch_path(scratch, name);
         names[i] = paths[i].text;
         free(text);
         free(json);
     }
-    write_text(scratch, "e-max-context.csv",
-               "# P4\nseries,method,model,training,profile,cards,kilotokens\n"
-               "four,full,small,full,card,4,1.5\none,full,small,full,card,,0.5\n");
+    scratch_text(scratch, "e-max-context.csv",
+                 "# P4\nseries,method,model,training,profile,cards,kilotokens\n"
+                 "four,full,small,full,card,4,1.5\none,full,small,full,card,,0.5\n");
     struct published published;
     struct longest_contexts contexts;
     struct status status = {0};

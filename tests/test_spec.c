@@ -1,89 +1,10 @@
 // Tests of harness/spec: good specs give the trials they say, in their order; bad ones are refused at their place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "harness/spec/spec.h"
 #include "methods/spaco.h"
-#include "tests/quoted.h"
 #include "tests/scratch.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
+#include "tests/spec_of.h"
 
-#include <cmocka.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-// axes: of --axis, with ' for ", ending in NULL; NULL: none.
-static bool parse(struct spec *spec, const char *json, const char *const *axes, const char *device,
-                  struct status *status)
-{
-    char *quoted_axes[4];
-    struct spec_changes changes = {.axes = (const char *const *)quoted_axes, .device = device};
-    for (; axes && axes[changes.axis_count]; changes.axis_count++)
-        quoted_axes[changes.axis_count] = quoted(axes[changes.axis_count]);
-    char *text = quoted(json);
-    bool ok = spec_parse(spec, "s.json", text, strlen(text), &changes, status);
-    free(text);
-    for (size_t i = 0; i < changes.axis_count; i++)
-        free(quoted_axes[i]);
-    return ok;
-}
-
-static struct spec spec_of(const char *json, const char *const *axes, const char *device)
-{
-    struct spec spec;
-    struct status status = {0};
-    if (!parse(&spec, json, axes, device, &status))
-        fail_msg("%s\n%s", status.message, json);
-    return spec;
-}
-
-static void expect_bad(const char *json, const char *const *axes, const char *device, const char *message)
-{
-    struct spec spec;
-    struct status status = {0};
-    char *expected = quoted(message);
-    if (parse(&spec, json, axes, device, &status))
-        fail_msg("accepted: %s", json);
-    if (status.code == STATUS_OK || !strstr(status.message, expected))
-        fail_msg("expected %s\n   found %s\n   in %s", expected, status.message, json);
-    spec_free(&spec);
-    free(expected);
-}
-
-static struct trial trial_of(const struct spec *spec, size_t index)
-{
-    struct trial trial;
-    struct status status = {0};
-    if (!spec_trial(spec, index, &trial, &status))
-        fail_msg("%s", status.message);
-    assert_string_equal(trial.id, spec->trials[index].id);
-    return trial;
-}
-
-// "full 512, seco/128 512, ...": the method, its chunk if it has one, and the context of every trial.
-static void expect_trials(const struct spec *spec, const char *expected)
-{
-    char text[4096] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < spec->trial_count; i++) {
-        struct trial trial = trial_of(spec, i);
-        size_t chunk = options_count(&trial.method->options, trial.options, "chunk", 0);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", trial.method->name);
-        if (chunk)
-            used += (size_t)snprintf(text + used, sizeof text - used, "/%zu", chunk);
-        used += (size_t)snprintf(text + used, sizeof text - used, " %zu", trial.context);
-        trial_free(&trial);
-    }
-    assert_string_equal(text, expected);
-}
-
-#define SWEEP                                                                                                      \
-    "{'experiment': 'sweep', 'question': '?', 'model': 'tiny',\n"                                                  \
-    " 'axes': {'context': [512, 256],\n"                                                                           \
-    "  'method': ['full', {'name': 'seco', 'chunk': [64, 128]},\n"                                                 \
-    "   {'name': 'spaco', 'chunk': 64, 'budget': [1, 2], 'sampler': ['uniform', 'bernoulli']}]}}"
 #define START            "{'experiment': 'e', 'model': 'tiny',\n"
 #define AXES             "'axes': {'context': [8], 'method': ['full']}}"
 #define METHODS(entries) START "'axes': {'context': [512, 128], 'method': [" entries "]}}"
@@ -307,94 +228,6 @@ static void one_trial_is_measured_once(void **state)
     spec_free(&spec);
 }
 
-static void the_command_line_changes_axes(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *axes[4], *device, *trials;
-    } cases[] = {
-        {{"context=128", "method=seco"}, NULL, "seco/64 128, seco/128 128"},
-        {{"method=full,seco", "context=1,2"}, NULL, "full 1, seco/64 1, seco/128 1, full 2, seco/64 2, seco/128 2"},
-        {{"method=seco", "chunk=7"}, NULL, "seco/7 512, seco/7 256"},
-        {{"chunk=16,8", "method=full,seco", "context=9"}, NULL, "full 9, seco/16 9, seco/8 9"},
-        {{"method=full", "dtype=f64,f32"}, NULL, "full 512, full 512, full 256, full 256"},
-        {{"method=full", "lora=null,{'rank': 2, 'targets': ['q', 'k']}", "context=8"}, NULL, "full 8, full 8"},
-        {{"method=full"}, "plan-cuda", "full 512, full 256"},
-        {{"method=spaco", "sampler=fixed", "columns=[0],[1, 2]", "context=256"},
-         NULL,
-         "spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256"},
-        {{"method=full", "model={'preset': 'tiny', 'layers': 1}", "measure={'samples': 1}"},
-         NULL,
-         "full 512, full 256"},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct spec spec = spec_of(SWEEP, cases[i].axes, cases[i].device);
-        expect_trials(&spec, cases[i].trials);
-        for (size_t j = 0; cases[i].device && j < spec.trial_count; j++) {
-            struct trial trial = trial_of(&spec, j);
-            assert_string_equal(trial.device, cases[i].device);
-            trial_free(&trial);
-        }
-        spec_free(&spec);
-    }
-    struct spec spec = spec_of(SWEEP, (const char *const[]){"method=full", "dtype=f64", NULL}, NULL);
-    struct trial trial = trial_of(&spec, 0);
-    assert_int_equal(trial.dtype, DTYPE_F64);
-    assert_int_equal(trial.gradient_dtype, DTYPE_F64);
-    trial_free(&trial);
-    spec_free(&spec);
-    // A key that the file lacks may come from the command line.
-    spec = spec_of("{'experiment': 'e', 'axes': {'method': ['full']}}",
-                   (const char *const[]){"model=tiny", "context=5", NULL}, NULL);
-    expect_trials(&spec, "full 5");
-    spec_free(&spec);
-}
-
-static void bad_changes_are_refused(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *axes[4], *message;
-    } cases[] = {
-        {{"contxt=1"}, "--axis contxt=1: unknown axis; did you mean 'context'? known axes: model"},
-        {{"chnk=1"}, "--axis chnk=1: unknown axis; did you mean 'chunk'?"},
-        {{"context"}, "--axis context: expected NAME=VALUE"},
-        {{"=1"}, "--axis =1: expected NAME=VALUE"},
-        {{""}, "expected NAME=VALUE"},
-        {{"context="}, "--axis context=: a value is empty"},
-        {{"context=1,,2"}, "a value is empty"},
-        {{"context=1,"}, "a value is empty"},
-        {{"context=0"}, "--axis context=0: expected a whole number of tokens >= 1, found 0"},
-        {{"context=1k"}, "expected a whole number of tokens >= 1, found '1k'"},
-        {{"context=1e400"}, "found '1e400'"},
-        {{"context=1", "context=2"}, "--axis context=2: axis 'context' is given twice"},
-        {{"method=sceo"},
-         "--axis method=sceo: unknown method entry of the spec 'sceo'; did you mean 'seco'? known names: full, "
-         "seco, spaco"},
-        {{"method=streambp"}, "unknown method entry of the spec 'streambp'"},
-        {{"method=1"}, "expected one of: full, seco, spaco; found 1"},
-        {{"method=full", "chunk=1"},
-         "--axis chunk=1: no method entry here has the option 'chunk'; methods that have it: streambp"},
-        {{"seconds=1"}, "no method entry here has the option 'seconds'; methods that have it: null"},
-        {{"chunk=-1"},
-         "--axis chunk=-1: expected a whole number (tokens per column of the context) >= 1, found -1"},
-        {{"lora={'rank': 0}"}, "--axis lora={'rank': 0}: key 'rank': expected a whole number >= 1, found 0"},
-        {{"lora={'rank': 0"}, "a value is not valid JSON"},
-        {{"columns=1"}, "--axis columns=1: expected a list of whole numbers, found 1"},
-        {{"method=spaco", "budget=9"},
-         "s.json:4:4: key 'method[2]': method 'spaco' at context 512: budget 9 is larger than the number of "
-         "columns"},
-        {{"experiment=x"}, "unknown axis"},
-        {{"model=\xff"}, "not valid JSON"},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++)
-        expect_bad(SWEEP, cases[i].axes, NULL, cases[i].message);
-    expect_bad(SWEEP, NULL, "gpu", "--device gpu: unknown device 'gpu'; did you mean 'cpu'?");
-    expect_bad(SWEEP, NULL, "", "--device : a value is empty");
-    expect_bad(SWEEP, (const char *const[]){"device=cpu", NULL}, "cpu",
-               "--device cpu: axis 'device' is given twice");
-}
-
 static void bad_specs_are_refused_with_the_place(void **state)
 {
     (void)state;
@@ -545,8 +378,6 @@ int main(void)
         cmocka_unit_test(an_entry_may_give_keys_of_its_own),
         cmocka_unit_test(a_list_option_takes_a_list_of_lists),
         cmocka_unit_test(one_trial_is_measured_once),
-        cmocka_unit_test(the_command_line_changes_axes),
-        cmocka_unit_test(bad_changes_are_refused),
         cmocka_unit_test(bad_specs_are_refused_with_the_place),
         cmocka_unit_test(a_plan_needs_no_data),
         cmocka_unit_test(a_sweep_without_end_is_refused),

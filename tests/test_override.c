@@ -1,0 +1,100 @@
+// Tests of harness/spec/override: what --axis and --device change of a spec, and what is said of bad ones.
+// JSON and messages are written with ' for ".
+#include "tests/spec_of.h"
+
+static void the_command_line_changes_axes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *axes[4], *device, *trials;
+    } cases[] = {
+        {{"context=128", "method=seco"}, NULL, "seco/64 128, seco/128 128"},
+        {{"method=full,seco", "context=1,2"}, NULL, "full 1, seco/64 1, seco/128 1, full 2, seco/64 2, seco/128 2"},
+        {{"method=seco", "chunk=7"}, NULL, "seco/7 512, seco/7 256"},
+        {{"chunk=16,8", "method=full,seco", "context=9"}, NULL, "full 9, seco/16 9, seco/8 9"},
+        {{"method=full", "dtype=f64,f32"}, NULL, "full 512, full 512, full 256, full 256"},
+        {{"method=full", "lora=null,{'rank': 2, 'targets': ['q', 'k']}", "context=8"}, NULL, "full 8, full 8"},
+        {{"method=full"}, "plan-cuda", "full 512, full 256"},
+        {{"method=spaco", "sampler=fixed", "columns=[0],[1, 2]", "context=256"},
+         NULL,
+         "spaco/64 256, spaco/64 256, spaco/64 256, spaco/64 256"},
+        {{"method=full", "model={'preset': 'tiny', 'layers': 1}", "measure={'samples': 1}"},
+         NULL,
+         "full 512, full 256"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct spec spec = spec_of(SWEEP, cases[i].axes, cases[i].device);
+        expect_trials(&spec, cases[i].trials);
+        for (size_t j = 0; cases[i].device && j < spec.trial_count; j++) {
+            struct trial trial = trial_of(&spec, j);
+            assert_string_equal(trial.device, cases[i].device);
+            trial_free(&trial);
+        }
+        spec_free(&spec);
+    }
+    struct spec spec = spec_of(SWEEP, (const char *const[]){"method=full", "dtype=f64", NULL}, NULL);
+    struct trial trial = trial_of(&spec, 0);
+    assert_int_equal(trial.dtype, DTYPE_F64);
+    assert_int_equal(trial.gradient_dtype, DTYPE_F64);
+    trial_free(&trial);
+    spec_free(&spec);
+    // A key that the file lacks may come from the command line.
+    spec = spec_of("{'experiment': 'e', 'axes': {'method': ['full']}}",
+                   (const char *const[]){"model=tiny", "context=5", NULL}, NULL);
+    expect_trials(&spec, "full 5");
+    spec_free(&spec);
+}
+
+static void bad_changes_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *axes[4], *message;
+    } cases[] = {
+        {{"contxt=1"}, "--axis contxt=1: unknown axis; did you mean 'context'? known axes: model"},
+        {{"chnk=1"}, "--axis chnk=1: unknown axis; did you mean 'chunk'?"},
+        {{"context"}, "--axis context: expected NAME=VALUE"},
+        {{"=1"}, "--axis =1: expected NAME=VALUE"},
+        {{""}, "expected NAME=VALUE"},
+        {{"context="}, "--axis context=: a value is empty"},
+        {{"context=1,,2"}, "a value is empty"},
+        {{"context=1,"}, "a value is empty"},
+        {{"context=0"}, "--axis context=0: expected a whole number of tokens >= 1, found 0"},
+        {{"context=1k"}, "expected a whole number of tokens >= 1, found '1k'"},
+        {{"context=1e400"}, "found '1e400'"},
+        {{"context=1", "context=2"}, "--axis context=2: axis 'context' is given twice"},
+        {{"method=sceo"},
+         "--axis method=sceo: unknown method entry of the spec 'sceo'; did you mean 'seco'? known names: full, "
+         "seco, spaco"},
+        {{"method=streambp"}, "unknown method entry of the spec 'streambp'"},
+        {{"method=1"}, "expected one of: full, seco, spaco; found 1"},
+        {{"method=full", "chunk=1"},
+         "--axis chunk=1: no method entry here has the option 'chunk'; methods that have it: streambp"},
+        {{"seconds=1"}, "no method entry here has the option 'seconds'; methods that have it: null"},
+        {{"chunk=-1"},
+         "--axis chunk=-1: expected a whole number (tokens per column of the context) >= 1, found -1"},
+        {{"lora={'rank': 0}"}, "--axis lora={'rank': 0}: key 'rank': expected a whole number >= 1, found 0"},
+        {{"lora={'rank': 0"}, "a value is not valid JSON"},
+        {{"columns=1"}, "--axis columns=1: expected a list of whole numbers, found 1"},
+        {{"method=spaco", "budget=9"},
+         "s.json:4:4: key 'method[2]': method 'spaco' at context 512: budget 9 is larger than the number of "
+         "columns"},
+        {{"experiment=x"}, "unknown axis"},
+        {{"model=\xff"}, "not valid JSON"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        expect_bad(SWEEP, cases[i].axes, NULL, cases[i].message);
+    expect_bad(SWEEP, NULL, "gpu", "--device gpu: unknown device 'gpu'; did you mean 'cpu'?");
+    expect_bad(SWEEP, NULL, "", "--device : a value is empty");
+    expect_bad(SWEEP, (const char *const[]){"device=cpu", NULL}, "cpu",
+               "--device cpu: axis 'device' is given twice");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_command_line_changes_axes),
+        cmocka_unit_test(bad_changes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

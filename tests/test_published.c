@@ -1,0 +1,196 @@
+// Tests of published points: which files of them are read and which refused, and the pictures that show them.
+// JSON is written with ' for ".
+#define _GNU_SOURCE // nftw, mkdtemp, asprintf
+#include "harness/plot/figure.h"
+#include "harness/plot/plot.h"
+#include "harness/results/published.h"
+#include "tests/parsed_record.h"
+#include "tests/published_points.h"
+#include "tests/scratch.h"
+#include "tests/words.h"
+
+static void bad_points_are_refused_with_the_line(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *name, *text, *message;
+    } bad[] = {
+        {"e-memory.csv", "method,context,peak_mib\n", "e-memory.csv:1: expected the source"},
+        {"e-memory.csv", "# P\nmethod,contxt,peak_mib\n", "e-memory.csv:2: expected columns of"},
+        {"e-memory.csv", "# P\nmethod,context,seconds\n", ":2: the file's name says another quantity"},
+        {"e-memory.csv", "# P\nmethod,context,context,peak_mib\n",
+         ":2: a column is given twice, found \"context\""},
+        {"e-memory.csv", "# P\nmethod,context\n", ":2: expected the columns method"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,-3\n",
+         ":3: expected a number above 0, found \"-3\""},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,nan\n", ":3: expected a number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1.5,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,context,batch,peak_mib\nseco,1,,3\n", ":3: expected a whole number above 0"},
+        {"e-memory.csv", "# P\nmethod,batch,seconds_per_sample\n", ":2: the file's name says another quantity"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1\n", ":3: fewer fields than columns"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,2,3\n", ":3: more fields than columns"},
+        {"e-memory.csv", "# P\nmethod,context,peak_mib\n", "e-memory.csv: no points"},
+        {"e-max-context.csv", "# P\nmethod,host,kilotokens\n,1 TB,3\n", ":3: host is yes or empty, found \"1 TB\""},
+        {"e-speed.csv", "# P\n", "the name is not EXPERIMENT-memory.csv"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct published published;
+        struct status status = {0};
+        scratch_text(scratch, bad[i].name, bad[i].text);
+        if (published_load(&published, scratch->folder, &status))
+            fail_msg("accepted: %s", bad[i].text);
+        if (!strstr(status.message, bad[i].message))
+            fail_msg("expected %s\n   found %s", bad[i].message, status.message);
+        published_free(&published);
+        remove(scratch_path(scratch, bad[i].name).text);
+    }
+}
+
+static void the_committed_points_are_read(void **state)
+{
+    (void)state;
+    struct published published;
+    struct status status = {0};
+    if (!published_load(&published, "experiments/published", &status))
+        fail_msg("%s", status.message);
+    const struct published_file *file = published_find(&published, "seco-figure6", PUBLISHED_MEMORY);
+    assert_non_null(file);
+    assert_string_equal(file->source, "SeCO/SpaCO, arXiv 2505.16710, Figure 6");
+    assert_true(file->points[0].context == 512 && file->points[0].value == 16951.9 * 0x1p20);
+    assert_non_null(published_find(&published, "streambp-figure3", PUBLISHED_MEMORY));
+    assert_non_null(published_find(&published, "streambp-table1", PUBLISHED_TIME));
+    file = published_find(&published, "streambp-table2", PUBLISHED_TIME);
+    assert_non_null(file);
+    assert_true(file->axis == PUBLISHED_BATCH && file->per_sample && file->points[6].batch == 16 &&
+                file->points[6].value == 6470);
+    published_free(&published);
+}
+
+static void the_figures_table_has_both(void **state)
+{
+    const struct scratch *scratch = *state;
+    scratch_text(scratch, "e-memory.csv", points);
+    struct published published;
+    struct status status = {0};
+    assert_true(published_load(&published, scratch->folder, &status));
+    char *lines[] = {record(1, SECO(64), "f32", 1024, 50), record(2, SECO(64), "f32", 4096, 0),
+                     record(3, SECO(64), "f32", 8192, 0), record(4, SECO(64), "bf16", 1024, 40)};
+    const struct record *records[4];
+    for (size_t i = 0; i < 4; i++) {
+        records[i] = &parsed_record(lines[i])->record;
+        free(lines[i]);
+    }
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    const struct published_file *file = published_find(&published, "e", PUBLISHED_MEMORY);
+    assert_non_null(file);
+    assert_true(figure_published_memory.tabulate_beside(records, 4, file, stream));
+    assert_int_equal(fclose(stream), 0);
+    // Only the shortest context that does not fit is marked; each panel has the paper's points.
+    assert_string_equal(
+        text,
+        "series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\taxis\tof\tcontext\tours\tpublished\tlimit_"
+        "bytes\toom\n"
+        "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\tcontext\tstep\t1024\t52428800\t104857600\t1000\t0\n"
+        "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\tcontext\tstep\t4096\tNaN\tNaN\t1000\t1\n"
+        "1\tseco\tchunk 64\t0\t1\tseco, dKV in f32\t64\tcontext\tstep\t8192\tNaN\tNaN\t1000\t0\n"
+        "2\tseco\tchunk 64\t0\t2\tseco, dKV in bf16\t64\tcontext\tstep\t1024\t41943040\t104857600\t1000\t0\n");
+    free(text);
+    for (size_t i = 0; i < 4; i++)
+        parsed_record_free(records[i]);
+    published_free(&published);
+}
+
+static char *read_text(struct scratch_path path)
+{
+    FILE *file = fopen(path.text, "rb");
+    if (!file)
+        fail_msg("%s was not written", path.text);
+    char *text = calloc(1, 1 << 20);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+#define BARS(profile, training)                                                                                    \
+    "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'lora': " training         \
+    ", 'kv_gradient_dtype': 'f32', 'profile': '" profile                                                           \
+    "'}, 'limit_bytes': 1073741824, 'revision': 'abc', 'methods'"                                                  \
+    ": [{'method': {'name': 'full'}, 'max_context': 0}, {'method': {'name': 'seco', 'chunk': 64}, 'max_context': " \
+    "1234567}]}"
+
+static void the_pictures_are_drawn(void **state)
+{
+    struct scratch *scratch = *state;
+    char *records = all_records(), *card = quoted(BARS("card", "{'rank': 8}")),
+         *other = quoted(BARS("card", "null"));
+    scratch_text(scratch, "e-memory.csv", points);
+    scratch_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nseco,64,1024,2.048\n");
+    scratch_text(scratch, "e-max-context.csv",
+                 "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
+                 "S,seco,small,lora,card,,,,1.5\n"
+                 "Theirs,,small,,card,,sparse,eight cards,9\n"
+                 "With a host,,small,lora,card,yes,,,8\n"
+                 "Elsewhere,,large,lora,card,,,,7\n");
+    scratch_text(scratch, "r.jsonl", records);
+    scratch_text(scratch, "card.json", card);
+    scratch_text(scratch, "other.json", other);
+    struct scratch_path path = scratch_path(scratch, "r.jsonl"), out = scratch_path(scratch, "out"),
+                        bars[] = {scratch_path(scratch, "card.json"), scratch_path(scratch, "other.json")};
+    const char *paths[] = {path.text}, *bar_paths[] = {bars[0].text, bars[1].text};
+    struct plot_request request = {.paths = paths,
+                                   .path_count = 1,
+                                   .max_context_paths = bar_paths,
+                                   .max_context_count = 2,
+                                   .form = {.folder = out.text, .scripts = "plots", .formats = "svg,png,tsv"},
+                                   .figures = "published-memory,published-time",
+                                   .published = scratch->folder};
+    struct status status = {0};
+    if (!plot(&request, &status))
+        fail_msg("%s", status.message);
+    static const char *const names[] = {"out/e-published-memory.svg", "out/e-published-time.svg",
+                                        "out/max-context.svg"};
+    static const char *const words[][4] = {
+        {"planned, nothing was measured", "published: A paper, Figure 1", "seco, dKV in f32", NULL},
+        {"estimate (roofline), profile card", "published: P<", NULL},
+        {"1,234,567", "planned at revision abc", "9,000, sparse", NULL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *svg = read_text(scratch_path(scratch, names[i]));
+        expect_words(svg, words[i]);
+        free(svg);
+    }
+    // Only where the training is the paper's too.
+    char *table = read_text(scratch_path(scratch, "out/max-context.tsv"));
+    assert_non_null(strstr(table,
+                           "\n2\tseco\tseco, chunk 64\t0\t1\tsmall, LoRA rank 8, bf16, dKV f32, on card: 1.00 "
+                           "GiB usable\t1234567\t1500\t-\n"));
+    assert_non_null(strstr(table, "\t1234567\tNaN\t-\n"));
+    // Another's is a row of its own in one group, and not without what it has, nor of another model.
+    assert_non_null(strstr(table, "\n3\tpublished\tTheirs\t0\t1\t"));
+    assert_non_null(strstr(table, "\tNaN\t9000\tsparse\n"));
+    assert_null(strstr(strstr(table, "Theirs") + 1, "Theirs"));
+    assert_null(strstr(table, "With a host"));
+    assert_null(strstr(table, "Elsewhere"));
+    scratch_text(scratch, "other.json", "{}");
+    assert_false(plot(&request, &status));
+    assert_non_null(strstr(status.message, "not what `longbp max-context --json` prints"));
+    free(table);
+    free(card);
+    free(other);
+    free(records);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(bad_points_are_refused_with_the_line),
+        cmocka_unit_test(the_committed_points_are_read),
+        TEST(the_figures_table_has_both),
+        TEST(the_pictures_are_drawn),
+    };
+    return cmocka_run_group_tests_name("published", tests, NULL, NULL);
+}
