@@ -135,7 +135,7 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(OBJECTS)
 
 # Each suite is a target, so that as many run at once as there are cores, each on one thread. tests/suite says what came
 # of it. Under the sanitizers without what reads sources alone, what simulates times, whose code test_time_change runs
-# too, what measures rates, which is nearly all random numbers and GEMMs, and what has a malloc of its own.
+# too, and what preloads a malloc or system calls of its own.
 SUITE     = BUILD=$(BUILD) tests/suite
 RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_dependencies tests/check_documents tests/check_includes tests/check_suite \
               tests/check_host_memory tests/check_mutants %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
@@ -143,7 +143,7 @@ run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
 $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
-	$(Q)$(CC) -I. -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
+	$(Q)$(CC) -I. -MMD -MP -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
 # Open MPI does not free all that it takes.
 $(addprefix run/$(BUILD)/tests/,test_ranks test_ranks_command test_replicas test_replica_updates test_train_ranks test_train_ranks_command): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
 test: ## install what is missing, build, run every test; some minutes

@@ -3,7 +3,7 @@
 load scripts.'/style.gp'
 
 tints = '#0072B2 #D55E00 #009E73 #CC79A7 #E69F00 #222222'
-tint(i) = word(tints, 1 + (i - 1) % words(tints))
+tint(i) = toned(word(tints, 1 + (i - 1) % words(tints)))
 mark_of(i) = int(word('7 5 9 13 11 4', 1 + (i - 1) % 6))
 dash(rank) = 1
 

@@ -200,7 +200,7 @@ static void what_allow_let_pass_is_listed(void **state)
     // A part of the peak by what is said of the peak.
     expect(*state, allow, 0, "activations 600 B -> 610 B, +10 B, +1.67 %, let pass by --allow peak_bytes=1%\n");
     expect(*state, allow, 0, "launches 70 -> 72, +2.86 %, let pass by --allow launches=2\n");
-    expect(*state, allow, 0, "3 figures grew and were let pass by --allow\n");
+    expect(*state, allow, 0, "3 figures changed and were let pass by --allow\n");
     expect(*state, "--format json --allow peak_bytes=1%,launches=2 base new", 0, "'allowance': 'launches=2'");
     // Nobody let pass what fell, or what BASE does not know.
     NEW(*state, {.peak_bytes = 999, .activations = 601});

@@ -154,7 +154,8 @@ static void what_cannot_be_is_said(void **state)
         {"--method full --parallel data=2 --optimizer galore --clip 0", "galore moves whole matrices"},
         {"--method full --parallel data=2,zero=1 --place-optimizer host",
          "send each other what is on their devices"},
-        {"--method full --parallel data=2 --launch 'false {ranks}'", ""},
+        {"--method full --parallel data=2 --launch 'no-such-program {ranks}'",
+         "no-such-program: cannot be started"},
     };
     write_text(scratch);
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -35,7 +35,9 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
             if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
                 _exit(127);
             execvp(launch.arguments[0], launch.arguments);
-            _exit(127);
+            dprintf(STDERR_FILENO, "longbp %s: %s: cannot be started: %s\n", name, launch.arguments[0],
+                    strerror(errno));
+            _exit(EXIT_BAD_INPUT);
         }
         if (child < 0 || waitpid(child, &ended, 0) != child)
             status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));

@@ -3,10 +3,12 @@
 #include "harness/plot/figure.h"
 #include "kernels/base/status.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct row {
     char label[120];
+    char *key; // method and optimizer but for the rate: what a series has alike
     double rate, unchanged, lost;
 };
 
@@ -41,6 +43,12 @@ static struct row row_of(const struct record *record)
              master       ? "master in f32"
              : stochastic ? "rounded stochastically"
                           : "rounded to nearest");
+    json_t *optimizer = json_copy((json_t *)record->trial.optimizer);
+    CHECK(optimizer && json_object_del(optimizer, "rate") == 0);
+    json_t *key = json_pack("[O, o]", record->trial.method, optimizer);
+    row.key = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    CHECK(row.key);
+    json_decref(key);
     return row;
 }
 
@@ -48,6 +56,7 @@ static int by_label(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
     int order = strcmp(x->label, y->label);
+    order = order ? order : strcmp(x->key, y->key);
     return order ? order : (x->rate > y->rate) - (x->rate < y->rate);
 }
 
@@ -61,18 +70,23 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     for (size_t i = 0; i < count; i++) {
         if (records[i]->status == RECORD_OK && records[i]->curve.lost_updates.count > 0) {
             rows[kept] = row_of(records[i]);
-            kept += isfinite(rows[kept].rate) && isfinite(rows[kept].lost);
+            if (isfinite(rows[kept].rate) && isfinite(rows[kept].lost))
+                kept++;
+            else
+                free(rows[kept].key);
         }
     }
     qsort(rows, kept, sizeof *rows, by_label);
     fputs("series\tmethod\tlabel\trank\trate\tunchanged\tlost\n", table);
     for (size_t i = 0; i < kept; i++) {
-        bool same = i > 0 && strcmp(rows[i].label, rows[i - 1].label) == 0;
+        bool same = i > 0 && strcmp(rows[i].key, rows[i - 1].key) == 0;
         series += !same;
         enough = enough || (same && rows[i].rate != rows[i - 1].rate);
         fprintf(table, "%zu\t%s\t%s\t%zu\t%.9g\t%.9g\t%.9g\n", series, rows[i].label, rows[i].label, series - 1,
                 rows[i].rate, rows[i].unchanged, rows[i].lost);
     }
+    for (size_t i = 0; i < kept; i++)
+        free(rows[i].key);
     free(rows);
     return enough;
 }

@@ -101,8 +101,9 @@ static bool draw(const struct max_context_request *request, const struct longest
                  struct status *status)
 {
     struct origin origin = origin_of(request, contexts);
-    char claim[900];
-    claim_pictures_find(name, claim, sizeof claim);
+    char claim[900] = "";
+    if (*contexts->sources) // published points stand in it
+        claim_pictures_find(name, claim, sizeof claim);
     const struct picture picture = {.form = request->form,
                                     .name = name,
                                     .figure = figure,

@@ -136,6 +136,9 @@ bool picture_form_check(const struct picture_form *form, struct status *status)
             status_set(status, STATUS_BAD_INPUT, "--out: expected a folder, found \"\"; . is this one")) &&
            word_list_check(form->formats, "svg,png,pdf,tsv", "--format", status) &&
            (!form->style || word_list_check(form->style, "bare,grey,serif", "--style", status)) &&
+           (!form->style || !form->title || !word_list_has(form->style, "bare") ||
+            status_set(status, STATUS_BAD_INPUT,
+                       "--title: --style bare has no heading; leave one of the two out")) &&
            (known ||
             status_set(status, STATUS_BAD_INPUT, "--log: expected x, y, x,y or none, found \"%.40s\"", form->log));
 }

@@ -54,7 +54,7 @@ static void write_counts(const struct comparison *comparison, const char *before
         before, comparison->both, comparison->base_only, comparison->new_only, trials[CHANGE_WORSE],
         trials[CHANGE_LOST], trials[CHANGE_BETTER], trials[CHANGE_ALLOWED] + trials[CHANGE_OTHER]);
     if (comparison->let_pass)
-        fprintf(stream, "%s%zu figures grew and were let pass by --allow\n", before, comparison->let_pass);
+        fprintf(stream, "%s%zu figures changed and were let pass by --allow\n", before, comparison->let_pass);
     write_bits(comparison, before, stream);
     if (comparison->options.deterministic)
         fprintf(stream, "%stimes: left out\n", before);

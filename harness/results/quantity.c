@@ -113,6 +113,8 @@ static enum change judge(double base, double new, double slack_below, double sla
 static enum change judge_count(const struct change_list *list, double base, double new, double slack)
 {
     enum change change = judge(base, new, list->exact ? slack : 0, slack);
+    if (list->exact && change == CHANGE_NONE && new < base)
+        return CHANGE_ALLOWED;
     return list->exact && change == CHANGE_BETTER ? CHANGE_WORSE : change;
 }
 

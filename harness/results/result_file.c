@@ -32,7 +32,8 @@ json_t *result_line_read(const struct result_line *line, struct status *status)
     json_error_t error;
     json_t *record = json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, &error);
     place_of(line, where);
-    if (!record && line->number == 1 && strspn(line->text, "[{ \r\n") >= line->bytes)
+    if (!record && line->number == 1 && strcspn(line->text, "[{") < line->bytes &&
+        strspn(line->text, "[{ \r\n") >= line->bytes)
         status_set(
             status, STATUS_BAD_INPUT,
             "%s: no record, but JSON over several lines: result files, which `longbp run` writes, hold a record "

@@ -1,6 +1,7 @@
 #include "harness/run/step_logprobs.h"
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
+#include "harness/run/ranks.h"
 #include "methods/log_probs.h"
 
 #define CHUNK      512
@@ -75,7 +76,7 @@ static bool open_folder(struct setup *setup, const struct trial *trial, const st
     reference.lora = (struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q};
     return folder_read_config(reference.model_folder, &reference.config, status) &&
            (!adapted || adapter_read(reference.model_folder, &reference.config, &reference.lora, status)) &&
-           setup_open(setup, &reference, &own, status);
+           (!options->ranks || ranks_fit(&reference, status)) && setup_open(setup, &reference, &own, status);
 }
 
 bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
@@ -92,9 +93,10 @@ bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
     return status->code == STATUS_OK;
 }
 
-bool step_logprobs_open(struct setup *setup, const struct trial *trial, struct status *status)
+bool step_logprobs_open(struct setup *setup, const struct trial *trial, const char *device, struct status *status)
 {
     struct setup_options options = setup_options_of(trial);
+    options.device = device;
     options.apart = true;
     return open_folder(setup, trial, &options, status);
 }

@@ -12,7 +12,7 @@ void step_logprobs(struct tensor log_prob, struct model *model, const struct bat
 bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
                              const struct setup_options *options, struct status *status);
 // That model alone, kept open for step_logprobs_by. Release with setup_close, also after a failure.
-bool step_logprobs_open(struct setup *setup, const struct trial *trial, struct status *status);
+bool step_logprobs_open(struct setup *setup, const struct trial *trial, const char *device, struct status *status);
 // Of the labels of any data by such a model: [batch, context], to be freed.
 double *step_logprobs_by(struct setup *setup, const struct trial *trial, const struct batch_data *data,
                          struct status *status);

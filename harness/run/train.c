@@ -1,4 +1,5 @@
 #include "harness/run/train.h"
+#include "harness/run/ranks.h"
 #include "harness/run/step_data.h"
 #include "kernels/base/timer.h"
 #include "kernels/transformer/bucket.h"
@@ -19,7 +20,9 @@ static bool is_dataless(const struct train *train)
 // Log-probs of the first sequences that come, by a second model; a plan has none.
 static bool refer(const struct train *train, struct train_data *data, size_t count, struct status *status)
 {
-    return is_dataless(train) || train_data_refer(data, count, status);
+    char device[RANK_DEVICE_BYTES];
+    ranks_device(device, train->trial, train->world);
+    return is_dataless(train) || train_data_refer(data, count, device, status);
 }
 
 static bool open_held_out(struct train *train, struct status *status)

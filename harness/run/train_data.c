@@ -108,7 +108,7 @@ static bool refer_batch(struct train_data *data, struct setup *setup, size_t ind
     return status->code == STATUS_OK;
 }
 
-bool train_data_refer(struct train_data *data, size_t count, struct status *status)
+bool train_data_refer(struct train_data *data, size_t count, const char *device, struct status *status)
 {
     const struct trial *trial = data->trial;
     struct setup setup;
@@ -120,7 +120,7 @@ bool train_data_refer(struct train_data *data, size_t count, struct status *stat
         return status_set(status, STATUS_OOM, "no room on the host for the reference's log-probs of %zu sequences",
                           data->sequences.count);
     count = count < all ? count : all;
-    bool ok = step_logprobs_open(&setup, trial, status);
+    bool ok = step_logprobs_open(&setup, trial, device, status);
     for (size_t first = 0; ok && first < count; first += trial->batch)
         ok = refer_batch(data, &setup, first, count - first < trial->batch ? count - first : trial->batch, status);
     setup_close(&setup);

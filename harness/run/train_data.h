@@ -29,7 +29,7 @@ size_t train_data_count(const struct train_data *data);
 bool train_data_feeds(struct train_data *data, size_t steps, size_t count, struct status *status);
 // Where the trial's reference is a folder: the log-probs of the first `count` sequences that come, by that model.
 // False and a status.
-bool train_data_refer(struct train_data *data, size_t count, struct status *status);
+bool train_data_refer(struct train_data *data, size_t count, const char *device, struct status *status);
 // The sequences that come as number `index` and after it, those of a group in a row. Release with batch_data_free,
 // also after a failure.
 bool train_data_read(struct train_data *data, size_t index, size_t count, struct batch_data *read,

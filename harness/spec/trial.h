@@ -116,6 +116,7 @@ void trial_free(struct trial *trial);
 // Tokens of a row that a step walks: of sequences of a group those of all of them. Of a batch file at most so many.
 size_t trial_row_tokens(const struct trial *trial);
 // How many ranks it takes, and what they share.
+#define TRIAL_RANKS_MAX (1 << 20)
 size_t trial_ranks(const struct trial *trial);
 struct split trial_split(const struct trial *trial);
 // Whether a time is estimated: of ranks whose keys and values go round each says something at each stop of each

@@ -216,6 +216,9 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "zero"), status,
                                "shares out what ranks of \"data\" or \"sequence\" would each have whole, and "
                                "there is one; give one of the two, or leave it out");
+    if (trial_ranks(trial) > TRIAL_RANKS_MAX)
+        return json_field_fail(fields->keys[trial_key_find("parallel")], status, "are %zu ranks; at most %d can be",
+                               trial_ranks(trial), TRIAL_RANKS_MAX);
     struct status why = {0};
     if (trial->links && !links_reach(trial->links, trial_ranks(trial), &why))
         return json_field_fail(fields->keys[trial_key_find("links")], status, "%s", why.message);

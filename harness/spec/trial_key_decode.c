@@ -156,6 +156,8 @@ static json_t *default_of(const struct trial_key *key)
     struct trial scratch = {.objective = objectives[0]};
     struct status none = {0};
     bool own = key->type == KEY_OWN || key->type == KEY_METHOD;
+    if (key->type == KEY_OWN && key->telling && key->standard) // the objective
+        return json_string(key->standard);
     if (key->required || key->told || (own && !key->null))
         return NULL;
     return own ? json_null() : trial_key_decode(key, &scratch, (struct json_field){0}, &none);

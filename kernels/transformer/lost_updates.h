@@ -15,8 +15,8 @@ struct lost_updates {
 // or could.
 bool lost_updates_known(const struct optimizer *optimizer);
 // The update under way of a parameter, or of a share of one, of a model in bf16 with such an optimizer, and what
-// comes of it added to the sums. Same bits; takes a copy of the weights in f32 on the device, and three in f64 on
-// the host.
+// comes of it added to the sums. Same bits; takes a copy of the weights in f32 on the device where there is no
+// master, and up to four in f64 on the host.
 void lost_updates_add(struct lost_updates *sums, struct model *model, struct parameter *parameter);
 // They become those of all ranks. What several ranks have alike counts as often, in all sums.
 void lost_updates_sum(struct lost_updates *sums, const struct world *world);

@@ -323,7 +323,8 @@ static void update_share(struct model *model, struct parameter *p)
     if (tensor_count(share.value) == 0) {
         return;
     }
-    if (model->lost_updates) {
+    // Of a tied table's two ends one counts.
+    if (model->lost_updates && (p != model->embedding || ranks_lowest(&model->ranks))) {
         lost_updates_add(model->lost_updates, model, moved);
     } else {
         model->optimizer->update(model, moved);
