@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "tests/program.h"
 #include "tests/quoted.h"
+#include "tests/records_of.h"
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -23,18 +24,6 @@ static void write_spec(const struct scratch *scratch, const char *rest)
     scratch_file(scratch, "spec.json", json, strlen(json));
     free(json);
     free(text);
-}
-
-// The records of a result file, an array.
-static json_t *records(const struct scratch *scratch, const char *name)
-{
-    json_t *all = json_array();
-    char *text = text_of(scratch, name), *rest = text, *line;
-    while ((line = strsep(&rest, "\n")))
-        if (*line)
-            json_array_append_new(all, json_loads(line, 0, NULL));
-    free(text);
-    return all;
 }
 
 static const char *text_at(const json_t *record, const char *key)

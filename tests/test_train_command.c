@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
 #include "tests/program.h"
+#include "tests/trained_text.h"
 #include "tests/written_batch.h"
 #include <jansson.h>
 #include <signal.h>
@@ -12,14 +13,6 @@
 #define TRAIN                                                                                                      \
     "$L train --model tiny --tokens text --context 12 --method streambp --chunk 5 --steps 10 --accumulate 2 "      \
     "--shuffle 3 --schedule cosine --warmup 2 --clip 5 --held-out 0.1 --evaluate-every 4 "
-
-static void write_text(const struct scratch *scratch)
-{
-    char text[600];
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)('a' + i * i % 26);
-    scratch_file(scratch, "text", text, sizeof text);
-}
 
 // The lines of steps.jsonl without their times.
 static char *steps_of(const struct scratch *scratch, const char *name)

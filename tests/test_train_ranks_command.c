@@ -4,6 +4,8 @@
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/quoted.h"
+#include "tests/records_of.h"
+#include "tests/trained_text.h"
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -13,14 +15,6 @@
 #define TRAIN                                                                                                      \
     "$L train --model tiny --tokens text --context 12 --batch 3 --steps 8 --accumulate 2 --shuffle 3 --clip 5 "    \
     "--held-out 0.1 --evaluate-every 4 --optimizer adamw,rate=0.01 --quiet "
-
-static void write_text(const struct scratch *scratch)
-{
-    char text[600];
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)('a' + i * i % 26);
-    scratch_file(scratch, "text", text, sizeof text);
-}
 
 // Steps without their times.
 #define STEPS(folder) "sed 's/\"ms\".*\"peak/\"peak/' " folder "/steps.jsonl"
@@ -76,17 +70,6 @@ static void weights_are_those_of_one_rank(void **state)
                                   "$O --parallel stage=2 --out b && cmp a/adapter_model.safetensors "
                                   "b/adapter_model.safetensors && cmp a/adapter_config.json b/adapter_config.json"),
                      0);
-}
-
-static json_t *records(const struct scratch *scratch, const char *name)
-{
-    json_t *all = json_array();
-    char *text = text_of(scratch, name), *rest = text, *line;
-    while ((line = strsep(&rest, "\n")))
-        if (*line)
-            json_array_append_new(all, json_loads(line, 0, NULL));
-    free(text);
-    return all;
 }
 
 static const json_t *at(const json_t *record, const char *object, const char *key)
