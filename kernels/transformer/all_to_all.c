@@ -1,11 +1,6 @@
 #include "kernels/transformer/all_to_all.h"
 #include "kernels/transformer/attend.h"
 
-static const struct comm *ranks_of_sequence(const struct model *model)
-{
-    return &model->ranks.sequence;
-}
-
 bool heads_divide(size_t heads, size_t kv_heads, size_t ranks)
 {
     return heads % ranks == 0 && (kv_heads % ranks == 0 || ranks % kv_heads == 0);
@@ -20,7 +15,7 @@ static struct span heads_of(size_t heads, size_t ranks, size_t rank)
 
 size_t heads_here(const struct model *model, size_t heads)
 {
-    const struct comm *ranks = ranks_of_sequence(model);
+    const struct comm *ranks = &model->ranks.sequence;
     return heads_of(heads, ranks->size, ranks->rank).count;
 }
 
@@ -56,7 +51,7 @@ static void add_messages(struct message *to, size_t *count, const struct batch *
 static void parts_open(struct exchange_parts *e, struct model *model, const struct batch *batch,
                        struct tensor share, size_t rows)
 {
-    const struct comm *ranks = ranks_of_sequence(model);
+    const struct comm *ranks = &model->ranks.sequence;
     *e = (struct exchange_parts){.share = share, .rows = rows};
     e->parts = tensor_new(model->device, ranks->size * rows, share.cols, share.dtype, CATEGORY_WORKSPACE);
     e->of_parts = calloc(PIECES * ranks->size, sizeof *e->of_parts);
@@ -81,7 +76,7 @@ static void parts_close(struct exchange_parts *e, struct model *model)
 // Between the rank's own part and its rows of all tokens'.
 static void copy_own(const struct exchange_parts *e, struct model *model, const struct batch *batch, bool out)
 {
-    struct tensor part = part_of(e, ranks_of_sequence(model)->rank);
+    struct tensor part = part_of(e, model->ranks.sequence.rank);
     size_t B = batch->batch, row = 0;
     for (size_t i = 0; i < PIECES; i++) {
         struct span piece = batch->pieces.items[i];
@@ -96,7 +91,7 @@ static void copy_own(const struct exchange_parts *e, struct model *model, const 
 
 struct tensor heads_spread(struct model *model, const struct batch *batch, struct tensor own, size_t heads)
 {
-    const struct comm *ranks = ranks_of_sequence(model);
+    const struct comm *ranks = &model->ranks.sequence;
     size_t width = own.cols / heads;
     struct tensor share = tensor_new(model->device, batch->pieces.context * batch->batch,
                                      heads_here(model, heads) * width, own.dtype, own.category);
@@ -115,7 +110,7 @@ struct tensor heads_spread(struct model *model, const struct batch *batch, struc
 void heads_collect(struct model *model, const struct batch *batch, struct tensor own, size_t heads,
                    struct tensor share)
 {
-    const struct comm *ranks = ranks_of_sequence(model);
+    const struct comm *ranks = &model->ranks.sequence;
     size_t together = heads < ranks->size ? ranks->size / heads : 1; // ranks with the same head
     size_t width = own.cols / heads;
     struct exchange_parts e;

@@ -1,11 +1,6 @@
 #include "kernels/transformer/ring.h"
 #include "kernels/transformer/attend.h"
 
-static const struct comm *ranks_of_sequence(const struct model *model)
-{
-    return &model->ranks.sequence;
-}
-
 // The rank whose keys and values are here at stop number `stop`.
 static size_t owner_at(const struct comm *ranks, size_t stop)
 {
@@ -14,7 +9,7 @@ static size_t owner_at(const struct comm *ranks, size_t stop)
 
 static struct pieces pieces_at(const struct model *model, const struct batch *batch, size_t stop)
 {
-    const struct comm *ranks = ranks_of_sequence(model);
+    const struct comm *ranks = &model->ranks.sequence;
     return pieces_of(batch->pieces.context, ranks->size, owner_at(ranks, stop));
 }
 
@@ -26,7 +21,7 @@ struct passing {
 
 static void pass_begin(struct model *model, struct passing *passing, struct kv out, struct kv in)
 {
-    const struct comm *ranks = ranks_of_sequence(model);
+    const struct comm *ranks = &model->ranks.sequence;
     size_t right = (ranks->rank + 1) % ranks->size, left = owner_at(ranks, 1);
     const struct message sends[] = {{right, out.k}, {right, out.v}}, receives[] = {{left, in.k}, {left, in.v}};
     *passing = (struct passing){.out = out, .in = in};
@@ -37,7 +32,7 @@ static void pass_begin(struct model *model, struct passing *passing, struct kv o
 // What has gone is freed, unless it is the rank's own; what has come is returned.
 static struct kv pass_end(struct model *model, struct passing *passing, const struct kv *own)
 {
-    comm_wait(ranks_of_sequence(model), model->device, &passing->delivery);
+    comm_wait(&model->ranks.sequence, model->device, &passing->delivery);
     if (!own || passing->out.k.data != own->k.data) {
         kv_free(model, &passing->out);
     }
@@ -146,7 +141,7 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
 void ring_attend(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
                  struct tensor q, struct kv kv)
 {
-    size_t ranks = ranks_of_sequence(model)->size;
+    size_t ranks = model->ranks.sequence.size;
     struct kv block = kv;
     for (size_t stop = 0; stop < ranks; stop++) {
         struct passing passing;
@@ -190,7 +185,7 @@ void ring_attend_backward(struct model *model, const struct batch *batch, size_t
                           struct tensor q, struct kv kv, struct kv grad_kv, struct tensor grad_q)
 {
     struct device *device = model->device;
-    size_t ranks = ranks_of_sequence(model)->size;
+    size_t ranks = model->ranks.sequence.size;
     struct tensor grad_o = tensor_new(device, grad_q.rows, grad_q.cols, grad_q.dtype, CATEGORY_WORKSPACE);
     struct kv block = kv, grads = grad_kv;
     if (grad_q.rows > 0) {
