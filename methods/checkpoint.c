@@ -4,7 +4,9 @@
 // activations and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more,
 // and fewer inputs (methods/row.h). With offload = inputs what is kept is kept on the host, and goes over the link
 // once each way (a stage's input, which is read for its rows' forward, too, comes twice); the device holds two
-// rows' inputs, for the next one comes back while a row is walked.
+// rows' inputs, for the next one comes back while a row is walked. With attention = kept so is what attention gave,
+// H D e and H statistics more per token and row, and attention is not computed again: at most 4 F - A / 2
+// (LightSeq: Li et al. 2024, arXiv 2310.03294, whose checkpoints are at attention's output).
 #include "methods/cost.h"
 #include "methods/row.h"
 
@@ -13,6 +15,7 @@ struct checkpoint_options {
     enum keep keep;
     struct stage_options stages;
     enum row_offload offload;
+    enum row_attention attention;
 };
 
 static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_options),
@@ -20,15 +23,17 @@ static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_
                                             OPTION_STAGES(struct checkpoint_options),
                                             OPTION_STAGE_ROWS(struct checkpoint_options),
                                             OPTION_OFFLOAD(struct checkpoint_options, "none", "inputs"),
+                                            OPTION_ATTENTION(struct checkpoint_options),
                                             {0}};
 
-static void backward(struct step *step, size_t l, struct stream *of_x, struct stream *of_grad)
+static void backward(struct step *step, size_t l, struct stream *of_x, struct row_attended attended,
+                     struct stream *of_grad)
 {
     struct tensor x = of_x->whole, grad = of_grad->whole;
     const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
     struct span all = {0, step->batch->context};
-    struct activations rebuilt = {0};
+    struct activations rebuilt = row_cell(attended, all, step->batch->batch, ATTENTION_WRITTEN);
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
     kv_project(model, step->batch, l, all, x, kv, &rebuilt);
@@ -51,7 +56,8 @@ static void walk(struct step *step)
     const struct checkpoint_options *options = step->options;
     row_walk(step, &(struct row_walk){.chunk = step->batch->context,
                                       .head_chunk = options->head_chunk,
-                                      .inputs = options->offload == ROW_OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
+                                      .kept = options->offload == ROW_OFFLOAD_INPUTS ? PLACE_HOST : PLACE_DEVICE,
+                                      .attention = options->attention,
                                       .stages = &options->stages,
                                       .backward = backward});
 }
@@ -67,11 +73,15 @@ static double floor_bytes(const struct model *model, const void *of_method, size
 {
     const struct checkpoint_options *options = of_method;
     (void)context;
-    double kept = row_walk_kept(model, &options->stages), few = 3 * cost_hidden(model);
+    // Of the row that is walked the cell has what attention gave; of one stage that of the row below comes back.
+    double attended = options->attention == ROW_ATTENTION_KEPT ? cost_attention(model) : 0;
+    double kept = row_walk_kept(model, &options->stages, options->attention);
+    bool one = options->stages.count <= 1 && options->stages.rows.count <= 1;
+    double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attended;
     if (options->offload == ROW_OFFLOAD_INPUTS && kept > few) {
         kept = few;
     }
-    return kept + cost_row_kv(model) + cost_cell(model);
+    return kept + cost_row_kv(model) + cost_cell(model) - attended;
 }
 
 const struct method method_checkpoint = {

@@ -47,6 +47,12 @@ double cost_row_kv_gradients(const struct model *model)
     return cost_kv_gradients(model) * ranks_at_once(model);
 }
 
+double cost_attention(const struct model *model)
+{
+    const struct config *c = &model->config;
+    return (double)(c->heads * c->head_dim) * element(model) + (double)c->heads * statistic(model);
+}
+
 double cost_cell(const struct model *model)
 {
     const struct config *c = &model->config;

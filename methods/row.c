@@ -9,8 +9,17 @@ static struct tensor hidden(struct step *step)
                       model->device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
 }
 
+struct activations row_cell(struct row_attended attended, struct span chunk, size_t B, enum attention_output output)
+{
+    struct activations own = {0}, kept = {.attention = output,
+                                          .o = column_rows(attended.o, chunk, B),
+                                          .logsumexp = column_rows(attended.logsumexp, chunk, B)};
+    return attended.kept ? kept : own;
+}
+
 // The output of row l: [T B, d], chunk by chunk.
-static struct tensor forward(struct step *step, size_t l, struct columns columns, struct tensor x)
+static struct tensor forward(struct step *step, size_t l, struct columns columns, struct tensor x,
+                             struct row_attended attended)
 {
     struct model *model = step->model;
     size_t B = step->batch->batch;
@@ -24,8 +33,9 @@ static struct tensor forward(struct step *step, size_t l, struct columns columns
     kv = kv_gather_take(model, step->batch, kv);
     for (size_t c = 0; c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
-        cell_forward(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, column_rows(y, chunk, B), NULL,
-                     KEEP_LEAN);
+        struct activations cell = row_cell(attended, chunk, B, ATTENTION_WRITE);
+        cell_forward(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, column_rows(y, chunk, B),
+                     attended.kept ? &cell : NULL, KEEP_LEAN);
     }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &kv);
@@ -38,14 +48,16 @@ struct state {
     const struct row_walk *walk;
     struct columns columns;
     struct stages stages;
-    struct spill inputs; // number l: [T B, d], input of layer l
+    struct spill inputs;       // number l: [T B, d], input of layer l
+    struct spill o, logsumexp; // number l: what attention gave there
 };
 
-// A row's input costs what a stage's does; that of a stage's lowest row is its own.
-static struct stage_cost cost_of(const struct model *model)
+// A row's input costs what a stage's does; that of a stage's lowest row is its own. Attention of a lower stage's
+// highest row is rebuilt.
+static struct stage_cost cost_of(const struct model *model, enum row_attention attention)
 {
-    double input = cost_hidden(model);
-    return (struct stage_cost){.input = input, .row = input, .top = -input, .below = -input};
+    double input = cost_hidden(model), attended = attention == ROW_ATTENTION_KEPT ? cost_attention(model) : 0;
+    return (struct stage_cost){.input = input, .row = input + attended, .top = -input, .below = -input - attended};
 }
 
 // With several stages the embedding is looked up again.
@@ -61,20 +73,88 @@ static struct tensor embedding(const struct state *state)
     return x;
 }
 
-// Up through rows [first, end) from the lowest one's input x. Those of rows `keep` are put by on the way.
-static struct tensor climb(struct state *state, size_t first, size_t end, struct tensor x, struct stage keep)
+// What attention gives in row l is put by: before the row's forward, which writes it, and behind it.
+static struct row_attended attended_new(struct state *state, bool kept)
 {
+    const struct step *step = state->step;
+    const struct config *c = &step->model->config;
+    struct device *device = step->model->device;
+    size_t rows = step->batch->context * step->batch->batch;
+    struct row_attended attended = {.kept = kept};
+    if (kept) {
+        attended.o =
+            tensor_new(device, rows, c->heads * c->head_dim, device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+        attended.logsumexp =
+            tensor_new(device, rows, c->heads, dtype_statistic(device->ops->dtype), CATEGORY_HIDDEN_CHECKPOINTS);
+    }
+    return attended;
+}
+static void attended_put(struct state *state, size_t l, struct row_attended attended)
+{
+    if (attended.kept) {
+        spill_put(&state->o, l, attended.o);
+        spill_put(&state->logsumexp, l, attended.logsumexp);
+    }
+}
+static void attended_leave(struct state *state, size_t l)
+{
+    spill_leave(&state->o, l);
+    spill_leave(&state->logsumexp, l);
+}
+
+// Whether a forward of row l comes right before its stage is walked, and keeps what attention gives.
+static bool is_attended(const struct state *state, size_t stage, size_t l)
+{
+    return state->walk->attention == ROW_ATTENTION_KEPT &&
+           (stage + 1 == state->stages.count || l + 1 < state->stages.items[stage].end);
+}
+static void attended_want(struct state *state, size_t stage, size_t l)
+{
+    if (is_attended(state, stage, l)) {
+        spill_want(&state->o, l);
+        spill_want(&state->logsumexp, l);
+    }
+}
+static struct row_attended attended_get(struct state *state, size_t stage, size_t l)
+{
+    struct row_attended attended = {.kept = is_attended(state, stage, l)};
+    if (attended.kept) {
+        attended.o = spill_get(&state->o, l);
+        attended.logsumexp = spill_get(&state->logsumexp, l);
+    }
+    return attended;
+}
+static void attended_spend(struct state *state, size_t l)
+{
+    spill_spend(&state->o, l);
+    spill_spend(&state->logsumexp, l);
+}
+
+// Up through rows [first, end) from the lowest one's input x. Those of rows `keep` are put by on the way, and what
+// attention gives in all of them if they are walked next.
+static struct tensor climb(struct state *state, size_t first, size_t end, struct tensor x, struct stage keep,
+                           bool walked)
+{
+    bool attended = walked && state->walk->attention == ROW_ATTENTION_KEPT;
     for (size_t l = first; l < end; l++) {
+        struct row_attended of_row = attended_new(state, attended);
         if (l >= keep.first && l < keep.end && is_kept(state, l)) {
             spill_put(&state->inputs, l, x);
         }
-        struct tensor y = forward(state->step, l, state->columns, x);
+        struct tensor y = forward(state->step, l, state->columns, x, of_row);
+        attended_put(state, l, of_row);
+        if (attended && l > first) {
+            attended_leave(state, l - 1); // its copy had this row's time
+        }
         if (spill_has(&state->inputs, l)) {
             spill_leave(&state->inputs, l);
         } else {
             tensor_free(state->step->model->device, &x);
         }
         x = y;
+    }
+    if (attended && end > first) {
+        attended_leave(state, end - 1);
     }
     return x;
 }
@@ -97,7 +177,7 @@ static void rebuild(struct state *state, struct stage stage)
     size_t highest = stage.end - 1;
     if (highest > stage.first) {
         struct tensor x = input_of(state, stage.first);
-        x = climb(state, stage.first, highest, x, (struct stage){stage.first + 1, highest});
+        x = climb(state, stage.first, highest, x, (struct stage){stage.first + 1, highest}, true);
         spill_hold(&state->inputs, highest, x);
     }
 }
@@ -109,24 +189,30 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     struct model *model = state->step->model;
     for (size_t l = stage.end; l-- > stage.first;) {
         struct tensor x = input_of(state, l);
+        struct row_attended attended = attended_get(state, s, l);
         if (l > state->stages.items[0].first) {
             want(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
         }
+        if (l > stage.first) {
+            attended_want(state, s, l - 1);
+        }
         struct stream of_x = {.device = model->device, .whole = x};
         struct stream of_grad = {.device = model->device, .whole = grad};
-        state->walk->backward(state->step, l, &of_x, &of_grad);
+        state->walk->backward(state->step, l, &of_x, attended, &of_grad);
         if (spill_has(&state->inputs, l)) {
             spill_spend(&state->inputs, l);
         } else {
             tensor_free(model->device, &x);
         }
+        attended_spend(state, l);
         unit_done(model, unit_of_layer(l));
     }
 }
 
-struct stages row_stages(const struct model *model, const struct stage_options *options)
+struct stages row_stages(const struct model *model, const struct stage_options *options,
+                         enum row_attention attention)
 {
-    struct stages stages = stages_of(options, model->config.layers, cost_of(model));
+    struct stages stages = stages_of(options, model->config.layers, cost_of(model, attention));
     stages_raise(&stages, model->lowest_trained);
     return stages;
 }
@@ -138,21 +224,24 @@ void row_walk(struct step *step, const struct row_walk *walk)
     struct state state = {.step = step,
                           .walk = walk,
                           .columns = columns_of(step->batch->context, walk->chunk),
-                          .stages = row_stages(model, walk->stages)};
-    spill_open(&state.inputs, model->device, walk->inputs, layers);
+                          .stages = row_stages(model, walk->stages, walk->attention)};
+    spill_open(&state.inputs, model->device, walk->kept, layers);
+    spill_open(&state.o, model->device, walk->kept, layers);
+    spill_open(&state.logsumexp, model->device, walk->kept, layers);
     size_t lowest = state.stages.items[0].first;
-    struct tensor x = climb(&state, 0, lowest, embedding(&state), (struct stage){0});
+    struct tensor x = climb(&state, 0, lowest, embedding(&state), (struct stage){0}, false);
     for (size_t s = 0; s < state.stages.count; s++) {
         struct stage stage = state.stages.items[s];
         bool highest = s + 1 == state.stages.count;
         x = climb(&state, stage.first, stage.end, x,
-                  (struct stage){stage.first, highest ? stage.end : stage.first + 1});
+                  (struct stage){stage.first, highest ? stage.end : stage.first + 1}, highest);
     }
 
     // The gradient of the row above; it becomes that of the row's input in its place.
     struct tensor grad = x;
     head_first_pass(model, step->batch, grad, walk->head_chunk, step->loss);
     want(&state, layers - 1);
+    attended_want(&state, state.stages.count - 1, layers - 1);
     head_backward(model, step->batch, grad, 0, walk->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);
     unit_done(model, unit_of_head(model));
@@ -166,14 +255,16 @@ void row_walk(struct step *step, const struct row_walk *walk)
     embed_backward(model, step->batch, grad, 0);
     unit_done(model, UNIT_EMBEDDING);
     tensor_free(model->device, &grad);
+    spill_close(&state.logsumexp);
+    spill_close(&state.o);
     spill_close(&state.inputs);
     stages_free(&state.stages);
 }
 
-double row_walk_kept(const struct model *model, const struct stage_options *options)
+double row_walk_kept(const struct model *model, const struct stage_options *options, enum row_attention attention)
 {
-    struct stage_cost cost = cost_of(model);
-    struct stages stages = row_stages(model, options);
+    struct stage_cost cost = cost_of(model, attention);
+    struct stages stages = row_stages(model, options, attention);
     double kept = stages_kept(&stages, cost);
     bool embedding = stages.count == 1 || model->lowest_trained > 0; // then the lowest row's is kept, too
     stages_free(&stages);

@@ -3,7 +3,8 @@
 // then of one stage after another from the highest those of its rows; the embedding is looked up again. Of L layers
 // in S stages, the highest of m, L - S - (m - 1) rows are run once more on the way up: a stage's highest row is
 // not, nor is any of the highest stage. Of m_j rows in stage j from the top, at most max (S - j + m_j - 1) inputs
-// are kept.
+// are kept. With attention = kept what attention gave is kept, too, of every row that a forward runs right before
+// its stage is walked: all but the highest of each stage but the highest (Li et al. 2024, arXiv 2310.03294).
 #pragma once
 #include "kernels/transformer/stream.h"
 #include "methods/columns.h"
@@ -11,17 +12,41 @@
 #include "methods/offload.h"
 #include "methods/stages.h"
 
+// What attention gives in a row's forward, for a backward that rebuilds the row: computed once more, or kept.
+enum row_attention { ROW_ATTENTION_REBUILT, ROW_ATTENTION_KEPT };
+
+#define OPTION_ATTENTION(options)                                                                                  \
+    {                                                                                                              \
+        .name = "attention", .type = OPTION_CHOICE, .offset = offsetof(options, attention),                        \
+        .choices = OPTION_CHOICES("rebuilt", "kept"),                                                              \
+        .help = "what attention gives: rebuilt with its row, or kept from the forward (LightSeq's checkpoint at "  \
+                "attention's output)",                                                                             \
+        .nth = option_nth_choice                                                                                   \
+    }
+
+// What attention gave in a row: o: [T B, H D], logsumexp: [T B, H].
+struct row_attended {
+    bool kept;
+    struct tensor o, logsumexp;
+};
+
 struct row_walk {
     size_t chunk, head_chunk; // tokens of a cell on the way up
-    enum place inputs;        // where the rows' inputs are kept
+    enum place kept;          // where the rows' inputs are kept, and what attention gave
+    enum row_attention attention;
     const struct stage_options *stages;
     // grad: [T B, d], the gradient of the row's output, becomes that of its input x: [T B, d].
-    void (*backward)(struct step *step, size_t layer, struct stream *x, struct stream *grad);
+    void (*backward)(struct step *step, size_t layer, struct stream *x, struct row_attended attended,
+                     struct stream *grad);
 };
 
 // The stages asked for: a row's input costs what a stage's does.
-struct stages row_stages(const struct model *model, const struct stage_options *options);
+struct stages row_stages(const struct model *model, const struct stage_options *options,
+                         enum row_attention attention);
+// The cell of a chunk, of which attention's part is to be written, or written; the cell's own if none is kept.
+struct activations row_cell(struct row_attended attended, struct span chunk, size_t batch,
+                            enum attention_output output);
 // Both tensors are on the device.
 void row_walk(struct step *step, const struct row_walk *walk);
-// Bytes per token of the most rows' inputs, and the gradient, that it keeps at any moment.
-double row_walk_kept(const struct model *model, const struct stage_options *stages);
+// Bytes per token of the most that it keeps at any moment: rows' inputs, what attention gave, and the gradient.
+double row_walk_kept(const struct model *model, const struct stage_options *stages, enum row_attention attention);

@@ -113,7 +113,7 @@ static void descend(struct state *state, struct stage stage)
             x.maker = state->step;
             unit_acquire(model, UNIT_EMBEDDING); // once for all parts
         }
-        state->walk->backward(state->step, l, &x, &grad);
+        state->walk->backward(state->step, l, &x, (struct row_attended){0}, &grad);
         if (l == 0) {
             unit_release(model, UNIT_EMBEDDING);
         }
@@ -162,7 +162,7 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
     struct state state = {.step = step,
                           .walk = walk,
                           .columns = columns_of(step->batch->context, walk->chunk),
-                          .stages = row_stages(model, walk->stages)};
+                          .stages = row_stages(model, walk->stages, ROW_ATTENTION_REBUILT)};
     state.far = calloc(layers, sizeof *state.far);
     state.in = calloc(state.columns.count, sizeof *state.in);
     state.out = calloc(state.columns.count, sizeof *state.out);

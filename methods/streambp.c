@@ -3,10 +3,10 @@
 // cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their
 // gradients, and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more,
 // and fewer inputs (methods/row.h). With offload = inputs the device holds none of them, with inputs+gradient no
-// gradient either (methods/row_stream.h). Deviations: the published code projects K and V again for [0, end of
-// chunk) at every chunk and repeats them to all query heads; its loss counts labels before shifting. Here as the
-// paper's equations say, and the loss is exact. The forward is streamed too: else its own scratch, not the
-// backward's, would set the peak.
+// gradient either (methods/row_stream.h). attention = kept is as in methods/checkpoint.c. Deviations: the published
+// code projects K and V again for [0, end of chunk) at every chunk and repeats them to all query heads; its loss
+// counts labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is streamed
+// too: else its own scratch, not the backward's, would set the peak.
 #include "methods/cost.h"
 #include "methods/row_stream.h"
 
@@ -15,6 +15,7 @@ struct streambp_options {
     enum keep keep;
     struct stage_options stages;
     enum row_offload offload;
+    enum row_attention attention;
 };
 
 static const struct option option_rows[] = {
@@ -24,6 +25,7 @@ static const struct option option_rows[] = {
     OPTION_STAGES(struct streambp_options),
     OPTION_STAGE_ROWS(struct streambp_options),
     OPTION_OFFLOAD(struct streambp_options, "none", "inputs", "inputs+gradient"),
+    OPTION_ATTENTION(struct streambp_options),
     {0}};
 
 // Keys and values of a row.
@@ -76,7 +78,8 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
 }
 
 // Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
-static void backward(struct step *step, size_t l, struct stream *x, struct stream *grad)
+static void backward(struct step *step, size_t l, struct stream *x, struct row_attended attended,
+                     struct stream *grad)
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
@@ -92,7 +95,7 @@ static void backward(struct step *step, size_t l, struct stream *x, struct strea
     stream_open(grad, columns.chunk * B);
     for (size_t c = columns.count; c-- > 0;) {
         struct span chunk = column_span(columns, c);
-        struct activations rebuilt = {0};
+        struct activations rebuilt = row_cell(attended, chunk, B, ATTENTION_WRITTEN);
         if (c + 1 == columns.count) {
             want(x, grad, chunk, B);
         }
@@ -118,7 +121,8 @@ static void walk(struct step *step)
     const struct streambp_options *options = step->options;
     struct row_walk walk = {.chunk = options->chunk,
                             .head_chunk = options->head_chunk,
-                            .inputs = options->offload ? PLACE_HOST : PLACE_DEVICE,
+                            .kept = options->offload ? PLACE_HOST : PLACE_DEVICE,
+                            .attention = options->attention,
                             .stages = &options->stages,
                             .backward = backward};
     if (options->offload) {
@@ -132,6 +136,12 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct streambp_options *options = of_method;
     (void)context;
+    if (options->offload && options->attention == ROW_ATTENTION_KEPT) {
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "attention=kept goes with offload=none: a row comes back from the host chunk by chunk, what "
+            "attention gave in it does not; give one of the two, or take checkpoint, which has both");
+    }
     return stages_check(&options->stages, config->layers, status);
 }
 
@@ -140,7 +150,7 @@ static double floor_bytes(const struct model *model, const void *of_method, size
     const struct streambp_options *options = of_method;
     (void)context;
     double row = options->offload ? row_stream_kept(model, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT)
-                                  : row_walk_kept(model, &options->stages);
+                                  : row_walk_kept(model, &options->stages, options->attention);
     return row + cost_row_kv(model) + cost_row_kv_gradients(model);
 }
 

@@ -1,6 +1,7 @@
 // Replica checks: a step over ranks against one rank's, at every level of ZeRO: gradients and loss, bytes by closed
 // forms, and all that is counted as a plan of the same rank has it.
 #pragma once
+#include "methods/row.h"
 #include "tests/replicas.h"
 #include <math.h>
 
@@ -137,13 +138,33 @@ static void send_sums(struct sent *sent, const struct comm *ranks, size_t count)
     sent->messages += (P < count ? P : count) - (own > 0) + (own > 0) * (P - 1);
 }
 
+// Whether the layer's attention is rebuilt: not in full, nor where what it gave is kept, as of every row but a
+// lower stage's highest.
+static bool rebuilds_attention(const struct model *model, const struct method *method, const char *text, size_t l)
+{
+    void *options = fixture_options(method, "%s", text);
+    bool rebuilds = method != method_find("full");
+    if (options_choice(&method->options, options, "attention", 0) == ROW_ATTENTION_KEPT) {
+        struct stage_options asked = {.count = options_count(&method->options, options, "stages", 1)};
+        struct stages stages = row_stages(model, &asked, ROW_ATTENTION_KEPT);
+        rebuilds = false;
+        for (size_t s = 0; s + 1 < stages.count; s++) {
+            rebuilds |= l + 1 == stages.items[s].end;
+        }
+        stages_free(&stages);
+    }
+    options_free(&method->options, options);
+    return rebuilds;
+}
+
 // By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired.
-static struct sent sent_by(const struct fixture *f, const struct method *method, enum zero zero, const size_t *uses)
+static struct sent sent_by(const struct fixture *f, const struct method *method, const char *text, enum zero zero,
+                           const size_t *uses)
 {
     struct sent sent = {0};
     const struct model *model = &f->model;
     for (size_t l = 0; batch_is_shared(&f->batch) && l < model->config.layers; l++) {
-        bool rebuilds = method != method_find("full"); // and attends once more
+        bool rebuilds = rebuilds_attention(model, method, text, l);
         if (f->ranks->exchange == EXCHANGE_RING) {
             pass_keys(&sent, f, uses[unit_of_layer(l)] + rebuilds);
         } else if (f->ranks->exchange == EXCHANGE_ALL_TO_ALL) {
@@ -322,7 +343,7 @@ static void check_split(const struct method *method, const struct setting *s, st
             assert_complete(own, count);
         }
         if (stages == 1) {
-            struct sent sent = sent_by(&f, method, zero, uses.count);
+            struct sent sent = sent_by(&f, method, s->options, zero, uses.count);
             assert_true(found.counters.sent_bytes == sent.bytes);
             assert_int_equal(found.counters.messages, sent.messages);
         }

@@ -3,6 +3,7 @@
 // the array of methods: one without a closed form here fails.
 #include "methods/column.h"
 #include "methods/columns.h"
+#include "methods/row.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,9 +73,9 @@ struct asked {
     const struct fixture *f;
     struct costs costs;
     struct columns columns;
-    struct index_list drawn; // of spaco
-    bool all_losses, inner;
-    size_t stages, ends[8]; // ends[s]: the first layer above stage s
+    struct index_list drawn;          // of spaco
+    bool all_losses, inner, attended; // attended: what attention gives is kept
+    size_t stages, ends[8];           // ends[s]: the first layer above stage s
 };
 
 static double tokens(const struct asked *a, struct span span)
@@ -116,6 +117,11 @@ static double checkpoint(const struct asked *a)
     for (size_t s = 0; s + 1 < a->stages; s++) {
         size_t rows = a->ends[s] - first_of(a, s) - 1;
         flops += N * (double)rows * c->all + 2 * attention(a->f, first_of(a, s), a->ends[s] - 1, whole(a));
+    }
+    for (size_t s = 0; a->attended && s < a->stages;
+         s++) { // a lower stage's highest row has no forward right before
+        size_t end = a->ends[s] - (s + 1 < a->stages);
+        flops -= 2 * attention(a->f, first_of(a, s), end, whole(a));
     }
     return flops;
 }
@@ -266,6 +272,7 @@ static struct asked read_options(const struct fixture *f, const struct method *m
     const struct index_list *rows = value_of(method, options, "stage_rows"),
                             *drawn = value_of(method, options, "columns");
     asked.columns = columns_of(f->context, options_count(table, options, "chunk", f->context));
+    asked.attended = options_choice(table, options, "attention", 0) == ROW_ATTENTION_KEPT;
     asked.inner = options_choice(table, options, "inner", 0) == INNER_CHECKPOINT;
     asked.all_losses = drawn && options_choice(table, options, "loss", 0) == 0;
     if (drawn) {
@@ -366,8 +373,8 @@ static void check_all(const struct fixture *f, const char *with)
 }
 
 static const char *const together[] = {
-    "",         "stage_rows=0,1",         "inner=checkpoint", "inner=checkpoint stage_rows=0,2",
-    "loss=all", "loss=all stage_rows=0,1"};
+    "",         "stage_rows=0,1",          "inner=checkpoint", "inner=checkpoint stage_rows=0,2",
+    "loss=all", "loss=all stage_rows=0,1", "attention=kept",   "attention=kept stage_rows=0,2"};
 
 static void check_together(const struct fixture *f)
 {

@@ -21,8 +21,8 @@ static const struct variant variants[] = {
     {1, "loss=sampled"},
     {4, "head_chunk=3 loss=all"},
     {5, "head_chunk=0 keep=all loss=sampled"},
-    {7, "inner=checkpoint loss=all"},
-    {64, "head_chunk=5 keep=all inner=checkpoint loss=sampled"},
+    {7, "inner=checkpoint attention=kept loss=all"},
+    {64, "head_chunk=5 keep=all inner=checkpoint attention=kept loss=sampled"},
 };
 
 // The loss of the exact methods, and no gradient, whatever the chunk.

@@ -14,20 +14,18 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// What is kept where, by method and option.
+// What is kept where, by method and option; `with`: another option.
 struct setting {
-    const char *method, *offload;
+    const char *method, *offload, *with;
 };
-static const struct setting settings[] = {{"checkpoint", "inputs"},
-                                          {"streambp", "inputs"},
-                                          {"streambp", "inputs+gradient"},
-                                          {"seco", "kv"},
-                                          {"spaco", "kv"}};
+static const struct setting settings[] = {
+    {"checkpoint", "inputs", ""}, {"streambp", "inputs", ""}, {"streambp", "inputs+gradient", ""},
+    {"seco", "kv", ""},           {"spaco", "kv", ""},        {"checkpoint", "inputs", "attention=kept"}};
 
 static void *options_with(const struct setting *setting, bool offloads, const char *text)
 {
-    return fixture_options(method_find(setting->method), "head_chunk=7 offload=%s %s",
-                           offloads ? setting->offload : "none", text);
+    return fixture_options(method_find(setting->method), "head_chunk=7 offload=%s %s %s",
+                           offloads ? setting->offload : "none", setting->with, text);
 }
 
 static void options_done(const struct setting *setting, void *options)
@@ -175,13 +173,21 @@ static void the_device_keeps_two_rows(void **state)
     assert_int_equal(peaks[1][1], 3 * input);
 }
 
-// Rows of width d that go out and come in, and that the host holds at a time. sizes: of the stages, from the top.
+// Rows of width d that go out and come in, rows of attention that do both, and what the host holds at a time.
 struct moved {
-    size_t out, in, held;
+    size_t out, in, attended, held_bytes;
 };
 
-static struct moved rows_moved(const struct setting *setting, const size_t *sizes, size_t count, bool embeds)
+// Bytes of a row: its input, and what attention gives.
+struct row_bytes {
+    size_t input, o, logsumexp;
+};
+
+// sizes: of the stages, from the top.
+static struct moved rows_moved(const struct setting *setting, struct row_bytes row, const size_t *sizes,
+                               size_t count, bool embeds)
 {
+    bool attention = strcmp(setting->with, "attention=kept") == 0;
     bool streams = strcmp(setting->method, "streambp") == 0;
     bool gradient = strcmp(setting->offload, "inputs+gradient") == 0;
     struct moved moved = {0};
@@ -196,7 +202,11 @@ static struct moved rows_moved(const struct setting *setting, const size_t *size
         if (j > 0 && sizes[j] > 1 && !streams) {
             held--;
         }
-        moved.held = held > moved.held ? held : moved.held;
+        // A lower stage's highest row attends when it is walked, and not on the way up.
+        size_t attended = attention ? sizes[j] - (j > 0) : 0, held_bytes = held * arena_rounded(row.input);
+        held_bytes += attended * (arena_rounded(row.o) + arena_rounded(row.logsumexp));
+        moved.attended += attended;
+        moved.held_bytes = held_bytes > moved.held_bytes ? held_bytes : moved.held_bytes;
     }
     if (gradient) {
         size_t layers = 0;
@@ -205,7 +215,7 @@ static struct moved rows_moved(const struct setting *setting, const size_t *size
         }
         moved.out += layers + embeds;
         moved.in += layers + embeds;
-        moved.held++;
+        moved.held_bytes += arena_rounded(row.input);
     }
     return moved;
 }
@@ -217,7 +227,7 @@ static void the_link_carries_the_formula(void **state)
         const char *text;
         size_t count, sizes[6];
     } cases[] = {{"stages=1", 1, {6}},
-                 {"stages=3", 3, {1, 2, 3}},
+                 {"stage_rows=0,3,5", 3, {1, 2, 3}},
                  {"stage_rows=0,2,4", 3, {2, 2, 2}},
                  {"stages=6", 6, {1, 1, 1, 1, 1, 1}},
                  {"stage_rows=0,1", 2, {5, 1}}};
@@ -226,7 +236,9 @@ static void the_link_carries_the_formula(void **state)
         f.config.layers = 6;
         f.lora = lora ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q} : (struct lora){0};
         fixture_open(&f);
-        size_t row = f.context * f.batch_size * f.config.width * sizeof(double); // T B d e
+        size_t numbers = f.context * f.batch_size * sizeof(double);
+        struct row_bytes row = {numbers * f.config.width, numbers * f.config.heads * f.config.head_dim,
+                                numbers * f.config.heads};
         for (size_t i = 0; i < COUNT(settings) * COUNT(cases); i++) {
             const struct setting *setting = &settings[i / COUNT(cases)];
             if (strcmp(setting->offload, "kv") == 0) {
@@ -234,16 +246,17 @@ static void the_link_carries_the_formula(void **state)
             }
             const char *text = cases[i % COUNT(cases)].text;
             struct moved moved =
-                rows_moved(setting, cases[i % COUNT(cases)].sizes, cases[i % COUNT(cases)].count, !lora);
+                rows_moved(setting, row, cases[i % COUNT(cases)].sizes, cases[i % COUNT(cases)].count, !lora);
             char chunked[64];
             snprintf(chunked, sizeof chunked, "chunk=5 %s", text);
             free(gradients(&f, setting, true, chunked));
             const double *link = f.device->counters.link_bytes;
-            if (link[QUEUE_OUT] != (double)(moved.out * row) || link[QUEUE_IN] != (double)(moved.in * row) ||
-                f.device->host.peak_bytes != moved.held * arena_rounded(row)) {
-                fail_msg("%s %s %s: rows out %.2f, in %.2f, held %.2f; expected %zu, %zu, %zu", setting->method,
-                         setting->offload, text, link[QUEUE_OUT] / (double)row, link[QUEUE_IN] / (double)row,
-                         (double)f.device->host.peak_bytes / (double)row, moved.out, moved.in, moved.held);
+            double attended = (double)(moved.attended * (row.o + row.logsumexp));
+            double out = (double)(moved.out * row.input) + attended, in = (double)(moved.in * row.input) + attended;
+            if (link[QUEUE_OUT] != out || link[QUEUE_IN] != in || f.device->host.peak_bytes != moved.held_bytes) {
+                fail_msg("%s %s %s %s: out %.0f, in %.0f, held %zu; expected %.0f, %.0f, %zu", setting->method,
+                         setting->offload, setting->with, text, link[QUEUE_OUT], link[QUEUE_IN],
+                         f.device->host.peak_bytes, out, in, moved.held_bytes);
             }
             assert_int_equal(f.device->host.peak_by_category[CATEGORY_HIDDEN_CHECKPOINTS],
                              f.device->host.peak_bytes);

@@ -80,6 +80,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=6", .sequences = 2, .lora = true, .qk_norm = true},
         {.options = "chunk=4 stages=2", .sequences = 2, .window = 9, .documents = true, .tied = true},
         {.options = "chunk=4 offload=inputs stages=2", .sequences = 2, .masked = true},
+        {.options = "chunk=4 attention=kept", .sequences = 2, .documents = true, .qk_norm = true},
+        {.options = "chunk=3 attention=kept stages=2", .sequences = 1, .context = 3, .masked = true},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_F32, .tied = true},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_BF16},
     };

@@ -23,7 +23,7 @@ static const char *const layouts[] = {"stages=2",       "stages=3",       "stage
                                       "stage_rows=0,1", "stage_rows=0,4", "stage_rows=0,2,3"};
 static const char *const walks[] = {
     "chunk=5 head_chunk=3 budget=3 sampler=uniform",
-    "chunk=64 budget=1 keep=all",
+    "chunk=64 budget=1 keep=all attention=kept",
     "chunk=4 budget=2 sampler=bernoulli loss=all inner=checkpoint",
     "chunk=4 sampler=fixed columns=0,2,3 compensation=capped",
 };
@@ -109,8 +109,10 @@ static void cut(size_t *sizes, size_t count, size_t i, size_t left, struct stage
 static void sizes_keep_least(void **state)
 {
     (void)state;
-    // Of rows; of columns with grouped heads, and with as many key heads as query heads.
-    static const struct stage_cost costs[] = {{2, 2, -2, -2, 0}, {2, 3, 0, 2, 0}, {1, 4, 0, 1, 0}, {4, 1, 0, 4, 0}};
+    // Of rows; of columns with grouped heads, and with as many key heads as query heads; of rows that keep what
+    // attention gives.
+    static const struct stage_cost costs[] = {
+        {2, 2, -2, -2, 0}, {2, 3, 0, 2, 0}, {1, 4, 0, 1, 0}, {4, 1, 0, 4, 0}, {2, 5, -2, -5, 0}};
     for (size_t i = 0; i < COUNT(costs); i++) {
         for (size_t layers = 1; layers <= 12; layers++) {
             for (size_t count = 1; count <= layers; count++) {
@@ -260,26 +262,29 @@ static double growth(const struct method *method, const char *text, double *floo
     return (double)(peaks[1] - peaks[0]) / 8192;
 }
 
-// The inputs of S stages, the further ones of the longest stage of m rows, a gradient, and keys and values: d e =
-// 8,192, 2 G D e = 4,096 and 2 G D a = 8,192 bytes per token.
+// The inputs of S stages, the further ones of the longest stage of m rows, a gradient, keys and values, and what
+// attention gave: d e = 8,192, 2 G D e = 4,096, 2 G D a = 8,192 and H D e + 4 H = 8,320 bytes per token.
 static void memory_is_the_formula(void **state)
 {
     (void)state;
     static const struct {
         const char *method, *text;
-        double inputs, rows; // with the gradient; of which K, V, dK and dV are kept
-    } cases[] = {{"streambp", "stages=1", 33, 1},
-                 {"streambp", "stages=8", 8, 1}, // 1, 2, 3, ..
-                 {"streambp", "stages=4", 10, 1},
-                 {"streambp", "stages=32", 32, 1},
-                 {"streambp", "stage_rows=0,4,8,12,16,20,24,28", 7 + 3 + 1, 1}, // (S - 1) + (m - 1) + 1
-                 {"streambp", "stage_rows=0,8,16,24", 3 + 7 + 1, 1},
-                 {"seco", "stages=1", 0, 32},
-                 {"seco", "stage_rows=0,4,8,12,16,20,24,28", 7, 4}, // S - 1, of which one becomes the gradient
-                 {"seco", "stage_rows=0,16", 1, 16}};
+        double inputs, rows, attended; // with the gradient; of which K, V, dK and dV are kept; and attention's
+    } cases[] = {{"streambp", "stages=1", 33, 1, 0},
+                 {"streambp", "stages=8", 8, 1, 0}, // 1, 2, 3, ..
+                 {"streambp", "stages=4", 10, 1, 0},
+                 {"streambp", "stages=32", 32, 1, 0},
+                 {"streambp", "stage_rows=0,4,8,12,16,20,24,28", 7 + 3 + 1, 1, 0}, // (S - 1) + (m - 1) + 1
+                 {"streambp", "stage_rows=0,8,16,24", 3 + 7 + 1, 1, 0},
+                 {"streambp", "attention=kept", 33, 1, 32},
+                 {"streambp", "stage_rows=0,8,16,24 attention=kept", 3 + 7 + 1, 1, 8},
+                 {"streambp", "stage_rows=0,16,28 attention=kept", 15 + 1, 1, 15}, // the lowest of three
+                 {"seco", "stages=1", 0, 32, 0},
+                 {"seco", "stage_rows=0,4,8,12,16,20,24,28", 7, 4, 0}, // S - 1, of which one becomes the gradient
+                 {"seco", "stage_rows=0,16", 1, 16, 0}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct method *method = method_find(cases[i].method);
-        double floor_bytes, formula = cases[i].inputs * 8192 + cases[i].rows * 12288;
+        double floor_bytes, formula = cases[i].inputs * 8192 + cases[i].rows * 12288 + cases[i].attended * 8320;
         double grown = growth(method, cases[i].text, &floor_bytes);
         if (floor_bytes != formula || grown < formula || grown > 1.02 * formula) {
             fail_msg("%s, %s: %.0f bytes per token, floor %.0f, formula %.0f", cases[i].method, cases[i].text,

@@ -234,18 +234,17 @@ int command_advise(int argc, char **argv)
     const struct argp argp = {
         .options = flags.trial.options,
         .parser = parse,
-        .doc =
-            "Says which method, with which options, takes the least time for a step that fits the memory, "
-            "and what less memory would cost in time: bytes are exact, seconds are estimates. Options that "
-            "are given stay as they are.\vThe candidates are every exact method with every choice of keep, "
-            "inner and offload, 1, 2, 3, 4, 6, 8, 12 and so on stages, up to the layers, head_chunk 256 or "
-            "2048, and chunks of 128 and its doubles from a 256th of the context on, up to the context; with "
-            "--host-memory weights, gradients and optimizer state on the device or on the host; and with "
-            "--also other values of keys that change the gradient. No value between them is tried. The "
-            "gradient of every candidate but those of --also is that of full backprop, but for the order of "
-            "its sums; --methods may name others, which --exact leaves out. The table is the front of these: none "
-            "of them has both less time and less memory than a row of it by more than 2 and 5 %. Exit code 1: "
-            "nothing fits."};
+        .doc = "Says which method, with which options, takes the least time for a step that fits the memory, "
+               "and what less memory would cost in time: bytes are exact, seconds are estimates. Options that "
+               "are given stay as they are.\vThe candidates are every exact method with every choice of keep, "
+               "inner, attention and offload, 1, 2, 3, 4, 6, 8, 12 and so on stages, up to the layers, "
+               "head_chunk 256 or 2048, and chunks of 128 and its doubles from a 256th of the context on, up to "
+               "the context; with --host-memory weights, gradients and optimizer state on the device or on the "
+               "host; and with --also other values of keys that change the gradient. No value between them is "
+               "tried. The gradient of every candidate but those of --also is that of full backprop, but for the "
+               "order of its sums; --methods may name others, which --exact leaves out. The table is the front of "
+               "these: none of them has both less time and less memory than a row of it by more than 2 and 5 %. "
+               "Exit code 1: nothing fits."};
     struct status status = {0};
     struct advice advice = {0};
     arguments_parse(&argp, own_flags, argc, argv, &flags);

@@ -78,7 +78,7 @@ static const struct shape shapes[] = {
 // Options that change how a walk computes and must not change what; a method takes those it knows.
 static const struct variant {
     const char *option, *value; // NULL: none
-} variants[] = {{NULL, NULL}, {"keep", "all"}, {"inner", "checkpoint"}, {"head_chunk", "3"}};
+} variants[] = {{NULL, NULL}, {"keep", "all"}, {"inner", "checkpoint"}, {"attention", "kept"}, {"head_chunk", "3"}};
 
 struct verify_bounds verify_bounds(enum dtype dtype)
 {

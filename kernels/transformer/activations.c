@@ -4,10 +4,10 @@
 struct tensor *activations_owned(struct activations *a, size_t i)
 {
 #define AT(member) offsetof(struct activations, member)
-    static const size_t offsets[ACTIVATIONS_OWNED] = {AT(q),
-                                                      AT(k_projected),
-                                                      AT(o),
+    static const size_t offsets[ACTIVATIONS_OWNED] = {AT(o),
                                                       AT(logsumexp),
+                                                      AT(q),
+                                                      AT(k_projected),
                                                       AT(x_mid),
                                                       AT(gate),
                                                       AT(up),
@@ -28,7 +28,7 @@ struct tensor *activations_owned(struct activations *a, size_t i)
 
 void activations_free(struct model *model, struct activations *a)
 {
-    for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
+    for (size_t i = a->attention == ATTENTION_OWN ? 0 : ACTIVATIONS_OF_ATTENTION; i < ACTIVATIONS_OWNED; i++) {
         tensor_free(model->device, activations_owned(a, i));
     }
 }

@@ -87,9 +87,13 @@ static void forward(struct model *model, const struct batch *batch, size_t layer
     const struct config *c = &model->config;
     size_t n = x.rows;
     struct tensor q = queries(model, batch, layer, chunk, x, a, keeping, how);
-    a->o = activation(model, n, c->heads * c->head_dim);
-    a->logsumexp = statistic(model, n, c->heads);
-    attend(model, batch, layer, chunk, a, q, kv);
+    if (a->attention == ATTENTION_OWN) {
+        a->o = activation(model, n, c->heads * c->head_dim);
+        a->logsumexp = statistic(model, n, c->heads);
+    }
+    if (a->attention != ATTENTION_WRITTEN) {
+        attend(model, batch, layer, chunk, a, q, kv);
+    }
     if (q.data != a->q.data) {
         tensor_free(device, &q);
     }
@@ -119,12 +123,15 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
 {
     struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use;
+    bool keeping = keep && keep->attention != ATTENTION_WRITE;
     if (x.rows == 0) {
-        attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
+        if (a->attention != ATTENTION_WRITTEN) {
+            attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
+        }
         return;
     }
     struct cell_key key = cell_key_of(&model->config, batch, CELL_FORWARD, layer, chunk, x.rows);
-    key.keeping = keep != NULL;
+    key.keeping = keeping;
     key.how = how;
     key.has_output = y.data != NULL;
     key.in_place = y.data == x.data;
@@ -134,7 +141,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     }
     a->x = x;
     if (!cell_memo_begin(model, &use, key, a)) {
-        forward(model, batch, layer, chunk, x, kv, y, a, keep, how);
+        forward(model, batch, layer, chunk, x, kv, y, a, keeping, how);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);

@@ -26,7 +26,8 @@ void kv_rotate(struct model *model, const struct batch *batch, size_t layer, str
 void kv_project_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                          struct tensor x, struct kv grad_kv, struct tensor grad);
 // y = cell(x), over the keys up to the chunk's end in kv, which must be there. y no tensor: what only y needs is
-// not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x.
+// not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x. What
+// attention gives may be kept by itself, and is not made again where it is there (enum attention_output).
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
                   struct kv kv, struct tensor y, struct activations *keep, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input, or is spent (model_descends). Gradients of

@@ -14,6 +14,7 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
         return true;
     }
     key.without_adapter = model->without_adapter;
+    key.attention = a->attention;
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
         key.held |= (size_t)(activations_owned(a, i)->data != NULL) << i;
     }

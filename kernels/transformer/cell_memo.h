@@ -16,9 +16,9 @@ struct cell_key {
     size_t start, count, further_start, further_count, window;
     uint64_t documents;
     size_t segment_start, segment_count, segment_dtype;
-    uint64_t training;            // of a backward: unit_training
-    size_t descends;              // of a backward: to the input
-    size_t held, without_adapter; // set by cell_memo_begin
+    uint64_t training;                       // of a backward: unit_training
+    size_t descends;                         // of a backward: to the input
+    size_t held, attention, without_adapter; // set by cell_memo_begin
 };
 
 // As memo_begin; of a part that is known the activations, those it frees and those it keeps, are then as it would

@@ -114,7 +114,8 @@ static void *options_of(const struct fixture *f, const struct method *method, in
 {
     size_t chunk = chunk_of(f, variant), columns = (f->context + chunk - 1) / chunk;
     return fixture_options(method, "chunk=%zu budget=%zu %s", chunk, columns,
-                           variant == 1 ? "head_chunk=33 keep=all inner=checkpoint" : "head_chunk=256");
+                           variant == 1 ? "head_chunk=33 keep=all inner=checkpoint attention=kept"
+                                        : "head_chunk=256");
 }
 
 static bool runs_here(const struct method *method)

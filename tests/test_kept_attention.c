@@ -1,0 +1,148 @@
+// Kept attention: a walk that keeps what attention gives, in place of attending once more, has the gradients of one
+// that rebuilds it, of every method that has the option; planned as measured; and what does not go together is
+// refused.
+#include "harness/run/environment.h"
+#include "tests/fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static bool keeps_attention(const struct method *method)
+{
+    return option_find(&method->options, "attention") != NULL;
+}
+
+struct taken {
+    struct counters counters;
+    size_t peak_bytes, by_category[CATEGORY_COUNT];
+    double loss;
+};
+
+// Gradients of a step, to be freed; on a device without data zeros.
+static double *take_step(struct fixture *f, const struct method *method, void *options, struct taken *taken)
+{
+    struct step_report report = {0};
+    f->device->counters = (struct counters){0};
+    arena_reset_peak(&f->device->arena);
+    model_zero_gradients(&f->model);
+    method_step(method, &f->model, &f->batch, options, &report);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    *taken = (struct taken){f->device->counters, f->device->arena.peak_bytes, {0}, report.loss};
+    memcpy(taken->by_category, f->device->arena.peak_by_category, sizeof taken->by_category);
+    step_report_free(&report);
+    options_free(&method->options, options);
+    return f->device->ops->dataless ? NULL : fixture_gradients(f);
+}
+
+static void assert_planned(const struct fixture *f, const struct method *method, void *options,
+                           const struct taken *measured)
+{
+    struct status status = {0};
+    struct fixture plan = *f;
+    struct taken taken;
+    struct model_options model_options = fixture_model_options(f);
+    plan.device = device_open("plan-cpu", f->dtype, 0, &status);
+    assert_non_null(plan.device);
+    model_open(&plan.model, &plan.config, &model_options, plan.device);
+    fixture_open_batch(f, plan.device, &plan.batch, (struct row_range){0, f->batch_size});
+    take_step(&plan, method, options, &taken);
+    assert_memory_equal(&taken.counters, &measured->counters, sizeof taken.counters);
+    assert_int_equal(taken.peak_bytes, measured->peak_bytes);
+    assert_memory_equal(taken.by_category, measured->by_category, sizeof taken.by_category);
+    batch_close(&plan.batch, plan.device);
+    model_close(&plan.model);
+    device_close(plan.device);
+}
+
+// The forward of a whole row is its rebuild, to the bit; a chunk's keys are projected in other blocks than a row's,
+// and rounded otherwise.
+static void assert_same(struct fixture *f, const char *what)
+{
+    static const char *const walks[] = {"chunk=5",
+                                        "chunk=64 keep=all",
+                                        "chunk=4 stages=2",
+                                        "chunk=6 stage_rows=0,1",
+                                        "chunk=7 stages=3 head_chunk=3",
+                                        "offload=inputs",
+                                        "offload=inputs stages=2"};
+    const double most = f->dtype == DTYPE_F64 ? 1e-13 : f->dtype == DTYPE_F32 ? 1e-5 : 2e-2;
+    fixture_open(f);
+    for (const struct method *const *m = methods; *m; m++) {
+        for (size_t w = 0; keeps_attention(*m) && w < COUNT(walks); w++) {
+            struct status status = {0};
+            struct taken rebuilt, kept;
+            void *options = fixture_options(*m, "%s attention=kept", walks[w]);
+            bool valid = (*m)->check(options, &f->config, f->context, &status);
+            bool chunked = option_find(&(*m)->options, "chunk") != NULL;
+            if (!valid) {
+                options_free(&(*m)->options, options);
+                continue;
+            }
+            double *found = take_step(f, *m, options, &kept);
+            assert_planned(f, *m, fixture_options(*m, "%s attention=kept", walks[w]), &kept);
+            double *expected = take_step(f, *m, fixture_options(*m, "%s", walks[w]), &rebuilt);
+            bool same =
+                memcmp(found, expected, f->gradient_count * sizeof *found) == 0 && kept.loss == rebuilt.loss;
+            double off = relative_l2(found, expected, f->gradient_count);
+            if (chunked ? !(off <= most) : !same) {
+                fail_msg("%s, %s, %s: relative L2 %.2e", what, (*m)->name, walks[w], off);
+            }
+            // Of rows of lower stages with one row nothing is kept; else work is saved, and bytes are held.
+            bool ones = strstr(walks[w], "stages=3") && f->config.layers == 3;
+            assert_true(ones || kept.counters.flops < rebuilt.counters.flops);
+            free(expected);
+            free(found);
+        }
+    }
+    fixture_close(f);
+}
+
+static void gradients_are_those_of_rebuilt_rows(void **state)
+{
+    (void)state;
+    const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    for (size_t variant = 0; variant < 4 * COUNT(dtypes); variant++) {
+        struct fixture f = fixture_default();
+        const char *family = fixture_choose_family(&f, variant % 4);
+        f.dtype = dtypes[variant / 4];
+        f.config.layers = 3 + variant % 2;
+        f.config.qk_norm |= variant % 4 == 3;
+        f.batch_size = 1 + variant % 3;
+        f.context = variant % 4 == 1 ? 1 : 23;
+        f.document = variant % 4 == 3 ? 7 : 0;
+        f.lora = variant % 4 == 3 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_O} : f.lora;
+        assert_same(&f, family ? family : "Qwen3's");
+    }
+}
+
+// Rows that come from the host chunk by chunk do not bring what attention gave.
+static void what_does_not_go_together_is_refused(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    static const char *const offloads[] = {"inputs", "inputs+gradient"};
+    const struct method *method = method_find("streambp");
+    for (size_t i = 0; i < COUNT(offloads); i++) {
+        struct status status = {0};
+        void *options = fixture_options(method, "attention=kept offload=%s", offloads[i]);
+        assert_false(method->check(options, &f.config, f.context, &status));
+        assert_int_equal(status.code, STATUS_BAD_INPUT);
+        assert_non_null(strstr(status.message, "attention=kept goes with offload=none: "));
+        options_free(&method->options, options);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_those_of_rebuilt_rows),
+        cmocka_unit_test(what_does_not_go_together_is_refused),
+    };
+    return cmocka_run_group_tests_name("kept_attention", tests, NULL, NULL);
+}
