@@ -97,6 +97,35 @@ static void less_is_worse_where_it_must_be_equal(void **state)
     expect(*state, "--exact --allow launches=1% base new", 1, "verdict: regression");
 }
 
+// Of one build they are within 3 % of each other; on another processor they are of other code.
+static void instructions_have_their_noise(void **state)
+{
+#define INSTRUCTIONS(count) .more = ", 'instructions': " #count
+    static const struct {
+        struct sketch new;
+        int code;
+        const char *part, *flags;
+    } cases[] = {
+        {{INSTRUCTIONS(1200000000)}, 1, "instructions 1000000000 -> 1200000000, +20 %\n", ""},
+        {{INSTRUCTIONS(1200000000)}, 1, "verdict: regression", "--allow instructions=10%"},
+        {{INSTRUCTIONS(1090000000)}, 0, "let pass by --allow instructions=10%", "--allow instructions=10%"},
+        {{INSTRUCTIONS(1031000000)}, 1, "verdict: regression", ""},
+        {{INSTRUCTIONS(1029000000)}, 0, "verdict: same", "--all"},
+        {{INSTRUCTIONS(971000000)}, 0, "verdict: same", "--exact"},
+        {{INSTRUCTIONS(800000000)}, 0, "verdict: better", ""},
+        {{INSTRUCTIONS(800000000)}, 1, "verdict: regression", "--exact"},
+        {{INSTRUCTIONS(null)}, 0, "verdict: same", ""},
+        {{INSTRUCTIONS(1200000000), .cpu = "another"}, 0, "verdict: same", ""},
+    };
+    BASE(*state, {INSTRUCTIONS(1000000000)});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char arguments[160];
+        NEW(*state, cases[i].new);
+        snprintf(arguments, sizeof arguments, "--deterministic %s base new", cases[i].flags);
+        expect(*state, arguments, cases[i].code, cases[i].part);
+    }
+}
+
 static void allowances(void **state)
 {
     BASE(*state, {.trial = 0});
@@ -445,6 +474,7 @@ int main(void)
         TEST(statuses),
         TEST(bytes_and_counts_must_be_equal),
         TEST(less_is_worse_where_it_must_be_equal),
+        TEST(instructions_have_their_noise),
         TEST(allowances),
         TEST(gradient_errors_may_move_within_rounding),
         TEST(changed_bits_are_told_and_no_regression),

@@ -149,6 +149,14 @@ static void test_tables(void **state)
                 "4 commits in the order of their records' times, 2 trials, 2 of them at several commits");
     assert_says(scratch, "out", "cccccccccccc with changes");
     assert_says(scratch, "out", "changed: peak_bytes in 1 of 2 trials, launches in 1 of 2 trials");
+    // Instructions that are a hundredth apart are those of one build.
+    assert_int_equal(run(scratch,
+                         "awk '{ n = /median_ms\": 20/ ? 2000 : 1000 + 10 * NR; "
+                         "sub(/\"median_ms/, \"\\\"instructions\\\": \" n \", &\"); print }' h.jsonl > i.jsonl && "
+                         "$L history i.jsonl && head -3 i.jsonl > three.jsonl && $L history three.jsonl > three"),
+                     0);
+    assert_says(scratch, "out", "instructions in 2 of 2 trials");
+    assert_says(scratch, "three", "instructions in 0 of 1 trials");
     assert_int_equal(run(scratch, "$L history h.jsonl --format markdown --where chunk=8"), 0);
     assert_says(scratch, "out", "## e\n");
     assert_says(scratch, "out", "4 commits in the order of their records' times, 1 trial,");

@@ -1,6 +1,5 @@
 #include "harness/results/comparison.h"
 #include "harness/results/record.h"
-#include <math.h>
 #include <string.h>
 
 const char *comparison_verdict_name(enum comparison_verdict verdict)
@@ -35,17 +34,6 @@ static const struct record *last_of(const struct comparison_side *side, const js
     return record_at(side, list, json_array_size(list) - 1);
 }
 
-static bool same_machine(const struct record *a, const struct record *b)
-{
-    double left_threads = a->provenance.threads, right_threads = b->provenance.threads;
-    char left_card[128], right_card[128];
-    record_card(a, left_card, sizeof left_card);
-    record_card(b, right_card, sizeof right_card);
-    return strcmp(text_or(a->provenance.cpu, ""), text_or(b->provenance.cpu, "")) == 0 &&
-           (left_threads == right_threads || (isnan(left_threads) && isnan(right_threads))) &&
-           strcmp(left_card, right_card) == 0;
-}
-
 // As far as both lists reach.
 static bool begin_alike(const struct number_list *a, const struct number_list *b)
 {
@@ -69,7 +57,7 @@ static bool same_draws(const struct record *a, const struct record *b)
 
 static bool is_pooled(const struct record *record, const struct record *last)
 {
-    return record->status == RECORD_OK && record->samples_ms.count > 0 && same_machine(record, last) &&
+    return record->status == RECORD_OK && record->samples_ms.count > 0 && record_same_machine(record, last) &&
            same_draws(record, last) &&
            strcmp(text_or(record->provenance.revision, ""), text_or(last->provenance.revision, "")) == 0;
 }
@@ -133,7 +121,7 @@ static void make_pairs(struct comparison *comparison, const struct comparison_si
         if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK) {
             trial->time.base = pool(base, list, &end);
             trial->time.new = pool(new, match, &end);
-            if (!same_machine(trial->base, trial->new))
+            if (!record_same_machine(trial->base, trial->new))
                 trial->time.unusable = "measured on another processor or card, or with another number of threads";
             else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
                 trial->time.unusable = "the same seeds drew other columns";

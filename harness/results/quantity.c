@@ -10,6 +10,8 @@
 // Root mean square of the relative error of rounding once, over the dtype's epsilon: an error uniform within half a
 // unit in the last place over a mantissa m of density 1 / (m ln 2), m from 1 to 2: 1 / sqrt(8 ln 2).
 #define ROUNDING_RMS 0.4247
+// How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
+#define INSTRUCTIONS_NOISE 0.03
 
 static const char *const quantity_names[QUANTITY_COUNT + 1] = {
     [QUANTITY_PEAK_BYTES] = "peak_bytes",
@@ -20,6 +22,7 @@ static const char *const quantity_names[QUANTITY_COUNT + 1] = {
     [QUANTITY_HOST_PEAK_BYTES] = "host_peak_bytes",
     [QUANTITY_LINK_OUT_BYTES] = "link_out_bytes",
     [QUANTITY_LINK_IN_BYTES] = "link_in_bytes",
+    [QUANTITY_INSTRUCTIONS] = "instructions",
 };
 
 const char *change_name(enum change change)
@@ -198,16 +201,32 @@ double quantity_of(const struct record *record, enum quantity quantity)
                                            [QUANTITY_HOST_PEAK_BYTES] =
                                                kept_on_host(record, record->host_peak_bytes),
                                            [QUANTITY_LINK_OUT_BYTES] = kept_on_host(record, record->link_out_bytes),
-                                           [QUANTITY_LINK_IN_BYTES] = kept_on_host(record, record->link_in_bytes)};
+                                           [QUANTITY_LINK_IN_BYTES] = kept_on_host(record, record->link_in_bytes),
+                                           [QUANTITY_INSTRUCTIONS] = record->instructions};
     return values[quantity];
+}
+
+// What two runs of one build may be apart; NaN: the two cannot be compared.
+static double noise_of(enum quantity quantity, const struct record *base, const struct record *new)
+{
+    if (quantity != QUANTITY_INSTRUCTIONS)
+        return 0;
+    return record_same_machine(base, new) ? INSTRUCTIONS_NOISE * fmin(base->instructions, new->instructions) : NAN;
+}
+
+bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new)
+{
+    return fabs(quantity_of(new, quantity) - quantity_of(base, quantity)) > noise_of(quantity, base, new);
 }
 
 static void add_quantity(struct change_list *list, enum quantity quantity, const struct record *base,
                          const struct record *new, const struct allowance *allowance)
 {
     double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
-    add(list, "", quantity_names[quantity], before, after,
-        judge_count(list, before, after, extra(*allowance, before)), allowance);
+    bool comparable = quantity != QUANTITY_INSTRUCTIONS || quantity_changed(quantity, base, new);
+    if (comparable)
+        add(list, "", quantity_names[quantity], before, after,
+            judge_count(list, before, after, extra(*allowance, before)), allowance);
 }
 
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,

@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/results/record.h"
 
-// Quantities that two runs of one build have equal, to the last byte; less is better.
+// Quantities that two runs of one build have equal, to the last byte, but for the last one; less is better.
 enum quantity {
     QUANTITY_PEAK_BYTES,
     QUANTITY_PEAK_BY_CATEGORY, // each of them
@@ -13,6 +13,7 @@ enum quantity {
     QUANTITY_HOST_PEAK_BYTES,
     QUANTITY_LINK_OUT_BYTES,
     QUANTITY_LINK_IN_BYTES,
+    QUANTITY_INSTRUCTIONS, // those of one build are within 3 % of each other
     QUANTITY_COUNT
 };
 
@@ -20,6 +21,9 @@ enum quantity {
 const char *quantity_name(enum quantity quantity);
 // NaN: not known, or a quantity of several parts. What is not kept on the host is 0 there.
 double quantity_of(const struct record *record, enum quantity quantity);
+// Whether it is another in a record than in one before of the same trial; false if one of them does not know it,
+// and for instructions of two processors, or of other numbers of threads.
+bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new);
 
 // How much more than before is still fine: `amount` of the value before, or `amount` itself. Zeroed: nothing.
 struct allowance {
@@ -55,7 +59,8 @@ bool quantity_is_bytes(const char *name);
 
 // Everything that changed between two records of one trial, both ok; returns how many.
 //
-// Bytes and counts: any growth beyond the allowance is worse; with `exact` so is any shrinking. Categories are
+// Bytes and counts: any growth beyond the allowance is worse; with `exact` so is any shrinking. Instructions: so
+// where both records have them, of one processor and as many threads, and they changed. Categories are
 // parts of the peak: where none is given for them, each may grow by as many bytes as the peak may, and where the
 // peak itself fell, by any number. Errors (gradient.relative_l2, bias.relative_l2, bias.rms_error): more is worse
 // if it is more by twice the noise floor and by 1e-12. The floor is the larger of the two records' and of what

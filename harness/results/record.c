@@ -57,6 +57,17 @@ void record_card(const struct record *record, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)strcspn(card, ","), card);
 }
 
+bool record_same_machine(const struct record *a, const struct record *b)
+{
+    double left_threads = a->provenance.threads, right_threads = b->provenance.threads;
+    char left_card[128], right_card[128];
+    record_card(a, left_card, sizeof left_card);
+    record_card(b, right_card, sizeof right_card);
+    return strcmp(text_or(a->provenance.cpu, ""), text_or(b->provenance.cpu, "")) == 0 &&
+           (left_threads == right_threads || (isnan(left_threads) && isnan(right_threads))) &&
+           strcmp(left_card, right_card) == 0;
+}
+
 json_t *record_text(const char *value)
 {
     json_t *string = json_string(value);

@@ -177,7 +177,8 @@ struct record {
     double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
     double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
-    double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches;
+    double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches,
+        instructions;
     struct record_ranks ranks;
     struct record_gradient gradient;
     struct record_bias bias;
@@ -201,6 +202,8 @@ bool record_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
 void record_card(const struct record *record, char *name, size_t size);
+// Whether both are of one processor or card, and of as many threads.
+bool record_same_machine(const struct record *a, const struct record *b);
 static inline const char *text_or(const char *text, const char *without)
 {
     return text ? text : without;

@@ -354,6 +354,10 @@ const struct record_field record_fields[] = {
     {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .unit = "bytes",
      .meaning = "copied from the host by a step", .null = "nothing was"},
     {FIELD(record, launches), .type = FIELD_COUNT, .meaning = "operations of a step"},
+    {FIELD(record, instructions), .type = FIELD_WHOLE,
+     .meaning =
+         "that the processor retired in a step, of all threads, outside the kernel: the fewest of the samples",
+     .null = "planned, a card, several ranks, or nobody counts them: many virtual machines have no counters"},
     {FIELD(record, ranks), .type = FIELD_OBJECT,
      .meaning = "a figure of each rank; elsewhere bytes of memory are the most that one took, counts those of all "
                 "together, times the slowest's, and what is taken apart rank 0's",

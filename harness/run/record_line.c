@@ -153,6 +153,7 @@ static void fill_counts(struct record *record, const struct trial_result *result
     record->link_out_bytes = link[QUEUE_OUT] > 0 ? link[QUEUE_OUT] : NAN;
     record->link_in_bytes = link[QUEUE_IN] > 0 ? link[QUEUE_IN] : NAN;
     record->launches = reached(counters->launches);
+    record->instructions = result->sample_count && result->instructions > 0 ? result->instructions : NAN;
 }
 
 static void fill_hash(char text[17], uint64_t hash)

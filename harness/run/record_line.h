@@ -48,6 +48,7 @@ struct trial_result {
     double tokens;                                   // of all rows that a step walks
     double floor_bytes_per_token, model_flops;
     struct counters counters;         // of one step
+    double instructions;              // likewise; 0: not known
     const struct rank_figures *ranks; // [rank_count]; NULL: one rank, or not reached
     size_t rank_count;
     const char *engine; // of the ranks; "": planned

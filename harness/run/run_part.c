@@ -1,5 +1,6 @@
 #include "harness/run/run_part.h"
 #include "harness/run/largest_turn.h"
+#include <linux/perf_event.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,6 +37,13 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     return true;
 }
 
+// Of the CPU's work: beside a card's, the host's threads wait.
+static void count_instructions(struct run *run)
+{
+    if (strcmp(run->trial->device, "cpu") == 0 && run->world->comm.size == 1)
+        event_counter_open(&run->instructions, PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS);
+}
+
 bool run_take_samples(struct run *run)
 {
     arena_reset_peak(&run->setup.device->arena);
@@ -44,9 +52,11 @@ bool run_take_samples(struct run *run)
     if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, run->world, &run->status))
         return false;
     watch_start(run->watch);
+    count_instructions(run);
     const struct machine_time start = machine_time_take();
     bool sampled = run_sample(run);
     const struct machine_time end = machine_time_take();
+    event_counter_close(&run->instructions);
     watch_stop(run->watch, &run->watched);
     run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN));
     run->result.watched = run->watch ? &run->watched : NULL;

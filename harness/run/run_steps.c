@@ -133,10 +133,19 @@ static bool same_work(const struct run *run)
            !(run->draws && run->trial->train.accumulate > 1);
 }
 
-// Steps of sequences that say themselves how long documents and prompts are.
+// Steps of sequences that say themselves how long documents and prompts are, or of which an optimizer does more in
+// some.
 static bool steps_differ(const struct trial *trial)
 {
-    return trial->train.steps && trial->data.kind == DATA_BATCH;
+    return (trial->train.steps && trial->data.kind == DATA_BATCH) || (trial->optimizer && trial->optimizer->uneven);
+}
+
+// The fewest of the samples that did the work of the first one: threads that wait retire some, too.
+static void note_instructions(struct run *run, size_t i, double retired)
+{
+    double *fewest = &run->result.instructions;
+    if (i == 0 ? retired > 0 : !steps_differ(run->trial) && same_work(run) && retired < *fewest)
+        *fewest = retired;
 }
 
 // Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
@@ -148,7 +157,7 @@ static bool note_sample(struct run *run, size_t i)
     if (i == 0) {
         result->counters = *counters;
         run_note_peak(run);
-    } else if (steps_differ(run->trial) || (run->trial->optimizer && run->trial->optimizer->uneven)) {
+    } else if (steps_differ(run->trial)) {
         run_note_peak(run); // this one may take more
     } else if (same_work(run) && memcmp(&result->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
@@ -217,7 +226,11 @@ bool run_sample(struct run *run)
         return false;
     for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
         run->world->ops->meet(run->world);
-        if (!run_step(run, i, run->trial->optimizer) || !note_sample(run, i) || !evaluate(run))
+        double before = event_counter_read(&run->instructions);
+        if (!run_step(run, i, run->trial->optimizer))
+            return false;
+        note_instructions(run, i, event_counter_read(&run->instructions) - before);
+        if (!note_sample(run, i) || !evaluate(run))
             return false;
         longest_ms = fmax(longest_ms, run->step.ms);
     }

@@ -1,5 +1,6 @@
 // Run steps: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
 #pragma once
+#include "harness/run/event_counter.h"
 #include "harness/run/machine_load.h"
 #include "harness/run/ranks.h"
 #include "harness/run/record_line.h"
@@ -38,6 +39,7 @@ struct run {
     struct watch *watch;
     struct watch_report watched; // over the samples
     struct machine_load load;    // likewise
+    struct event_counter instructions;
     int64_t start_ns;
     size_t updates; // of the optimizer
     struct train train;
