@@ -126,7 +126,7 @@ static void drop_moment(char *text)
 {
     static const char *const names[] = {
         "\"wall_s\":",      "\"time\":",         "\"clock_mhz_before\":", "\"clock_mhz_after\":", "\"before\":",
-        "\"other_cores\":", "\"stolen_cores\":", "\"instructions\":"};
+        "\"other_cores\":", "\"stolen_cores\":", "\"spin_count\":",       "\"instructions\":"};
     for (size_t i = 0; i < COUNT(names); i++)
         for (char *at = text; (at = strstr(at, names[i]));) {
             at += strlen(names[i]);

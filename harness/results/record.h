@@ -157,7 +157,7 @@ struct record_provenance {
     bool given;
     const char *revision, *compiler, *flags, *blas, *cpu, *card, *kernel, *time, *version;
     int dirty;
-    double host_memory_bytes, threads, clock_mhz_before, clock_mhz_after;
+    double host_memory_bytes, threads, spin_count, clock_mhz_before, clock_mhz_after;
 };
 
 // What is null in each: record_fields.h. Texts and JSON are borrowed, lists and parts owned (record_json.h).

@@ -4,6 +4,7 @@
 #include "harness/run/exit_code.h"
 #include "harness/run/program_path.h"
 #include "harness/run/provenance.h"
+#include "harness/run/spin_count.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -13,8 +14,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#define SPIN_COUNT "5000"
 
 // Of each thread. Steps have been seen to need more than 256 KiB.
 #define STACK_BYTES_MIN ((rlim_t)1 << 20)
@@ -112,18 +111,42 @@ static bool has_stack(void)
     return false;
 }
 
-static bool has_threads(void)
+// 0: the user leaves it open.
+static size_t threads_asked(void)
 {
     const char *asked = getenv("OMP_NUM_THREADS");
-    unsigned long threads = asked ? strtoul(asked, NULL, 10) : 0;
-    if (threads <= OMP_THREADS_MAX)
+    return asked ? strtoul(asked, NULL, 10) : 0;
+}
+
+static bool has_threads(void)
+{
+    if (threads_asked() <= OMP_THREADS_MAX)
         return true;
     fprintf(
         stderr,
         "longbp: OMP_NUM_THREADS=%.40s: at most %d threads are served, and this machine has %ld processors; set "
         "fewer, or leave it out\n",
-        asked, OMP_THREADS_MAX, sysconf(_SC_NPROCESSORS_ONLN));
+        getenv("OMP_NUM_THREADS"), OMP_THREADS_MAX, sysconf(_SC_NPROCESSORS_ONLN));
     return false;
+}
+
+// Says of GOMP_SPINCOUNT that it was chosen here.
+#define CHOSEN "LONGBP_SPINS"
+
+static bool set_spin_count(void)
+{
+    cpu_set_t set;
+    size_t own = sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
+    size_t threads = threads_asked() ? threads_asked() : own;
+    char count[24];
+    snprintf(count, sizeof count, "%zu", spin_count_choose(threads, (size_t)sysconf(_SC_NPROCESSORS_ONLN)));
+    return setenv("GOMP_SPINCOUNT", count, 1) == 0 && setenv(CHOSEN, "by load", 1) == 0;
+}
+
+void environment_choose_spins(void)
+{
+    if (getenv(CHOSEN))
+        set_spin_count();
 }
 
 bool environment_settle(char **argv)
@@ -135,15 +158,14 @@ bool environment_settle(char **argv)
     if (core && !getenv("OPENBLAS_CORETYPE")) {
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;
     }
-    if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT")) {
-        changed |= setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) == 0;
-    }
+    if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
+        changed |= set_spin_count();
     if (changed) {
         execv(program_path(), argv);
         fprintf(stderr,
-                "longbp: cannot be started anew with OPENBLAS_CORETYPE=%s and GOMP_SPINCOUNT=" SPIN_COUNT
-                " (is /proc mounted?): without them it may be several times slower\n",
-                core ? core : "");
+                "longbp: cannot be started anew with OPENBLAS_CORETYPE=%s and GOMP_SPINCOUNT=%s (is /proc "
+                "mounted?): without them it may be several times slower\n",
+                core ? core : "", getenv("GOMP_SPINCOUNT"));
     }
     return true;
 }

@@ -14,10 +14,11 @@ void environment_open_streams(void);
 // to less than it needs, or there are to be more threads than the OpenMP library can start.
 // - OPENBLAS_CORETYPE: OpenBLAS falls back to its oldest kernels (Prescott, SSE3) on CPUs newer than it, several
 //   times slower than what such a CPU can do. Then: the kernels of the widest vectors the CPU has.
-// - GOMP_SPINCOUNT=5000: how long a thread spins at a barrier before it sleeps. The default, sixty times as
-//   long, holds the core that the thread waited for needs on a shared machine: steps then take up to tens of times
-//   as long. Not to spin at all costs a wake-up per operation: steps in small chunks then take a fifth longer.
+// - GOMP_SPINCOUNT: how long a thread spins at a barrier before it sleeps, by what else runs now (spin_count.h).
+//   Whatever this program starts waits in the same way.
 bool environment_settle(char **argv);
+// Chooses GOMP_SPINCOUNT anew, for the processes that are started next; what the user has set stands.
+void environment_choose_spins(void);
 
 // The program's exit code, on its way out of main. A library that gives up, as libgomp does without memory, says
 // why and exits with 1 by itself, which here would mean that a check failed: that becomes a 2.

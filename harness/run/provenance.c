@@ -1,6 +1,7 @@
 // Provenance: the build's own facts come from the Makefile's definitions, the machine's from /proc and uname.
 #include "harness/run/provenance.h"
 #include <cblas.h>
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,14 @@ const char *provenance_blas_core(void)
     return openblas_get_corename();
 }
 
+static double spin_count(void)
+{
+    const char *set = getenv("GOMP_SPINCOUNT");
+    char *end;
+    double count = set ? strtod(set, &end) : NAN;
+    return set && end > set && !*end && count >= 0 && isfinite(count) ? count : NAN;
+}
+
 void provenance_take(struct provenance *provenance)
 {
     *provenance = (struct provenance){
@@ -77,6 +86,7 @@ void provenance_take(struct provenance *provenance)
         .dirty = LONGBP_DIRTY,
         .host_memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE),
         .threads = omp_get_max_threads(),
+        .spin_count = spin_count(),
         .clock_mhz_before = provenance_clock_mhz(),
     };
     snprintf(provenance->blas, sizeof provenance->blas, "%s, core %s", openblas_get_config(),

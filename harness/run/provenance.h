@@ -15,6 +15,7 @@ struct provenance {
     char kernel[256];
     size_t host_memory_bytes;
     int threads;
+    double spin_count;                        // of each at a barrier; NaN: the OpenMP library's own
     double clock_mhz_before, clock_mhz_after; // of the fastest core; 0: the machine does not say
     char time[32];                            // UTC, ISO 8601
 };

@@ -368,6 +368,7 @@ static void fill_provenance(struct record_provenance *to, const struct provenanc
                                      .card = from->card[0] ? from->card : NULL,
                                      .host_memory_bytes = (double)from->host_memory_bytes,
                                      .threads = from->threads,
+                                     .spin_count = from->spin_count,
                                      .kernel = from->kernel,
                                      .clock_mhz_before = from->clock_mhz_before > 0 ? from->clock_mhz_before : NAN,
                                      .clock_mhz_after = from->clock_mhz_after > 0 ? from->clock_mhz_after : NAN,

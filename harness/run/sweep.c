@@ -2,6 +2,7 @@
 #include "harness/run/sweep.h"
 #include "harness/results/result_log.h"
 #include "harness/run/child.h"
+#include "harness/run/environment.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
@@ -167,6 +168,7 @@ static bool run_round(struct sweep *sweep, size_t round, struct status *status)
     bool running = true;
     for (size_t i = 0; i < sweep->spec->trial_count && running; i++) {
         size_t trial = sweep->order[i];
+        environment_choose_spins(); // for both sides alike
         for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
             struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
             if (rounds_done(sweep, side, trial) <= round)
