@@ -78,6 +78,14 @@ static void fresh_keeps_the_old_results_aside(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old"), 0);
     assert_complete(scratch, TRIALS);
     assert_int_equal(run(scratch, "cmp -s r.jsonl old"), 1); // times differ
+    // Of a sweep that did not come to its end there are fewer: what it moved aside stays there.
+    assert_int_equal(run(scratch, "head -n 3 r.jsonl > few && cp few r.jsonl && "
+                                  "$L run spec.json --out r.jsonl --fresh && cmp r.jsonl.bak old && "
+                                  "cmp r.jsonl.bak.2 few"),
+                     0);
+    assert_int_equal(run(scratch, "cp r.jsonl whole && $L run spec.json --out r.jsonl --fresh && "
+                                  "cmp r.jsonl.bak whole && test ! -e r.jsonl.bak.3"),
+                     0);
 }
 
 int main(void)

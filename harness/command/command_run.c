@@ -75,7 +75,7 @@ static const struct flag flags[] = {
     {.name = "fresh",
      .key = 'f',
      SET_AT(struct arguments, fresh),
-     .doc = "measure every trial; the old results move to FILE.bak"},
+     .doc = "measure every trial; the old results move to FILE.bak, or behind one that has trials which they lack"},
     {.name = "retry", .key = 'r', SET_AT(struct arguments, retry), .doc = "measure again what did not end ok"},
     {.name = "rounds",
      .key = 'n',

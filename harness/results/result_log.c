@@ -75,10 +75,65 @@ static bool open_locked(struct result_log *log, struct status *status)
     }
 }
 
+static bool note_id(void *ids, const struct result_line *line, struct status *status)
+{
+    (void)status;
+    result_ids_add(ids, line->id, line->status == RECORD_OK);
+    return true;
+}
+
+struct trials {
+    struct result_ids ids;
+    bool have_all; // of those that another file has
+};
+
+static bool look_up(void *visitor, const struct result_line *line, struct status *status)
+{
+    (void)status;
+    struct trials *trials = visitor;
+    trials->have_all = trials->have_all && result_ids_find(&trials->ids, line->id).records > 0;
+    return true;
+}
+
+// Whether a file has records of no trial but these: nothing is lost with it.
+static bool are_all(struct trials *trials, const char *path)
+{
+    struct result_file file;
+    struct status why = {0};
+    trials->have_all = true;
+    bool read = result_file_scan(&file, path, look_up, trials, &why);
+    result_file_close(&file);
+    return read && trials->have_all;
+}
+
+// FILE.bak, to be freed; where older results are there of trials that FILE does not have, as behind a sweep that
+// was to measure them anew and never came to its end, FILE.bak.2 and so on.
+static char *backup_of(const char *file)
+{
+    struct result_file moved;
+    struct status why = {0};
+    struct trials trials = {0};
+    struct stat found;
+    char *backup = NULL, number[24] = "";
+    result_file_scan(&moved, file, note_id, &trials.ids, &why);
+    result_file_close(&moved);
+    for (size_t i = 2; !backup; i++) {
+        CHECK(asprintf(&backup, "%s.bak%s", file, number) > 0);
+        bool kept =
+            stat(backup, &found) == 0 && S_ISREG(found.st_mode) && found.st_size > 0 && !are_all(&trials, backup);
+        if (kept) {
+            free(backup);
+            backup = NULL;
+        }
+        snprintf(number, sizeof number, ".%zu", i);
+    }
+    result_ids_free(&trials.ids);
+    return backup;
+}
+
 static bool move_away(struct result_log *log, struct status *status)
 {
-    char *file = output_file_target(log->path), *backup;
-    CHECK(asprintf(&backup, "%s.bak", file) > 0);
+    char *file = output_file_target(log->path), *backup = backup_of(file);
     bool moved = output_file_rename(file, backup) ||
                  status_set(status, STATUS_IO, "%s: cannot move it to %s: %s", log->path, backup, strerror(errno));
     free(backup);
@@ -90,13 +145,6 @@ static bool move_away(struct result_log *log, struct status *status)
 static bool cut(struct result_log *log)
 {
     return ftruncate(log->file, log->end) == 0 && fsync(log->file) == 0;
-}
-
-static bool note_id(void *ids, const struct result_line *line, struct status *status)
-{
-    (void)status;
-    result_ids_add(ids, line->id, line->status == RECORD_OK);
-    return true;
 }
 
 // Of what it holds the ids, read without changing anything.

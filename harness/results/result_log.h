@@ -15,8 +15,9 @@ struct result_log {
 };
 
 // Opens or creates the file, locks it against other sweeps, reads what it holds and cuts off a torn last line.
-// fresh: what was there moves to PATH.bak first. False and a status (bad input: another sweep has it, or it holds
-// something else, which then stays as it is; io). Release with result_log_close, also after a failure.
+// fresh: what was there moves to PATH.bak first, or to PATH.bak.2 and so on where that has other trials. False and
+// a status (bad input: another sweep has it, or it holds something else, which then stays as it is; io). Release
+// with result_log_close, also after a failure.
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status);
 // Appends a record and waits until it is on the disk. After a failure the file is as it was before.
 bool result_log_append(struct result_log *log, const char *line, struct status *status);

@@ -14,7 +14,7 @@ struct sweep_options {
     const char *against; // the other build's program; NULL: none
     const char *against_out;
     const char *launch; // what starts a trial's ranks (harness/run/launch.h); NULL: mpirun
-    bool fresh;         // measure everything; what the file holds moves to OUT.bak
+    bool fresh;         // measure everything; what the file holds moves to OUT.bak (result_log.h)
     bool retry;         // measure again what is not ok
     enum progress_detail detail;
     size_t rounds; // records that each trial is to have; at least 1
