@@ -115,6 +115,16 @@ static void results_of_any_name_are_read(void **state)
     }
 }
 
+// A pipe can be read once.
+static void results_are_read_once(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    expect_drawn(scratch, "r.jsonl",
+                 "cat r.jsonl | $L plot --scripts \"$P\" --figures memory --out drawn /dev/stdin && "
+                 "test -s drawn/plain-memory.svg");
+}
+
 static void words_in_records_are_words(void **state)
 {
     struct scratch *scratch = *state;
@@ -237,6 +247,7 @@ int main(void)
         TEST(folders_of_any_name_are_drawn_into),
         TEST(scripts_of_any_name_are_run),
         TEST(results_of_any_name_are_read),
+        TEST(results_are_read_once),
         TEST(words_in_records_are_words),
         TEST(settings_at_home_do_not_count),
         TEST(pictures_are_drawn_whole_or_not_at_all),

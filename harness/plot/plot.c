@@ -396,15 +396,16 @@ static bool load_published(struct published *published, const struct plot_reques
     return false;
 }
 
-static bool open_records(struct results *results, const struct plot_request *request, bool all,
+// All records that are asked for, and of those that count of each trial the last.
+static bool open_records(struct results *every, struct results *last, const struct plot_request *request,
                          struct status *status)
 {
-    if (!results_open(results, request->paths, request->path_count, all, status)) {
-        return false;
-    }
-    size_t count = results->count;
-    return record_filter(results, request->conditions, request->condition_count, status) &&
-           (!count || results->count ||
+    bool fine = results_open(every, request->paths, request->path_count, true, status);
+    results_last(last, every);
+    size_t count = last->count;
+    return fine && record_filter(every, request->conditions, request->condition_count, status) &&
+           record_filter(last, request->conditions, request->condition_count, status) &&
+           (!count || last->count ||
             status_set(status, STATUS_BAD_INPUT,
                        "--where: none of these %zu records; `longbp report` shows what they have", count));
 }
@@ -423,7 +424,7 @@ bool plot(const struct plot_request *request, struct status *status)
     char *scripts = NULL;
     size_t drawn = 0, planned = bars.path_count + fronts.path_count + frontiers.path_count;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
-                open_records(&results, request, false, status) && open_records(&every, request, true, status) &&
+                open_records(&every, &results, request, status) &&
                 (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
     form.scripts = scripts;
     for (size_t i = 0; fine && figures[i]; i++) {

@@ -31,19 +31,31 @@ static size_t place_of(struct results *results, const struct record *record)
     return at;
 }
 
+static void add_record(struct results *results, const struct record *record, const json_t *object,
+                       const char *origin)
+{
+    size_t at = place_of(results, record);
+    results->records[at] = record;
+    results->objects[at] = object;
+    results->origins[at] = origin;
+}
+
 void results_add(struct results *results, const struct result_file *file)
 {
     results->files = realloc(results->files, (results->file_count + 1) * sizeof *results->files);
     CHECK(results->files);
     results->files[results->file_count++] = *file;
     make_room(results, results->count + file->count);
-    for (size_t i = 0; i < file->count; i++) {
-        const struct record *record = &file->records[i];
-        size_t at = place_of(results, record);
-        results->records[at] = record;
-        results->objects[at] = json_array_get(file->objects, i);
-        results->origins[at] = file->path;
-    }
+    for (size_t i = 0; i < file->count; i++)
+        add_record(results, &file->records[i], json_array_get(file->objects, i), file->path);
+}
+
+void results_last(struct results *last, const struct results *every)
+{
+    results_begin(last, false);
+    make_room(last, every->count);
+    for (size_t i = 0; i < every->count; i++)
+        add_record(last, every->records[i], every->objects[i], every->origins[i]);
 }
 
 bool results_open(struct results *results, const char *const *paths, size_t count, bool every,

@@ -19,6 +19,8 @@ bool results_open(struct results *results, const char *const *paths, size_t coun
 // The same file by file, which they take over: results_begin, then results_add.
 void results_begin(struct results *results, bool every);
 void results_add(struct results *results, const struct result_file *file);
+// Of all records, `every`, the last of each trial in its experiment; they stay with `every`, which is closed later.
+void results_last(struct results *last, const struct results *every);
 // Leaves out all records but those that `keep` takes.
 typedef bool results_choice(void *chooser, const struct record *record, const json_t *object);
 void results_keep(struct results *results, results_choice *keep, void *chooser);
