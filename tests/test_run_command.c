@@ -208,6 +208,25 @@ static void the_list_says_what_trials_take(void **state)
     expect(scratch, "$L run spec.json --list --json --profile rtx-3090 | grep -q '\"step_ms\":[0-9.]*}$'", 0, NULL);
 }
 
+// Of a method that is chosen, what the choice takes; of stages what the one takes that takes the most.
+static void the_list_knows_choices_and_stages(void **state)
+{
+    struct scratch *scratch = *state;
+    char *json =
+        quoted("{'experiment': 'listed', 'model': 'tiny', 'device': 'plan', 'batch': 2, 'axes': {'context': [64, "
+               "256], 'method': ['auto', {'name': 'seco', 'chunk': 16}], 'parallel': [{'stage': 1}, {'stage': 2}, "
+               "{'data': 2, 'stage': 4}]}}");
+    scratch_file(scratch, "spec.json", json, strlen(json));
+    free(json);
+    // auto does not go with stages.
+    expect(
+        scratch,
+        "$L run spec.json --list --json > list; $L run spec.json --quiet --out r.jsonl > table; for file in list "
+        "r.jsonl; do grep -o '\"peak_bytes\":[0-9]*,' $file > $file.peaks; done; test $(wc -l < list.peaks) = 8 && "
+        "cmp list.peaks r.jsonl.peaks",
+        0, NULL);
+}
+
 // One that cannot be is a record, and does not keep the others from being measured.
 static void a_trial_that_cannot_be_is_unsupported(void **state)
 {
@@ -313,6 +332,7 @@ int main(void)
         TEST(old_results_move_to_a_name_that_is_free),
         TEST(a_line_says_the_objective),
         TEST(the_list_says_what_trials_take),
+        TEST(the_list_knows_choices_and_stages),
         TEST(a_trial_that_cannot_be_is_unsupported),
         TEST(a_dry_run_says_what_it_would_take),
         TEST(quiet_and_verbose),

@@ -96,7 +96,7 @@ static void walk(struct planned_step *step, const struct trial *trial, const voi
     step->flops = device->counters.flops;
 }
 
-static bool plan(struct planned_step *step, const struct trial *trial, const void *options,
+static bool plan(struct planned_step *step, const struct trial *trial, size_t rank, const void *options,
                  struct planned_limits limits, bool bound, struct planned_memos *memos, struct status *status)
 {
     const struct method *method = trial->method;
@@ -113,8 +113,8 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
     bool walked = false; // then it is memory that is too little, or a size that the device does not take
     if (method->largest_draw)
         method->largest_draw(own, trial_row_tokens(trial));
-    struct comm first = comm_planned(0, trial_ranks(trial)); // no replica takes more
-    how.ranks = first.size > 1 ? &first : NULL;
+    struct comm comm = comm_planned(rank, trial_ranks(trial));
+    how.ranks = comm.size > 1 ? &comm : NULL;
     if (setup_open(&setup, trial, &how, &step->why)) {
         largest_turn_give(&setup, trial, own, memos->steps);
         size_t resident = setup.device->arena.live_bytes, context = setup.batch.context;
@@ -146,11 +146,30 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status)
 {
-    return plan(step, trial, options, limits, false, memos, status);
+    return plan(step, trial, 0, options, limits, false, memos, status);
+}
+
+// The first rank of each stage: no replica of it takes more.
+bool planned_stages(struct planned_step *largest, const struct trial *trial, const void *options,
+                    struct planned_limits limits, struct status *status)
+{
+    size_t replicas = trial_ranks(trial) / trial->parallel.stage;
+    bool fine = true;
+    *largest = (struct planned_step){.fits = true};
+    for (size_t stage = 0; fine && largest->fits && stage < trial->parallel.stage; stage++) {
+        struct planned_memos memos; // a stage's cells may be of other layers
+        struct planned_step step;
+        planned_memos_open(&memos);
+        fine = plan(&step, trial, stage * replicas, options, limits, false, &memos, status);
+        planned_memos_close(&memos);
+        if (fine && (!step.fits || step.peak_bytes > largest->peak_bytes))
+            *largest = step;
+    }
+    return fine;
 }
 
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
                    struct planned_memos *memos, struct status *status)
 {
-    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos, status);
+    return plan(bound, trial, 0, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos, status);
 }

@@ -36,6 +36,9 @@ void planned_roofline(const struct trial *trial, struct roofline *roofline);
 // options: in place of the trial's own, and checked. False and a status if it cannot be planned at all.
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status);
+// Of the trial's stages the one that takes the most on its device, or the first that does not fit.
+bool planned_stages(struct planned_step *largest, const struct trial *trial, const void *options,
+                    struct planned_limits limits, struct status *status);
 // A lower bound of the same step's seconds and of its device's bytes, sooner. Of the time: nothing waits for a
 // copy, all copies of a direction are one, and each operation runs at once over all rows of its cell, instead of in
 // blocks that read the weights again. A smaller chunk has no lower bound. Of the bytes: those before the step, and

@@ -1,27 +1,35 @@
 #include "harness/run/predicted_trial.h"
 #include "harness/files/size.h"
+#include "harness/run/choice.h"
 #include "harness/run/planned_step.h"
 #include "harness/run/ranks.h"
 #include <math.h>
-#include <string.h>
+
+// Of method auto, what it chooses with the memory that is free now; its options are then the trial's own.
+static bool choose(struct trial *walked, const struct trial *trial, struct status *why)
+{
+    *walked = *trial; // what it points to is borrowed, but for the options
+    walked->options = options_copy(&trial->method->options, trial->options);
+    return choose_within(walked, why);
+}
 
 struct predicted_trial trial_predict(const struct trial *trial)
 {
     struct predicted_trial predicted = {PREDICTED_UNKNOWN, NAN, NAN};
-    struct planned_step step = {0};
-    struct planned_memos memos;
-    struct status why = {0};
     struct planned_limits limits = {trial->memory_limit_bytes ? trial->memory_limit_bytes : NO_LIMIT,
                                     trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
-    planned_memos_open(&memos);
-    bool possible = !trial->unsupported && ranks_possible(trial, &why) && trial->parallel.stage == 1 &&
-                    strcmp(trial->method->name, method_auto.name) &&
-                    planned_step(&step, trial, trial->options, limits, &memos, &why);
-    planned_memos_close(&memos);
+    struct planned_step step = {0};
+    struct status why = {0};
+    struct trial walked;
+    if (!trial->unsupported && ranks_possible(trial, &why)) {
+        if (choose(&walked, trial, &why) && planned_stages(&step, &walked, walked.options, limits, &why))
+            predicted.outcome = step.fits ? PREDICTED_OK : PREDICTED_OOM;
+        options_free(&walked.method->options, walked.options);
+    }
     if (trial->unsupported || why.code == STATUS_UNSUPPORTED)
         predicted.outcome = PREDICTED_UNSUPPORTED;
-    else if (possible)
-        predicted.outcome = step.fits ? PREDICTED_OK : PREDICTED_OOM;
+    else if (why.code == STATUS_OOM)
+        predicted.outcome = PREDICTED_OOM;
     if (predicted.outcome == PREDICTED_OK) {
         predicted.peak_bytes = (double)step.peak_bytes;
         bool estimated = trial->profile && isfinite(step.seconds) && trial_ranks(trial) == 1; // links have no rates

@@ -1,11 +1,11 @@
-// Predicted trial: what is known of a trial before it runs: its peak, exact and of draws and data ranks the
-// largest, and where its profile says so the time of a step.
+// Predicted trial: what is known of a trial before it runs: its peak, exact and of draws and ranks the largest, of
+// method auto that of what it would choose now, and where its profile says so the time of a step.
 #pragma once
 #include "harness/spec/trial.h"
 
 struct predicted_trial {
     enum {
-        PREDICTED_UNKNOWN, // of stages, and of a method that is chosen
+        PREDICTED_UNKNOWN, // it cannot be planned
         PREDICTED_UNSUPPORTED,
         PREDICTED_OOM,
         PREDICTED_OK
