@@ -312,8 +312,8 @@ static void a_plan_says_what_is_kept_how(void **state)
     assert_non_null(strstr(out, "  copied back             "));
     free(out);
     assert_int_equal(longbp(&out, "plan --model tiny --context 16 --place-weights host --host-memory 1MiB"), 0);
-    assert_non_null(
-        strstr(out, "  does not fit, short      2.07 MiB          2167296\n")); // 4 * 803968 - 2^20 are missing
+    assert_non_null(strstr(
+        out, "  does not fit, short      2.07 MiB          2167296  limits.host_memory\n")); // 4 * 803968 - 2^20
     free(out);
     assert_int_not_equal(longbp(&out, "plan --model tiny --context 16 --host /tmp 2>&1"), 0);
     assert_non_null(strstr(out, "expected folder=DIR, "));

@@ -52,11 +52,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
+// Of a peak, NaN: 0; limit 0: there is none.
+static double missing(double peak, size_t limit)
+{
+    return limit > 0 && peak > (double)limit ? peak - (double)limit : 0;
+}
+
 static bool fits(const struct plan *plan)
 {
-    const struct record *record = &plan->record;
-    return (!plan->limit_bytes || record->peak_bytes <= (double)plan->limit_bytes) &&
-           (!plan->host_limit_bytes || !(record->host_peak_bytes > (double)plan->host_limit_bytes));
+    return missing(plan->record.peak_bytes, plan->limit_bytes) == 0 &&
+           missing(plan->record.host_peak_bytes, plan->host_limit_bytes) == 0;
 }
 
 // The record as JSON Lines, as a sweep of one trial would have written it.
@@ -111,11 +116,13 @@ static void print_bytes(const char *what, size_t bytes, const char *note)
     printf("  %-20s %12s %16zu%s%s\n", what, text, bytes, *note ? "  " : "", note);
 }
 
-static void print_limit(size_t limit, const char *what, size_t peak)
+// key: of a trial's limit.
+static void print_limit(size_t limit, const char *what, size_t peak, const char *key)
 {
     bool enough = peak <= limit;
     print_bytes("limit", limit, what);
-    print_bytes(enough ? "fits, to spare" : "does not fit, short", enough ? limit - peak : peak - limit, "");
+    print_bytes(enough ? "fits, to spare" : "does not fit, short", enough ? limit - peak : peak - limit,
+                enough ? "" : key);
 }
 
 // What is kept on the host, and what goes over the link for it.
@@ -127,7 +134,7 @@ static void print_host(const struct plan *plan)
     if (kept || plan->host_limit_bytes)
         print_bytes("peak on the host", peak, "");
     if (plan->host_limit_bytes)
-        print_limit(plan->host_limit_bytes, "--host-memory", peak);
+        print_limit(plan->host_limit_bytes, "--host-memory", peak, "limits.host_memory");
     if (!kept)
         return;
     print_bytes("copied to the host", isnan(record->link_out_bytes) ? 0 : (size_t)record->link_out_bytes, "");
@@ -198,7 +205,7 @@ static void print_table(const struct plan *plan)
     snprintf(text, sizeof text, "resident + %.0f per token of context and sequence", record->floor_bytes_per_token);
     print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
     if (plan->limit_bytes)
-        print_limit(plan->limit_bytes, plan->limit_what, peak);
+        print_limit(plan->limit_bytes, plan->limit_what, peak, "limits.memory");
     print_host(plan);
     printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
            record->flops / record->model_flops);
@@ -217,17 +224,23 @@ static void print_table(const struct plan *plan)
     }
 }
 
+static void set_limit(json_t *object, const char *limit_name, const char *missing_name, double peak, size_t limit)
+{
+    json_object_set_new(object, limit_name, limit ? json_integer((json_int_t)limit) : json_null());
+    json_object_set_new(object, missing_name, limit ? json_integer((json_int_t)missing(peak, limit)) : json_null());
+}
+
 // The record without its time line, and what only this command knows.
 static void print_json(const struct plan *plan)
 {
     json_t *object = json_copy(plan->object);
     CHECK(object);
-    bool limited = plan->limit_bytes > 0, host_limited = plan->host_limit_bytes > 0;
+    bool limited = plan->limit_bytes || plan->host_limit_bytes;
     json_object_set_new(object, "timeline", json_null());
-    json_object_set_new(object, "limit_bytes", limited ? json_integer((json_int_t)plan->limit_bytes) : json_null());
-    json_object_set_new(object, "host_limit_bytes",
-                        host_limited ? json_integer((json_int_t)plan->host_limit_bytes) : json_null());
-    json_object_set_new(object, "fits", limited || host_limited ? json_boolean(fits(plan)) : json_null());
+    set_limit(object, "limit_bytes", "missing_bytes", plan->record.peak_bytes, plan->limit_bytes);
+    set_limit(object, "host_limit_bytes", "host_missing_bytes", plan->record.host_peak_bytes,
+              plan->host_limit_bytes);
+    json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
     const struct profile *profile = plan->trial.profile;
     const char *how = isnan(plan->record.estimate_ms)           ? NULL
                       : profile->rates[plan->trial.dtype].count ? "measured rates"
@@ -262,8 +275,8 @@ int command_plan(int argc, char **argv)
             "machine and for any card.\vA time is only an estimate: each operation takes as long as its FLOPs or "
             "its bytes do at the profile's peak rates, whichever is longer, and a launch. Where columns are drawn "
             "all but the time is of the draw of "
-            "--sampler-seed, and the time a mean over draws. A step that does not fit "
-            "is a result, so the exit code is 0."};
+            "--sampler-seed, and the time a mean over draws. A step that does not fit the device or the host "
+            "is a result, so the exit code is 0; where --method auto finds nothing that fits it is 1."};
     struct status status = {0};
     struct plan plan = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
@@ -279,5 +292,6 @@ int command_plan(int argc, char **argv)
     trial_free(&plan.trial);
     plan_flags_close(&arguments.flags);
     free(command);
-    return done ? EXIT_FINE : status.code == STATUS_FAILED ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+    bool failed = status.code == STATUS_FAILED || status.code == STATUS_OOM;
+    return done ? EXIT_FINE : failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
