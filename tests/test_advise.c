@@ -103,20 +103,73 @@ static void auto_walks_the_choice(void **state)
         longbp(&out, "grad --model tiny --context 300 --method auto --memory-limit 4MiB --out /dev/null"), 1);
     assert_non_null(strstr(out, "no exact method fits"));
     free(out);
-    static const char *const of_ranks[] = {
-        "plan --model tiny --context 300 --method auto --parallel stage=2",
-        "max-context --model tiny --methods auto --parallel stage=2 --memory-limit 12MiB",
-        "grad --model tiny --context 300 --method auto --parallel stage=2 --out /dev/null"};
-    for (size_t i = 0; i < COUNT(of_ranks); i++) {
-        assert_int_equal(longbp(&out, of_ranks[i]), 2);
-        assert_non_null(strstr(out, "auto chooses for one stage, and parallel.stage is 2"));
-        free(out);
-    }
     json_decref(grad);
     json_decref(named);
     json_decref(measured);
     json_decref(plan);
     json_decref(advice);
+}
+
+// The same of ranks, of every kind: what a plan of the choice says is what was advised, messages and all.
+static void auto_chooses_for_ranks(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"data=2", "stage=2", "sequence=2", "sequence=2,exchange=ring",
+                                        "stage=2,data=2"};
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        char *setting;
+        assert_true(asprintf(&setting,
+                             "--model tiny --context 300 --batch 2 --profile h200-141g --parallel %s "
+                             "--memory-limit 10MiB",
+                             kinds[i]) > 0);
+        json_t *advice = longbp_json("advise %s --json", setting),
+               *plan = longbp_json("plan %s --method auto --json", setting);
+        const json_t *wanted = json_object_get(advice, "choice");
+        expect_chosen(json_object_get(plan, "chosen"), wanted);
+        static const char *const same[] = {"peak_bytes", "flops", "estimate_ms"};
+        for (size_t k = 0; k < COUNT(same); k++)
+            if (!near(number(plan, same[k]), number(wanted, same[k])))
+                fail_msg("%s, %s: %.17g, but plan says %.17g", kinds[i], same[k], number(wanted, same[k]),
+                         number(plan, same[k]));
+        json_t *longest = longbp_json("max-context --model tiny --batch 2 --parallel %s --memory-limit 10MiB "
+                                      "--head-chunk 256 --methods all,auto --json",
+                                      kinds[i]);
+        const json_t *found = json_object_get(longest, "methods");
+        size_t last = json_array_size(found) - 1; // auto
+        double most = number(json_array_get(found, last), "max_context");
+        for (size_t m = 0; m < last; m++)
+            assert_true(number(json_array_get(found, m), "max_context") <= most);
+        assert_true(most >= 300);
+        json_decref(longest);
+        json_decref(plan);
+        json_decref(advice);
+        free(setting);
+    }
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model tiny --context 300 --method auto --parallel stage=2,sequence=2"),
+                     2);
+    assert_non_null(strstr(out, "no exact method can be shared so: "));
+    free(out);
+}
+
+// A plan of what is chosen that cannot be has a failure's exit code, and says which limit is how much too low.
+static void what_is_missing_is_said(void **state)
+{
+    (void)state;
+    static const char *const limits[] = {"--memory-limit 1MiB", "--memory-limit 1MiB --host-memory 1KiB",
+                                         "--memory-limit 3MiB --host-memory 1KiB --place-weights host"};
+    static const char *const keys[][2] = {
+        {"(limits.memory)", NULL}, {"(limits.memory)", NULL}, {"(limits.memory)", "(limits.host_memory)"}};
+    for (size_t i = 0; i < COUNT(limits); i++) {
+        char *out, *arguments;
+        assert_true(asprintf(&arguments, "plan --model tiny --context 300 --method auto %s", limits[i]) > 0);
+        int code = longbp(&out, arguments);
+        for (size_t k = 0; k < 2; k++)
+            if (code != 1 || (keys[i][k] && (!strstr(out, " bytes too few ") || !strstr(out, keys[i][k]))))
+                fail_msg("%s: exit code %d: %s", arguments, code, out);
+        free(arguments);
+        free(out);
+    }
 }
 
 // What has a place on the host comes to be chosen where there is room for it, and what changes the gradient where
@@ -213,6 +266,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(auto_chooses_what_may_be_asked),
         cmocka_unit_test(auto_walks_the_choice),
+        cmocka_unit_test(auto_chooses_for_ranks),
+        cmocka_unit_test(what_is_missing_is_said),
         cmocka_unit_test(places_and_roundings_are_tried),
 #if !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(advice_is_quick),

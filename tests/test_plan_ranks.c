@@ -1,7 +1,7 @@
 // Plans of several ranks: those that walk alike are walked once, and have the figures that they would have had;
 // the time of a step over links, against closed forms.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/setup.h"
+#include "harness/run/planned_step.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 
@@ -112,6 +112,47 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         assert_true(number(record, "peak_bytes") == most);
         json_decref(record);
         trial_free(&trial);
+    }
+}
+
+// What the planner takes a step for is what a plan says of it, on ranks of every kind: bytes, work, and the time
+// over links.
+static void a_planned_step_is_the_plan(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "'batch': 7, 'method': 'streambp', 'parallel': {'data': 5, 'zero': 3}, 'optimizer': 'adamw'",
+        "'method': {'name': 'seco', 'chunk': 16}, 'parallel': {'stage': 4}",
+        "'batch': 3, 'method': {'name': 'seco', 'chunk': 16, 'offload': 'kv'}, 'parallel': {'data': 3, 'stage': 2}",
+        "'method': {'name': 'streambp', 'chunk': 6}, 'parallel': {'sequence': 5}",
+        "'batch': 4, 'method': 'full', 'parallel': {'data': 2, 'sequence': 2}, 'documents': {'mean': 9}",
+        "'method': 'checkpoint', 'parallel': {'sequence': 3, 'exchange': 'ring'}",
+        "'method': 'checkpoint', 'parallel': {'sequence': 2, 'exchange': 'all-to-all'}",
+        "'batch': 70, 'method': 'full', 'parallel': {'data': 70}",
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *json;
+        assert_true(asprintf(&json, "{" PLAN "'profile': 'h200-141g', %s}", cases[i]) > 0);
+        struct trial trial = trial_of(json);
+        json_t *record = record_of(json);
+        struct planned_memos memos;
+        struct status status = {0};
+        planned_memos_open(&memos);
+        for (size_t again = 0; again < 2; again++) {
+            struct planned_step step;
+            assert_true(planned_step(&step, &trial, trial.options, (struct planned_limits){NO_LIMIT, NO_LIMIT},
+                                     &memos, &status));
+            double host_bytes = json_number_value(json_object_get(record, "host_peak_bytes")); // null: 0
+            if (!step.fits || (double)step.peak_bytes != number(record, "peak_bytes") ||
+                (double)step.host_peak_bytes != host_bytes || !near(step.flops, number(record, "flops")) ||
+                !near(1e3 * step.seconds, number(record, "estimate_ms")))
+                fail_msg("%s: %zu and %zu bytes, %.17g FLOPs, %.17g s", cases[i], step.peak_bytes,
+                         step.host_peak_bytes, step.flops, step.seconds);
+        }
+        planned_memos_close(&memos);
+        json_decref(record);
+        trial_free(&trial);
+        free(json);
     }
 }
 
@@ -438,6 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_has_the_figures_of_its_own_walk),
+        cmocka_unit_test(a_planned_step_is_the_plan),
         cmocka_unit_test(very_many_ranks_are_planned),
         cmocka_unit_test(very_many_ranks_share_tokens),
         cmocka_unit_test_setup_teardown(data_ranks_take_their_closed_form, scratch_setup, scratch_teardown),

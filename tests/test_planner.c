@@ -1,12 +1,14 @@
 // The planner: its choice and its front are those of an exhaustive walk, and its bounds are bounds.
 #define _GNU_SOURCE // asprintf
 #include "harness/run/planner.h"
+#include "harness/run/ranks_possible.h"
 #include "tests/asked.h"
 #include <math.h>
 
 #define TRIALS_MAX 32
 
-// Every exact method, then the same with other keys: dKV in bf16, and what has a place on the host there.
+// Every exact method that ranks can share as is asked, then the same with other keys: dKV in bf16, and what has a
+// place on the host there.
 struct asked {
     struct trial trials[TRIALS_MAX];
     size_t count;
@@ -21,7 +23,12 @@ static void ask(struct asked *asked, const char *setting, const char *const *var
             assert_true(asked->count < TRIALS_MAX);
             assert_true(asprintf(&json, "{%s, 'device': 'plan'%s, 'method': '%s'}", setting,
                                  v ? variants[v - 1] : "", methods[i]->name) > 0);
-            asked->trials[asked->count++] = trial_of(json);
+            struct trial trial = trial_of(json);
+            struct status why = {0};
+            if (ranks_fit(&trial, &why))
+                asked->trials[asked->count++] = trial;
+            else
+                trial_free(&trial);
             free(json);
         }
     }
@@ -59,7 +66,24 @@ static const struct setting {
     {"'model': {'layers': 4, 'width': 512, 'heads': 8, 'kv_heads': 2, 'ffn': 1024, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 4096, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
      {NULL}},
+    // A pipeline, which longer chunks fill less, over links that are known.
+    {"'model': {'layers': 5, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 300}, 'context': 1500, "
+     "'batch': 2, 'profile': 'h200-141g', 'parallel': {'stage': 3, 'data': 2}",
+     {NULL}},
+    // Tokens that ranks share, over links that nobody knows; the keys of others are gathered, or go round.
+    {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
+     "'batch': 2, 'optimizer': 'adamw', 'parallel': {'sequence': 3, 'data': 2, 'zero': 2}",
+     {NULL}},
+    {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
+     "'lora': {'rank': 4}, 'profile': 'rtx-3090', 'parallel': {'sequence': 2, 'exchange': 'ring'}",
+     {NULL}},
 };
+
+// What is on the host is the same whatever the rung; of ranks a bound has what they keep on average.
+static bool bounds_host(const struct family *family, size_t bound_bytes, size_t bytes)
+{
+    return trial_ranks(family->trial) > 1 ? bound_bytes <= bytes : bound_bytes == bytes;
+}
 
 // All candidates of a space, planned without limits.
 static struct candidate *plan_all(const struct space *space)
@@ -135,8 +159,9 @@ static void expect_choice(const struct space *space, const struct candidate *all
     assert_true(planner_open(&planner, space, limits, &status));
     for (size_t i = 0; i < space->candidates; i++) {
         const struct planned_step *bound = &planner.bounds[all[i].family], *step = &all[i].step;
-        if (step->fits && (bound->seconds > step->seconds || bound->floor_bytes > step->peak_bytes ||
-                           bound->host_peak_bytes != step->host_peak_bytes))
+        if (step->fits &&
+            (bound->seconds > step->seconds || bound->floor_bytes > step->peak_bytes ||
+             !bounds_host(&space->families[all[i].family], bound->host_peak_bytes, step->host_peak_bytes)))
             fail_msg("the bound of family %zu is none of rung %zu", all[i].family, all[i].rung);
     }
     assert_true(planner_fastest(&planner, &fastest, &status) &&
@@ -178,7 +203,7 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
     for (size_t s = 0; s < COUNT(settings); s++) {
         const struct space *space = &walked[s].space;
         const struct candidate *all = walked[s].all;
-        assert_true(space->count > 10 && space->candidates >= 30);
+        assert_true(space->count >= 10 && space->candidates >= 10);
         size_t *peaks = calloc(space->candidates, sizeof *peaks), host_bytes = 0;
         assert_non_null(peaks);
         for (size_t i = 0; i < space->candidates; i++) {
@@ -223,12 +248,12 @@ static void bounds_are_bounds(void **state)
                 fail_msg("%s, rung %zu: bound %.9g s and %zu bytes (floor %zu), but %.9g s and %zu bytes",
                          family->trial->method->name, all[i].rung, bound.seconds, bound.peak_bytes,
                          bound.floor_bytes, step->seconds, step->peak_bytes);
-            assert_true(bound.host_peak_bytes == step->host_peak_bytes);
+            assert_true(!step->fits || bounds_host(family, bound.host_peak_bytes, step->host_peak_bytes));
+            bool waits = step->host_peak_bytes > 0 || trial_ranks(family->trial) > 1;
             bool rises = all[i].rung == 0 || step->seconds <= all[i - 1].step.seconds * (1 + ROUNDING);
             bool highest = all[i].rung + 1 == family->rungs;
-            if (all[i].rung > 0 &&
-                ((step->peak_bytes < all[i - 1].step.peak_bytes && !highest) ||
-                 bound.seconds > lower.seconds * (1 + ROUNDING) || (!rises && step->host_peak_bytes == 0)))
+            if (all[i].rung > 0 && ((step->peak_bytes < all[i - 1].step.peak_bytes && !highest) ||
+                                    bound.seconds > lower.seconds * (1 + ROUNDING) || (!rises && !waits)))
                 fail_msg(
                     "%s, setting %zu: rung %zu is no step up: %zu bytes after %zu, at least %.9g s after %.9g, "
                     "%.9g s after %.9g",

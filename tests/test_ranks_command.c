@@ -297,7 +297,7 @@ static void plans_are_of_a_rank(void **state)
                    {"--method full --parallel sequence=3,exchange=all-to-all",
                     "3 ranks cannot have as many each of 4 heads of queries and 2 of keys"},
                    {"--method seco --parallel sequence=2,exchange=ring", "seco takes no sequence ranks"},
-                   {"--method auto --parallel sequence=2", "auto chooses for ranks with whole sequences"},
+                   {"--method auto --parallel sequence=2,stage=2", "no exact method can be shared so"},
                    {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
                    {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring",
                     "is not seen by keys that go round"},
@@ -344,17 +344,49 @@ static void a_tied_table_stays_on_the_device(void **state)
     assert_says(scratch, "err", "give one of the two");
 }
 
-// Of data ranks a dry run knows the most that one takes; what ranks cannot share is told.
+// Ranks of every kind walk one choice, that of the plan, and take the bytes that it says.
+static void ranks_walk_one_choice(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'batch': 2, 'limits': {'memory': '2MiB', 'host_memory': '1MiB'}, 'measure': {'warmup': 0, "
+                        "'samples': 1}, 'method': 'auto', 'axes': {'parallel': [{'data': 2}, {'sequence': 3}, "
+                        "{'stage': 3}, {'sequence': 2, 'exchange': 'ring'}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
+    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    assert_int_equal(json_array_size(all), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *record = json_array_get(all, i), *plan = json_array_get(planned, i);
+        assert_string_equal(text_at(record, "status"), "ok");
+        static const char *const same[] = {"chosen", "peak_bytes", "flops"};
+        for (size_t k = 0; k < COUNT(same); k++)
+            assert_true(json_equal(json_object_get(record, same[k]), json_object_get(plan, same[k])));
+        assert_true(json_is_object(json_object_get(record, "chosen")));
+    }
+    json_decref(planned);
+    json_decref(all);
+    // By what is free; and where nothing fits once, with its reason.
+    assert_int_equal(run(scratch, "O='--model tiny --context 40 --batch 2 --method auto';"
+                                  "$L grad $O --out 1 --parallel stage=2 && $L grad $O --out 2 --parallel data=2"),
+                     0);
+    assert_int_equal(run(scratch, "$L grad --model tiny --context 40 --method auto --out 1 --parallel stage=2 "
+                                  "--memory-limit 1KiB"),
+                     1);
+    assert_says(scratch, "err", "rank 0 of 2: no exact method fits: ");
+}
+
+// A dry run knows the most that one of the ranks takes; what ranks cannot share is told.
 static void a_dry_run_knows_ranks(void **state)
 {
     const struct scratch *scratch = *state;
-    write_spec(scratch,
-               "'batch': 4, 'measure': {'warmup': 0, 'samples': 1, 'gradient': 'none'}, 'axes': {'method': "
-               "['full', 'streambp'], 'parallel': [{'data': 2}, {'data': 4, 'zero': 3}, {'data': 8}]}");
+    write_spec(
+        scratch,
+        "'batch': 4, 'measure': {'warmup': 0, 'samples': 1, 'gradient': 'none'}, 'axes': {'method': "
+        "['full', 'streambp'], 'parallel': [{'data': 2}, {'data': 4, 'zero': 3}, {'data': 8}, {'sequence': 3}]}");
     assert_int_equal(run(scratch, "$L run spec.json --dry-run --out r.jsonl > dry && grep -c unsupported dry && "
                                   "tr -s ' ' < dry | grep -o '[0-9.]* [KM]iB' > planned"),
                      0);
-    assert_says(scratch, "dry", "6 trials to measure, 0 done; 2 are unsupported");
+    assert_says(scratch, "dry", "8 trials to measure, 0 done; 2 are unsupported");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl > table && tr -s ' ' < table | "
                                   "grep -o '[0-9.]* [KM]iB' > measured; cmp planned measured"),
                      0);
@@ -435,6 +467,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ranks_have_the_figures_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(replicas_have_the_figures_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shared_tokens_have_the_gradient_of_one, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_walk_one_choice, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_dry_run_knows_ranks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
     };

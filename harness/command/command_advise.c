@@ -5,18 +5,18 @@
 #include "harness/command/shell.h"
 #include "harness/files/size.h"
 #include "harness/results/setting.h"
-#include "harness/run/choice.h"
 #include "harness/run/planner.h"
 #include "harness/run/provenance.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train", "device",       "seed",          "labels", "reference", "method",
-                                      "tf32",  "memory_limit", "deterministic", "links",  NULL};
+static const char *const without[] = {"train",  "device", "seed",         "labels",        "reference",
+                                      "method", "tf32",   "memory_limit", "deterministic", NULL};
 // What the command that runs the choice does not take, or takes as chosen.
-static const char *const not_to_run[] = {"profile",       "optimizer",       "kv_gradient_dtype", "weights",
-                                         "place_weights", "place_gradients", "place_optimizer",   NULL};
+static const char *const not_to_run[] = {"profile",           "links",           "optimizer",
+                                         "kv_gradient_dtype", "weights",         "place_weights",
+                                         "place_gradients",   "place_optimizer", NULL};
 
 static const struct flag own_flags[] = {
     {.name = "methods",
@@ -62,7 +62,7 @@ static bool find(struct plan_flags *flags, struct advice *advice, struct status 
     if (!plan_flags_device(flags, status) || !method_trials_decode(asked, &flags->trial, &request, status))
         return false;
     const struct trial *first = &asked->trials[0];
-    if (!choice_possible(first, status) || !ranks_possible(first, status))
+    if (!ranks_possible(first, status))
         return false;
     advice->first = json_loads(first->canonical, 0, NULL);
     advice->limits.host_bytes = first->host_memory_limit_bytes;
@@ -185,7 +185,8 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     printf("\nfastest   %s\nlimit     %s\nrun       %s\n", describe(advice, &advice->fastest).text, text, command);
     printf("Seconds are estimates%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
            first->profile ? first->profile->name : "",
-           trial_ranks(first) > 1 ? ", without what ranks send each other" : "");
+           first->profile && trial_ranks(first) > 1 && !trial_links(first) ? ", without what ranks send each other"
+                                                                           : "");
     free(command);
 }
 

@@ -188,7 +188,7 @@ int command_grad(int argc, char **argv)
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                has_gradient(&trial, &status) && choose_within(&trial, &status);
+                has_gradient(&trial, &status);
     int code = EXIT_FINE;
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "grad", arguments.launch, argc, argv, &status);
@@ -197,7 +197,7 @@ int command_grad(int argc, char **argv)
         struct world world;
         world_open_alone(&world);
         done = (!arguments.as_rank || rank_command_join(&world, &trial, &status)) &&
-               compute(&trial, &world, arguments.out, &status);
+               choose_within(&trial, &world, &status) && compute(&trial, &world, arguments.out, &status);
         if (!done && arguments.as_rank)
             rank_command_fail(&world, argv[0], code_of(false, &status), &status);
         world_close(&world);

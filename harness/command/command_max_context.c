@@ -7,7 +7,7 @@
 #include "harness/results/setting.h"
 #include "harness/run/longest.h"
 #include "harness/run/provenance.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include "harness/spec/method_decode.h"
 #include <string.h>
 

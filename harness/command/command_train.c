@@ -415,7 +415,7 @@ int command_train(int argc, char **argv)
     bool interrupted = false;
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_trial(&trial, &arguments, &status) && choose_within(&trial, &status);
+                check_trial(&trial, &arguments, &status);
     int code = EXIT_FINE;
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);
@@ -424,7 +424,7 @@ int command_train(int argc, char **argv)
         struct world world;
         world_open_alone(&world);
         done = (!arguments.as_rank || rank_command_join(&world, &trial, &status)) &&
-               train(&trial, &arguments, &world, &interrupted, &status);
+               choose_within(&trial, &world, &status) && train(&trial, &arguments, &world, &interrupted, &status);
         if (!done && arguments.as_rank)
             rank_command_fail(&world, argv[0], code_of(&status), &status);
         code = interrupted ? EXIT_INTERRUPTED : EXIT_FINE;

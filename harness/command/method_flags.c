@@ -1,5 +1,5 @@
 #include "harness/command/method_flags.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_keys.h"
 #include <string.h>

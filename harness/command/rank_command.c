@@ -1,7 +1,7 @@
 #include "harness/command/rank_command.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

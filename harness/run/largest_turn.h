@@ -2,9 +2,7 @@
 // is what is planned, and what a trial measures that takes one step again and again.
 #pragma once
 #include "harness/run/setup.h"
-#include "kernels/base/memo.h"
 
-// Gives that turn to its layer, of those that come up within the trial's steps. It is found by planning; options:
-// of the method, in place of the trial's own; memo: of the trial's planned steps (planned_step.h), or NULL. Nothing
-// happens where all trains together.
-void largest_turn_give(struct setup *setup, const struct trial *trial, const void *options, struct memo *memo);
+// Gives that turn to its layer, of those that come up within the trial's steps. It is found by planning, at the
+// rates of the setup's device and with its memo, if it has one. Nothing happens where all trains together.
+void largest_turn_give(struct setup *setup, const struct trial *trial);

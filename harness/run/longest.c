@@ -2,8 +2,7 @@
 // whose bound, or whose step one longer than the longest found so far, does not fit is left out. Families are
 // searched at their lowest rung, which takes the least memory.
 #include "harness/run/longest.h"
-#include "harness/run/choice.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include <math.h>
 #include <string.h>
 
@@ -35,10 +34,14 @@ static bool bound_of(struct search *search, const struct family *family, double 
     if (!planned_bound(&bound, trial, family->options, &search->memos, search->status))
         return false;
     // Tokens that are walked are less by prompts that are shared: more with every sequence, as many at any context.
+    // Of ranks that share them each has an even part, but for its pieces' last tokens.
     double per_token = bound.floor_bytes_per_token, tokens = (double)bound.tokens,
-           sequences = (double)trial_sequences(trial, 0).count,
-           spared = search->extent == EXTENT_BATCH ? 0 : (double)trial->context * sequences - tokens,
-           unit = search->extent == EXTENT_BATCH ? tokens / sequences / (double)trial->parallel.data : sequences,
+           ranks = (double)trial->parallel.sequence, sequences = (double)trial_sequences(trial, 0).count,
+           uneven = ranks > 1 ? PIECES * ranks * sequences : 0,
+           spared =
+               search->extent == EXTENT_BATCH ? 0 : (double)trial->context * sequences / ranks - tokens + uneven,
+           unit = search->extent == EXTENT_BATCH ? tokens / sequences / (double)trial->parallel.data
+                                                 : sequences / ranks,
            resident = (double)bound.peak_bytes - per_token * tokens;
     if (bound.why.code == STATUS_BAD_INPUT || bound.host_resident_bytes > search->limits.host_bytes)
         return true;
@@ -103,8 +106,7 @@ bool longest_find(struct longest *longest, struct trial *trials, size_t count, c
     struct search search = {.longest = longest, .extent = extent, .limits = limits, .status = status};
     struct space space;
     *longest = (struct longest){0};
-    if (count && (!choice_possible(&trials[0], status) ||
-                  !(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(&trials[0], status)))
+    if (count && !(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(&trials[0], status))
         return false;
     for (size_t i = 0; i < count; i++)
         set_extent(&trials[i], extent, extent == EXTENT_BATCH ? 1 : PROBE_CONTEXT + trials[i].prompt);

@@ -2,7 +2,7 @@
 // linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
 #include "harness/run/max_context.h"
 #include "harness/run/largest_turn.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
 #include <string.h>
@@ -112,7 +112,7 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
     struct comm comm = comm_planned(rank, trial_ranks(tried));
     options.ranks = comm.size > 1 ? &comm : NULL;
     if (setup_open(&setup, tried, &options, status)) {
-        largest_turn_give(&setup, tried, tried->options, NULL);
+        largest_turn_give(&setup, tried);
         if (tried->optimizer)
             optimizer_begin_again(&setup.model, 1, 1);
         model_zero_gradients(&setup.model);

@@ -1,5 +1,7 @@
 #include "harness/run/planned_step.h"
 #include "harness/run/largest_turn.h"
+#include "harness/run/rank_walks.h"
+#include "harness/run/ranks_possible.h"
 #include <math.h>
 #include <string.h>
 
@@ -27,6 +29,16 @@ void planned_roofline(const struct trial *trial, struct roofline *roofline)
     *roofline = NOMINAL;
     if (trial->profile)
         CHECK(profile_roofline(trial->profile, trial->dtype, roofline, &why)); // checked when it was decoded
+}
+
+// What joins the ranks; NULL: they say more than can be timed.
+static const struct links *planned_links(const struct trial *trial)
+{
+    static const struct links nominal = {
+        .count = 1, .levels = {{.bytes_per_s = {.value = 2.5e10}, .latency_s = {.value = 1e-5}}}};
+    static const struct links unknown = {.count = 1, .levels = {{.bytes_per_s = {.value = INFINITY}}}};
+    const struct links *known = trial_links(trial);
+    return !trial_times_ranks(trial) ? NULL : known ? known : trial->profile ? &unknown : &nominal;
 }
 
 static size_t all_rows(const struct device *device, size_t cols)
@@ -73,103 +85,203 @@ static double bound_s(const struct device *device)
     return (1 - 1e-9) * fmax(counters->estimate_s, link_s);
 }
 
-static void walk(struct planned_step *step, const struct trial *trial, const void *options, struct setup *setup,
-                 bool bound)
+// What a step is planned with, and what it comes to.
+struct plan {
+    struct trial trial; // what it points to is borrowed, but for the options: those of the largest draw
+    bool bound;
+    struct planned_limits limits;
+    struct planned_memos *memos;
+    struct setup setup;
+    struct device_ops ops; // of a bound
+    struct device_rules rules;
+    struct planned_step *step;
+    bool walked;         // then it is memory that is too little, or a size that the device does not take
+    struct trace *trace; // of a rank, what it says; NULL: nobody asks
+    double *flops;       // [ranks] of those that were walked
+};
+
+static void walk(struct plan *plan)
 {
-    struct device *device = setup->device;
+    const struct trial *trial = &plan->trial;
+    struct device *device = plan->setup.device;
     struct step_report report = {0};
-    planned_roofline(trial, &device->roofline);
-    if (bound)
+    if (plan->bound) {
+        plan->ops = *device->ops;
+        plan->rules = at_once(plan->ops.rules);
+        plan->ops.rules = &plan->rules;
+        device->ops = &plan->ops;
+        device->memo = plan->memos->bounds;
         bound_roofline(&device->roofline);
+    }
     device->counters = (struct counters){0};
+    if (plan->trace)
+        trace_begin(plan->trace);
     if (trial->optimizer)
-        optimizer_begin_again(&setup->model, 1, 1);
-    model_zero_gradients(&setup->model);
-    method_step(trial->method, &setup->model, &setup->batch, options, &report);
+        optimizer_begin_again(&plan->setup.model, 1, 1);
+    model_zero_gradients(&plan->setup.model);
+    method_step(trial->method, &plan->setup.model, &plan->setup.batch, trial->options, &report);
     if (trial->optimizer)
-        optimizer_step(&setup->model);
+        optimizer_step(&plan->setup.model);
     step_report_free(&report);
-    step->peak_bytes = device->arena.peak_bytes;
-    memcpy(step->peak_by_category, device->arena.peak_by_category, sizeof step->peak_by_category);
-    step->host_peak_bytes = device->host.peak_bytes;
-    step->seconds = bound ? bound_s(device) : counters_clock_s(&device->counters);
-    step->flops = device->counters.flops;
 }
 
-static bool plan(struct planned_step *step, const struct trial *trial, size_t rank, const void *options,
-                 struct planned_limits limits, bool bound, struct planned_memos *memos, struct status *status)
+static struct setup_options options_within(const struct trial *trial, struct planned_limits limits)
 {
-    const struct method *method = trial->method;
-    *step = (struct planned_step){0};
-    if (method->check && !method->check(options, &trial->config, trial_row_tokens(trial), &step->why))
-        return true;
-    struct setup setup;
     struct setup_options how = setup_options_planned(trial);
     how.memory_limit_bytes = limits.device_bytes == NO_LIMIT ? 0 : limits.device_bytes;
     how.host_memory_limit_bytes = limits.host_bytes ? limits.host_bytes : 1; // an arena's 0 is no limit
-    void *own = options_copy(&method->options, options);                     // of the largest draw
-    struct device_ops ops;
-    struct device_rules rules;
-    bool walked = false; // then it is memory that is too little, or a size that the device does not take
-    if (method->largest_draw)
-        method->largest_draw(own, trial_row_tokens(trial));
-    struct comm comm = comm_planned(rank, trial_ranks(trial));
-    how.ranks = comm.size > 1 ? &comm : NULL;
-    if (setup_open(&setup, trial, &how, &step->why)) {
-        largest_turn_give(&setup, trial, own, memos->steps);
-        size_t resident = setup.device->arena.live_bytes, context = setup.batch.context;
-        if (method->floor_bytes_per_token)
-            step->floor_bytes_per_token = method->floor_bytes_per_token(&setup.model, own, context);
-        step->tokens = context * setup.batch.batch;
-        step->host_resident_bytes = setup.device->host.live_bytes;
-        step->resident_bytes = resident;
-        step->floor_bytes = resident + (size_t)(step->floor_bytes_per_token * (double)step->tokens);
-        if (bound) {
-            ops = *setup.device->ops;
-            rules = at_once(ops.rules);
-            ops.rules = &rules;
-            setup.device->ops = &ops;
-        }
-        setup.device->memo = bound ? memos->bounds : memos->steps;
-        walk(step, trial, own, &setup, bound);
-        step->why = setup.device->status;
-        walked = true;
-        if (bound)
-            step->peak_bytes = step->floor_bytes;
+    return how;
+}
+
+// One rank, or all there is: what it takes.
+static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
+{
+    const struct trial *trial = &plan->trial;
+    struct planned_step step = {0};
+    struct setup_options how = options_within(trial, plan->limits);
+    how.ranks = comm;
+    setup_close(&plan->setup);
+    if (!setup_open(&plan->setup, trial, &how, &step.why))
+        return step;
+    struct device *device = plan->setup.device;
+    planned_roofline(trial, &device->roofline);
+    device->memo = plan->memos->steps;
+    largest_turn_give(&plan->setup, trial);
+    size_t context = plan->setup.batch.context;
+    if (trial->method->floor_bytes_per_token)
+        step.floor_bytes_per_token =
+            trial->method->floor_bytes_per_token(&plan->setup.model, trial->options, context);
+    step.tokens = context * plan->setup.batch.batch;
+    step.resident_bytes = device->arena.live_bytes;
+    step.host_resident_bytes = device->host.live_bytes;
+    step.floor_bytes = step.resident_bytes + (size_t)(step.floor_bytes_per_token * (double)step.tokens);
+    walk(plan);
+    plan->walked = true;
+    step.why = device->status;
+    step.peak_bytes = plan->bound ? step.floor_bytes : device->arena.peak_bytes;
+    memcpy(step.peak_by_category, device->arena.peak_by_category, sizeof step.peak_by_category);
+    step.host_peak_bytes = device->host.peak_bytes;
+    step.seconds = plan->bound ? bound_s(device) : counters_clock_s(&device->counters);
+    step.flops = device->counters.flops;
+    return step;
+}
+
+static bool is_fine(const struct planned_step *step)
+{
+    return step->why.code == STATUS_OK;
+}
+
+// Of ranks the bytes of the one that has most in a place, and the time of the slowest.
+static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
+{
+    struct plan *plan = walker;
+    struct planned_step *all = plan->step;
+    comm.trace = plan->trace = traces;
+    struct planned_step own = plan_rank(plan, &comm);
+    size_t host_bytes = own.host_peak_bytes > all->host_peak_bytes ? own.host_peak_bytes : all->host_peak_bytes;
+    double seconds = fmax(own.seconds, all->seconds);
+    if (!is_fine(&own) || own.peak_bytes >= all->peak_bytes)
+        *all = own;
+    if (!is_fine(&own))
+        return NULL;
+    all->host_peak_bytes = host_bytes;
+    all->seconds = seconds;
+    plan->flops[comm.rank] = own.flops;
+    if (traces)
+        trace_end(traces, plan->setup.device);
+    return &plan->setup;
+}
+
+static void plan_ranks(struct plan *plan)
+{
+    struct planned_step *step = plan->step;
+    struct rank_walks walks = {.trial = &plan->trial,
+                               .links = planned_links(&plan->trial),
+                               .samples = 1,
+                               .walk = walk_rank,
+                               .walker = plan};
+    size_t count = trial_ranks(&plan->trial);
+    plan->flops = calloc(count, sizeof *plan->flops);
+    double *busy_s = calloc(count, sizeof *busy_s);
+    CHECK(plan->flops && busy_s);
+    if (rank_walks_open(&walks)) {
+        step->flops = 0;
+        for (size_t rank = 0; rank < count; rank++)
+            step->flops += plan->flops[walks.walked[rank]];
+        if (walks.links)
+            rank_walks_time(&walks, 0, &step->seconds, busy_s, &step->why);
     }
-    setup_close(&setup);
-    options_free(&method->options, own);
-    step->fits = step->why.code == STATUS_OK;
-    return walked || step->why.code == STATUS_OOM || status_set(status, step->why.code, "%s", step->why.message);
+    rank_walks_close(&walks);
+    free(busy_s);
+    free(plan->flops);
+}
+
+// The first rank of each stage, and what they take on average: no less than the most of one.
+static void bound_stages(struct plan *plan)
+{
+    const struct parallel *parallel = &plan->trial.parallel;
+    struct planned_step *mean = plan->step;
+    CHECK(parallel->stage > 0);
+    for (size_t stage = 0; stage < parallel->stage && is_fine(mean); stage++) {
+        struct comm comm = comm_planned(stage * parallel->data * parallel->sequence, trial_ranks(&plan->trial));
+        struct planned_step own = plan_rank(plan, &comm);
+        mean->why = own.why;
+        mean->tokens = own.tokens;
+        mean->seconds = fmax(mean->seconds, own.seconds);
+        mean->floor_bytes_per_token += own.floor_bytes_per_token / (double)parallel->stage;
+        mean->resident_bytes += own.resident_bytes;
+        mean->host_resident_bytes += own.host_resident_bytes;
+        mean->floor_bytes += own.floor_bytes;
+        mean->host_peak_bytes += own.host_peak_bytes;
+    }
+    size_t *const bytes[] = {&mean->resident_bytes, &mean->host_resident_bytes, &mean->floor_bytes,
+                             &mean->host_peak_bytes};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        *bytes[i] /= parallel->stage;
+    mean->peak_bytes = mean->floor_bytes;
+}
+
+// Whether the method takes these options, and ranks can share it with them; else it is not one to be chosen.
+static bool is_possible(const struct trial *trial, struct status *why)
+{
+    const struct method *method = trial->method;
+    struct status status = {0};
+    return ((!method->check || method->check(trial->options, &trial->config, trial_row_tokens(trial), &status)) &&
+            ranks_fit(trial, &status)) ||
+           status_set(why, STATUS_BAD_INPUT, "%s", status.message);
+}
+
+static bool plan(struct planned_step *step, const struct trial *trial, const void *options,
+                 struct planned_limits limits, bool bound, struct planned_memos *memos, struct status *status)
+{
+    const struct method *method = trial->method;
+    struct plan plan = {.trial = *trial, .bound = bound, .limits = limits, .memos = memos, .step = step};
+    *step = (struct planned_step){0};
+    plan.trial.options = options_copy(&method->options, options);
+    bool possible = is_possible(&plan.trial, &step->why);
+    if (possible && method->largest_draw)
+        method->largest_draw(plan.trial.options, trial_row_tokens(trial));
+    if (possible && trial_ranks(trial) == 1)
+        *step = plan_rank(&plan, NULL);
+    else if (possible && bound)
+        bound_stages(&plan);
+    else if (possible)
+        plan_ranks(&plan);
+    setup_close(&plan.setup);
+    options_free(&method->options, plan.trial.options);
+    step->fits = is_fine(step);
+    return !possible || plan.walked || step->why.code == STATUS_OOM ||
+           status_set(status, step->why.code, "%s", step->why.message);
 }
 
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status)
 {
-    return plan(step, trial, 0, options, limits, false, memos, status);
-}
-
-// The first rank of each stage: no replica of it takes more.
-bool planned_stages(struct planned_step *largest, const struct trial *trial, const void *options,
-                    struct planned_limits limits, struct status *status)
-{
-    size_t replicas = trial_ranks(trial) / trial->parallel.stage;
-    bool fine = true;
-    *largest = (struct planned_step){.fits = true};
-    for (size_t stage = 0; fine && largest->fits && stage < trial->parallel.stage; stage++) {
-        struct planned_memos memos; // a stage's cells may be of other layers
-        struct planned_step step;
-        planned_memos_open(&memos);
-        fine = plan(&step, trial, stage * replicas, options, limits, false, &memos, status);
-        planned_memos_close(&memos);
-        if (fine && (!step.fits || step.peak_bytes > largest->peak_bytes))
-            *largest = step;
-    }
-    return fine;
+    return plan(step, trial, options, limits, false, memos, status);
 }
 
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
                    struct planned_memos *memos, struct status *status)
 {
-    return plan(bound, trial, 0, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos, status);
+    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos, status);
 }

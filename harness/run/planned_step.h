@@ -1,5 +1,6 @@
 // Planned step: what a step would take, on a device without data: bytes on either side, and the estimate of its
-// time. The arenas' limits end a walk that does not fit where it fails.
+// time; of several ranks of the one that takes most, and until the last is done. The arenas' limits end a walk that
+// does not fit where it fails.
 #pragma once
 #include "harness/run/setup.h"
 #include "kernels/base/memo.h"
@@ -8,7 +9,10 @@ struct planned_step {
     bool fits; // else `why` says what did not
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT], host_peak_bytes;
     double seconds; // all queues; infinite: over a link of no known rate
-    double flops, floor_bytes_per_token;
+    double flops;   // of all ranks
+    // Of several stages a bound has from here on what they take on average, which is the same however they share
+    // the layers out.
+    double floor_bytes_per_token;
     size_t tokens;                              // of all rows that are walked
     size_t resident_bytes, host_resident_bytes; // before the step
     size_t floor_bytes; // before the step, and the method's floor: no smaller columns or blocks take less
@@ -32,16 +36,14 @@ void planned_memos_close(struct planned_memos *memos);
 // in the time of a byte, which is enough to choose by.
 void planned_roofline(const struct trial *trial, struct roofline *roofline);
 // Zeroes the gradients, walks, and lets the trial's optimizer take its step. The trial's device may be a real one:
-// it is planned for. Of data ranks the first, which no other takes more than; what they send takes no time.
-// options: in place of the trial's own, and checked. False and a status if it cannot be planned at all.
+// it is planned for. Ranks are joined by the trial's links; where none are known, by those of a nominal machine if
+// the whole machine is one, else what they send takes no time. options: in place of the trial's own, and checked.
+// False and a status if it cannot be planned at all.
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status);
-// Of the trial's stages the one that takes the most on its device, or the first that does not fit.
-bool planned_stages(struct planned_step *largest, const struct trial *trial, const void *options,
-                    struct planned_limits limits, struct status *status);
 // A lower bound of the same step's seconds and of its device's bytes, sooner. Of the time: nothing waits for a
-// copy, all copies of a direction are one, and each operation runs at once over all rows of its cell, instead of in
-// blocks that read the weights again. A smaller chunk has no lower bound. Of the bytes: those before the step, and
-// the method's floor per token.
+// copy or for another rank, all copies of a direction are one, and each operation runs at once over all rows of its
+// cell, instead of in blocks that read the weights again. A smaller chunk has no lower bound. Of the bytes: those
+// before the step, and the method's floor per token.
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
                    struct planned_memos *memos, struct status *status);

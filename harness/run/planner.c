@@ -22,10 +22,11 @@ static bool can_fit(const struct planner *planner, size_t f, const struct planne
            bound->floor_bytes <= limits->device_bytes;
 }
 
-// Whether a higher rung takes no more time: so by a roofline, unless a step may wait for copies.
+// Whether a higher rung takes no more time: so by a roofline, unless a step may wait for copies or for other ranks.
 static bool is_rising(const struct planner *planner, size_t f)
 {
-    return !planner->measured && planner->bounds[f].host_peak_bytes == 0;
+    return !planner->measured && planner->bounds[f].host_peak_bytes == 0 &&
+           trial_ranks(family_of(planner, f)->trial) == 1;
 }
 
 static bool bound_at(struct planner *planner, size_t f, size_t rung, struct planned_step *bound,
@@ -304,14 +305,7 @@ bool planner_fastest(struct planner *planner, struct candidate *fastest, struct 
 
 bool planner_unlimited(struct planner *planner, struct candidate *fastest, struct status *status)
 {
-    size_t found = 0;
-    for (size_t f = 1; f < planner->space->count; f++)
-        if (planner->bounds[f].why.code != STATUS_BAD_INPUT &&
-            (planner->bounds[found].why.code == STATUS_BAD_INPUT ||
-             planner->bounds[f].seconds < planner->bounds[found].seconds))
-            found = f;
-    *fastest = (struct candidate){.family = found, .rung = family_of(planner, found)->rungs - 1};
-    return plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, fastest, status);
+    return search(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, 0, fastest, status);
 }
 
 // --- the front

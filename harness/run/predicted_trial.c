@@ -2,15 +2,17 @@
 #include "harness/files/size.h"
 #include "harness/run/choice.h"
 #include "harness/run/planned_step.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include <math.h>
 
 // Of method auto, what it chooses with the memory that is free now; its options are then the trial's own.
 static bool choose(struct trial *walked, const struct trial *trial, struct status *why)
 {
+    struct world alone;
     *walked = *trial; // what it points to is borrowed, but for the options
     walked->options = options_copy(&trial->method->options, trial->options);
-    return choose_within(walked, why);
+    world_open_alone(&alone);
+    return choose_within(walked, &alone, why);
 }
 
 struct predicted_trial trial_predict(const struct trial *trial)
@@ -19,20 +21,24 @@ struct predicted_trial trial_predict(const struct trial *trial)
     struct planned_limits limits = {trial->memory_limit_bytes ? trial->memory_limit_bytes : NO_LIMIT,
                                     trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
     struct planned_step step = {0};
+    struct planned_memos memos;
     struct status why = {0};
     struct trial walked;
+    planned_memos_open(&memos);
     if (!trial->unsupported && ranks_possible(trial, &why)) {
-        if (choose(&walked, trial, &why) && planned_stages(&step, &walked, walked.options, limits, &why))
+        if (choose(&walked, trial, &why) && planned_step(&step, &walked, walked.options, limits, &memos, &why))
             predicted.outcome = step.fits ? PREDICTED_OK : PREDICTED_OOM;
         options_free(&walked.method->options, walked.options);
     }
+    planned_memos_close(&memos);
     if (trial->unsupported || why.code == STATUS_UNSUPPORTED)
         predicted.outcome = PREDICTED_UNSUPPORTED;
     else if (why.code == STATUS_OOM)
         predicted.outcome = PREDICTED_OOM;
     if (predicted.outcome == PREDICTED_OK) {
         predicted.peak_bytes = (double)step.peak_bytes;
-        bool estimated = trial->profile && isfinite(step.seconds) && trial_ranks(trial) == 1; // links have no rates
+        bool estimated =
+            trial->profile && isfinite(step.seconds) && (trial_ranks(trial) == 1 || trial_links(trial));
         predicted.step_seconds = estimated ? step.seconds : NAN;
     }
     return predicted;

@@ -1,14 +1,10 @@
-// Ranks: a trial over several processes, or its plan: which trials can have ranks, what each came to, put together,
-// and their gradients, gathered.
+// Ranks: a trial over several processes, or its plan: what each came to, put together, and their gradients,
+// gathered.
 #pragma once
 #include "harness/run/gradient_error.h"
 #include "harness/run/record_line.h"
 #include "kernels/base/world.h"
 
-// Whether ranks can share the method and the model as the trial asks for; and whether its batch and its device,
-// too. False and a status (unsupported) that says why not.
-bool ranks_fit(const struct trial *trial, struct status *status);
-bool ranks_possible(const struct trial *trial, struct status *status);
 // What starts a trial's ranks: words (launch.h) with `program`, NULL: this one. Release with launch_close, also
 // after a failure. False and a status (unsupported) if they cannot be started.
 struct launch;

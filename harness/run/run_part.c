@@ -23,7 +23,7 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     options.device = run->device;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
-    largest_turn_give(&run->setup, trial, trial->options, NULL);
+    largest_turn_give(&run->setup, trial);
     take_description(&run->result.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)

@@ -1,7 +1,7 @@
 #include "harness/run/step_logprobs.h"
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
-#include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include "methods/log_probs.h"
 
 #define CHUNK      512

@@ -15,6 +15,7 @@
 #include "harness/run/plan_ranks.h"
 #include "harness/run/provenance.h"
 #include "harness/run/ranks.h"
+#include "harness/run/ranks_possible.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/run_part.h"
 #include "harness/run/setup.h"
@@ -165,7 +166,7 @@ static bool measure_rank(struct run *run)
 static bool measure(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!choose_within(&run->walked, &run->status) || !ranks_possible(trial, &run->status) ||
+    if (!choose_within(&run->walked, run->world, &run->status) || !ranks_possible(trial, &run->status) ||
         !(trial->planned && trial_ranks(trial) > 1 ? plan_ranks(run) : measure_rank(run)))
         return false;
     if (!trial->planned) // whose clock measured this program

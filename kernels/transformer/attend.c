@@ -22,6 +22,11 @@ static enum exchange exchange_of(const struct model *model, const struct batch *
     return batch_is_shared(batch) ? model->ranks.exchange : EXCHANGE_GATHER;
 }
 
+bool attend_sends(const struct model *model, const struct batch *batch)
+{
+    return exchange_of(model, batch) != EXCHANGE_GATHER;
+}
+
 // Each run of the chunk's queries over the keys up to its end.
 void attend(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
             const struct activations *a, struct tensor q, struct kv kv)

@@ -9,6 +9,8 @@
 // Of a run of tokens of B sequences.
 struct attention_shape attention_shape_of(const struct config *config, const struct batch *batch, size_t layer,
                                           struct token_run run, size_t B);
+// Whether ranks send each other something while they attend.
+bool attend_sends(const struct model *model, const struct batch *batch);
 // The segment as far as the keys before `end` go.
 struct key_segment segment_before(struct key_segment segment, size_t end, size_t B);
 // a->o and a->logsumexp: of q over keys and values as kv_ranks.h gives them. A rank without tokens attends with the

@@ -122,7 +122,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
                   struct kv kv, struct tensor y, struct activations *keep, enum keep how)
 {
     struct activations none = {0}, *a = keep ? keep : &none;
-    struct memo_use use;
+    struct memo_use use = {0};
     bool keeping = keep && keep->attention != ATTENTION_WRITE;
     if (x.rows == 0) {
         if (a->attention != ATTENTION_WRITTEN) {
@@ -140,7 +140,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
         unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
     }
     a->x = x;
-    if (!cell_memo_begin(model, &use, key, a)) {
+    if (attend_sends(model, batch) || !cell_memo_begin(model, &use, key, a)) {
         forward(model, batch, layer, chunk, x, kv, y, a, keeping, how);
         cell_memo_end(model, &use, a);
     }
@@ -244,8 +244,8 @@ void cell_backward_attention(struct model *model, const struct batch *batch, siz
     key.segment_count = segment_before(segments[0], end, grad.rows / chunk.count).count;
     key.segment_dtype = segments[0].grad_k.dtype;
     cell_range_push(model, "cell_backward_attention", layer, chunk.start);
-    bool alone = segment_count == 1; // many have too many forms to come twice
-    if (!alone || !cell_memo_begin(model, &use, key, a)) {
+    bool again = segment_count == 1 && !attend_sends(model, batch); // many have too many forms to come twice
+    if (!again || !cell_memo_begin(model, &use, key, a)) {
         backward_attention(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
         cell_memo_end(model, &use, a);
     }
