@@ -33,15 +33,12 @@ void forward_pass(struct model *model, const struct batch *batch, size_t chunk, 
     tensor_free(device, &x);
 }
 
-double forward_loss(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk)
+struct objective_sums forward_loss(struct model *model, const struct batch *batch, size_t chunk, size_t head_chunk)
 {
-    struct device *device = model->device;
-    struct tensor loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
-    double value = 0;
-    op_zero(device, loss);
+    struct tensor loss = objective_sums_new(model->device, batch);
     forward_pass(model, batch, chunk, head_chunk, loss);
     unit_settle(model);
-    op_download(device, &value, loss);
-    tensor_free(device, &loss);
-    return value;
+    struct objective_sums sums = objective_sums_read(model->device, batch, loss);
+    tensor_free(model->device, &loss);
+    return sums;
 }

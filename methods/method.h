@@ -12,6 +12,7 @@
 // release with step_report_free after the last.
 struct step_report {
     double loss;
+    double metrics[OBJECTIVE_METRICS]; // as objective_sums_read has them
     double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
     struct index_list columns; // that were drawn, left to right
 };
@@ -21,7 +22,7 @@ struct step {
     struct model *model;
     const struct batch *batch;
     const void *options; // the method's own struct
-    struct tensor loss;  // [1, 1] f64 on the device
+    struct tensor loss;  // as objective_sums_new has it
     struct step_report *report;
 };
 

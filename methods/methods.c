@@ -73,16 +73,17 @@ void method_step(const struct method *method, struct model *model, const struct 
     report->loss = 0;
     index_list_free(&report->columns);
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
-    step.loss = tensor_new(device, 1, 1, DTYPE_F64, CATEGORY_DATA);
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
     device_timer_start(device);
-    op_zero(device, step.loss);
+    step.loss = objective_sums_new(device, batch);
     method->walk(&step);
     unit_settle(model);
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
     range_pop(device);
-    op_download(device, &report->loss, step.loss);
+    struct objective_sums sums = objective_sums_read(device, batch, step.loss);
+    report->loss = sums.loss;
+    memcpy(report->metrics, sums.metrics, sizeof report->metrics);
     tensor_free(device, &step.loss);
 }
 

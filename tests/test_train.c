@@ -99,7 +99,7 @@ static void evaluation_is_a_steps_loss(void **state)
         for (const struct objective *const *o = objectives; *o; o++) {
             struct training_run run;
             struct status status = {0};
-            double loss;
+            struct objective_sums found;
             char keys[500];
             if ((*o)->options.rows || !objective_of_tokens(*o, NULL))
                 continue;
@@ -111,9 +111,9 @@ static void evaluation_is_a_steps_loss(void **state)
             run_open(&run, keys, shapes[s]);
             assert_true(train_evaluates(&run.train));
             size_t live = run.setup.device->arena.live_bytes;
-            assert_true(train_evaluate(&run.train, &loss, &status));
+            assert_true(train_evaluate(&run.train, &found, &status));
             assert_int_equal(run.setup.device->arena.live_bytes, live);
-            assert_true(near(training_run_step(&run), loss));
+            assert_true(near(training_run_step(&run), found.loss));
             assert_false(train_evaluates(&run.train));
             training_run_step(&run);
             assert_true(train_evaluates(&run.train));
@@ -128,7 +128,7 @@ static void evaluation_is_a_steps_loss(void **state)
 static void evaluation_is_a_mean_over_all_windows(void **state)
 {
     (void)state;
-    double losses[3];
+    struct objective_sums found[3];
     for (int i = 0; i < 3; i++) {
         struct training_run run;
         struct status status = {0};
@@ -138,10 +138,10 @@ static void evaluation_is_a_mean_over_all_windows(void **state)
                  "'train': {'steps': 1, 'held_out': 0.5, 'evaluate_windows': 5}",
                  i + 1);
         run_open(&run, keys, "");
-        assert_true(train_evaluate(&run.train, &losses[i], &status));
+        assert_true(train_evaluate(&run.train, &found[i], &status));
         training_run_close(&run);
     }
-    assert_true(near(losses[1], losses[0]) && near(losses[2], losses[0]));
+    assert_true(near(found[1].loss, found[0].loss) && near(found[2].loss, found[0].loss));
 }
 
 struct rated {

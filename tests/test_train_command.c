@@ -116,6 +116,11 @@ static void pairs_go_on_too(void **state)
     struct scratch *scratch = *state;
     write_pairs(scratch);
     check_killed(scratch, PAIRS, "", "adapter_model.safetensors");
+    char *steps = steps_of(scratch, "again/steps.jsonl");                // what the objective has, and nothing else
+    assert_non_null(strstr(steps, ",\"margin\":0.0,\"accuracy\":0.0}")); // the adapter begins as nothing
+    assert_non_null(strstr(steps, "\"evaluation_accuracy\":"));
+    assert_null(strstr(steps, "clip_low"));
+    free(steps);
 }
 
 static void adapter_goes_on_too(void **state)

@@ -9,8 +9,18 @@
 enum { STEPS = 20 };
 
 struct curve_of_run {
-    double losses[STEPS], norms[STEPS], evaluations[2];
+    double losses[STEPS], norms[STEPS], metrics[STEPS * OBJECTIVE_METRICS];
+    double evaluations[2], evaluated_metrics[2 * OBJECTIVE_METRICS];
 };
+
+static void evaluate(struct training_run *run, struct curve_of_run *curve, size_t i)
+{
+    struct objective_sums found;
+    struct status status = {0};
+    assert_true(train_evaluate(&run->train, &found, &status));
+    curve->evaluations[i] = found.loss;
+    memcpy(curve->evaluated_metrics + i * OBJECTIVE_METRICS, found.metrics, sizeof found.metrics);
+}
 
 // data: the trial's tokens or batch; keys: the rest besides the method.
 static struct curve_of_run train(const char *data, const char *keys, const char *method, const char *parallel,
@@ -18,19 +28,19 @@ static struct curve_of_run train(const char *data, const char *keys, const char 
 {
     struct training_run run;
     struct curve_of_run curve;
-    struct status status = {0};
     char *json;
     assert_true(asprintf(&json,
                          "{" MODEL ", 'data': {%s}, 'context': %d, 'dtype': 'f64', %s, 'optimizer': {'name': "
                          "'adamw', 'rate': 0.003}, 'method': {%s}, 'parallel': {%s}}",
                          data, CONTEXT, keys, method, parallel) > 0);
     training_run_open_as(&run, json, as);
-    assert_true(train_evaluate(&run.train, &curve.evaluations[0], &status));
+    evaluate(&run, &curve, 0);
     for (size_t i = 0; i < STEPS; i++) {
         curve.losses[i] = training_run_step(&run);
         curve.norms[i] = run.train.gradient_norm;
+        memcpy(curve.metrics + i * OBJECTIVE_METRICS, run.train.sums.metrics, sizeof run.train.sums.metrics);
     }
-    assert_true(train_evaluate(&run.train, &curve.evaluations[1], &status));
+    evaluate(&run, &curve, 1);
     training_run_close(&run);
     free(json);
     return curve;
@@ -51,7 +61,9 @@ static void check(const char *data, const char *keys, const char *method, const 
     struct curve_of_run found = train(data, keys, method, parallel, &world);
     if (exact ? memcmp(one, &found, sizeof found) != 0
               : !agree(found.losses, one->losses, STEPS) || !agree(found.norms, one->norms, STEPS) ||
-                    !agree(found.evaluations, one->evaluations, 2))
+                    !agree(found.metrics, one->metrics, STEPS * OBJECTIVE_METRICS) ||
+                    !agree(found.evaluations, one->evaluations, 2) ||
+                    !agree(found.evaluated_metrics, one->evaluated_metrics, 2 * OBJECTIVE_METRICS))
         fail_msg("%s, %s, {%s}: losses %.17g .. %.17g, of one rank %.17g .. %.17g", keys, method, parallel,
                  found.losses[0], found.losses[STEPS - 1], one->losses[0], one->losses[STEPS - 1]);
     double losses[STEPS];
@@ -63,6 +75,7 @@ static void check(const char *data, const char *keys, const char *method, const 
 // Two ranks at every level, four at the highest, of which an evaluation leaves some without sequences.
 static void check_method(const struct method *method, const char *data, const char *keys)
 {
+    static const char *const exchanges[] = {"ring", "all-to-all"}; // of whole rows
     struct world alone;
     char words[120], parallel[80];
     size_t ranks = world.comm.size;
@@ -79,8 +92,10 @@ static void check_method(const struct method *method, const char *data, const ch
     snprintf(parallel, sizeof parallel, "'sequence': 2, 'data': %zu, 'zero': %zu", ranks / 2, ranks - 2);
     if (method->parallel & PARALLEL_SEQUENCE)
         check(data, keys, words, parallel, &one, false);
-    if (method->parallel & PARALLEL_WHOLE_ROWS && ranks == 2)
-        check(data, keys, words, "'sequence': 2, 'exchange': 'ring'", &one, false);
+    for (size_t i = 0; i < COUNT(exchanges) && method->parallel & PARALLEL_WHOLE_ROWS && ranks == 2; i++) {
+        snprintf(parallel, sizeof parallel, "'sequence': 2, 'exchange': '%s'", exchanges[i]);
+        check(data, keys, words, parallel, &one, false);
+    }
     if (method->parallel & PARALLEL_STAGE && ranks == 2)
         check(data, keys, words, "'stage': 2", &one, true);
     else if (method->parallel & PARALLEL_STAGE)

@@ -76,6 +76,14 @@ static void exact_methods_have_the_same_losses(void **state)
     }
 }
 
+static bool same_metrics(const struct objective_sums *a, const struct objective_sums *b)
+{
+    bool same = true;
+    for (size_t m = 0; m < OBJECTIVE_METRICS; m++)
+        same = same && fabs(a->metrics[m] - b->metrics[m]) <= 1e-12 * fmax(1, fabs(b->metrics[m]));
+    return same;
+}
+
 // A step's sequences, pairs and groups, in one batch or in several.
 static void micro_batches_make_one_step(void **state)
 {
@@ -98,7 +106,8 @@ static void micro_batches_make_one_step(void **state)
         }
         double difference = training_run_norm(found[0], found[1], count),
                size = training_run_norm(found[1], NULL, count);
-        if (!(difference <= 1e-13 * size) || !near(runs[0].report.loss, runs[1].report.loss))
+        if (!(difference <= 1e-13 * size) || !near(runs[0].report.loss, runs[1].report.loss) ||
+            !same_metrics(&runs[0].train.sums, &runs[1].train.sums))
             fail_msg("%s: gradients differ by %.2e, losses %.17g and %.17g", asked[i].objective, difference / size,
                      runs[0].report.loss, runs[1].report.loss);
         for (int r = 0; r < 2; r++) {
@@ -114,7 +123,7 @@ static void evaluation_is_a_steps_loss(void **state)
     for (size_t i = 0; i < COUNT(asked); i++) {
         struct training_run run;
         struct status status = {0};
-        double loss;
+        struct objective_sums found;
         char keys[800];
         write_file(scratch, "data", 0, ALL, asked[i].with);
         snprintf(
@@ -124,10 +133,10 @@ static void evaluation_is_a_steps_loss(void **state)
             asked[i].objective, asked[i].group, scratch->folder);
         open_run(&run, scratch, "data", keys);
         assert_true(train_evaluates(&run.train));
-        assert_true(train_evaluate(&run.train, &loss, &status));
+        assert_true(train_evaluate(&run.train, &found, &status));
         double first = training_run_step(&run);
-        if (!near(first, loss))
-            fail_msg("%s: evaluated %.17g, a step's loss is %.17g", asked[i].objective, loss, first);
+        if (!near(first, found.loss) || !same_metrics(&found, &run.train.sums))
+            fail_msg("%s: evaluated %.17g, a step's loss is %.17g", asked[i].objective, found.loss, first);
         training_run_close(&run);
     }
 }
@@ -168,7 +177,8 @@ static void references_stay(void **state)
 {
     struct scratch *scratch = *state;
     struct status status = {0};
-    double losses[2][6], loss;
+    struct objective_sums found;
+    double losses[2][6];
     char *folder, *keys;
     struct config config = {0};
     assert_true(asprintf(&folder, "%s/model", scratch->folder) > 0);
@@ -188,8 +198,8 @@ static void references_stay(void **state)
                      folder, scratch->folder, i ? folder : "adapter-off") > 0);
         training_run_open(&run, keys);
         assert_int_equal(run.train.evaluated, 4); // all of a pair
-        assert_true(train_evaluate(&run.train, &loss, &status));
-        assert_true(near(loss, log(2))); // for the adapter begins as nothing
+        assert_true(train_evaluate(&run.train, &found, &status));
+        assert_true(near(found.loss, log(2))); // for the adapter begins as nothing
         for (int s = 0; s < 6; s++)
             losses[i][s] = training_run_step(&run);
         assert_true(near(losses[i][0], log(2)) && losses[i][5] < 0.9 * log(2));

@@ -44,7 +44,7 @@ static inline double training_run_step(struct training_run *run)
     struct status status = {0};
     if (!train_step(&run->train, &run->report, &status))
         fail_msg("%s", status.message);
-    return run->train.loss;
+    return run->train.sums.loss;
 }
 
 // All gradients, to be freed.

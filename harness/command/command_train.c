@@ -232,14 +232,25 @@ static size_t peak_bytes(const struct running *run)
     return most;
 }
 
+// Those that the objective has.
+static void add_metrics(json_t *line, const struct trial *trial, const char *prefix, const double *metrics)
+{
+    for (int m = 0; m < OBJECTIVE_METRICS; m++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s%s", prefix, objective_metrics[m].name);
+        if (objective_has_metric(trial->objective, trial->objective_options, (enum objective_metric)m))
+            json_object_set_new(line, key, real_or_null(metrics[m]));
+    }
+}
+
 static bool put_step(struct running *run, struct status *status)
 {
     const struct train *train = &run->train;
     const struct trial *trial = run->trial;
     double tokens = (double)(trial->context * trial->batch * trial->train.accumulate);
     json_t *line = json_pack("{s:I, s:f, s:o, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss",
-                             train->loss, "gradient_norm", real_or_null(train->gradient_norm), "rate", train->rate,
-                             "ms", round(1e3 * run->report.ms) / 1e3, "tokens_per_s",
+                             train->sums.loss, "gradient_norm", real_or_null(train->gradient_norm), "rate",
+                             train->rate, "ms", round(1e3 * run->report.ms) / 1e3, "tokens_per_s",
                              round(1e6 * tokens / run->report.ms) / 1e3, "peak_bytes", (json_int_t)peak_bytes(run));
     char words[128];
     CHECK(line);
@@ -247,7 +258,8 @@ static bool put_step(struct running *run, struct status *status)
         json_object_set_new(line, "lost_updates", real_or_null(lost_updates_lost(&train->lost_updates)));
         json_object_set_new(line, "unchanged_weights", real_or_null(lost_updates_unchanged(&train->lost_updates)));
     }
-    snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, train->loss);
+    add_metrics(line, trial, "", train->sums.metrics);
+    snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, train->sums.loss);
     bool ok = put(run, line, status);
     progress_step(&run->progress, train->step - run->begun, words);
     return ok;
@@ -255,15 +267,18 @@ static bool put_step(struct running *run, struct status *status)
 
 static bool evaluate(struct running *run, struct status *status)
 {
-    double loss;
+    struct objective_sums found;
     if (!train_evaluates(&run->train))
         return true;
-    if (!train_evaluate(&run->train, &loss, status) || !device_fine(run, status))
+    if (!train_evaluate(&run->train, &found, status) || !device_fine(run, status))
         return false;
-    if (!isfinite(loss))
+    if (!isfinite(found.loss))
         return status_set(status, STATUS_FAILED, "the evaluation's loss after step %zu is not finite",
                           run->train.step);
-    return put(run, json_pack("{s:I, s:f}", "step", (json_int_t)run->train.step, "evaluation_loss", loss), status);
+    json_t *line = json_pack("{s:I, s:f}", "step", (json_int_t)run->train.step, "evaluation_loss", found.loss);
+    CHECK(line);
+    add_metrics(line, run->trial, "evaluation_", found.metrics);
+    return put(run, line, status);
 }
 
 static bool checkpoint(struct running *run, struct status *status)

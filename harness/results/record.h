@@ -9,6 +9,7 @@
 // has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
 #pragma once
 #include "kernels/base/arena.h"
+#include "kernels/base/objective_sums.h"
 #include <jansson.h>
 
 #define RECORD_SCHEMA 2
@@ -118,6 +119,7 @@ struct record_pair_sums {
 struct record_curve {
     bool given;
     struct number_list loss, gradient_norm, evaluation_step, evaluation_loss, unchanged_weights, lost_updates;
+    struct number_list metrics[OBJECTIVE_METRICS], evaluation_metrics[OBJECTIVE_METRICS];
 };
 
 // Of a trial over several ranks: a number of each, in their order, or of so many as are alike.

@@ -153,6 +153,21 @@ FIELDS pair_sums_fields[] = {
      .meaning = "of rows in bf16, each sum rounded to it once"},
     {0}};
 
+// Of each step, and of what is held out.
+#define METRIC(metric, key, of, said)                                                                              \
+    {.name = key,                                                                                                  \
+     .offset = offsetof(struct record_curve, metrics[metric]),                                                     \
+     .type = of,                                                                                                   \
+     .list = true,                                                                                                 \
+     .none = NONE_LEFT_OUT,                                                                                        \
+     .meaning = "of each step, before its update: " said,                                                          \
+     .null = "the objective has none"},                                                                            \
+    {                                                                                                              \
+        .name = "evaluation_" key, .offset = offsetof(struct record_curve, evaluation_metrics[metric]),            \
+        .type = of, .list = true, .none = NONE_LEFT_OUT, .meaning = "the same of held-out sequences",              \
+        .null = "the objective has none, or nothing was evaluated"                                                 \
+    }
+
 FIELDS curve_fields[] = {
     {FIELD(record_curve, loss), .type = FIELD_NUMBER, .list = true, .unit = "nats",
      .meaning = "of each step, before its update"},
@@ -171,6 +186,13 @@ FIELDS curve_fields[] = {
          "of each step, 1 - <w' - w, u> / <u, u>: u what weights w, or their master, are moved by before it is "
          "rounded",
      .null = "not asked for (measure.lost_updates)"},
+    METRIC(
+        METRIC_MARGIN, "margin", FIELD_NUMBER,
+        "beta times what the pairs' chosen sequences gained over the reference beyond the rejected ones, a mean"),
+    METRIC(METRIC_ACCURACY, "accuracy", FIELD_SIZE, "share of pairs with a margin above 0"),
+    METRIC(METRIC_CLIP_LOW, "clip_low", FIELD_SIZE, "share of tokens whose ratio is below its bound"),
+    METRIC(METRIC_CLIP_HIGH, "clip_high", FIELD_SIZE, "share of tokens whose ratio is above its bound"),
+    METRIC(METRIC_KL, "kl", FIELD_NUMBER, "mean divergence of tokens from the reference, k3"),
     {0}};
 
 FIELDS ranks_fields[] = {

@@ -263,21 +263,6 @@ static void fill_pair_sums(struct record_pair_sums *sums, const struct trial_res
                                           .bf16_once_error = result->pair_sums->bf16_once_error};
 }
 
-static void fill_curve(struct record_curve *curve, const struct trial_result *result)
-{
-    const struct curve *from = result->curve;
-    size_t measured = from && result->trial->measure.lost_updates ? from->steps : 0;
-    if (from)
-        *curve =
-            (struct record_curve){.given = true,
-                                  .loss = number_list_copy(from->loss, from->steps),
-                                  .gradient_norm = number_list_copy(from->gradient_norm, from->steps),
-                                  .evaluation_step = number_list_copy(from->evaluation_step, from->evaluations),
-                                  .evaluation_loss = number_list_copy(from->evaluation_loss, from->evaluations),
-                                  .unchanged_weights = number_list_copy(from->unchanged_weights, measured),
-                                  .lost_updates = number_list_copy(from->lost_updates, measured)};
-}
-
 static size_t event_total(const struct arena_event *event)
 {
     size_t total = 0;
@@ -397,7 +382,8 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_gradient(&record->gradient, result);
     fill_bias(&record->bias, result);
     fill_pair_sums(&record->pair_sums, result);
-    fill_curve(&record->curve, result);
+    if (result->curve)
+        curve_record(&record->curve, result->curve, result->trial);
     fill_timeline(&record->timeline, result);
     fill_categories(&record->categories, result);
     fill_provenance(&record->provenance, &result->provenance);

@@ -3,6 +3,7 @@
 #pragma once
 #include "harness/results/record.h"
 #include "harness/run/bias.h"
+#include "harness/run/curve.h"
 #include "harness/run/gradient_error.h"
 #include "harness/run/machine_load.h"
 #include "harness/run/pair_sums.h"
@@ -19,14 +20,6 @@ struct rank_figures {
     double tokens;
     struct counters counters;
     double idle_share; // of a step, that it waits for others, by the links; NaN: not known
-};
-
-// What a training run came to, step by step; evaluations: after so many steps each.
-struct curve {
-    size_t steps, evaluations;
-    double *loss, *gradient_norm;              // [steps]
-    double *unchanged_weights, *lost_updates;  // [steps], where they are measured
-    double *evaluation_step, *evaluation_loss; // [evaluations]
 };
 
 // What is known about a trial when it ends. Everything is borrowed; 0, NULL: not reached.

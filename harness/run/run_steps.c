@@ -114,17 +114,6 @@ static void note_estimate(struct run *run, double ms, size_t count)
     run->estimate_squares += before * (ms - run->result.estimate_ms);
 }
 
-static void note_curve(struct run *run, size_t i)
-{
-    struct curve *curve = &run->curve;
-    curve->loss[i] = run->train.loss;
-    curve->gradient_norm[i] = run->train.gradient_norm;
-    curve->unchanged_weights[i] = lost_updates_unchanged(&run->train.lost_updates);
-    curve->lost_updates[i] = lost_updates_lost(&run->train.lost_updates);
-    curve->steps = i + 1;
-    run->result.curve = run->trial->planned ? NULL : curve;
-}
-
 // Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
 // columns alone are known.
 static bool same_work(const struct run *run)
@@ -172,8 +161,10 @@ static bool note_sample(struct run *run, size_t i)
     run->asked_ms[i] = run->step.asked_ms;
     run->sample_columns[i] = run->step.columns.count;
     result->sample_count = i + 1;
-    if (run->trial->train.steps)
-        note_curve(run, i);
+    if (run->trial->train.steps && !run->trial->planned) {
+        curve_note_step(&run->curve, &run->train);
+        result->curve = &run->curve;
+    }
     note_estimate(run, 1e3 * counters_clock_s(counters), i + 1);
     return true;
 }
@@ -208,14 +199,12 @@ size_t run_samples_max(const struct trial *trial)
 // Before the first step of a training run, and after those that it is due after.
 static bool evaluate(struct run *run)
 {
-    struct curve *curve = &run->curve;
-    size_t n = curve->evaluations;
+    struct objective_sums found;
     if (!run->trial->train.steps || !train_evaluates(&run->train))
         return true;
-    curve->evaluation_step[n] = (double)run->train.step;
-    if (!train_evaluate(&run->train, &curve->evaluation_loss[n], &run->status))
+    if (!train_evaluate(&run->train, &found, &run->status))
         return false;
-    curve->evaluations++;
+    curve_note_evaluation(&run->curve, run->train.step, &found);
     return run_fine(run);
 }
 

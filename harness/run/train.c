@@ -167,6 +167,8 @@ static bool add_micro_batch(struct train *train, size_t part, const struct norma
     report->loss += loss;
     report->ms += ms;
     report->asked_ms += asked_ms;
+    for (size_t i = 0; i < OBJECTIVE_METRICS; i++)
+        train->sums.metrics[i] += report->metrics[i];
     return true;
 }
 
@@ -252,6 +254,12 @@ static bool is_fine(const struct train *train)
     return train->setup->device->status.code == STATUS_OK;
 }
 
+static void sum_over_ranks(const struct train *train, struct objective_sums *sums)
+{
+    world_sum(train->world, &sums->loss, 1);
+    world_sum(train->world, sums->metrics, OBJECTIVE_METRICS);
+}
+
 // What the rate of the step after `done` is multiplied by, as transformers' schedulers have it, but that step s of
 // a warm-up over w has s / w of the rate, so that the first one has some.
 static double rate_factor(const struct training *t, size_t done)
@@ -272,6 +280,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     double factor = rate_factor(&trial->train, train->step);
     train->rate = factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
     report->loss = 0;
+    train->sums = (struct objective_sums){0};
     device_timer_start(device);
     if (device->ops->dataless) // a plan, of the turn that it was given
         optimizer_begin_again(model, train->step + 1, factor);
@@ -284,11 +293,11 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     report->ms = device_timer_stop_ms(device);
     if (!add_gradients(train, report, status))
         return false;
-    train->loss = report->loss;
+    train->sums.loss = report->loss;
     if (!is_fine(train))
         return true; // the device says why
-    world_sum(train->world, &train->loss, 1);
-    if (!isfinite(train->loss))
+    sum_over_ranks(train, &train->sums);
+    if (!isfinite(train->sums.loss))
         return status_set(status, STATUS_FAILED, "the loss of step %zu is not finite; try a smaller rate, or clip",
                           train->step + 1);
     device_timer_start(device);
@@ -323,7 +332,14 @@ static struct row_range share_of(const struct train *train, size_t count)
     return trial_share(train->trial, count, ranks->replicas.rank / ranks->sequence.size);
 }
 
-bool train_evaluate(struct train *train, double *loss, struct status *status)
+static void add(struct objective_sums *sums, const struct objective_sums *part)
+{
+    sums->loss += part->loss;
+    for (size_t i = 0; i < OBJECTIVE_METRICS; i++)
+        sums->metrics[i] += part->metrics[i];
+}
+
+bool train_evaluate(struct train *train, struct objective_sums *found, struct status *status)
 {
     const struct trial *trial = train->trial;
     const struct option_table *table = &trial->method->options;
@@ -332,7 +348,7 @@ bool train_evaluate(struct train *train, double *loss, struct status *status)
     size_t all = train->evaluated;
     struct normaliser whole;
     struct step_report untold = {0};
-    *loss = 0;
+    *found = (struct objective_sums){0};
     if (!count_data(train, &train->held_out, 0, all, &whole, status))
         return false;
     if (!is_dataless(train) && whole.rows == 0)
@@ -348,11 +364,12 @@ bool train_evaluate(struct train *train, double *loss, struct status *status)
             own = (struct row_range){0, trial_together(trial)};
         if (!open_batch(train, &train->held_out, first + own.start, own.count, &whole, &untold, status))
             return false;
-        double part = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
-        *loss += idle ? 0 : part;
+        struct objective_sums part = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
+        if (!idle)
+            add(found, &part);
         setup_close_batch(train->setup);
     }
     if (is_fine(train))
-        world_sum(train->world, loss, 1);
+        sum_over_ranks(train, found);
     return true;
 }

@@ -18,7 +18,8 @@ struct train {
     size_t evaluated;       // sequences; 0: nothing is evaluated
     // Of the last step, of all ranks. The norm is that of all gradients before they are clipped; NaN on a device
     // without data, and where each is freed within the walk.
-    double rate, loss, gradient_norm;
+    double rate, gradient_norm;
+    struct objective_sums sums;
     struct lost_updates lost_updates; // where the trial measures them
 };
 
@@ -33,6 +34,6 @@ bool train_open(struct train *train, const struct trial *trial, struct setup *se
 bool train_step(struct train *train, struct step_report *report, struct status *status);
 // Whether what is held out is to be evaluated after so many steps as are done.
 bool train_evaluates(const struct train *train);
-// Its loss, by the trial's objective: a mean over all of it.
-bool train_evaluate(struct train *train, double *loss, struct status *status);
+// Its loss, by the trial's objective, and metrics: means over all of it.
+bool train_evaluate(struct train *train, struct objective_sums *found, struct status *status);
 void train_close(struct train *train);

@@ -221,14 +221,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
-    double **curves[] = {&run->curve.loss,
-                         &run->curve.gradient_norm,
-                         &run->curve.evaluation_step,
-                         &run->curve.evaluation_loss,
-                         &run->curve.unchanged_weights,
-                         &run->curve.lost_updates};
-    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
-        CHECK((*curves[i] = calloc(samples + 1, sizeof **curves[i])));
+    curve_open(&run->curve, samples);
     CHECK(run->samples_ms && run->asked_ms && run->sample_columns && run->ranks);
     struct trial_result *result = &run->result;
     result->trial = run->trial;
@@ -269,8 +262,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     options_free(&run->trial->method->options, run->walked.options);
     step_report_free(&run->step);
     step_report_free(&run->first);
-    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
-        free(*curves[i]);
+    curve_close(&run->curve);
     free(run->samples_ms);
     free(run->asked_ms);
     free(run->sample_columns);

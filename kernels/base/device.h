@@ -248,7 +248,8 @@ HOST_DEVICE static inline size_t objective_sequence(const struct objective_block
 }
 // loss += loss_weight * sum of w f(log_prob), grad = grad_weight * (w f'(log_prob) + share * slope of the
 // sequence), f the terms'. w: the row's weight, or 1 / its sequence's count, or 1. old not given: log_prob;
-// advantages: 1; slopes: 0. grad: [n, 1], and may be log_prob.
+// advantages: 1; slopes: 0. grad: [n, 1], and may be log_prob. loss: [1, 1], or [OBJECTIVE_SUMS, 1], which has
+// metrics below (kernels/base/objective_sums.h): these += loss_weight * sum of the rows' own, each counting 1.
 typedef void objective_rows_op(struct device *device, struct row_terms terms, struct tensor grad,
                                struct tensor loss, struct objective_block block, double loss_weight,
                                double grad_weight);
@@ -257,7 +258,7 @@ typedef void objective_rows_op(struct device *device, struct row_terms terms, st
 typedef void sequence_sums_op(struct device *device, struct tensor sums, struct objective_block block,
                               struct tensor base);
 // loss += loss_weight * what the sequences cost by their sums, and sums = that cost's derivative by the log_probs.
-// sums: [sequences, 1] f64, of pairs an even number; counts, advantages as above.
+// sums: [sequences, 1] f64, of pairs an even number; counts, advantages and loss as above.
 typedef void sequence_costs_op(struct device *device, struct sequence_terms terms, struct tensor sums,
                                struct tensor loss, struct tensor counts, struct tensor advantages,
                                double loss_weight);

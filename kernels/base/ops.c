@@ -274,7 +274,7 @@ void op_log_prob(struct device *device, struct tensor log_prob, struct tensor lo
 
 static bool is_loss(struct tensor loss)
 {
-    return tensor_count(loss) == 1 && loss.dtype == DTYPE_F64;
+    return (loss.rows == 1 || loss.rows == OBJECTIVE_SUMS) && loss.cols == 1 && loss.dtype == DTYPE_F64;
 }
 
 static bool is_of(struct tensor t, size_t rows, enum dtype dtype)

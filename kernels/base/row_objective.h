@@ -3,7 +3,7 @@
 //   r = exp(l - o), o the log-prob under the policy that sampled the row; q that under a reference; A the
 //   sequence's advantage
 #pragma once
-#include "kernels/base/host_device.h"
+#include "kernels/base/objective_sums.h"
 #include <math.h>
 #include <stdbool.h>
 
@@ -52,14 +52,40 @@ HOST_DEVICE static inline double objective_sigmoid(double x)
     return (x < 0 ? small : 1) / (1 + small);
 }
 
-// Of a ratio r with log r = l + constant. Where r is at a bound, the slope is that of r A.
+// Between which a ratio counts as it is. Where it is at one of them, the slope is that of r A.
+struct ratio_bounds {
+    double smallest, largest;
+};
+
+HOST_DEVICE static inline struct ratio_bounds clip_bounds(struct clip clip, double advantage)
+{
+    struct ratio_bounds bounds = {advantage < 0 ? 1 - clip.low : 0, advantage > 0   ? 1 + clip.high
+                                                                    : clip.dual > 0 ? clip.dual
+                                                                                    : INFINITY};
+    return bounds;
+}
+
+// Of a ratio r with log r = l + constant.
 HOST_DEVICE static inline struct row_cost clip_cost(struct clip clip, double r, double advantage)
 {
-    double largest = advantage > 0 ? 1 + clip.high : clip.dual > 0 ? clip.dual : INFINITY;
-    double smallest = advantage < 0 ? 1 - clip.low : 0;
-    double counted = r > largest ? largest : r < smallest ? smallest : r;
-    struct row_cost cost = {-counted * advantage, r > largest || r < smallest ? 0 : -r * advantage}, none = {0, 0};
+    struct ratio_bounds bounds = clip_bounds(clip, advantage);
+    double counted = r > bounds.largest ? bounds.largest : r < bounds.smallest ? bounds.smallest : r;
+    struct row_cost cost = {-counted * advantage, r > bounds.largest || r < bounds.smallest ? 0 : -r * advantage},
+                    none = {0, 0};
     return advantage != 0 ? cost : none; // also of a ratio that has overflowed
+}
+
+// How many rows have a ratio beyond which bound; none where the advantage is 0.
+HOST_DEVICE static inline void clip_metrics(struct ratio_bounds bounds, double r, double advantage, double rows,
+                                            struct objective_sums *sums)
+{
+    sums->metrics[METRIC_CLIP_LOW] += advantage != 0 && r < bounds.smallest ? rows : 0;
+    sums->metrics[METRIC_CLIP_HIGH] += advantage != 0 && r > bounds.largest ? rows : 0;
+}
+
+HOST_DEVICE static inline double row_k3(double gap) // q - l
+{
+    return expm1(gap) - gap;
 }
 
 HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struct row_values row)
@@ -103,9 +129,24 @@ HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struc
         break;
     }
     if (terms.beta != 0) {
-        double gap = row.reference - l, k3 = expm1(gap) - gap;
+        double gap = row.reference - l, k3 = row_k3(gap);
         cost.value += terms.beta * (terms.importance ? ratio * k3 : k3);
         cost.slope += terms.beta * (terms.importance ? -ratio * gap : -expm1(gap));
     }
     return cost;
+}
+
+// Adds a row to the metrics that are means over rows.
+HOST_DEVICE static inline void row_metrics(struct row_terms terms, struct row_values row,
+                                           struct objective_sums *sums)
+{
+    struct ratio_bounds bounds = clip_bounds(terms.clip, row.advantage);
+    if (terms.kind == ROW_CISPO) {
+        bounds.smallest = 0;
+        bounds.largest = terms.ratio_max;
+    }
+    if (terms.kind == ROW_CLIP || terms.kind == ROW_CISPO) {
+        clip_metrics(bounds, exp(row.log_prob - row.old), row.advantage, 1, sums);
+    }
+    sums->metrics[METRIC_KL] += terms.beta != 0 ? row_k3(row.reference - row.log_prob) : 0;
 }

@@ -110,23 +110,28 @@ HOST_DEVICE static inline double objective_share(int count)
 }
 
 // The sums of sequences 2i and 2i + 1 become the derivatives of the pair's cost by their rows' l. counts: of their
-// rows with a target, where S is a mean; else NULL. What the pair costs.
-HOST_DEVICE static inline double pair_settle(struct sequence_terms terms, double sums[2], const int *counts)
+// rows with a target, where S is a mean; else NULL. Adds what the pair costs, and its metrics.
+HOST_DEVICE static inline void pair_settle(struct sequence_terms terms, double sums[2], const int *counts,
+                                           struct objective_sums *step)
 {
     double chosen = counts ? objective_share(counts[0]) : 1, rejected = counts ? objective_share(counts[1]) : 1;
-    struct row_cost near = sequence_distance(terms, chosen * sums[0]);
-    struct row_cost far = sequence_distance(terms, rejected * sums[1]);
+    double near_rho = chosen * sums[0], far_rho = rejected * sums[1];
+    struct row_cost near = sequence_distance(terms, near_rho), far = sequence_distance(terms, far_rho);
     struct row_cost cost = pair_cost(terms, near.value - far.value);
     sums[0] = chosen * near.slope * cost.slope;
     sums[1] = -rejected * far.slope * cost.slope;
-    return cost.value;
+    step->loss += cost.value;
+    step->metrics[METRIC_MARGIN] += terms.beta * (near_rho - far_rho);
+    step->metrics[METRIC_ACCURACY] += near_rho > far_rho;
 }
 
 // The same of one sequence's rows, which have a ratio in common.
-HOST_DEVICE static inline double ratio_settle(struct sequence_terms terms, double *sum, int count, double advantage)
+HOST_DEVICE static inline void ratio_settle(struct sequence_terms terms, double *sum, int count, double advantage,
+                                            struct objective_sums *step)
 {
-    double share = objective_share(count), weight = terms.weighed ? share : 1;
-    struct row_cost cost = clip_cost(terms.clip, exp(share * *sum), advantage);
+    double share = objective_share(count), weight = terms.weighed ? share : 1, ratio = exp(share * *sum);
+    struct row_cost cost = clip_cost(terms.clip, ratio, advantage);
     *sum = weight * cost.slope;
-    return weight * count * cost.value;
+    step->loss += weight * count * cost.value;
+    clip_metrics(clip_bounds(terms.clip, advantage), ratio, advantage, count, step);
 }

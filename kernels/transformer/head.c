@@ -125,7 +125,7 @@ static void settle(struct model *model, const struct batch *batch, struct tensor
         objective_settle(model->device, batch, loss);
         return;
     }
-    struct tensor counted = tensor_new(model->device, 1, 1, loss.dtype, CATEGORY_WORKSPACE);
+    struct tensor counted = tensor_new(model->device, loss.rows, 1, loss.dtype, CATEGORY_WORKSPACE);
     op_zero(model->device, counted);
     objective_settle(model->device, batch, counted);
     tensor_free(model->device, &counted);

@@ -37,31 +37,42 @@ bool objective_counts(const struct objective_terms *terms)
     return terms->weights == ROWS_BY_SEQUENCE || terms->sequences.mean;
 }
 
+bool objective_has_metric(const struct objective *objective, const void *settings, enum objective_metric metric)
+{
+    return objective_terms(objective, settings).metrics >> metric & 1;
+}
+
 bool objective_check(const struct objective *objective, const void *settings, size_t sequences,
                      size_t micro_batches, struct status *status)
 {
     return !objective->check || objective->check(settings, sequences, micro_batches, status);
 }
 
+static double total_of(enum divisor divisor, const struct normaliser *n)
+{
+    switch (divisor) {
+    case PER_ROW:
+        return (double)n->rows;
+    case PER_SEQUENCE:
+        return (double)n->sequences;
+    case PER_PAIR:
+        return (double)n->pairs;
+    case PER_WEIGHT:
+        break;
+    }
+    return n->weight;
+}
+
+// W
+static double divisor_of(const struct objective_terms *terms, const struct normaliser *n)
+{
+    return total_of(terms->divisor, n) * (terms->length > 0 ? terms->length : 1);
+}
+
 // 1 / W; 0 where nothing counts, so that loss and gradient are 0.
 static double scale_of(const struct objective_terms *terms, const struct normaliser *n)
 {
-    double total = 0;
-    switch (terms->divisor) {
-    case PER_ROW:
-        total = (double)n->rows;
-        break;
-    case PER_SEQUENCE:
-        total = (double)n->sequences;
-        break;
-    case PER_PAIR:
-        total = (double)n->pairs;
-        break;
-    case PER_WEIGHT:
-        total = n->weight;
-        break;
-    }
-    total *= terms->length > 0 ? terms->length : 1;
+    double total = divisor_of(terms, n);
     return total > 0 ? 1 / total : 0;
 }
 
@@ -72,6 +83,29 @@ static struct objective_terms terms_of(const struct batch *batch)
     const struct normaliser *n = &batch->normaliser;
     terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // the rest is 1 / W
     return terms;
+}
+
+struct tensor objective_sums_new(struct device *device, const struct batch *batch)
+{
+    bool watched = objective_terms(batch->objective, batch->settings).metrics;
+    struct tensor loss = tensor_new(device, watched ? OBJECTIVE_SUMS : 1, 1, DTYPE_F64, CATEGORY_DATA);
+    op_zero(device, loss);
+    return loss;
+}
+
+// Metrics were added with the loss's 1 / W.
+struct objective_sums objective_sums_read(struct device *device, const struct batch *batch, struct tensor loss)
+{
+    struct objective_terms terms = terms_of(batch);
+    const struct normaliser *n = &batch->normaliser;
+    double values[OBJECTIVE_SUMS] = {0};
+    op_download(device, values, loss);
+    struct objective_sums sums = {.loss = values[0]};
+    for (size_t i = 0; i < OBJECTIVE_METRICS; i++) {
+        double count = total_of(objective_metrics[i].per, n);
+        sums.metrics[i] = count > 0 ? values[1 + i] * divisor_of(&terms, n) / count : 0;
+    }
+    return sums;
 }
 
 bool objective_gathers(const struct batch *batch)

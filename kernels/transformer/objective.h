@@ -37,7 +37,15 @@ struct objective_terms {
     double beyond;               // arXiv 2409.06411
     bool deferred;               // where it can, a walk multiplies the slope of a pair's sums in afterwards
     unsigned required, optional; // sums of enum batch_value
+    unsigned metrics;            // that it has: a sum of 1 << enum objective_metric
 };
+
+// What a step is watched by beside its loss; enum objective_metric says what each is.
+struct metric {
+    const char *name;
+    enum divisor per; // the mean is over all rows with a target, or over all pairs
+};
+extern const struct metric objective_metrics[OBJECTIVE_METRICS];
 
 struct objective {
     const char *name;
@@ -64,12 +72,21 @@ bool objective_counts(const struct objective_terms *terms);
 bool objective_check(const struct objective *objective, const void *settings, size_t sequences,
                      size_t micro_batches, struct status *status);
 
+// Whether it has a metric.
+bool objective_has_metric(const struct objective *objective, const void *settings, enum objective_metric metric);
+
 // The factors of a column's rows in the loss that is reported and in the gradient: SpaCO's differ. Deferred: the
 // slope of the pair's sums is taken for 1, and the sums are gathered on the way.
 struct loss_weights {
     double loss, grad;
     bool deferred;
 };
+
+// Where all below adds the loss and, if the objective has some, metrics: [1, 1] or [OBJECTIVE_SUMS, 1], zeroed.
+struct tensor objective_sums_new(struct device *device, const struct batch *batch);
+// What has been added, the metrics as this batch's shares of their means over the step; 0: the objective has none.
+// Waits for the device.
+struct objective_sums objective_sums_read(struct device *device, const struct batch *batch, struct tensor loss);
 
 // Whether the batch's objective has sums: then comes first objective_begin, head_loss over all columns from the
 // left, and objective_settle. For others these do nothing.

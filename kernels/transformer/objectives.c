@@ -2,6 +2,16 @@
 #include "kernels/transformer/objective.h"
 #include <stddef.h>
 
+const struct metric objective_metrics[OBJECTIVE_METRICS] = {
+    [METRIC_MARGIN] = {"margin", PER_PAIR},
+    [METRIC_ACCURACY] = {"accuracy", PER_PAIR},
+    [METRIC_CLIP_LOW] = {"clip_low", PER_ROW},
+    [METRIC_CLIP_HIGH] = {"clip_high", PER_ROW},
+    [METRIC_KL] = {"kl", PER_ROW},
+};
+
+#define HAS(metric) (1U << (metric))
+
 static const struct objective token_mean = {
     .name = "token-mean",
     .summary = "cross-entropy, the mean over all tokens with a target",
@@ -149,7 +159,7 @@ static const struct objective dpo = {
     .summary = "preference of the first over the second sequence of each pair",
     .source = "Rafailov et al. 2023, arXiv 2305.18290",
     .options = {dpo_options, sizeof(struct dpo_settings)},
-    .terms = {.divisor = PER_PAIR},
+    .terms = {.divisor = PER_PAIR, .metrics = HAS(METRIC_MARGIN) | HAS(METRIC_ACCURACY)},
     .set = dpo_set,
     .check = dpo_check,
 };
@@ -241,6 +251,10 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
                                                [POLICY_SAPO] = ROW_SAPO,
                                                [POLICY_GSPO] = ROW_NONE,
                                                [POLICY_REINFORCE] = ROW_REINFORCE};
+    static const unsigned bounds[] = {[POLICY_CLIP] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_CISPO] = HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_GSPO] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_REINFORCE] = 0};
     const struct grpo_settings *settings = of_objective;
     bool by_row = settings->normaliser == BY_DAPO || settings->normaliser == BY_BNPO;
     terms->rows = (struct row_terms){.kind = kinds[settings->policy],
@@ -262,6 +276,7 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
     terms->required = BATCH_ADVANTAGES | (settings->beta > 0 ? BATCH_REFERENCE : 0);
     bool ratio = settings->policy != POLICY_REINFORCE || (settings->beta > 0 && settings->importance);
     terms->optional = ratio ? BATCH_OLD : 0;
+    terms->metrics = bounds[settings->policy] | (settings->beta > 0 ? HAS(METRIC_KL) : 0);
 }
 
 static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)

@@ -97,9 +97,29 @@ static double cost_of(enum row_objective kind, const double *x, bool chosen, dou
     return value + 0.3 * (exp(gap) - gap - 1);
 }
 
-// Every objective; with weights, by counts and with neither; with slopes of sequences, which rows share and do not,
-// and without; grad apart and in log_prob's place; blocks that begin within the sequences, and rows that say whose
-// they are.
+// The loss alone, or with metrics; some are there already.
+static struct operand *sums_of(struct cases *c, bool watched)
+{
+    struct operand *sums = case_output_in(c, DTYPE_F64, watched ? OBJECTIVE_SUMS : 1, 1);
+    for (size_t i = 0; i < (watched ? OBJECTIVE_SUMS : 1); i++) {
+        sums->values[i] = 2.5 - (double)i;
+    }
+    return sums;
+}
+
+// Adds a row to the metrics: whether its ratio is beyond bounds, and k3; beta 0.3.
+static void watch(struct operand *sums, enum row_objective kind, const double *x, double weight)
+{
+    double *metrics = sums->values + 1, a = x[3], ratio = exp(x[0] - x[1]), gap = x[2] - x[0];
+    bool clips = kind == ROW_CLIP && a != 0, caps = kind == ROW_CISPO && a != 0;
+    metrics[METRIC_CLIP_LOW] += weight * (clips && a < 0 && ratio < 0.8);
+    metrics[METRIC_CLIP_HIGH] += weight * ((clips && ratio > (a > 0 ? 1.3 : 3)) || (caps && ratio > 1.1));
+    metrics[METRIC_KL] += weight * (exp(gap) - gap - 1);
+}
+
+// Every objective, with metrics and without; with weights, by counts and with neither; with slopes of sequences,
+// which rows share and do not, and without; grad apart and in log_prob's place; blocks that begin within the
+// sequences, and rows that say whose they are.
 void objective_rows_cases(struct cases *c)
 {
     static const size_t rows[] = {5, 600};
@@ -108,11 +128,12 @@ void objective_rows_cases(struct cases *c)
         size_t n = rows[variant / 48], sequences = 4, first = variant % 3;
         enum row_objective kind = (enum row_objective)(variant % 8);
         bool weighted = variant / 8 % 3 == 0, counted = variant / 8 % 3 == 1, in_place = variant / 8 % 2;
+        bool watched = variant / 8 % 2;
         struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false};
         struct operand *targets = case_integers(c, n, -1, 7);
         struct operand *of = variant % 5 == 2 ? case_integers(c, n, 0, (int32_t)sequences) : NULL;
         struct operand *counts = case_integers(c, sequences, 0, 5);
-        struct operand *loss = case_output_in(c, DTYPE_F64, 1, 1);
+        struct operand *loss = sums_of(c, watched);
         struct operand *log_prob = case_random_in(c, case_sums(c), n, 1, 3, "log_prob");
         struct operand *old = case_random_in(c, case_sums(c), n, 1, 0.5, "old");
         struct operand *reference = case_random_in(c, case_sums(c), n, 1, 0.5, "reference");
@@ -121,7 +142,7 @@ void objective_rows_cases(struct cases *c)
         struct operand *slopes = case_random_in(c, DTYPE_F64, sequences, 1, 1, "slopes");
         struct operand *shares = variant % 3 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "shares") : NULL;
         struct operand *grad = in_place ? log_prob : case_output_in(c, case_sums(c), n, 1);
-        loss->values[0] = 2.5;
+        advantages->values[0] = 0; // whatever the ratio
         for (size_t r = 0; r < n; r++) {
             log_prob->values[r] = targets->values[r] < 0 ? 0 : -fabs(log_prob->values[r]);
             old->values[r] = dtype_round(log_prob->values[r] + old->values[r], case_sums(c));
@@ -153,11 +174,17 @@ void objective_rows_cases(struct cases *c)
             bool none_there = targets->values[r] < 0;
             loss->values[0] += none_there ? 0 : loss_weight * value;
             scale += none_there ? 0 : fabs(loss_weight * value);
+            if (watched && !none_there) {
+                watch(loss, kind, row, loss_weight);
+            }
             double share = shares ? shares->values[r] : 1;
             double sum = grad_weight * (weight * slope + (in_place ? share * slopes->values[b] : 0));
             grad->values[r] = none_there ? 0 : sum;
         }
         case_check(c, grad, 0, 256, "grad, objective %d", kind);
+        for (size_t i = 1; watched && i < OBJECTIVE_SUMS; i++) {
+            scale += fabs(loss->values[i]);
+        }
         case_check(c, loss, 0, 64 * scale / fmax(1, fabs(loss->values[0])), "loss, objective %d", kind);
         case_end(c);
     }
@@ -215,8 +242,7 @@ void sequence_costs_cases(struct cases *c)
         struct operand *sums = case_random_in(c, DTYPE_F64, n, 1, 3, "sums");
         struct operand *counts = case_integers(c, n, 0, 5);
         struct operand *advantages = case_random_in(c, case_sums(c), n, 1, 1, "advantages");
-        struct operand *loss = case_output_in(c, DTYPE_F64, 1, 1);
-        loss->values[0] = -1;
+        struct operand *loss = sums_of(c, flag);
         if (pairs && n > 2) {
             sums->values[0] = 5e4; // log sigma far from 0: exp of it would be infinite
             sums->values[3] = 5e4;
@@ -261,13 +287,24 @@ void sequence_costs_cases(struct cases *c)
                         : terms.pair == PAIR_HINGE ? (x < 1 ? -beta : 0)
                         : robust                   ? -beta * ((1 - e) * up + e * down) / 0.8
                                                    : -beta * ((1 - e) * up - e * down);
+                double margin = beta * (w[0] * sums->values[b] - w[1] * sums->values[b + 1]);
                 sums->values[b] = w[0] * slopes[0] * slope;
                 sums->values[b + 1] = -w[1] * slopes[1] * slope;
+                if (flag) {
+                    loss->values[1 + METRIC_MARGIN] += loss_weight * margin;
+                    loss->values[1 + METRIC_ACCURACY] += loss_weight * (margin > 0);
+                    scale += fabs(loss_weight * margin) + 1;
+                }
             } else {
                 double a = advantages->values[b], r = exp(w[0] * sums->values[b]), h = flag ? w[0] : 1;
                 double most = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, least = a < 0 ? 0.8 : 0;
                 value = -h * counts->values[b] * a * fmin(fmax(r, least), most);
                 sums->values[b] = r > most || r < least ? 0 : -h * a * r;
+                if (flag) {
+                    loss->values[1 + METRIC_CLIP_LOW] += loss_weight * counts->values[b] * (r < least);
+                    loss->values[1 + METRIC_CLIP_HIGH] += loss_weight * counts->values[b] * (r > most);
+                    scale += loss_weight * counts->values[b];
+                }
             }
             loss->values[0] += loss_weight * value;
             scale += fabs(loss_weight * value);

@@ -1,6 +1,7 @@
 // Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
 // log-probs.
-//   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), the rows in order, in f64;
+//   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), the rows in order, in f64, and metrics
+//   where it has them;
 //   grad = grad_weight * (w f'(l) + share slope);  logits = grad * (onehot(target) - softmax). All 0 for rows
 //   without a target.
 #include "kernels/cpu/real/kernels.h"
@@ -52,7 +53,7 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
     const real *reference = block.reference.data, *advantage = block.advantages.data;
     const double *slope = block.slopes.data;
     real *g = grad.data;
-    double total = 0;
+    struct objective_sums sums = {0};
     for (size_t r = 0; r < grad.rows; r++) {
         size_t b = objective_sequence(&block, r);
         struct row_values row = {.log_prob = (double)l[r],
@@ -66,11 +67,14 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
         }
         real w = weight ? weight[r] : count ? (real)objective_share(count[b]) : 1;
         struct row_cost cost = row_cost(terms, row);
-        total += (double)w * cost.value;
+        sums.loss += (double)w * cost.value;
+        if (loss.rows > 1) {
+            row_metrics(terms, row, &sums);
+        }
         double s = share ? (double)share[r] : 1;
         g[r] = (real)(grad_weight * (double)w * cost.slope + (slope ? grad_weight * s * slope[b] : 0));
     }
-    *(double *)loss.data += loss_weight * total;
+    objective_sums_add(loss.data, loss.rows, &sums, loss_weight);
 }
 
 void NAME(sequence_sums)(struct device *device, struct tensor sums, struct objective_block block,
@@ -94,13 +98,17 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
     (void)device;
     const int32_t *count = counts.data;
     const real *advantage = advantages.data;
-    double *sum = sums.data, total = 0;
+    double *sum = sums.data;
+    struct objective_sums step = {0};
     bool pairs = terms.kind == SEQUENCE_PAIRS;
     for (size_t b = 0; b < sums.rows; b += pairs ? 2 : 1) {
-        total += pairs ? pair_settle(terms, sum + b, terms.mean ? count + b : NULL)
-                       : ratio_settle(terms, sum + b, count[b], (double)advantage[b]);
+        if (pairs) {
+            pair_settle(terms, sum + b, terms.mean ? count + b : NULL, &step);
+        } else {
+            ratio_settle(terms, sum + b, count[b], (double)advantage[b], &step);
+        }
     }
-    *(double *)loss.data += loss_weight * total;
+    objective_sums_add(loss.data, loss.rows, &step, loss_weight);
 }
 
 void NAME(log_prob_backward)(struct device *device, struct tensor logits, struct tensor logsumexp,

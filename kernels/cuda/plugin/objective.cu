@@ -34,18 +34,30 @@ __global__ void __launch_bounds__(THREADS) log_probs(wide_t<T> *log_prob, wide_t
     }
 }
 
-// One block: its threads' sums are added in one order.
+// Of all threads, added in one order. loss: [count]
+__device__ __forceinline__ void add_sums(double *loss, size_t count, struct objective_sums sums, double weight)
+{
+    sums.loss = warps_sum<WARPS>(sums.loss);
+#pragma unroll
+    for (size_t i = 0; i < OBJECTIVE_METRICS; i++)
+        if (count > 1)
+            sums.metrics[i] = warps_sum<WARPS>(sums.metrics[i]);
+    if (threadIdx.x == 0)
+        objective_sums_add(loss, count, &sums, weight);
+}
+
+// One block, with all registers that there are.
 template <class A>
-__global__ void __launch_bounds__(THREADS)
-    objective_rows(A *grad, double *loss, const A *log_prob, struct objective_block block, struct row_terms terms,
-                   double loss_weight, double grad_weight, size_t rows)
+__global__ void __launch_bounds__(THREADS, 1)
+    objective_rows(A *grad, double *loss, size_t loss_rows, const A *log_prob, struct objective_block block,
+                   struct row_terms terms, double loss_weight, double grad_weight, size_t rows)
 {
     const int32_t *targets = (const int32_t *)block.targets.data, *counts = (const int32_t *)block.counts.data;
     const A *weights = (const A *)block.weights.data, *old = (const A *)block.old.data;
     const A *reference = (const A *)block.reference.data, *advantages = (const A *)block.advantages.data;
     const A *shares = (const A *)block.shares.data;
     const double *slopes = (const double *)block.slopes.data;
-    double sum = 0;
+    struct objective_sums sums = {};
     for (size_t r = threadIdx.x; r < rows; r += THREADS) {
         if (targets[r] < 0) {
             grad[r] = 0;
@@ -57,13 +69,13 @@ __global__ void __launch_bounds__(THREADS)
                                  advantages ? (double)advantages[b] : 1, b % 2 == 0};
         A w = weights ? weights[r] : counts ? A(objective_share(counts[b])) : A(1);
         struct row_cost cost = row_cost(terms, row);
-        sum += (double)w * cost.value;
+        sums.loss += (double)w * cost.value;
+        if (loss_rows > 1)
+            row_metrics(terms, row, &sums);
         double share = shares ? (double)shares[r] : 1;
         grad[r] = A(grad_weight * (double)w * cost.slope + (slopes ? grad_weight * share * slopes[b] : 0));
     }
-    sum = warps_sum<WARPS>(sum);
-    if (threadIdx.x == 0)
-        *loss += loss_weight * sum;
+    add_sums(loss, loss_rows, sums, loss_weight);
 }
 
 // A thread per sequence: its rows are added in their order, however they are cut into blocks.
@@ -84,21 +96,22 @@ __global__ void __launch_bounds__(32)
     sums[b] = sum;
 }
 
-// One block: its threads' costs are added in one order.
+// One block, with all registers that there are.
 template <class A>
-__global__ void __launch_bounds__(THREADS)
-    sequence_costs(double *sums, double *loss, const int32_t *counts, const A *advantages,
+__global__ void __launch_bounds__(THREADS, 1)
+    sequence_costs(double *sums, double *loss, size_t loss_rows, const int32_t *counts, const A *advantages,
                    struct sequence_terms terms, double loss_weight, size_t sequences)
 {
     bool pairs = terms.kind == SEQUENCE_PAIRS;
     size_t step = pairs ? 2 : 1;
-    double sum = 0;
-    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step)
-        sum += pairs ? pair_settle(terms, sums + b, terms.mean ? counts + b : nullptr)
-                     : ratio_settle(terms, sums + b, counts[b], (double)advantages[b]);
-    sum = warps_sum<WARPS>(sum);
-    if (threadIdx.x == 0)
-        *loss += loss_weight * sum;
+    struct objective_sums of_step = {};
+    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step) {
+        if (pairs)
+            pair_settle(terms, sums + b, terms.mean ? counts + b : nullptr, &of_step);
+        else
+            ratio_settle(terms, sums + b, counts[b], (double)advantages[b], &of_step);
+    }
+    add_sums(loss, loss_rows, of_step, loss_weight);
 }
 
 template <int N, class T>
@@ -147,7 +160,7 @@ void cuda_objective_rows(struct device *device, struct row_terms terms, struct t
     with_type(grad.dtype, [&](auto type) {
         using A = wide_t<typename decltype(type)::type>;
         launch(objective_rows<A>, dim3(grad.rows > 0), THREADS, 0, device, (A *)grad.data, (double *)loss.data,
-               (const A *)block.log_prob.data, block, terms, loss_weight, grad_weight, grad.rows);
+               loss.rows, (const A *)block.log_prob.data, block, terms, loss_weight, grad_weight, grad.rows);
     });
 }
 
@@ -165,7 +178,7 @@ void cuda_sequence_costs(struct device *device, struct sequence_terms terms, str
 {
     with_type(dtype_statistic(device->ops->dtype), [&](auto type) {
         using A = wide_t<typename decltype(type)::type>;
-        launch(sequence_costs<A>, dim3(1), THREADS, 0, device, (double *)sums.data, (double *)loss.data,
+        launch(sequence_costs<A>, dim3(1), THREADS, 0, device, (double *)sums.data, (double *)loss.data, loss.rows,
                (const int32_t *)counts.data, (const A *)advantages.data, terms, loss_weight, sums.rows);
     });
 }

@@ -1,0 +1,33 @@
+// Objective sums: a step's loss, and beside it the metrics by which an objective is watched while it trains; one
+// tensor [OBJECTIVE_SUMS, 1] f64 on a device, or of the loss alone [1, 1]. Operations add to as many as it has.
+#pragma once
+#include "kernels/base/host_device.h"
+#include <stddef.h>
+
+// Means over the step's pairs, or over its rows with a target.
+enum objective_metric {
+    METRIC_MARGIN,    // of a pair beta (S - S'), S as sequence_objective.h has it
+    METRIC_ACCURACY,  // whether that is above 0
+    METRIC_CLIP_LOW,  // whether the ratio of the row, or of its sequence, is below its bound
+    METRIC_CLIP_HIGH, // above it
+    METRIC_KL,        // k3
+    OBJECTIVE_METRICS
+};
+
+#define OBJECTIVE_SUMS (1 + (size_t)OBJECTIVE_METRICS)
+
+struct objective_sums {
+    double loss, metrics[OBJECTIVE_METRICS];
+};
+
+// to: [1] or [OBJECTIVE_SUMS]. The loop's constant bounds leave a card's sums in registers.
+HOST_DEVICE static inline void objective_sums_add(double *to, size_t count, const struct objective_sums *sums,
+                                                  double weight)
+{
+    to[0] += weight * sums->loss;
+    for (size_t i = 0; i < OBJECTIVE_METRICS; i++) {
+        if (count > 1) {
+            to[1 + i] += weight * sums->metrics[i];
+        }
+    }
+}

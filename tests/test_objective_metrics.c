@@ -1,0 +1,184 @@
+// What a step is watched by beside its loss, under every objective and setting, against what it means, said once
+// more from the rows' log-probs; and the same by every method. Loops over the arrays: a new entry is tested by
+// existing.
+#include "harness/run/environment.h"
+#include "methods/log_probs.h"
+#include "tests/fixture.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 23, BATCH = 4, ROWS = CONTEXT * BATCH };
+
+// [BATCH, CONTEXT], of sequences of several lengths.
+static int32_t targets[ROWS];
+
+static void open(struct fixture *f)
+{
+    for (int i = 0; i < ROWS; i++) {
+        int b = i / CONTEXT, t = i % CONTEXT;
+        targets[i] = t == 15 || t >= 18 + b || (b == 1 && t < 5) ? NO_TARGET : (7 * i + 3) % 31;
+    }
+    f->context = CONTEXT;
+    f->batch_size = BATCH;
+    f->targets = targets;
+    fixture_open(f);
+}
+
+// [BATCH, CONTEXT]
+static void log_probs(struct fixture *f, double *values)
+{
+    double turned[ROWS];
+    struct tensor log_prob = tensor_new(f->device, ROWS, 1, DTYPE_F64, CATEGORY_DATA);
+    log_prob_pass(&f->model, &f->batch, log_prob, (struct log_prob_options){0});
+    tensor_read(f->device, log_prob, turned);
+    tensor_free(f->device, &log_prob);
+    for (int i = 0; i < ROWS; i++) {
+        values[i] = turned[i % CONTEXT * BATCH + i / CONTEXT];
+    }
+}
+
+static double number(const struct fixture *f, const char *name)
+{
+    const struct option *option = option_find(&f->objective->options, name);
+    double value;
+    memcpy(&value, (const char *)f->objective_settings + option->offset, sizeof value);
+    return value;
+}
+
+static bool is(const struct fixture *f, const char *name, const char *choice)
+{
+    const struct option *option = option_find(&f->objective->options, name);
+    return strcmp(option->choices[*(const int *)((const char *)f->objective_settings + option->offset)], choice) ==
+           0;
+}
+
+static size_t count_of(size_t b)
+{
+    size_t count = 0;
+    for (size_t i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+        count += targets[i] >= 0;
+    }
+    return count;
+}
+
+static void of_pairs(const struct fixture *f, const double *l, double *metrics)
+{
+    bool simpo = is(f, "kind", "simpo"), mean = simpo || is(f, "kind", "ipo");
+    for (size_t b = 0; b < BATCH; b += 2) {
+        double sums[2] = {0}, shorter = fmin((double)count_of(b), (double)count_of(b + 1)), seen[2] = {0};
+        for (size_t i = b * CONTEXT; i < (b + 2) * CONTEXT; i++) {
+            size_t one = i / CONTEXT - b;
+            double share = targets[i] < 0 ? 0 : seen[one]++ < shorter ? 1 : number(f, "ld_alpha");
+            sums[one] += share * (l[i] - (simpo ? 0 : f->reference[i])) / (mean ? (double)count_of(b + one) : 1);
+        }
+        metrics[METRIC_MARGIN] += number(f, "beta") * (sums[0] - sums[1]) / (BATCH / 2.0);
+        metrics[METRIC_ACCURACY] += (sums[0] > sums[1]) / (BATCH / 2.0);
+    }
+}
+
+static void of_rows(const struct fixture *f, const double *l, double *metrics)
+{
+    double all = (double)(count_of(0) + count_of(1) + count_of(2) + count_of(3));
+    bool gspo = is(f, "policy", "gspo"), clip = gspo || is(f, "policy", "clip"), cispo = is(f, "policy", "cispo");
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t b = i / CONTEXT;
+        double a = f->advantages[b], log_ratio = l[i] - f->old[i], gap = f->reference[i] - l[i];
+        for (size_t j = b * CONTEXT; gspo && j < (b + 1) * CONTEXT; j++) {
+            log_ratio = j == b * CONTEXT ? 0 : log_ratio;
+            log_ratio += targets[j] < 0 ? 0 : (l[j] - f->old[j]) / (double)count_of(b);
+        }
+        double ratio = exp(log_ratio), dual = number(f, "dual") > 0 ? number(f, "dual") : INFINITY;
+        double most = cispo ? number(f, "ratio_max") : a > 0 ? 1 + number(f, "clip_high") : dual;
+        bool counts = targets[i] >= 0;
+        metrics[METRIC_CLIP_LOW] += (counts && clip && a < 0 && ratio < 1 - number(f, "clip_low")) / all;
+        metrics[METRIC_CLIP_HIGH] += (counts && (clip || cispo) && ratio > most) / all;
+        metrics[METRIC_KL] += counts && number(f, "beta") > 0 ? (exp(gap) - gap - 1) / all : 0;
+    }
+}
+
+static void check(const struct fixture *f, const char *method, const double *found, const double *expected,
+                  bool *seen)
+{
+    for (int m = 0; m < OBJECTIVE_METRICS; m++) {
+        const char *name = objective_metrics[m].name;
+        if (!(fabs(found[m] - expected[m]) <= 1e-13 * fmax(1, fabs(expected[m]))))
+            fail_msg("%s under %s %s: %s %.17g, expected %.17g", method, f->objective->name, f->settings, name,
+                     found[m], expected[m]);
+        bool has = objective_has_metric(f->objective, f->objective_settings, (enum objective_metric)m);
+        if (found[m] != 0 && !has)
+            fail_msg("%s %s: %s %.17g, which it does not have", f->objective->name, f->settings, name, found[m]);
+        seen[m] = seen[m] || (found[m] != 0 && found[m] != 1);
+    }
+}
+
+static void test_what_they_mean(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    bool seen[OBJECTIVE_METRICS] = {false};
+    for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
+        double l[ROWS], expected[OBJECTIVE_METRICS] = {0};
+        struct step_report report = {0};
+        open(&f);
+        log_probs(&f, l);
+        if (strcmp(f.objective->name, "dpo") == 0) {
+            of_pairs(&f, l, expected);
+        } else if (strcmp(f.objective->name, "grpo") == 0) {
+            of_rows(&f, l, expected);
+        }
+        free(fixture_step(&f, "full", NULL, &report));
+        check(&f, "full", report.metrics, expected, seen);
+        for (const struct method *const *m = methods; *m && (n % 3 == 0 || !*f.settings); m++) {
+            void *options = fixture_options(*m, "chunk=5 head_chunk=2 budget=2 loss=all");
+            bool all = (*m)->exact || (objective_gathers(&f.batch) && (*m)->make_exact); // whatever is drawn
+            if (all) {
+                free(fixture_step(&f, (*m)->name, options, &report));
+                check(&f, (*m)->name, report.metrics, expected, seen);
+            }
+            options_free(&(*m)->options, options);
+        }
+        step_report_free(&report);
+        fixture_close(&f);
+    }
+    for (int m = 0; m < OBJECTIVE_METRICS; m++) {
+        if (!seen[m]) {
+            fail_msg("%s is nowhere but 0 or 1", objective_metrics[m].name);
+        }
+    }
+}
+
+// A step that nothing feeds has none, and says 0.
+static void test_nothing_counts(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_default();
+    int32_t none[2 * CONTEXT];
+    for (int i = 0; i < 2 * CONTEXT; i++) {
+        none[i] = NO_TARGET;
+    }
+    f.objective = objective_find("grpo");
+    f.context = CONTEXT;
+    f.batch_size = 2;
+    f.targets = none;
+    fixture_open(&f);
+    struct step_report report = {0};
+    free(fixture_step(&f, "full", NULL, &report));
+    for (int m = 0; m < OBJECTIVE_METRICS; m++) {
+        assert_true(report.metrics[m] == 0);
+    }
+    step_report_free(&report);
+    fixture_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    environment_settle(argv); // the BLAS kernels that the program itself uses
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_they_mean),
+                                       cmocka_unit_test(test_nothing_counts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
