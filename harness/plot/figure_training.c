@@ -1,10 +1,13 @@
 // Training runs: the loss as it falls, a series per run and a row per evaluation, or per fortieth of the steps
-// where nothing was evaluated; and the loss that is left at the end against the rate.
+// where nothing was evaluated; the metrics of their objectives likewise; and the loss that is left at the end
+// against the rate.
 #include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
 #include "kernels/base/status.h"
+#include "kernels/transformer/objective.h"
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 #define RUNS_MAX 14 // that one picture can show
@@ -59,6 +62,14 @@ static double tokens_of_step(const struct record *record)
     return accumulate * record->trial.batch * record->trial.context;
 }
 
+enum part { TRAIN, OPTIMIZER, OBJECTIVE, PARTS_OF_TRIAL };
+
+static const json_t *part_of(const struct record *record, enum part part)
+{
+    const struct record_trial *trial = &record->trial;
+    return part == TRAIN ? trial->train : part == OPTIMIZER ? trial->optimizer : trial->objective;
+}
+
 // What of a run's settings another run has otherwise, but for what goes with the number of its steps.
 static void append_differences(char *label, size_t bytes, const struct record *record,
                                const struct record *const *records, size_t count)
@@ -66,16 +77,16 @@ static void append_differences(char *label, size_t bytes, const struct record *r
     static const char *const of_steps[] = {"steps", "warmup", "evaluate_every", "evaluate_windows"};
     const char *key;
     json_t *value;
-    for (int object = 0; object < 2; object++) {
-        json_object_foreach((json_t *)(object ? record->trial.optimizer : record->trial.train), key, value)
+    for (enum part part = 0; part < PARTS_OF_TRIAL; part++) {
+        json_object_foreach((json_t *)part_of(record, part), key, value)
         {
             bool said = true;
             for (size_t i = 0; i < sizeof of_steps / sizeof *of_steps; i++) {
                 said = said && strcmp(key, of_steps[i]) != 0;
             }
             for (size_t i = 0; said && i < count; i++) {
-                const json_t *other = object ? records[i]->trial.optimizer : records[i]->trial.train;
-                if (has_curve(records[i]) && !json_equal(value, json_object_get(other, key))) {
+                const json_t *other = json_object_get(part_of(records[i], part), key);
+                if (has_curve(records[i]) && !json_equal(value, other)) {
                     if (json_is_string(value)) {
                         text_append(label, bytes, ", %s", json_string_value(value));
                     } else {
@@ -88,7 +99,35 @@ static void append_differences(char *label, size_t bytes, const struct record *r
     }
 }
 
-static void put_run(FILE *table, const char *start, const struct record *record)
+static double mean(const struct number_list *list, size_t first, size_t end)
+{
+    return end > first && end <= list->count ? sum(list, first, end) / (double)(end - first) : NAN;
+}
+
+// What is shown of the steps first .. end - 1, at whose end was evaluation number i, if there are any.
+typedef void put_part(FILE *table, const struct record *record, double seconds, size_t first, size_t end, size_t i);
+
+static void put_loss(FILE *table, const struct record *record, double seconds, size_t first, size_t end, size_t i)
+{
+    const struct record_curve *curve = &record->curve;
+    put(table, (double)end * tokens_of_step(record));
+    put(table, seconds);
+    put(table, mean(&curve->loss, first, end));
+    put(table, i < curve->evaluation_loss.count ? curve->evaluation_loss.items[i] : NAN);
+}
+
+static void put_metrics(FILE *table, const struct record *record, double seconds, size_t first, size_t end,
+                        size_t i)
+{
+    const struct record_curve *curve = &record->curve;
+    (void)seconds;
+    for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
+        const struct number_list *evaluated = &curve->evaluation_metrics[m];
+        put(table, i < evaluated->count ? evaluated->items[i] : mean(&curve->metrics[m], first, end));
+    }
+}
+
+static void put_run(FILE *table, const char *start, const struct record *record, put_part *put_rest)
 {
     const struct record_curve *curve = &record->curve;
     size_t steps = curve->loss.count, evaluations = curve->evaluation_loss.count;
@@ -104,20 +143,16 @@ static void put_run(FILE *table, const char *start, const struct record *record)
         seconds += sum(&record->samples_ms, first, end) / 1e3;
         fputs(start, table);
         put(table, step);
-        put(table, step * tokens_of_step(record));
-        put(table, seconds);
-        put(table, end > first ? sum(&curve->loss, first, end) / (double)(end - first) : NAN);
-        put(table, evaluations ? curve->evaluation_loss.items[i] : NAN);
+        put_rest(table, record, seconds, first, end, evaluations ? i : SIZE_MAX);
         fputc('\n', table);
         before = step;
     }
 }
 
-static bool tabulate_training(const struct record *const *records, size_t count, FILE *table)
+static bool put_runs(const struct record *const *records, size_t count, FILE *table, put_part *put_rest)
 {
     struct series_table all;
     size_t runs = curves_of(records, count, &all), written = 0, rank = 0;
-    fputs("series\tmethod\tlabel\trank\tstep\ttokens\tseconds\tloss\tevaluation_loss\n", table);
     for (size_t s = 0; s < all.count; s++) {
         const struct series *series = &all.series[s];
         rank = s && strcmp(series->method, all.series[s - 1].method) == 0 ? rank : 0;
@@ -126,11 +161,47 @@ static bool tabulate_training(const struct record *const *records, size_t count,
             snprintf(label, sizeof label, "%s", series->label);
             append_differences(label, sizeof label, series->records[i], records, count);
             snprintf(start, sizeof start, "%zu\t%s\t%s\t%zu", ++written, series->method, label, rank);
-            put_run(table, start, series->records[i]);
+            put_run(table, start, series->records[i], put_rest);
         }
     }
     series_free(&all);
     return runs >= 1 && runs <= RUNS_MAX;
+}
+
+static bool tabulate_training(const struct record *const *records, size_t count, FILE *table)
+{
+    fputs("series\tmethod\tlabel\trank\tstep\ttokens\tseconds\tloss\tevaluation_loss\n", table);
+    return put_runs(records, count, table, put_loss);
+}
+
+static bool has_metrics(const struct record *record)
+{
+    for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
+        if (has_curve(record) && record->curve.metrics[m].count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool tabulate_metrics(const struct record *const *records, size_t count, FILE *table)
+{
+    const struct record **kept = calloc(count + 1, sizeof *kept);
+    CHECK(kept);
+    size_t kept_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (has_metrics(records[i])) {
+            kept[kept_count++] = records[i];
+        }
+    }
+    fputs("series\tmethod\tlabel\trank\tstep", table);
+    for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
+        fprintf(table, "\t%s", objective_metrics[m].name);
+    }
+    fputc('\n', table);
+    bool enough = put_runs(kept, kept_count, table, put_metrics);
+    free(kept);
+    return enough;
 }
 
 static const char *const along_runs[] = {"train", "optimizer", NULL};
@@ -141,6 +212,16 @@ const struct figure figure_training = {
     .one_context = true,
     .within = along_runs,
     .tabulate = tabulate_training,
+};
+
+static const char *const along_objectives[] = {"train", "optimizer", "objective", "reference", NULL};
+
+const struct figure figure_metrics = {
+    .name = "metrics",
+    .needs = "training runs (\"train\") by dpo or grpo at one context, at most 14",
+    .one_context = true,
+    .within = along_objectives,
+    .tabulate = tabulate_metrics,
 };
 
 // --- rates
