@@ -1,8 +1,9 @@
-// Fuzzing of the reader of result files: any line is skimmed, checked and read without fault, what the skim accepts
-// is JSON, and a record that is read is written again.
+// Fuzzing of the reader of result files: any line is skimmed, checked and read without fault, what the skims accept
+// is JSON and a record, and a record that is read is written again.
 #include "harness/files/json_skim.h"
 #include "harness/results/record_check.h"
 #include "harness/results/record_json.h"
+#include "harness/results/record_skim.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -13,10 +14,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct json_slice found[2];
     struct status status = {0};
     struct record record;
+    struct interned interned = {0};
+    char *line = strndup((const char *)data, bytes);
+    CHECK(line);
+    bool quickly = record_skim(&record, line, strlen(line), &interned);
+    record_free(&record);
+    interned_free(&interned);
     bool skimmed = json_skim((const char *)data, bytes, names, found, 2);
     json_t *object = json_loadb((const char *)data, bytes, 0, NULL);
     CHECK(!skimmed || json_is_object(object));
-    if (record_check(object, "fuzz", &status)) {
+    bool good = record_check(object, "fuzz", &status);
+    CHECK(!quickly || good || strlen(line) != bytes);
+    free(line);
+    if (good) {
         record_read(&record, object);
         json_t *again = record_json(&record);
         CHECK(again);

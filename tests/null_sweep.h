@@ -3,6 +3,7 @@
 #pragma once
 #include "harness/results/result_file.h"
 #include "tests/program.h"
+#include "tests/records_of.h"
 
 #define TRIALS 8
 static const char spec_head[] =
@@ -29,18 +30,20 @@ static inline void assert_complete(const struct scratch *scratch, size_t trials)
     struct status status = {0};
     if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status))
         fail_msg("%s", status.message);
+    json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.torn_line, 0);
     assert_int_equal(file.count, trials);
     assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
     assert_int_equal(line_count(scratch, "out"), trials);
     char *list = text_of(scratch, "out");
     for (size_t i = 0; i < trials; i++) {
-        const char *id = json_string_value(json_object_get(json_array_get(file.objects, i), "id"));
+        const char *id = json_string_value(json_object_get(json_array_get(objects, i), "id"));
         assert_non_null(strstr(list, id));
         for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(id, json_string_value(json_object_get(json_array_get(file.objects, j), "id")));
+            assert_string_not_equal(id, json_string_value(json_object_get(json_array_get(objects, j), "id")));
     }
     free(list);
+    json_decref(objects);
     result_file_close(&file);
 }
 

@@ -122,9 +122,10 @@ static void every_end_of_a_trial_is_a_record(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 5);
     for (size_t i = 0; i < 5; i++) {
-        const json_t *record = json_array_get(file.objects, i);
+        const json_t *record = json_array_get(objects, i);
         assert_string_equal(field(record, "status"), expected[i].status);
         assert_non_null(strstr(field(record, "reason"), expected[i].reason));
         bool ok = strcmp(expected[i].status, "ok") == 0;
@@ -134,6 +135,7 @@ static void every_end_of_a_trial_is_a_record(void **state)
         assert_string_equal(field(record, "experiment"), "t");
         assert_true(json_is_string(json_object_get(json_object_get(record, "provenance"), "cpu")));
     }
+    json_decref(objects);
     result_file_close(&file);
     assert_complete(scratch, 5);
 
@@ -153,9 +155,11 @@ static void trial_killed_by_someone_else_is_a_crash(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    const json_t *record = json_array_get(file.objects, 0);
+    json_t *objects = records(scratch, "r.jsonl");
+    const json_t *record = json_array_get(objects, 0);
     assert_string_equal(field(record, "status"), "crash");
     assert_non_null(strstr(field(record, "reason"), "SIGKILL (Killed), sent by another process"));
+    json_decref(objects);
     result_file_close(&file);
 }
 
@@ -169,11 +173,13 @@ static void samples_end_when_the_time_is_over(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    const json_t *record = json_array_get(file.objects, 0), *samples = json_object_get(record, "samples_ms");
+    json_t *objects = records(scratch, "r.jsonl");
+    const json_t *record = json_array_get(objects, 0), *samples = json_object_get(record, "samples_ms");
     assert_string_equal(field(record, "status"), "ok");
     assert_in_range(json_array_size(samples), 1, 4);
     for (size_t i = 0; i < json_array_size(samples); i++)
         assert_true(json_number_value(json_array_get(samples, i)) >= 300);
+    json_decref(objects);
     result_file_close(&file);
 }
 
@@ -185,19 +191,23 @@ static void memory_limit_is_a_result(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
-    const json_t *record = json_array_get(file.objects, 0);
+    json_t *objects = records(scratch, "r.jsonl");
+    const json_t *record = json_array_get(objects, 0);
     assert_string_equal(field(record, "status"), "oom");
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(json_object_get(record, "trial"), "limits"), "memory")),
         65536);
     assert_in_range(json_integer_value(json_object_get(record, "peak_bytes")), 1, 65536);
     assert_true(json_is_null(json_object_get(record, "loss")));
+    json_decref(objects);
     result_file_close(&file);
     // The same trial without the limit is another trial, and fits.
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 2);
-    assert_string_equal(field(json_array_get(file.objects, 1), "status"), "ok");
+    assert_string_equal(field(json_array_get(objects, 1), "status"), "ok");
+    json_decref(objects);
     result_file_close(&file);
 }
 
@@ -235,12 +245,11 @@ static void wrong_use_is_exit_2(void **state)
 }
 
 // How many of the lines [first, end) have the id of line `of`.
-static size_t same_id(const struct result_file *file, size_t of, size_t first, size_t end)
+static size_t same_id(const json_t *objects, size_t of, size_t first, size_t end)
 {
     size_t count = 0;
     for (size_t i = first; i < end; i++)
-        count += strcmp(field(json_array_get(file->objects, i), "id"),
-                        field(json_array_get(file->objects, of), "id")) == 0;
+        count += strcmp(field(json_array_get(objects, i), "id"), field(json_array_get(objects, of), "id")) == 0;
     return count;
 }
 
@@ -258,10 +267,12 @@ static void rounds_go_through_all_trials_and_resume(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 6);
     for (size_t round = 0; round < 3; round++) // every trial once, in an order of the round's own
-        assert_int_equal(same_id(&file, 0, 2 * round, 2 * round + 2), 1);
-    assert_int_equal(same_id(&file, 0, 0, 6), 3);
+        assert_int_equal(same_id(objects, 0, 2 * round, 2 * round + 2), 1);
+    assert_int_equal(same_id(objects, 0, 0, 6), 3);
+    json_decref(objects);
     result_file_close(&file);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
     assert_says(scratch, "err", "nothing left to do: r.jsonl has all 6 trials in 3 rounds");
@@ -328,8 +339,9 @@ static void one_trial_is_run_again_by_its_command(void **state)
     struct result_file file;
     struct status status = {0};
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
+    json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 1);
-    const json_t *record = json_array_get(file.objects, 0);
+    const json_t *record = json_array_get(objects, 0);
     const char *command = field(record, "command");
     assert_memory_equal(command, "longbp run ", 11);
     char *rerun;
@@ -348,6 +360,7 @@ static void one_trial_is_run_again_by_its_command(void **state)
     json_decref(again);
     free(line);
     free(rerun);
+    json_decref(objects);
     result_file_close(&file);
 }
 

@@ -48,6 +48,7 @@ static void test_members_are_found(void **state)
                                          "{,}"};
     for (size_t i = 0; i < COUNT(others); i++)
         assert_false(expect_same(others[i], strlen(others[i])));
+    assert_false(expect_same("{\"id\":\"\\\0\"}", 11)); // a zero is no escape
 }
 
 static void test_cut_off_is_no_json(void **state)

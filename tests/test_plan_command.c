@@ -110,8 +110,7 @@ static void a_time_line_is_a_result_file(void **state)
     if (!result_file_read(&file, path.text, &status))
         fail_msg("%s", status.message);
     assert_int_equal(file.count, 1);
-    const json_t *record = json_array_get(file.objects, 0), *timeline = json_object_get(record, "timeline");
-    const json_t *events = json_object_get(timeline, "events"), *event;
+    const json_t *events = file.records[0].timeline.events, *event;
     double highest = 0;
     size_t i;
     json_array_foreach(events, i, event)
@@ -122,8 +121,7 @@ static void a_time_line_is_a_result_file(void **state)
         highest = live > highest ? live : highest;
     }
     assert_true(highest == number(plan, "peak_bytes"));
-    assert_int_equal(strncmp(json_string_value(json_object_get(record, "command")), "longbp plan --model tiny", 24),
-                     0);
+    assert_int_equal(strncmp(file.records[0].command, "longbp plan --model tiny", 24), 0);
     result_file_close(&file);
     json_decref(plan);
 }

@@ -6,6 +6,7 @@
 #include "harness/results/result_file.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
+#include "tests/records_of.h"
 
 // Every field of the table stands in the object, but for the names in `absent`, each followed by a blank; also in
 // objects within it, where they are not null.
@@ -44,16 +45,18 @@ static void records_are_the_table(void **state)
     if (!result_file_read(&file, scratch_path(scratch, "r.jsonl").text,
                           &status)) // nothing but what is in the table
         fail_msg("%s", status.message);
+    json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 2);
     static const char *const absent[] = {"columns sample_columns ", ""};
     static const char *const parts[] = {"gradient", "timeline", "categories", "provenance"};
     for (size_t i = 0; i < 2; i++) {
-        const json_t *record = json_array_get(file.objects, i);
+        const json_t *record = json_array_get(objects, i);
         expect_all(record, record_fields, absent[i]);
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
             assert_true(json_is_object(json_object_get(record, parts[j])));
     }
-    assert_true(json_is_object(json_object_get(json_array_get(file.objects, 1), "bias")));
+    assert_true(json_is_object(json_object_get(json_array_get(objects, 1), "bias")));
+    json_decref(objects);
     result_file_close(&file);
 }
 

@@ -51,13 +51,15 @@ static void fields_are_columns(void **state)
            "id,trial.method.chunk,trial.context,peak_bytes,peak_by_category.weights,"
            "samples_ms,trial.limits.memory",
            "id,trial.method.chunk,trial.context,peak_bytes,peak_by_category.weights,samples_ms,trial.limits."
-           "memory\r\n" ID("a") ",4,8,12,3,\"[1,2]\",\r\n" ID("b") ",,8,,,,\r\n");
+           "memory\r\n" ID("a") ",4,8,12,3,\"[1.0,2.0]\",\r\n" ID("b") ",,8,,,[],\r\n");
     expect(scratch, "$L report r.jsonl r.jsonl --all --format csv --columns=trial.method.a.b,trial.limits",
-           "trial.method.a.b,trial.limits\r\n7,\"{\"\"memory\"\":null}\"\r\n,\"{\"\"memory\"\":null}\"\r\n"
-           "7,\"{\"\"memory\"\":null}\"\r\n,\"{\"\"memory\"\":null}\"\r\n");
+           "trial.method.a.b,trial.limits\r\n7,\"{\"\"memory\"\":null,\"\"host_memory\"\":null}\"\r\n,\"{"
+           "\"\"memory\"\":null,\"\"host_memory\"\":null}\"\r\n"
+           "7,\"{\"\"memory\"\":null,\"\"host_memory\"\":null}\"\r\n,\"{\"\"memory\"\":null,\"\"host_memory\"\":"
+           "null}\"\r\n");
     expect(scratch, "$L report r.jsonl --format json --columns peak_bytes,trial.method.name,samples_ms",
-           "[\n{\"peak_bytes\":12,\"trial.method.name\":\"seco\",\"samples_ms\":[1,2]},\n"
-           "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":null}\n]\n");
+           "[\n{\"peak_bytes\":12,\"trial.method.name\":\"seco\",\"samples_ms\":[1.0,2.0]},\n"
+           "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":[]}\n]\n");
 }
 
 // Of each tensor; their names have dots, and not all records have all of them.
@@ -69,7 +71,7 @@ static void parts_of_a_map_are_columns(void **state)
                                                            "'c': {'max_abs': 3}}}"));
     expect(scratch,
            "$L report r.jsonl --format csv --columns gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs",
-           "gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs\r\n1,\r\n2,3\r\n");
+           "gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs\r\n1.0,\r\n2.0,3.0\r\n");
     expect_bad(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.max_abs",
                "NAME in \"gradient.tensors.NAME.max_abs\" stands for a name in the records, as in "
                "\"gradient.tensors.a.b.max_abs\"");
@@ -182,7 +184,7 @@ static void the_table_says_what_differs(void **state)
                  "tiny, f32, batch 1, context 64\n\n"
                  "setting status time, ms +- estimate_ms peak_bytes time / first peak / first\n"
                  "full, device cpu ok 20.00 5.000 - 2.00 KiB 1.000 1.000\n"
-                 "full, device plan-cpu ok - - 5 512 B - 0.2500\n"
+                 "full, device plan-cpu ok - - 5.000 512 B - 0.2500\n"
                  "full, device cpu oom - - - - - -\n\n"
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }

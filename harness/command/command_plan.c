@@ -9,6 +9,7 @@
 #include "harness/results/category_report.h"
 #include "harness/results/record_json.h"
 #include "harness/run/choice.h"
+#include "harness/run/completed_record.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial_text.h"
 #include <math.h>
@@ -96,7 +97,7 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
         return false;
     plan->trial.host_memory_limit_bytes = 0;
     char *line = trial_run(&plan->trial, -1),
-         *complete = record_complete(line, plan->trial.id, "plan", command, &ended);
+         *complete = completed_record(line, plan->trial.id, "plan", command, &ended);
     CHECK(complete);
     plan->object = json_loads(complete, 0, NULL);
     CHECK(plan->object);

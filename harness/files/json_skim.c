@@ -3,119 +3,128 @@
 
 #define DEPTH_MAX 32
 
-// What is left of the text.
-struct skim {
-    const char *at, *end;
-};
-
-static bool take(struct skim *skim, char sign)
+static bool take(struct json_cursor *cursor, char sign)
 {
-    if (skim->at == skim->end || *skim->at != sign)
+    if (cursor->at == cursor->end || *cursor->at != sign)
         return false;
-    skim->at++;
+    cursor->at++;
     return true;
 }
 
-static void skip_space(struct skim *skim)
+void json_cursor_space(struct json_cursor *cursor)
 {
-    while (skim->at < skim->end &&
-           (*skim->at == ' ' || *skim->at == '\t' || *skim->at == '\n' || *skim->at == '\r'))
-        skim->at++;
+    while (cursor->at < cursor->end &&
+           (*cursor->at == ' ' || *cursor->at == '\t' || *cursor->at == '\n' || *cursor->at == '\r'))
+        cursor->at++;
 }
 
-static bool skip_word(struct skim *skim, const char *word)
+bool json_cursor_take(struct json_cursor *cursor, char sign)
+{
+    json_cursor_space(cursor);
+    return take(cursor, sign);
+}
+
+bool json_cursor_word(struct json_cursor *cursor, const char *word)
 {
     size_t bytes = strlen(word);
-    if ((size_t)(skim->end - skim->at) < bytes || memcmp(skim->at, word, bytes) != 0)
+    if ((size_t)(cursor->end - cursor->at) < bytes || memcmp(cursor->at, word, bytes) != 0)
         return false;
-    skim->at += bytes;
+    cursor->at += bytes;
     return true;
 }
 
-static bool skip_string(struct skim *skim)
+bool json_cursor_string(struct json_cursor *cursor)
 {
-    if (!take(skim, '"'))
+    static const char escapes[] = "\"\\/bfnrt";
+    if (!take(cursor, '"'))
         return false;
-    for (; skim->at < skim->end; skim->at++) {
-        if (*skim->at == '"')
-            return take(skim, '"');
-        if ((signed char)*skim->at < ' ') // or above ASCII
+    for (; cursor->at < cursor->end; cursor->at++) {
+        if (*cursor->at == '"')
+            return take(cursor, '"');
+        if ((signed char)*cursor->at < ' ') // or above ASCII
             return false;
-        if (*skim->at == '\\' && (++skim->at == skim->end || !strchr("\"\\/bfnrt", *skim->at)))
+        if (*cursor->at == '\\' &&
+            (++cursor->at == cursor->end || !memchr(escapes, *cursor->at, sizeof escapes - 1)))
             return false;
     }
     return false;
 }
 
-static size_t skip_digits(struct skim *skim)
+static size_t skip_digits(struct json_cursor *cursor)
 {
-    const char *first = skim->at;
-    while (skim->at < skim->end && *skim->at >= '0' && *skim->at <= '9')
-        skim->at++;
-    return (size_t)(skim->at - first);
+    const char *first = cursor->at;
+    while (cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9')
+        cursor->at++;
+    return (size_t)(cursor->at - first);
 }
 
 #define DIGITS_MAX          18 // of what surely fits into 64 bits
 #define EXPONENT_DIGITS_MAX 2
 
-static bool skip_number(struct skim *skim)
+bool json_cursor_number(struct json_cursor *cursor)
 {
-    take(skim, '-');
-    bool zero = skim->at < skim->end && *skim->at == '0';
-    size_t digits = skip_digits(skim);
-    if (digits == 0 || digits > DIGITS_MAX || (zero && digits > 1) || (take(skim, '.') && skip_digits(skim) == 0))
+    take(cursor, '-');
+    bool zero = cursor->at < cursor->end && *cursor->at == '0';
+    size_t digits = skip_digits(cursor);
+    if (digits == 0 || digits > DIGITS_MAX || (zero && digits > 1) ||
+        (take(cursor, '.') && skip_digits(cursor) == 0))
         return false;
-    if (!take(skim, 'e') && !take(skim, 'E'))
+    if (!take(cursor, 'e') && !take(cursor, 'E'))
         return true;
-    if (!take(skim, '+'))
-        take(skim, '-');
-    digits = skip_digits(skim);
+    if (!take(cursor, '+'))
+        take(cursor, '-');
+    digits = skip_digits(cursor);
     return digits > 0 && digits <= EXPONENT_DIGITS_MAX;
 }
 
-static bool skip_value(struct skim *skim, size_t depth);
+static bool skip_value(struct json_cursor *cursor, size_t depth);
 
 // Behind the opening sign, up to the closing one.
-static bool skip_parts(struct skim *skim, char closing, size_t depth)
+static bool skip_parts(struct json_cursor *cursor, char closing, size_t depth)
 {
-    skip_space(skim);
-    if (take(skim, closing))
+    json_cursor_space(cursor);
+    if (take(cursor, closing))
         return true;
     do {
-        skip_space(skim);
-        if (closing == '}' && !skip_string(skim))
+        json_cursor_space(cursor);
+        if (closing == '}' && !json_cursor_string(cursor))
             return false;
-        skip_space(skim);
-        if (closing == '}' && !take(skim, ':'))
+        json_cursor_space(cursor);
+        if (closing == '}' && !take(cursor, ':'))
             return false;
-        if (!skip_value(skim, depth))
+        if (!skip_value(cursor, depth))
             return false;
-        skip_space(skim);
-    } while (take(skim, ','));
-    return take(skim, closing);
+        json_cursor_space(cursor);
+    } while (take(cursor, ','));
+    return take(cursor, closing);
 }
 
-static bool skip_value(struct skim *skim, size_t depth)
+static bool skip_value(struct json_cursor *cursor, size_t depth)
 {
-    skip_space(skim);
-    if (skim->at == skim->end)
+    json_cursor_space(cursor);
+    if (cursor->at == cursor->end)
         return false;
-    switch (*skim->at) {
+    switch (*cursor->at) {
     case '"':
-        return skip_string(skim);
+        return json_cursor_string(cursor);
     case '{':
     case '[':
-        skim->at++;
-        return depth < DEPTH_MAX && skip_parts(skim, skim->at[-1] == '{' ? '}' : ']', depth + 1);
+        cursor->at++;
+        return depth < DEPTH_MAX && skip_parts(cursor, cursor->at[-1] == '{' ? '}' : ']', depth + 1);
     case 't':
-        return skip_word(skim, "true");
+        return json_cursor_word(cursor, "true");
     case 'f':
-        return skip_word(skim, "false");
+        return json_cursor_word(cursor, "false");
     case 'n':
-        return skip_word(skim, "null");
+        return json_cursor_word(cursor, "null");
     default:
-        return skip_number(skim);
+        return json_cursor_number(cursor);
     }
+}
+
+bool json_cursor_value(struct json_cursor *cursor)
+{
+    return skip_value(cursor, 0);
 }
 
 bool json_slice_is(struct json_slice slice, const char *string)
@@ -127,35 +136,35 @@ bool json_slice_is(struct json_slice slice, const char *string)
 
 bool json_skim(const char *text, size_t bytes, const char *const *names, struct json_slice *values, size_t count)
 {
-    struct skim skim = {text, text + bytes};
+    struct json_cursor cursor = {text, text + bytes};
     memset(values, 0, count * sizeof *values);
-    skip_space(&skim);
-    if (!take(&skim, '{'))
+    json_cursor_space(&cursor);
+    if (!take(&cursor, '{'))
         return false;
     do {
-        skip_space(&skim);
-        struct json_slice key = {skim.at, 0};
-        if (!skip_string(&skim))
+        json_cursor_space(&cursor);
+        struct json_slice key = {cursor.at, 0};
+        if (!json_cursor_string(&cursor))
             return false;
-        key.bytes = (size_t)(skim.at - key.text);
-        skip_space(&skim);
-        if (!take(&skim, ':'))
+        key.bytes = (size_t)(cursor.at - key.text);
+        json_cursor_space(&cursor);
+        if (!take(&cursor, ':'))
             return false;
-        skip_space(&skim);
-        const char *value = skim.at;
-        if (!skip_value(&skim, 0))
+        json_cursor_space(&cursor);
+        const char *value = cursor.at;
+        if (!skip_value(&cursor, 0))
             return false;
         for (size_t i = 0; i < count; i++) {
             if (!json_slice_is(key, names[i]))
                 continue;
             if (values[i].text)
                 return false;
-            values[i] = (struct json_slice){value, (size_t)(skim.at - value)};
+            values[i] = (struct json_slice){value, (size_t)(cursor.at - value)};
         }
-        skip_space(&skim);
-    } while (take(&skim, ','));
-    if (!take(&skim, '}'))
+        json_cursor_space(&cursor);
+    } while (take(&cursor, ','));
+    if (!take(&cursor, '}'))
         return false;
-    skip_space(&skim);
-    return skim.at == skim.end;
+    json_cursor_space(&cursor);
+    return cursor.at == cursor.end;
 }

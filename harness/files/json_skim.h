@@ -15,3 +15,15 @@ struct json_slice {
 bool json_skim(const char *text, size_t bytes, const char *const *names, struct json_slice *values, size_t count);
 // Whether the slice is the string, which needs no escapes.
 bool json_slice_is(struct json_slice slice, const char *string);
+
+// What is left of a text that is read from its beginning on. Each of these steps over what it is called after, and
+// returns false, with the cursor anywhere, if that is not there, or takes the same closer look.
+struct json_cursor {
+    const char *at, *end;
+};
+void json_cursor_space(struct json_cursor *cursor);
+bool json_cursor_take(struct json_cursor *cursor, char sign); // behind white space
+bool json_cursor_word(struct json_cursor *cursor, const char *word);
+bool json_cursor_string(struct json_cursor *cursor);
+bool json_cursor_number(struct json_cursor *cursor);
+bool json_cursor_value(struct json_cursor *cursor); // any, behind white space

@@ -9,21 +9,15 @@
 
 #define PROMPTS_MAX 16
 
-// Of a record that is older than the key, `otherwise`.
-static double key_of(const struct record *record, const char *name, double otherwise)
-{
-    const json_t *value = json_object_get(record->trial.json, name);
-    return json_is_number(value) ? json_number_value(value) : otherwise;
-}
-
+// Records that are older than the keys have neither.
 static double group_of(const struct record *record)
 {
-    return key_of(record, "group", 1);
+    return isnan(record->trial.group) ? 1 : record->trial.group;
 }
 
 static double prompt_of(const struct record *record)
 {
-    return key_of(record, "prompt", 0);
+    return isnan(record->trial.prompt) ? 0 : record->trial.prompt;
 }
 
 static double time_of(const struct record *record)

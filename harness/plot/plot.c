@@ -63,7 +63,7 @@ static void group_records(struct grouping *grouping, const struct figure *figure
         const struct record *record = results->records[i];
         const char *experiment = record->experiment;
         double context = figure->one_context ? record->trial.context : 0;
-        json_t *setting = setting_of(record->trial.json, figure->within);
+        json_t *setting = setting_of_record(record, figure->within);
         char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS), *key;
         CHECK(words && asprintf(&key, "%s %s", words, experiment) >= 0);
         size_t kind = number_of(kinds, key);

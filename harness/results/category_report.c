@@ -166,7 +166,7 @@ static void print_head(const struct category_report *report, const char *label, 
                        FILE *stream)
 {
     static const char *const nothing[] = {NULL};
-    json_t *setting = setting_of(record->trial.json, nothing);
+    json_t *setting = setting_of_record(record, nothing);
     char described[300];
     setting_describe(setting, record->trial.context, described, sizeof described);
     json_decref(setting);

@@ -30,13 +30,12 @@ struct side {
     double *values; // [count]
 };
 
-static double value_of(const struct record_column *column, const struct record *record, const json_t *object)
+static double value_of(const struct record_column *column, const struct record *record)
 {
-    struct table_row row = {.record = record, .json = object};
-    json_t *own = column->figure ? column->figure->value(&row, &row) : NULL;
-    const json_t *value = column->figure ? own : record_column_value(column, object);
+    struct table_row row = {.record = record};
+    json_t *value = column->figure ? column->figure->value(&row, &row) : record_column_value(column, record);
     double number = json_is_number(value) ? json_number_value(value) : NAN;
-    json_decref(own);
+    json_decref(value);
     return number;
 }
 
@@ -65,8 +64,8 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
     side->values = calloc(side->results.count + 1, sizeof *side->values);
     CHECK(side->rests && side->values);
     for (size_t i = 0; fine && i < side->results.count; i++) {
-        side->rests[i] = trial_rest(side->results.records[i]->trial.json, apart, NULL);
-        side->values[i] = value_of(&column, side->results.records[i], side->results.objects[i]);
+        side->rests[i] = trial_rest_of_record(side->results.records[i], apart, NULL);
+        side->values[i] = value_of(&column, side->results.records[i]);
     }
     record_columns_close(&columns);
     return fine;

@@ -147,22 +147,22 @@ static const struct record *either(const struct trial_comparison *trial)
 
 static void name_trials(struct comparison *comparison)
 {
-    const struct record **records = calloc(comparison->count + 1, sizeof *records);
-    struct trial_name *names = calloc(comparison->count + 1, sizeof *names);
-    CHECK(records && names);
-    for (size_t i = 0; i < comparison->count; i++)
-        records[i] = either(&comparison->trials[i]);
-    trial_names_make(names, records, comparison->count, true);
+    comparison->named = calloc(comparison->count + 1, sizeof *comparison->named);
+    CHECK(comparison->named);
     for (size_t i = 0; i < comparison->count; i++) {
         struct trial_comparison *trial = &comparison->trials[i];
-        trial->what = names[i];
-        snprintf(trial->context, sizeof trial->context, "%.0f", records[i]->trial.context);
-        trial->time.groups[0] = record_method(records[i]);
+        const struct record *record = comparison->named[i] = either(trial);
+        snprintf(trial->context, sizeof trial->context, "%.0f", record->trial.context);
+        trial->time.groups[0] = record_method(record);
         trial->time.groups[1] = trial->context;
-        trial->time.groups[2] = records[i]->trial.dtype;
+        trial->time.groups[2] = record->trial.dtype;
     }
-    free(names);
-    free(records);
+    trial_names_open(&comparison->names, comparison->named, comparison->count, true);
+}
+
+struct trial_name comparison_name(const struct comparison *comparison, const struct trial_comparison *trial)
+{
+    return trial_names_at(&comparison->names, (size_t)(trial - comparison->trials));
 }
 
 // --- changes
@@ -194,8 +194,14 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     bool both = trial->base && trial->new;
     if (!both || trial->base->status != RECORD_OK || trial->new->status != RECORD_OK)
         return;
-    trial->change_count = quantity_changes(trial->changes, trial->base, trial->new, comparison->options.allowances,
+    struct quantity_change changes[QUANTITY_CHANGES_MAX];
+    trial->change_count = quantity_changes(changes, trial->base, trial->new, comparison->options.allowances,
                                            comparison->options.exact);
+    if (trial->change_count) {
+        trial->changes = malloc(trial->change_count * sizeof *changes);
+        CHECK(trial->changes);
+        memcpy(trial->changes, changes, trial->change_count * sizeof *changes);
+    }
     if (!comparison->options.settings)
         trial->bits = gradient_bits_compare(trial->base, trial->new);
     comparison->bits_known += trial->bits.known;
@@ -295,9 +301,12 @@ void comparison_make_sides(struct comparison *comparison, const struct compariso
 
 void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key)
 {
-    side->records = realloc(side->records, (side->count + 1) * sizeof *side->records);
-    side->keys = realloc(side->keys, (side->count + 1) * sizeof *side->keys);
-    CHECK(side->records && side->keys);
+    if ((side->count & (side->count - 1)) == 0) { // room for twice as many
+        size_t capacity = side->count ? 2 * side->count : 1;
+        side->records = realloc(side->records, capacity * sizeof *side->records);
+        side->keys = realloc(side->keys, capacity * sizeof *side->keys);
+        CHECK(side->records && side->keys);
+    }
     side->records[side->count] = record;
     side->keys[side->count++] = key;
 }
@@ -341,7 +350,11 @@ bool comparison_make(struct comparison *comparison, const struct result_file *ba
 void comparison_free(struct comparison *comparison)
 {
     time_change_free(&comparison->time);
+    trial_names_close(&comparison->names);
+    for (size_t i = 0; i < comparison->count; i++)
+        free(comparison->trials[i].changes);
     free(comparison->trials);
+    free(comparison->named);
     free(comparison->samples);
     *comparison = (struct comparison){0};
 }

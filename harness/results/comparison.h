@@ -22,13 +22,12 @@ struct comparison_options {
 struct trial_comparison {
     const struct record *base, *new; // the last records, borrowed; NULL: the file has none
     enum change change; // of everything: worse, lost (open), better, allowed, other or none, the first that holds
-    struct trial_name what; // "seco, chunk 128, context 1024, f32 cpu"
     char context[24];
     enum change status; // worse: ok became something else; lost: ok, and now not there
-    struct quantity_change changes[QUANTITY_CHANGES_MAX];
     size_t change_count;
-    struct gradient_bits bits; // told, but neither better nor worse
-    struct time_trial time;    // not measured unless both are ok
+    struct quantity_change *changes; // [change_count]
+    struct gradient_bits bits;       // told, but neither better nor worse
+    struct time_trial time;          // not measured unless both are ok
 };
 
 enum comparison_verdict {
@@ -50,8 +49,10 @@ struct comparison {
     unsigned long bits_causes;       // of those that changed
     struct time_change time;
     enum comparison_verdict verdict;
-    char reason[320]; // of cannot tell
-    double *samples;  // what the trials' samples point to
+    char reason[320];            // of cannot tell
+    double *samples;             // what the trials' samples point to
+    const struct record **named; // [count], what names are made of
+    struct trial_names names;
 };
 
 // The records of one side, borrowed, and what pairs each with those of the other side: records of the same key are
@@ -63,6 +64,8 @@ struct comparison_side {
 };
 void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key);
 void comparison_side_free(struct comparison_side *side);
+// A trial in words: "seco, chunk 128, context 1024, f32 cpu".
+struct trial_name comparison_name(const struct comparison *comparison, const struct trial_comparison *trial);
 // Compares two sides. Release with comparison_free.
 void comparison_make_sides(struct comparison *comparison, const struct comparison_side *base,
                            const struct comparison_side *new, const struct comparison_options *options);

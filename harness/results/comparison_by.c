@@ -1,10 +1,12 @@
 #define _GNU_SOURCE // asprintf
+#define XXH_INLINE_ALL
 #include "harness/results/comparison_by.h"
+#include "harness/results/recorded_key.h"
 #include "harness/results/series.h"
 #include "harness/results/trial_rest.h"
-#include "harness/spec/trial_key_decode.h"
 #include "harness/spec/trial_text.h"
 #include <string.h>
+#include <xxhash.h>
 
 // Where a trial has the key.
 struct compared_key {
@@ -28,24 +30,31 @@ static bool find_place(struct compared_key *place, const char *key, struct statu
 }
 
 // NULL: the trial has none. A new reference.
-static json_t *value_in(const struct compared_key *place, const json_t *trial)
+static json_t *value_in(const struct compared_key *place, const struct record *record)
 {
     if (place->option)
-        return json_incref(json_object_get(json_object_get(trial, "method"), place->key));
-    return trial_key_recorded(&trial_keys[trial_key_find(place->key)], trial);
+        return json_incref((json_t *)record_option(record, place->key));
+    json_t *trial = NULL,
+           *value = recorded_key_value(recorded_key_of(&trial_keys[trial_key_find(place->key)]), record, &trial);
+    json_decref(trial);
+    return value;
 }
 
-// What two records have in common that differ in the key alone. To be freed.
-static char *rest_of(const struct compared_key *place, const json_t *trial)
+// A hash, as ids are, of what two records have in common that differ in the key alone.
+static const char *rest_of(const struct compared_key *place, const struct record *record, struct interned *interned)
 {
     const char *const keys[] = {place->option ? NULL : place->key, NULL};
-    return trial_rest(trial, keys, place->option ? place->key : NULL);
+    char *rest = trial_rest_of_record(record, keys, place->option ? place->key : NULL), text[33];
+    XXH128_hash_t hash = XXH3_128bits(rest, strlen(rest));
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    free(rest);
+    return interned_text(interned, text, strlen(text));
 }
 
 // --- the sides
 
 struct side {
-    json_t *value;
+    json_t *value;              // owned
     const struct record *first; // a record that has it
     struct comparison_side records;
 };
@@ -53,33 +62,50 @@ struct side {
 struct sides {
     size_t count;
     struct side *sides;
+    json_t *places; // {value: its place}
 };
+
+static void add_side(struct sides *sides, json_t *value, const struct record *record)
+{
+    sides->sides = realloc(sides->sides, (sides->count + 1) * sizeof *sides->sides);
+    CHECK(sides->sides);
+    sides->sides[sides->count++] = (struct side){.value = json_incref(value), .first = record};
+}
 
 static struct side *side_of(struct sides *sides, json_t *value, const struct record *record)
 {
-    for (size_t i = 0; i < sides->count; i++)
-        if (json_equal(sides->sides[i].value, value))
-            return &sides->sides[i];
-    sides->sides = realloc(sides->sides, (sides->count + 1) * sizeof *sides->sides);
-    CHECK(sides->sides);
-    sides->sides[sides->count] = (struct side){.value = value, .first = record};
-    return &sides->sides[sides->count++];
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    CHECK(text);
+    const json_t *place = json_object_get(sides->places, text);
+    size_t at = place ? (size_t)json_integer_value(place) : sides->count;
+    if (!place) {
+        CHECK(json_object_set_new(sides->places, text, json_integer((json_int_t)at)) == 0);
+        add_side(sides, value, record);
+    }
+    free(text);
+    return &sides->sides[at];
 }
 
-static void take_sides(struct sides *sides, json_t *keys, const struct compared_key *place,
+static void take_sides(struct sides *sides, struct interned *interned, const struct compared_key *place,
                        const struct result_file *file)
 {
     for (size_t i = 0; i < file->count; i++) {
         const struct record *record = &file->records[i];
-        json_t *value = value_in(place, record->trial.json);
-        if (!value)
-            continue;
-        char *rest = rest_of(place, record->trial.json);
-        json_t *kept = json_string(rest);
-        CHECK(kept && json_array_append_new(keys, kept) == 0 && json_array_append_new(keys, value) == 0);
-        comparison_side_add(&side_of(sides, value, record)->records, record, json_string_value(kept));
-        free(rest);
+        json_t *value = value_in(place, record);
+        if (value)
+            comparison_side_add(&side_of(sides, value, record)->records, record, rest_of(place, record, interned));
+        json_decref(value);
     }
+}
+
+static void free_sides(struct sides *sides)
+{
+    for (size_t i = 0; i < sides->count; i++) {
+        json_decref(sides->sides[i].value);
+        comparison_side_free(&sides->sides[i].records);
+    }
+    free(sides->sides);
+    json_decref(sides->places);
 }
 
 // --- their names
@@ -133,14 +159,14 @@ bool comparison_by_make(struct comparison_by *by, const struct result_file *file
                         const struct comparison_options *options, struct status *status)
 {
     struct compared_key place;
-    struct sides sides = {0};
+    struct sides sides = {.places = json_object()};
     struct comparison_options of_settings = *options;
     of_settings.settings = true;
-    *by = (struct comparison_by){.keys = json_array()};
-    CHECK(by->keys);
+    *by = (struct comparison_by){0};
+    CHECK(sides.places);
     bool fine = comparison_is_whole(file, status) && find_place(&place, key, status);
     if (fine)
-        take_sides(&sides, by->keys, &place, file);
+        take_sides(&sides, &by->interned, &place, file);
     fine = fine && enough(&sides, key, file->path, status);
     by->items = calloc(sides.count + 1, sizeof *by->items);
     CHECK(by->items);
@@ -149,9 +175,7 @@ bool comparison_by_make(struct comparison_by *by, const struct result_file *file
         item->title = title_of(&place, &sides, &sides.sides[i]);
         comparison_make_sides(&item->comparison, &sides.sides[0].records, &sides.sides[i].records, &of_settings);
     }
-    for (size_t i = 0; i < sides.count; i++)
-        comparison_side_free(&sides.sides[i].records);
-    free(sides.sides);
+    free_sides(&sides);
     return fine;
 }
 
@@ -162,6 +186,6 @@ void comparison_by_free(struct comparison_by *by)
         free((char *)by->items[i].title);
     }
     free(by->items);
-    json_decref(by->keys);
+    interned_free(&by->interned);
     *by = (struct comparison_by){0};
 }

@@ -5,7 +5,7 @@
 struct comparison_by {
     size_t count;
     struct titled_comparison *items; // [count]: the first value that the file has, and each of the others
-    json_t *keys;                    // what pairs the records
+    struct interned interned;        // what pairs the records
 };
 
 // key: of a trial, or an option of its method; "method": the method with all its options. Records without the

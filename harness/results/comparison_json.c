@@ -118,12 +118,12 @@ static json_t *status_json(const struct record *record)
     return record ? json_string(record_status_name(record->status)) : json_null();
 }
 
-static json_t *trial_json(const struct trial_comparison *trial)
+static json_t *trial_json(const struct comparison *comparison, const struct trial_comparison *trial)
 {
     const struct record *record = trial->new ? trial->new : trial->base;
     json_t *object = json_object(), *status = json_object(), *quantities = json_array();
     set(object, "id", json_string(record->id));
-    set(object, "what", json_string(trial->what.text));
+    set(object, "what", json_string(comparison_name(comparison, trial).text));
     set(object, "command", record->command ? json_string(record->command) : json_null());
     set(object, "change", json_string(change_name(trial->change)));
     set(status, "base", status_json(trial->base));
@@ -158,7 +158,7 @@ json_t *comparison_json(const struct comparison *comparison, bool all)
     set(object, "time", times_json(comparison));
     for (size_t i = 0; i < comparison->count; i++)
         if (comparison_trial_shown(&comparison->trials[i], all))
-            json_array_append_new(changed, trial_json(&comparison->trials[i]));
+            json_array_append_new(changed, trial_json(comparison, &comparison->trials[i]));
     set(object, "changed", changed);
     return object;
 }

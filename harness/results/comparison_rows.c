@@ -34,7 +34,7 @@ static struct comparison_row *add(struct comparison_rows *rows, const struct tri
     *row = (struct comparison_row){.change = change, .trial = trial};
     snprintf(row->subject, sizeof row->subject, "%s", subject);
     if (trial)
-        snprintf(row->what, sizeof row->what, "%s", trial->what.text);
+        snprintf(row->what, sizeof row->what, "%s", comparison_name(rows->comparison, trial).text);
     return row;
 }
 
@@ -152,7 +152,7 @@ static void add_group(struct comparison_rows *rows, const struct time_group *gro
 void comparison_rows_make(struct comparison_rows *rows, const struct comparison *comparison, bool all)
 {
     const struct time_change *time = &comparison->time;
-    *rows = (struct comparison_rows){0};
+    *rows = (struct comparison_rows){.comparison = comparison};
     for (size_t i = 0; i < comparison->count; i++)
         if (comparison_trial_shown(&comparison->trials[i], all))
             add_trial(rows, &comparison->trials[i], all);

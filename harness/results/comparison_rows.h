@@ -13,6 +13,7 @@ struct comparison_row {
 };
 
 struct comparison_rows {
+    const struct comparison *comparison;
     size_t count;
     struct comparison_row *rows; // [count]: of trials, then of groups
 };

@@ -129,16 +129,16 @@ static void find_trials(struct history *history, const struct record *const *rec
 static void name_trials(struct history *history)
 {
     const struct record **records = calloc(history->trial_count + 1, sizeof *records);
-    struct trial_name *names = calloc(history->trial_count + 1, sizeof *names);
-    CHECK(records && names);
+    struct trial_names names;
+    CHECK(records);
     for (size_t i = 0; i < history->trial_count; i++) {
         const struct history_trial *trial = &history->trials[i];
         records[i] = trial->points[trial->count - 1].record;
     }
-    trial_names_make(names, records, history->trial_count, true);
+    trial_names_open(&names, records, history->trial_count, true);
     for (size_t i = 0; i < history->trial_count; i++)
-        history->trials[i].what = names[i];
-    free(names);
+        history->trials[i].what = trial_names_at(&names, i);
+    trial_names_close(&names);
     free(records);
 }
 

@@ -76,6 +76,7 @@ bool longest_results_open(struct results *results, const char *const *paths, siz
             fine = result_file_read(&file, paths[i], status);
         if (records)
             result_file_wrap(&file, paths[i], records);
+        json_decref(records);
         results_add(results, &file);
     }
     return fine;

@@ -1,5 +1,6 @@
 #include "harness/results/pairing.h"
 #include "harness/files/text.h"
+#include "harness/results/recorded_key.h"
 #include "harness/results/recorded_method.h"
 #include "harness/results/step_time.h"
 #include "harness/spec/method_decode.h"
@@ -47,7 +48,8 @@ static bool says_chunk(const struct published_file *file, const char *method, bo
 // does not tell curves apart, but for the chunk. A new reference.
 static json_t *curve_setting(const struct record *record, enum published_axis axis, size_t chunk)
 {
-    json_t *setting = trial_recorded(record->trial.json), *options = json_copy((json_t *)record->trial.method);
+    json_t *trial = record_trial_json(&record->trial), *setting = trial_recorded(trial),
+           *options = json_copy((json_t *)record->trial.method);
     const struct method *method = method_find(record_method(record));
     const struct option *drawn = method ? option_draws(&method->options) : NULL;
     if (drawn)
@@ -57,6 +59,7 @@ static json_t *curve_setting(const struct record *record, enum published_axis ax
     json_object_del(setting, "measure");
     json_object_del(setting, published_axis_name(axis));
     json_object_set_new(setting, "method", options);
+    json_decref(trial);
     return setting;
 }
 
@@ -94,35 +97,97 @@ static struct pair make_pair(const struct published_file *file, const struct rec
     return pair;
 }
 
-static void add_record(struct pairing *pairing, const struct record *record)
+// Records while they become curves.
+struct sorting {
+    struct pairing *pairing;
+    json_t *places; // {setting: which of the curves}
+    size_t key_count;
+    struct recorded_key keys[TRIAL_KEYS_MAX]; // in which the records of a curve agree, besides the method
+};
+
+static struct curve *new_curve(const struct sorting *sorting, json_t *setting, const char *text)
 {
-    const struct published_file *file = pairing->file;
-    const char *method = record_method(record);
-    bool any, says = says_chunk(file, method, &any);
-    size_t chunk = any && !says ? 0 : option_count(record, "chunk"), at = 0;
-    json_t *setting = curve_setting(record, file->axis, chunk);
-    while (at < pairing->curve_count && !json_equal(pairing->curves[at].setting, setting))
-        at++;
-    if (at < pairing->curve_count) {
-        json_decref(setting);
-    } else {
-        pairing->curves = realloc(pairing->curves, ++pairing->curve_count * sizeof *pairing->curves);
-        CHECK(pairing->curves);
-        pairing->curves[at] = (struct curve){.setting = setting,
-                                             .model = model_of(record),
-                                             .method = method,
-                                             .kv_gradient_dtype = kv_gradient_dtype_of(record),
-                                             .chunk = chunk,
-                                             .published_chunk = says};
+    struct pairing *pairing = sorting->pairing;
+    size_t at = pairing->curve_count++;
+    pairing->curves = realloc(pairing->curves, pairing->curve_count * sizeof *pairing->curves);
+    CHECK(pairing->curves);
+    CHECK(json_object_set_new(sorting->places, text, json_integer((json_int_t)at)) == 0);
+    pairing->curves[at] = (struct curve){.setting = json_incref(setting)};
+    return &pairing->curves[at];
+}
+
+// Without looking at the whole of the setting; NULL: take that look.
+static struct curve *surely_of(const struct sorting *sorting, const struct record *record)
+{
+    for (size_t i = 0; i < sorting->pairing->curve_count; i++) {
+        struct curve *curve = &sorting->pairing->curves[i];
+        const struct record *other = curve->pairs[curve->count - 1].record;
+        bool alike = other->trial.method == record->trial.method;
+        for (size_t k = 0; alike && k < sorting->key_count; k++)
+            alike = recorded_key_alike(sorting->keys[k], other, record);
+        if (alike)
+            return curve;
     }
-    struct curve *curve = &pairing->curves[at];
-    curve->pairs = realloc(curve->pairs, (curve->count + 1) * sizeof *curve->pairs);
-    CHECK(curve->pairs);
-    struct pair pair = make_pair(file, record);
-    size_t place = curve->count++;
-    for (; place > 0 && curve->pairs[place - 1].at > pair.at; place--)
-        curve->pairs[place] = curve->pairs[place - 1];
-    curve->pairs[place] = pair;
+    return NULL;
+}
+
+static struct curve *curve_of(const struct sorting *sorting, const struct record *record)
+{
+    struct pairing *pairing = sorting->pairing;
+    const char *method = record_method(record);
+    bool any, says = says_chunk(pairing->file, method, &any);
+    size_t chunk = any && !says ? 0 : option_count(record, "chunk");
+    json_t *setting = curve_setting(record, pairing->file->axis, chunk);
+    char *text = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
+    CHECK(text);
+    const json_t *place = json_object_get(sorting->places, text);
+    struct curve *curve = place ? &pairing->curves[json_integer_value(place)] : new_curve(sorting, setting, text);
+    if (!place) {
+        curve->model = model_of(record);
+        curve->method = method;
+        curve->kv_gradient_dtype = kv_gradient_dtype_of(record);
+        curve->chunk = chunk;
+        curve->published_chunk = says;
+    }
+    free(text);
+    json_decref(setting);
+    return curve;
+}
+
+static void add_record(const struct sorting *sorting, const struct record *record)
+{
+    struct curve *curve = surely_of(sorting, record);
+    if (!curve)
+        curve = curve_of(sorting, record);
+    if ((curve->count & (curve->count - 1)) == 0) { // room for twice as many
+        curve->pairs = realloc(curve->pairs, (curve->count ? 2 * curve->count : 1) * sizeof *curve->pairs);
+        CHECK(curve->pairs);
+    }
+    curve->pairs[curve->count] = make_pair(sorting->pairing->file, record);
+    curve->pairs[curve->count].number = curve->count;
+    curve->count++;
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const struct pair *left = a, *right = b;
+    int order = (left->at > right->at) - (left->at < right->at);
+    return order ? order : (left->number > right->number) - (left->number < right->number);
+}
+
+static void add_records(struct pairing *pairing, const struct record *const *records, size_t count)
+{
+    struct sorting sorting = {.pairing = pairing, .places = json_object()};
+    CHECK(sorting.places);
+    for (const struct trial_key *key = trial_keys; key->name; key++)
+        if (key->type != KEY_METHOD && strcmp(key->name, "measure") != 0 &&
+            strcmp(key->name, published_axis_name(pairing->file->axis)) != 0)
+            sorting.keys[sorting.key_count++] = recorded_key_of(key);
+    for (size_t i = 0; i < count; i++)
+        add_record(&sorting, records[i]);
+    for (size_t i = 0; i < pairing->curve_count; i++)
+        qsort(pairing->curves[i].pairs, pairing->curves[i].count, sizeof(struct pair), compare_pairs);
+    json_decref(sorting.places);
 }
 
 static size_t method_rank(const char *name)
@@ -239,8 +304,7 @@ void pairing_make(struct pairing *pairing, const struct published_file *file, co
                   size_t count)
 {
     *pairing = (struct pairing){.file = file};
-    for (size_t i = 0; i < count; i++)
-        add_record(pairing, records[i]);
+    add_records(pairing, records, count);
     sort_curves(pairing);
     for (size_t i = 0; i < pairing->curve_count; i++)
         label_curve(pairing, &pairing->curves[i]);

@@ -7,6 +7,7 @@
 // paper's are of a sample, ours are the step's over its batch.
 struct pair {
     double at;                               // the context or the batch, as the file's axis says
+    size_t number;                           // as it came into its curve
     const struct record *record;             // NULL: not run
     const struct published_point *published; // NULL: not reported
     double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none

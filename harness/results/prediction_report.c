@@ -37,7 +37,7 @@ static int by_size(const void *a, const void *b)
 // Of one setting and context.
 static bool are_comparable(const struct record *a, const struct record *b)
 {
-    json_t *of_a = setting_of(a->trial.json, nothing), *of_b = setting_of(b->trial.json, nothing);
+    json_t *of_a = setting_of_record(a, nothing), *of_b = setting_of_record(b, nothing);
     bool same = a->trial.context == b->trial.context && json_equal(of_a, of_b);
     json_decref(of_b);
     json_decref(of_a);

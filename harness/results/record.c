@@ -1,5 +1,4 @@
 #include "harness/results/record.h"
-#include "harness/results/record_json.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -35,6 +34,11 @@ const char *record_method(const struct record *record)
 const json_t *record_option(const struct record *record, const char *name)
 {
     return json_object_get(record->trial.method, name);
+}
+
+json_t *record_trial_json(const struct record_trial *trial)
+{
+    return trial->json ? json_incref((json_t *)trial->json) : trial->text ? json_loads(trial->text, 0, NULL) : NULL;
 }
 
 double record_option_number(const struct record *record, const char *name)
@@ -81,22 +85,4 @@ json_t *record_text(const char *value)
     string = json_string(ascii);
     free(ascii);
     return string;
-}
-
-char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
-                      enum record_status *status)
-{
-    struct record record;
-    json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    char *completed = NULL;
-    record_read(&record, object);
-    *status = record.status;
-    if (record.id && strcmp(record.id, id) == 0 && record.status < RECORD_STATUS_COUNT) {
-        CHECK(json_object_set_new(object, "experiment", record_text(experiment)) == 0);
-        CHECK(json_object_set_new(object, "command", record_text(command)) == 0);
-        completed = json_dumps(object, JSON_COMPACT);
-    }
-    record_free(&record);
-    json_decref(object);
-    return completed;
 }

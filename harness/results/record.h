@@ -67,7 +67,8 @@ struct record_parallel {
 
 struct record_trial {
     bool given;
-    const json_t *json; // the whole of it
+    const json_t *json; // the whole of it; NULL: see text
+    const char *text;   // the same as it was written; NULL: see json
     const json_t *model, *data, *documents, *lora, *objective, *optimizer, *method, *train;
     const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
         *gradient_dtype;
@@ -192,6 +193,8 @@ struct record {
     double wall_s;
 };
 
+// All of a trial, a new reference; NULL: there is none.
+json_t *record_trial_json(const struct record_trial *trial);
 // The name of the method that was run; "" if the record does not say.
 const char *record_method(const struct record *record);
 // An option of the method; NULL: it has none of that name.
@@ -212,7 +215,3 @@ static inline const char *text_or(const char *text, const char *without)
 }
 // A JSON string; bad UTF-8, which a crashed program may print, becomes '?'.
 json_t *record_text(const char *value);
-// Checks that `line` is the record of trial `id` and fills in experiment and command. The new line, to be freed;
-// its status in *status. NULL if it is not such a record.
-char *record_complete(const char *line, const char *id, const char *experiment, const char *command,
-                      enum record_status *status);

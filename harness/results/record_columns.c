@@ -2,15 +2,21 @@
 #include "harness/results/record_columns.h"
 #include "harness/files/names.h"
 #include "harness/results/record_fields.h"
+#include "harness/results/record_json.h"
 #include "harness/spec/trial_keys.h"
 #include "methods/method.h"
 #include <string.h>
 
-const json_t *record_column_value(const struct record_column *column, const json_t *record)
+#define KEYS_MAX 8 // in a path
+
+json_t *record_column_value(const struct record_column *column, const struct record *record)
 {
-    for (size_t i = 0; i < json_array_size(column->path); i++)
-        record = json_object_get(record, json_string_value(json_array_get(column->path, i)));
-    return record;
+    const char *keys[KEYS_MAX + 1] = {NULL};
+    size_t count = json_array_size(column->path);
+    CHECK(count <= KEYS_MAX);
+    for (size_t i = 0; i < count; i++)
+        keys[i] = json_string_value(json_array_get(column->path, i));
+    return record_value(record, keys);
 }
 
 // --- what there is
@@ -25,22 +31,50 @@ static bool is_object(const struct record_field *field)
     return field->members && (field->type == FIELD_OBJECT || field->type == FIELD_TRIAL);
 }
 
-static void note_keys_of(json_t *free_keys, const struct record_field *fields, const char *parent,
-                         const json_t *object)
+static json_t *keys_at(json_t *free_keys, const char *name)
+{
+    if (!json_object_get(free_keys, name))
+        CHECK(json_object_set_new(free_keys, name, json_object()) == 0);
+    return json_object_get(free_keys, name);
+}
+
+static void note_names(json_t *keys, const struct record_field *field, const struct record_parts *parts)
+{
+    for (size_t i = 0; i < parts->count; i++) {
+        const char *name = *(const char *const *)((const char *)parts->items + i * field->part_bytes);
+        if (!json_object_get(keys, name))
+            CHECK(json_object_set_new(keys, name, json_true()) == 0);
+    }
+}
+
+// The keys of one field in all records: most have the very value of the record before.
+static void note_field(json_t *free_keys, const struct record_field *field, const char *name, size_t offset,
+                       const struct results *results)
+{
+    const json_t *before = NULL;
+    for (size_t i = 0; i < results->count; i++) {
+        const void *value = (const char *)results->records[i] + offset;
+        const struct record_parts *parts = value;
+        const json_t *json = field->type == FIELD_MAP ? NULL : *(const json_t *const *)value;
+        if (field->type == FIELD_MAP && parts->count)
+            note_names(keys_at(free_keys, name), field, parts);
+        else if (json != before && json_is_object(json))
+            CHECK(json_object_update_missing(keys_at(free_keys, name), (json_t *)json) == 0);
+        before = json;
+    }
+}
+
+// offset: of what the fields are of, in a record.
+static void note_keys_of(json_t *free_keys, const struct record_field *fields, const char *parent, size_t offset,
+                         const struct results *results)
 {
     for (const struct record_field *field = fields; field->name; field++) {
         char name[120];
-        const json_t *value = json_object_get(object, field->name);
-        if (!json_is_object(value) || !(is_object(field) || is_free(field) || field->type == FIELD_MAP))
-            continue;
         snprintf(name, sizeof name, "%s%s%s", parent, field->name, is_object(field) ? "." : "");
-        if (is_object(field)) {
-            note_keys_of(free_keys, field->members, name, value);
-            continue;
-        }
-        if (!json_object_get(free_keys, name))
-            json_object_set_new(free_keys, name, json_object());
-        json_object_update_missing(json_object_get(free_keys, name), (json_t *)value);
+        if (is_object(field))
+            note_keys_of(free_keys, field->members, name, offset + field->offset, results);
+        else if (is_free(field) || field->type == FIELD_MAP)
+            note_field(free_keys, field, name, offset + field->offset, results);
     }
 }
 
@@ -138,8 +172,7 @@ void record_columns_open(struct record_columns *columns, const struct results *r
     *columns = (struct record_columns){.free_keys = json_object(), .known = json_object()};
     struct position root = {strdup(""), json_array()};
     CHECK(columns->free_keys && columns->known && root.name && root.path);
-    for (size_t i = 0; i < results->count; i++)
-        note_keys_of(columns->free_keys, record_fields, "", results->objects[i]);
+    note_keys_of(columns->free_keys, record_fields, "", 0, results);
     add_fields(columns, record_fields, &root, true);
     add_methods(columns);
     position_free(&root);

@@ -6,7 +6,6 @@
 
 struct table_row {
     const struct record *record;
-    const json_t *json; // all of it
     struct trial_name name;
 };
 

@@ -22,17 +22,17 @@ static bool is_word(const json_t *value, const char *word)
     return (!value || json_is_null(value)) && strcmp(word, "null") == 0;
 }
 
-static bool holds(void *chooser, const struct record *record, const json_t *object)
+static bool holds(void *chooser, const struct record *record)
 {
-    (void)record;
     const struct condition *condition = chooser;
-    const json_t *value = record_column_value(&condition->column, object);
+    json_t *value = record_column_value(&condition->column, record);
     char *copy = strdup(condition->values), *rest = copy, *word;
     bool found = false;
     CHECK(copy);
     while (!found && (word = strsep(&rest, ",")))
         found = is_word(value, word);
     free(copy);
+    json_decref(value);
     return found;
 }
 

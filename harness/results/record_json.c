@@ -6,7 +6,6 @@
 #define EXACT_MAX 0x1p53
 
 // owner: the struct that the fields are of.
-static void clear_fields(const struct record_field *fields, void *owner);
 static void read_fields(const struct record_field *fields, const json_t *object, void *owner);
 static json_t *fields_json(const struct record_field *fields, const void *owner);
 static void free_fields(const struct record_field *fields, void *owner);
@@ -62,13 +61,14 @@ static void clear_field(const struct record_field *field, void *value)
         return;
     case FIELD_TRIAL:
         ((struct record_trial *)value)->json = NULL;
+        ((struct record_trial *)value)->text = NULL;
         // fall through
     case FIELD_OBJECT:
         if (!field->members) {
             *(const json_t **)value = NULL;
             return;
         }
-        clear_fields(field->members, value);
+        record_fields_clear(field->members, value);
         *(bool *)value = false;
         return;
     case FIELD_ROWS:
@@ -82,7 +82,7 @@ static void clear_field(const struct record_field *field, void *value)
     }
 }
 
-static void clear_fields(const struct record_field *fields, void *owner)
+void record_fields_clear(const struct record_field *fields, void *owner)
 {
     for (const struct record_field *field = fields; field->name; field++)
         clear_field(field, (char *)owner + field->offset);
@@ -90,7 +90,7 @@ static void clear_fields(const struct record_field *fields, void *owner)
 
 void record_clear(struct record *record)
 {
-    clear_fields(record_fields, record);
+    record_fields_clear(record_fields, record);
 }
 
 // --- from JSON
@@ -253,6 +253,7 @@ static json_t *borrowed(const json_t *json)
 // NULL: left out.
 static json_t *field_json(const struct record_field *field, const void *value)
 {
+    json_t *whole;
     switch (field->type) {
     case FIELD_BOOL:
         return *(const int *)value < 0 ? json_null() : json_boolean(*(const int *)value);
@@ -276,7 +277,8 @@ static json_t *field_json(const struct record_field *field, const void *value)
             return field->none == NONE_NULL ? json_null() : NULL;
         return list_json(field, value);
     case FIELD_TRIAL:
-        return borrowed(((const struct record_trial *)value)->json);
+        whole = record_trial_json(value);
+        return whole ? whole : json_null();
     case FIELD_OBJECT:
         if (!field->members)
             return borrowed(*(const json_t *const *)value);
@@ -304,6 +306,63 @@ static json_t *fields_json(const struct record_field *fields, const void *owner)
 json_t *record_json(const struct record *record)
 {
     return fields_json(record_fields, record);
+}
+
+// --- a part of it
+
+// What is behind the keys; NULL: nothing. A new reference.
+static json_t *value_in(const json_t *json, const char *const *keys)
+{
+    for (; *keys; keys++)
+        json = json_object_get(json, *keys);
+    return json_incref((json_t *)json);
+}
+
+static json_t *value_of(const struct record_field *fields, const void *owner, const char *const *keys);
+
+static json_t *value_of_part(const struct record_field *field, const struct record_parts *parts,
+                             const char *const *keys)
+{
+    for (size_t i = 0; field->type == FIELD_MAP && i < parts->count; i++) {
+        const void *part = part_at(field, parts, i);
+        if (strcmp(*(const char *const *)part, *keys) == 0)
+            return keys[1] ? value_of(field->members, part, keys + 1) : fields_json(field->members, part);
+    }
+    return NULL;
+}
+
+static json_t *value_in_tally(const double *counts, const char *const *keys)
+{
+    for (int i = 0; !keys[1] && i < CATEGORY_COUNT; i++)
+        if (strcmp(category_name((enum category)i), *keys) == 0)
+            return record_number_json(FIELD_COUNT, counts[i]);
+    return NULL;
+}
+
+static json_t *value_of(const struct record_field *fields, const void *owner, const char *const *keys)
+{
+    const struct record_field *field = fields;
+    while (field->name && strcmp(field->name, *keys) != 0)
+        field++;
+    const void *value = (const char *)owner + field->offset;
+    if (!field->name)
+        return NULL;
+    if (!keys[1])
+        return field_json(field, value);
+    if (field->type == FIELD_TALLY)
+        return value_in_tally(value, keys + 1);
+    if (field->type == FIELD_MAP || field->type == FIELD_ROWS)
+        return value_of_part(field, value, keys + 1);
+    if (field->members)
+        return *(const bool *)value ? value_of(field->members, value, keys + 1) : NULL;
+    bool is_json = field->type == FIELD_ANY || field->type == FIELD_OBJECT;
+    return is_json ? value_in(*(const json_t *const *)value, keys + 1) : NULL;
+}
+
+json_t *record_value(const struct record *record, const char *const *keys)
+{
+    json_t *value = value_of(record_fields, record, keys);
+    return value ? value : json_null();
 }
 
 // --- release

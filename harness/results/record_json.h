@@ -3,13 +3,16 @@
 #include "harness/results/record.h"
 #include "harness/results/record_fields.h"
 
-// Sets every field to null.
+// Sets every field to null; of a struct of these fields, or of a record.
+void record_fields_clear(const struct record_field *fields, void *owner);
 void record_clear(struct record *record);
 // Reads an object that record_check accepts; of any other JSON what is not of its field's type is null. Texts and
 // JSON stay the object's. Release with record_free.
 void record_read(struct record *record, const json_t *object);
 // The record as an object with its fields in the table's order, a new reference.
 json_t *record_json(const struct record *record);
+// What is behind these keys, which end in NULL, a new reference; null: nothing.
+json_t *record_value(const struct record *record, const char *const *keys);
 // A number of a field of that type; null if it is not finite.
 json_t *record_number_json(enum field_type type, double value);
 // Releases lists and parts, and clears the record.

@@ -52,10 +52,7 @@ static bool choose_columns(struct record_table *table, struct status *status)
 static json_t *value_of(const struct record_column *column, const struct table_row *row,
                         const struct table_row *first)
 {
-    if (column->figure)
-        return column->figure->value(row, first);
-    const json_t *value = record_column_value(column, row->json);
-    return value ? json_incref((json_t *)value) : json_null();
+    return column->figure ? column->figure->value(row, first) : record_column_value(column, row->record);
 }
 
 static void take_values(struct record_table *table)
@@ -140,9 +137,9 @@ static void name_experiment(struct record_table *table, size_t first, bool *name
 {
     const char *experiment = table->rows[first].record->experiment;
     const struct record **records = calloc(table->row_count + 1, sizeof *records);
-    struct trial_name *names = calloc(table->row_count + 1, sizeof *names);
     size_t *rows = calloc(table->row_count + 1, sizeof *rows), count = 0;
-    CHECK(records && names && rows);
+    struct trial_names names;
+    CHECK(records && rows);
     for (size_t i = first; i < table->row_count; i++) {
         if (named[i] || strcmp(table->rows[i].record->experiment, experiment) != 0)
             continue;
@@ -150,22 +147,21 @@ static void name_experiment(struct record_table *table, size_t first, bool *name
         rows[count] = i;
         records[count++] = table->rows[i].record;
     }
-    trial_names_make(names, records, count, false);
+    trial_names_open(&names, records, count, false);
     for (size_t i = 0; i < count; i++)
-        table->rows[rows[i]].name = names[i];
+        table->rows[rows[i]].name = trial_names_at(&names, i);
+    trial_names_close(&names);
     free(rows);
-    free(names);
     free(records);
 }
 
 static void name_rows(struct record_table *table, const struct results *results)
 {
-    struct trial_name *names = calloc(results->count + 1, sizeof *names);
-    CHECK(names);
-    trial_names_make(names, results->records, results->count, false);
+    struct trial_names names;
+    trial_names_open(&names, results->records, results->count, false);
     for (size_t i = 0; i < results->count; i++)
-        table->rows[i].name = names[i];
-    free(names);
+        table->rows[i].name = trial_names_at(&names, i);
+    trial_names_close(&names);
 }
 
 // A table that says the experiment of a row says in its setting no more than differs within the experiment.
@@ -176,7 +172,7 @@ static void take_rows(struct record_table *table, const struct results *results)
     CHECK(named && table->rows);
     table->row_count = results->count;
     for (size_t i = 0; i < results->count; i++)
-        table->rows[i] = (struct table_row){results->records[i], results->objects[i], {""}};
+        table->rows[i] = (struct table_row){results->records[i], {""}};
     for (size_t c = 0; c < table->column_count; c++)
         apart |= strcmp(table->columns[c].name, "experiment") == 0;
     for (size_t i = 0; apart && i < results->count; i++)
@@ -187,15 +183,22 @@ static void take_rows(struct record_table *table, const struct results *results)
     free(named);
 }
 
-bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
-                       const char *sort, struct status *status)
+// Columns and rows, without values.
+static bool open_rows(struct record_table *table, const struct results *results, const char *columns,
+                      const char *sort, struct status *status)
 {
     *table = (struct record_table){.names = columns ? strdup(columns) : NULL};
     CHECK(table->names || !columns);
     record_columns_open(&table->known, results);
     bool fine = choose_columns(table, status);
     take_rows(table, results);
-    fine = fine && sort_rows(table, sort, status);
+    return fine && sort_rows(table, sort, status);
+}
+
+bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
+                       const char *sort, struct status *status)
+{
+    bool fine = open_rows(table, results, columns, sort, status);
     if (fine)
         take_values(table);
     return fine;
@@ -406,7 +409,9 @@ static void write_csv(const struct printer *printer)
     for (size_t r = 0; r < printer->table->row_count; r++) {
         for (size_t c = 0; c < printer->table->column_count; c++) {
             fputs(c ? "," : "", printer->stream);
-            write_cell(record_table_value(printer->table, r, c), printer->stream);
+            json_t *value = value_of(&printer->table->columns[c], &printer->table->rows[r], printer->table->rows);
+            write_cell(value, printer->stream);
+            json_decref(value);
         }
         fputs("\r\n", printer->stream);
     }
@@ -418,8 +423,9 @@ static void write_json(const struct printer *printer)
     for (size_t r = 0; r < printer->table->row_count; r++) {
         json_t *row = json_object();
         for (size_t c = 0; c < printer->table->column_count; c++)
-            CHECK(json_object_set(row, printer->table->columns[c].name,
-                                  (json_t *)record_table_value(printer->table, r, c)) == 0);
+            CHECK(json_object_set_new(
+                      row, printer->table->columns[c].name,
+                      value_of(&printer->table->columns[c], &printer->table->rows[r], printer->table->rows)) == 0);
         fputs(r ? ",\n" : "\n", printer->stream);
         json_dumpf(row, printer->stream, JSON_COMPACT);
         json_decref(row);
@@ -436,7 +442,8 @@ bool record_table_write(const struct record_table_request *request, const struct
     const struct printer printer = {request, &table, stream};
     bool people = request->format <= TABLE_LATEX;
     const char *columns = request->columns ? request->columns : people ? for_people : NULL;
-    bool fine = record_table_open(&table, results, columns, request->sort, status);
+    bool fine = people ? record_table_open(&table, results, columns, request->sort, status)
+                       : open_rows(&table, results, columns, request->sort, status);
     if (fine && people && !results->count)
         fputs("no records\n", stream);
     else if (fine && people)

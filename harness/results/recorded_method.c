@@ -2,33 +2,36 @@
 #include "harness/spec/method_decode.h"
 #include <string.h>
 
-// The options, to be released with options_free; NULL if there is no such method, or it has no such options.
-static void *read_options(const json_t *entry, const struct method **method)
+// NULL: there is no such method.
+static const struct method *method_of(const json_t *entry)
 {
     const char *name = json_string_value(json_object_get(entry, "name"));
-    *method = name ? method_find(name) : NULL;
-    if (!*method)
-        return NULL;
+    return name ? method_find(name) : NULL;
+}
+
+// The options, to be released with options_free; NULL if the method has no such options.
+static void *read_options(const json_t *entry, const struct method *method)
+{
     struct json_source source;
     json_source_wrap(&source, "record", json_incref((json_t *)entry));
-    void *options = options_new(&(*method)->options);
+    void *options = options_new(&method->options);
     struct status status = {0};
-    for (const struct option *option = (*method)->options.rows; option->name && status.code == STATUS_OK; option++)
+    for (const struct option *option = method->options.rows; option->name && status.code == STATUS_OK; option++)
         named_option_set(json_field_get(json_field_root(&source), option->name), option, options, &status);
     json_source_close(&source);
     if (status.code == STATUS_OK)
         return options;
-    options_free(&(*method)->options, options);
+    options_free(&method->options, options);
     return NULL;
 }
 
 bool recorded_method_draws(const json_t *entry)
 {
-    const struct method *method;
-    void *options = read_options(entry, &method);
+    const struct method *method = method_of(entry);
+    void *options = method && method->draw ? read_options(entry, method) : NULL;
     if (!options)
         return false;
-    bool draws = method->draw && method->draw(options, 0);
+    bool draws = method->draw(options, 0);
     options_free(&method->options, options);
     return draws;
 }
@@ -51,12 +54,12 @@ static bool apply(const struct published_point *point, const struct method *meth
 
 bool recorded_method_is(const json_t *entry, const struct published_point *point, size_t context)
 {
-    const struct method *method;
-    void *options = read_options(entry, &method);
+    const struct method *method = method_of(entry);
+    void *options = method && strcmp(point->method, method->name) == 0 ? read_options(entry, method) : NULL;
     if (!options)
         return false;
     void *asked = options_copy(&method->options, options);
-    bool same = strcmp(point->method, method->name) == 0 && apply(point, method, asked);
+    bool same = apply(point, method, asked);
     if (context && method->fit)
         method->fit(asked, context);
     json_t *left = method_json(method, options), *right = method_json(method, asked);

@@ -3,6 +3,7 @@
 #include "harness/files/json_skim.h"
 #include "harness/results/record_check.h"
 #include "harness/results/record_json.h"
+#include "harness/results/record_skim.h"
 #include <errno.h>
 #include <string.h>
 
@@ -94,15 +95,22 @@ static size_t trailing_zeros(const struct result_line *line)
     return zeros;
 }
 
+// What is done with a line. reads: it is read whole, and needs no skim before.
+struct visit {
+    result_visit *function;
+    void *visitor;
+    bool reads;
+};
+
 // False if the line is not a record, or is not wanted. A last line that is torn is left out.
-static bool visit_line(struct result_file *file, struct result_line *line, result_visit *visit, void *visitor,
+static bool visit_line(struct result_file *file, struct result_line *line, const struct visit *visit,
                        struct status *status)
 {
     bool whole = line->text[line->bytes - 1] == '\n';
     size_t zeros = whole ? 0 : trailing_zeros(line);
     file->bytes += line->bytes;
     line->bytes -= whole + zeros;
-    bool known = skim(line);
+    bool known = (visit->reads && whole) || skim(line);
     if (!known && !whole && !is_json(line) && is_torn(line->text, line->bytes, line->number == 1)) {
         file->torn_line = line->number;
         return true;
@@ -112,11 +120,10 @@ static bool visit_line(struct result_file *file, struct result_line *line, resul
     file->intact_bytes = file->bytes - zeros;
     file->unterminated = !whole;
     file->torn_line = zeros ? line->number : 0; // of the next record, which is not there
-    return visit(visitor, line, status);
+    return visit->function(visit->visitor, line, status);
 }
 
-bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
-                      struct status *status)
+static bool scan(struct result_file *file, const char *path, const struct visit *visit, struct status *status)
 {
     *file = (struct result_file){.path = strdup(path)};
     FILE *stream = fopen(path, "rb");
@@ -128,7 +135,7 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
     for (ssize_t bytes; fine && (bytes = getline(&text, &capacity, stream)) > 0;) {
         number++;
         struct result_line line = {.path = file->path, .number = number, .text = text, .bytes = (size_t)bytes};
-        fine = visit_line(file, &line, visit, visitor, status);
+        fine = visit_line(file, &line, visit, status);
     }
     if (fine && ferror(stream))
         fine = status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
@@ -137,53 +144,76 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
     return fine;
 }
 
-// Records of a sweep have much in common: what is as in the one before is in memory once.
-static void share(json_t *object, const json_t *before)
+bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
+                      struct status *status)
 {
-    for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
-        json_t *value = json_object_iter_value(at), *other = json_object_get(before, json_object_iter_key(at));
-        if (other && json_equal(value, other))
-            json_object_iter_set(object, at, other);
-        else if (json_is_object(value) && json_is_object(other))
-            share(value, other);
+    return scan(file, path, &(struct visit){visit, visitor, false}, status);
+}
+
+// Records as they are read, and what they borrow from.
+struct kept {
+    size_t count, capacity;
+    struct record *records;
+    struct interned interned;
+    json_t *objects;
+};
+
+static struct record *add(struct kept *kept)
+{
+    if (kept->count == kept->capacity) {
+        kept->capacity = kept->capacity ? 2 * kept->capacity : 16;
+        kept->records = realloc(kept->records, kept->capacity * sizeof *kept->records);
+        CHECK(kept->records);
     }
+    return &kept->records[kept->count++];
 }
 
-static bool keep(void *objects, const struct result_line *line, struct status *status)
+// Takes over the object.
+static void add_object(struct kept *kept, json_t *object)
 {
-    json_t *record = result_line_read(line, status);
-    size_t count = json_array_size(objects);
-    if (record && count)
-        share(record, json_array_get(objects, count - 1));
-    if (record)
-        json_array_append_new(objects, record);
-    return record;
+    record_read(add(kept), object);
+    CHECK(json_array_append_new(kept->objects, object) == 0);
 }
 
-static void read_objects(struct result_file *file, json_t *objects)
+static bool keep(void *visitor, const struct result_line *line, struct status *status)
 {
-    file->objects = objects;
-    file->count = json_array_size(objects);
-    file->records = calloc(file->count + 1, sizeof *file->records);
-    CHECK(file->records);
-    for (size_t i = 0; i < file->count; i++)
-        record_read(&file->records[i], json_array_get(objects, i));
+    struct kept *kept = visitor;
+    struct record *record = add(kept);
+    if (record_skim(record, line->text, line->bytes, &kept->interned))
+        return true;
+    record_free(record);
+    kept->count--;
+    json_t *object = result_line_read(line, status);
+    if (object)
+        add_object(kept, object);
+    return object;
+}
+
+static void take_over(struct result_file *file, const struct kept *kept)
+{
+    file->count = kept->count;
+    file->records = kept->records;
+    file->interned = kept->interned;
+    file->objects = kept->objects;
 }
 
 bool result_file_read(struct result_file *file, const char *path, struct status *status)
 {
-    json_t *objects = json_array();
-    CHECK(objects);
-    bool fine = result_file_scan(file, path, keep, objects, status);
-    read_objects(file, objects);
+    struct kept kept = {.objects = json_array()};
+    CHECK(kept.objects);
+    bool fine = scan(file, path, &(struct visit){keep, &kept, true}, status);
+    take_over(file, &kept);
     return fine;
 }
 
-void result_file_wrap(struct result_file *file, const char *path, json_t *objects)
+void result_file_wrap(struct result_file *file, const char *path, const json_t *objects)
 {
+    struct kept kept = {.objects = json_array()};
     *file = (struct result_file){.path = strdup(path)};
-    CHECK(file->path);
-    read_objects(file, objects);
+    CHECK(file->path && kept.objects);
+    for (size_t i = 0; i < json_array_size(objects); i++)
+        add_object(&kept, json_incref(json_array_get(objects, i)));
+    take_over(file, &kept);
 }
 
 void result_file_close(struct result_file *file)
@@ -193,6 +223,7 @@ void result_file_close(struct result_file *file)
     free(file->path);
     free(file->records);
     json_decref(file->objects);
+    interned_free(&file->interned);
     *file = (struct result_file){0};
 }
 

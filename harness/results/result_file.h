@@ -1,17 +1,19 @@
 // Result file: records of measured trials, one line of JSON each (harness/results/record.h), read strictly.
 // Only what a crash in mid-write leaves, a torn last line, is forgiven; it is reported and can be cut off.
 #pragma once
+#include "harness/files/interned.h"
 #include "harness/results/record.h"
 
 struct result_file {
     char *path;
     size_t count;
-    struct record *records; // [count], in the order of the lines; none after a scan
-    json_t *objects;        // [count], what they were read from
-    size_t bytes;           // of the file
-    size_t intact_bytes;    // up to the end of the last whole record; less than bytes when the last line is torn
-    size_t torn_line;       // its number from 1; 0: none
-    bool unterminated;      // the last record is whole but lacks its newline: write one before appending
+    struct record *records;   // [count], in the order of the lines; none after a scan
+    struct interned interned; // the records' texts and JSON
+    json_t *objects;          // what they borrow from besides: those that took a closer look
+    size_t bytes;             // of the file
+    size_t intact_bytes;      // up to the end of the last whole record; less than bytes when the last line is torn
+    size_t torn_line;         // its number from 1; 0: none
+    bool unterminated;        // the last record is whole but lacks its newline: write one before appending
 };
 
 // Reads every record. False and a status that names file and line when a line is not a record of this program's
@@ -31,8 +33,8 @@ typedef bool result_visit(void *visitor, const struct result_line *line, struct 
 json_t *result_line_read(const struct result_line *line, struct status *status);
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status);
-// Takes over records that were made elsewhere, a list of objects.
-void result_file_wrap(struct result_file *file, const char *path, json_t *objects);
+// The records that were made elsewhere, a list of objects, which are kept.
+void result_file_wrap(struct result_file *file, const char *path, const json_t *objects);
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is.
 void result_file_warn(const struct result_file *file);

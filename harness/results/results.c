@@ -5,9 +5,8 @@
 static void make_room(struct results *results, size_t count)
 {
     results->records = realloc(results->records, (count + 1) * sizeof *results->records);
-    results->objects = realloc(results->objects, (count + 1) * sizeof *results->objects);
     results->origins = realloc(results->origins, (count + 1) * sizeof *results->origins);
-    CHECK(results->records && results->objects && results->origins);
+    CHECK(results->records && results->origins);
 }
 
 void results_begin(struct results *results, bool every)
@@ -31,12 +30,10 @@ static size_t place_of(struct results *results, const struct record *record)
     return at;
 }
 
-static void add_record(struct results *results, const struct record *record, const json_t *object,
-                       const char *origin)
+static void add_record(struct results *results, const struct record *record, const char *origin)
 {
     size_t at = place_of(results, record);
     results->records[at] = record;
-    results->objects[at] = object;
     results->origins[at] = origin;
 }
 
@@ -47,7 +44,7 @@ void results_add(struct results *results, const struct result_file *file)
     results->files[results->file_count++] = *file;
     make_room(results, results->count + file->count);
     for (size_t i = 0; i < file->count; i++)
-        add_record(results, &file->records[i], json_array_get(file->objects, i), file->path);
+        add_record(results, &file->records[i], file->path);
 }
 
 void results_last(struct results *last, const struct results *every)
@@ -55,7 +52,7 @@ void results_last(struct results *last, const struct results *every)
     results_begin(last, false);
     make_room(last, every->count);
     for (size_t i = 0; i < every->count; i++)
-        add_record(last, every->records[i], every->objects[i], every->origins[i]);
+        add_record(last, every->records[i], every->origins[i]);
 }
 
 bool results_open(struct results *results, const char *const *paths, size_t count, bool every,
@@ -76,10 +73,9 @@ void results_keep(struct results *results, results_choice *keep, void *chooser)
 {
     size_t kept = 0;
     for (size_t i = 0; i < results->count; i++) {
-        if (!keep(chooser, results->records[i], results->objects[i]))
+        if (!keep(chooser, results->records[i]))
             continue;
         results->records[kept] = results->records[i];
-        results->objects[kept] = results->objects[i];
         results->origins[kept++] = results->origins[i];
     }
     results->count = kept;
@@ -92,7 +88,6 @@ void results_close(struct results *results)
     json_decref(results->places);
     free(results->files);
     free(results->records);
-    free(results->objects);
     free(results->origins);
     *results = (struct results){0};
 }

@@ -5,7 +5,6 @@
 struct results {
     size_t count;
     const struct record **records; // [count], in the order in which the files first have them
-    const json_t **objects;        // [count], what they were read from
     const char **origins;          // [count], paths
     size_t file_count;
     struct result_file *files;
@@ -22,6 +21,6 @@ void results_add(struct results *results, const struct result_file *file);
 // Of all records, `every`, the last of each trial in its experiment; they stay with `every`, which is closed later.
 void results_last(struct results *last, const struct results *every);
 // Leaves out all records but those that `keep` takes.
-typedef bool results_choice(void *chooser, const struct record *record, const json_t *object);
+typedef bool results_choice(void *chooser, const struct record *record);
 void results_keep(struct results *results, results_choice *keep, void *chooser);
 void results_close(struct results *results);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // qsort_r
 #include "harness/results/series.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
@@ -81,6 +82,9 @@ static size_t collect_keys(const struct record *const *records, size_t count, co
 
 static int compare_values(const json_t *a, const json_t *b)
 {
+    if (a == b) {
+        return 0;
+    }
     if (!a || !b) {
         return (a != NULL) - (b != NULL);
     }
@@ -96,13 +100,16 @@ static int compare_values(const json_t *a, const json_t *b)
     int order = strcmp(x, y);
     free(x);
     free(y);
-    return order;
+    return (order > 0) - (order < 0);
 }
 
 static int compare_records(const struct record *a, const struct record *b, const char *const *keys,
                            size_t key_count)
 {
     const char *left = record_method(a), *right = record_method(b);
+    if (a->trial.method == b->trial.method) {
+        return 0;
+    }
     size_t i = method_rank(left), j = method_rank(right);
     if (i != j) {
         return i < j ? -1 : 1;
@@ -133,64 +140,120 @@ static void append_option(struct series *series, const char *key, const json_t *
     }
 }
 
-// Shows an option where the options before it do not yet tell the series from another one of its method.
-static void label(struct series_table *table, struct series *series, const char *const *keys, size_t key_count,
-                  bool prefixed)
+static const json_t *option_of(const struct series_table *table, size_t series, const char *key)
 {
-    const struct record *own = series->records[0];
+    return record_option(table->series[series].records[0], key);
+}
+
+// The first series from `low` on, or `high`, whose option comes after the value by more than `beyond`: -1 also
+// finds the value itself.
+static size_t bound(const struct series_table *table, size_t low, size_t high, const char *key, const json_t *value,
+                    int beyond)
+{
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_values(option_of(table, middle, key), value) > beyond) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+// Shows an option where the options before it do not yet tell the series from another one of its method. Those that
+// begin like it stand beside it, from `first` to before `last`: the ends tell whether all have its value.
+static void label(struct series_table *table, size_t own, const char *const *keys, size_t key_count, bool prefixed)
+{
+    struct series *series = &table->series[own];
+    size_t first = own - series->rank, last = own + 1;
+    while (last < table->count && strcmp(table->series[last].method, series->method) == 0) {
+        last++;
+    }
     if (prefixed) {
         snprintf(series->label, sizeof series->label, "%s", series->method);
     }
     for (size_t k = 0; k < key_count; k++) {
-        const json_t *value = record_option(own, keys[k]);
-        bool shown = prefixed && is_telling(keys[k]);
-        for (size_t s = 0; value && !shown && s < table->count; s++) {
-            const struct record *other = table->series[s].records[0];
-            shown = strcmp(record_method(other), series->method) == 0 &&
-                    compare_records(own, other, keys, k) == 0 &&
-                    compare_values(value, record_option(other, keys[k])) != 0;
-        }
-        if (value && shown) {
+        const json_t *value = option_of(table, own, keys[k]);
+        bool told = compare_values(option_of(table, first, keys[k]), option_of(table, last - 1, keys[k])) != 0;
+        if (value && (told || (prefixed && is_telling(keys[k])))) {
             append_option(series, keys[k], value);
         }
+        first = told ? bound(table, first, own, keys[k], value, -1) : first;
+        last = told ? bound(table, own + 1, last, keys[k], value, 0) : last;
     }
     if (!series->label[0]) {
         snprintf(series->label, sizeof series->label, "%s", series->method);
     }
 }
 
+struct sorting {
+    const char **keys;
+    size_t key_count;
+};
+
+struct sorted {
+    const struct record *record;
+    size_t at;
+};
+
+static int compare_sorted(const void *a, const void *b, void *context)
+{
+    const struct sorted *left = a, *right = b;
+    const struct sorting *sorting = context;
+    int order = compare_records(left->record, right->record, sorting->keys, sorting->key_count);
+    return order ? order : (left->at > right->at) - (left->at < right->at);
+}
+
+// The records by series, in their own order within each.
+static struct sorted *sort_records(const struct record *const *records, size_t count, struct sorting *sorting)
+{
+    struct sorted *sorted = calloc(count + 1, sizeof *sorted);
+    CHECK(sorted);
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = (struct sorted){records[i], i};
+    }
+    qsort_r(sorted, count, sizeof *sorted, compare_sorted, sorting);
+    return sorted;
+}
+
+// The series that begins with the first of these records; how many are of it.
+static size_t add_series(struct series_table *table, const struct sorted *sorted, size_t count,
+                         const struct sorting *sorting)
+{
+    const struct record *first = sorted[0].record;
+    struct series *series = &table->series[table->count];
+    bool again = table->count > 0 && strcmp(series[-1].method, record_method(first)) == 0;
+    *series = (struct series){.method = record_method(first), .rank = again ? series[-1].rank + 1 : 0};
+    table->count++;
+    while (series->record_count < count &&
+           compare_records(sorted[series->record_count].record, first, sorting->keys, sorting->key_count) == 0) {
+        series->record_count++;
+    }
+    series->records = calloc(series->record_count, sizeof(const struct record *));
+    CHECK(series->records);
+    for (size_t i = 0; i < series->record_count; i++) {
+        series->records[i] = sorted[i].record;
+    }
+    return series->record_count;
+}
+
 void series_make(struct series_table *table, const struct record *const *records, size_t count,
                  const char *const *omit, bool prefixed)
 {
-    const char **keys;
-    size_t key_count = collect_keys(records, count, omit, &keys);
+    struct sorting sorting;
+    sorting.key_count = collect_keys(records, count, omit, &sorting.keys);
+    struct sorted *sorted = sort_records(records, count, &sorting);
     *table = (struct series_table){.series = calloc(count + 1, sizeof *table->series)};
     CHECK(table->series);
-    for (size_t i = 0; i < count; i++) {
-        // The place among the series found so far, which are sorted.
-        size_t at = 0;
-        int order = 1;
-        while (at < table->count &&
-               (order = compare_records(records[i], table->series[at].records[0], keys, key_count)) > 0) {
-            at++;
-        }
-        if (at == table->count || order < 0) {
-            memmove(table->series + at + 1, table->series + at, (table->count - at) * sizeof *table->series);
-            table->series[at] = (struct series){.method = record_method(records[i])};
-            table->count++;
-        }
-        struct series *series = &table->series[at];
-        series->records = realloc(series->records, (series->record_count + 1) * sizeof *series->records);
-        CHECK(series->records);
-        series->records[series->record_count++] = records[i];
+    for (size_t i = 0; i < count;) {
+        i += add_series(table, sorted + i, count - i, &sorting);
     }
     for (size_t s = 0; s < table->count; s++) {
-        struct series *series = &table->series[s];
-        bool again = s > 0 && strcmp(table->series[s - 1].method, series->method) == 0;
-        series->rank = again ? table->series[s - 1].rank + 1 : 0;
-        label(table, series, keys, key_count, prefixed);
+        label(table, s, sorting.keys, sorting.key_count, prefixed);
     }
-    free(keys);
+    free(sorted);
+    free(sorting.keys);
 }
 
 void series_free(struct series_table *table)

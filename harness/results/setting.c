@@ -1,6 +1,7 @@
 #include "harness/results/setting.h"
 #include "harness/files/named_options.h"
 #include "harness/files/text.h"
+#include "harness/results/recorded_key.h"
 #include "harness/spec/trial_key_decode.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
@@ -20,22 +21,37 @@ json_t *setting_of(const json_t *trial, const char *const *within)
     return setting;
 }
 
+json_t *setting_of_record(const struct record *record, const char *const *within)
+{
+    json_t *trial = record_trial_json(&record->trial), *setting = setting_of(trial, within);
+    json_decref(trial);
+    return setting;
+}
+
+// Whether the value of the first record is that of all.
+static bool all_say(struct recorded_key key, const json_t *value, const struct record *const *records, size_t count)
+{
+    bool same = true;
+    for (size_t i = 1; same && i < count; i++) {
+        if (!recorded_key_alike(key, records[i], records[i - 1])) {
+            json_t *trial = NULL, *own = recorded_key_value(key, records[i], &trial);
+            same = json_equal(value, own);
+            json_decref(own);
+            json_decref(trial);
+        }
+    }
+    return same;
+}
+
 json_t *setting_common(const struct record *const *records, size_t count)
 {
     static const char *const nothing[] = {NULL};
-    json_t *common = setting_of(records[0]->trial.json, nothing);
-    for (size_t i = 1; i < count; i++) {
-        const char *key;
-        json_t *value;
-        void *next;
-        json_t *own = setting_of(records[i]->trial.json, nothing);
-        json_object_foreach_safe(common, next, key, value)
-        {
-            if (!json_equal(value, json_object_get(own, key))) {
-                json_object_del(common, key);
-            }
+    json_t *common = setting_of_record(records[0], nothing);
+    for (const struct trial_key *key = trial_keys; key->name; key++) {
+        const json_t *value = json_object_get(common, key->name);
+        if (value && !all_say(recorded_key_of(key), value, records, count)) {
+            json_object_del(common, key->name);
         }
-        json_decref(own);
     }
     return common;
 }

@@ -6,6 +6,7 @@
 // A trial without its method, its measurement, its context, and the keys in `within` (ending in NULL): a new
 // reference.
 json_t *setting_of(const json_t *trial, const char *const *within);
+json_t *setting_of_record(const struct record *record, const char *const *within);
 // The keys of a trial in which all records agree, without their method: a new reference.
 json_t *setting_common(const struct record *const *records, size_t count);
 // "tiny, f32, cpu, batch 1, context 4096"; context 0: not said.

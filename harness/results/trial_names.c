@@ -1,6 +1,6 @@
 #include "harness/results/trial_names.h"
 #include "harness/files/text.h"
-#include "harness/results/series.h"
+#include "harness/results/recorded_key.h"
 #include "harness/results/setting.h"
 #include "harness/spec/trial_key_decode.h"
 #include "harness/spec/trial_text.h"
@@ -23,11 +23,15 @@ static json_t *add_differing(json_t *members, const json_t *first, const json_t 
 }
 
 // In what of a key the records differ: NULL: nothing; true: its value; an object: these members.
-static json_t *differing(const struct trial_key *key, const struct record *const *records, size_t count)
+static json_t *differing(struct recorded_key key, const struct record *const *records, size_t count)
 {
-    json_t *first = trial_key_recorded(key, records[0]->trial.json), *found = NULL;
+    json_t *trial = NULL, *first = recorded_key_value(key, records[0], &trial), *found = NULL;
+    json_decref(trial);
     for (size_t i = 1; i < count && !json_is_true(found); i++) {
-        json_t *value = trial_key_recorded(key, records[i]->trial.json);
+        if (recorded_key_alike(key, records[i], records[i - 1]))
+            continue;
+        trial = NULL;
+        json_t *value = recorded_key_value(key, records[i], &trial);
         bool same = first == value || json_equal(first, value); // NULL: not recorded
         if (!same && json_is_object(first) && json_is_object(value)) {
             found = add_differing(found, first, value);
@@ -36,6 +40,7 @@ static json_t *differing(const struct trial_key *key, const struct record *const
             found = json_true();
         }
         json_decref(value);
+        json_decref(trial);
     }
     json_decref(first);
     return found;
@@ -68,27 +73,26 @@ static void append_key(char *text, size_t bytes, const struct trial_key *key, js
         append_value(text, bytes, key, value, members);
 }
 
-// What all names say, and in what of each of trial_keys the trials differ.
-struct naming {
-    bool framed;
-    json_t *by_key[TRIAL_KEYS_MAX];
-};
-
-static void name_record(struct trial_name *name, const struct record *record, const char *label,
-                        const struct naming *naming)
+struct trial_name trial_names_at(const struct trial_names *names, size_t record)
 {
-    const struct record_trial *own = &record->trial;
-    snprintf(name->text, sizeof name->text, "%s", label);
-    if (naming->framed)
-        text_append(name->text, sizeof name->text, ", context %.0f", own->context);
+    const struct record_trial *own = &names->records[record]->trial;
+    struct trial_name name;
+    json_t *trial = NULL;
+    snprintf(name.text, sizeof name.text, "%s", names->table.series[names->series[record]].label);
+    if (names->framed)
+        text_append(name.text, sizeof name.text, ", context %.0f", own->context);
     for (size_t i = 0; i < trial_key_count(); i++) {
-        json_t *value = naming->by_key[i] ? trial_key_recorded(&trial_keys[i], own->json) : NULL;
+        if (!names->differing[i])
+            continue;
+        json_t *value = recorded_key_value(recorded_key_of(&trial_keys[i]), names->records[record], &trial);
         if (value)
-            append_key(name->text, sizeof name->text, &trial_keys[i], value, naming->by_key[i]);
+            append_key(name.text, sizeof name.text, &trial_keys[i], value, names->differing[i]);
         json_decref(value);
     }
-    if (naming->framed)
-        text_append(name->text, sizeof name->text, ", %s %s", own->dtype, own->device);
+    json_decref(trial);
+    if (names->framed)
+        text_append(name.text, sizeof name.text, ", %s %s", own->dtype, own->device);
+    return name;
 }
 
 struct numbered {
@@ -112,28 +116,40 @@ static struct numbered *numbered_of(const struct record *const *records, size_t 
     return places;
 }
 
-void trial_names_make(struct trial_name *names, const struct record *const *records, size_t count, bool framed)
+static void find_series(struct trial_names *names)
 {
     static const char *const none[] = {NULL};
+    struct numbered *places = numbered_of(names->records, names->count);
+    names->series = calloc(names->count + 1, sizeof *names->series);
+    CHECK(names->series);
+    series_make(&names->table, names->records, names->count, none, true);
+    for (size_t s = 0; s < names->table.count; s++) {
+        for (size_t r = 0; r < names->table.series[s].record_count; r++) {
+            struct numbered key = {.record = names->table.series[s].records[r]};
+            const struct numbered *place = bsearch(&key, places, names->count, sizeof *places, compare_numbered);
+            names->series[place->at] = s;
+        }
+    }
+    free(places);
+}
+
+void trial_names_open(struct trial_names *names, const struct record *const *records, size_t count, bool framed)
+{
     static const struct names in_label = {2, {"method", "measure"}},
                               in_frame = {4, {"method", "context", "dtype", "device"}};
     const struct names *said = framed ? &in_frame : &in_label;
-    struct naming naming = {.framed = framed};
+    *names = (struct trial_names){.records = records, .count = count, .framed = framed};
     for (size_t i = 0; count && i < trial_key_count(); i++)
         if (names_find(said, trial_keys[i].name) == said->count)
-            naming.by_key[i] = differing(&trial_keys[i], records, count);
-    struct series_table table;
-    struct numbered *places = numbered_of(records, count);
-    series_make(&table, records, count, none, true);
-    for (size_t s = 0; s < table.count; s++) {
-        for (size_t r = 0; r < table.series[s].record_count; r++) {
-            struct numbered key = {.record = table.series[s].records[r]};
-            const struct numbered *place = bsearch(&key, places, count, sizeof *places, compare_numbered);
-            name_record(&names[place->at], key.record, table.series[s].label, &naming);
-        }
-    }
-    series_free(&table);
-    free(places);
+            names->differing[i] = differing(recorded_key_of(&trial_keys[i]), records, count);
+    find_series(names);
+}
+
+void trial_names_close(struct trial_names *names)
+{
+    series_free(&names->table);
+    free(names->series);
     for (size_t i = 0; i < trial_key_count(); i++)
-        json_decref(naming.by_key[i]);
+        json_decref(names->differing[i]);
+    *names = (struct trial_names){0};
 }

@@ -3,15 +3,24 @@
 
 char *trial_rest(const json_t *trial, const char *const *keys, const char *option)
 {
-    json_t *whole = trial_recorded(trial), *rest = json_deep_copy(whole);
-    CHECK(rest);
-    json_decref(whole);
+    json_t *rest = trial_recorded(trial), *method = json_copy(json_object_get(rest, "method"));
+    if (option && method)
+        json_object_del(method, option);
+    if (method)
+        CHECK(json_object_set(rest, "method", method) == 0);
     for (size_t i = 0; keys[i]; i++)
         json_object_del(rest, keys[i]);
-    if (option)
-        json_object_del(json_object_get(rest, "method"), option);
+    json_decref(method);
     char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
     CHECK(text);
     json_decref(rest);
     return text;
+}
+
+char *trial_rest_of_record(const struct record *record, const char *const *keys, const char *option)
+{
+    json_t *trial = record_trial_json(&record->trial);
+    char *rest = trial_rest(trial, keys, option);
+    json_decref(trial);
+    return rest;
 }

@@ -2,6 +2,7 @@
 #include "harness/run/sweep.h"
 #include "harness/results/result_log.h"
 #include "harness/run/child.h"
+#include "harness/run/completed_record.h"
 #include "harness/run/environment.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
@@ -70,11 +71,11 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, const char 
     launch_close(&launch);
     CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
     if (!own && result.end == CHILD_RECORD)
-        outcome->line = record_complete(result.line, trial->id, spec->experiment, command, &outcome->status);
+        outcome->line = completed_record(result.line, trial->id, spec->experiment, command, &outcome->status);
     if (!own && !outcome->line && result.end != CHILD_INTERRUPTED)
         own = obituary_of_child(trial, &result);
     if (own) {
-        outcome->line = record_complete(own, trial->id, spec->experiment, command, &outcome->status);
+        outcome->line = completed_record(own, trial->id, spec->experiment, command, &outcome->status);
         CHECK(outcome->line);
         free(own);
     }

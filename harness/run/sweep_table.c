@@ -56,5 +56,6 @@ bool sweep_table_write(const struct spec *spec, const char *path, FILE *stream, 
     results_close(&results);
     result_file_close(&scanned);
     json_decref(rows.places);
+    json_decref(rows.records);
     return fine;
 }

@@ -1,0 +1,20 @@
+// Interned: texts, and JSON by its text, that many records have in common, in memory once.
+#pragma once
+#include <jansson.h>
+#include <stddef.h>
+
+struct interned_item;
+
+// Zeroed: empty.
+struct interned {
+    size_t count, capacity;
+    struct interned_item **items; // [capacity], a hash table; NULL: free
+    void *blocks;                 // what the items are in, each after the one that was filled before it
+    size_t left;                  // bytes of the block that is being filled
+};
+
+// The text, of so many bytes, with a zero behind it; the same pointer for the same text, until interned_free.
+const char *interned_text(struct interned *interned, const char *text, size_t bytes);
+// The value that the text is, borrowed until interned_free; NULL: it is no JSON, or has a key twice.
+const json_t *interned_json(struct interned *interned, const char *text, size_t bytes);
+void interned_free(struct interned *interned);

@@ -1,0 +1,338 @@
+#include "harness/results/record_skim.h"
+#include "harness/files/json_skim.h"
+#include "harness/results/record_fields.h"
+#include "harness/results/record_json.h"
+#include "kernels/base/status.h"
+#include <string.h>
+
+#define FIELDS_MAX 96
+
+// What is left of the line, and what texts are kept in.
+struct reading {
+    struct json_cursor cursor;
+    struct interned *interned;
+};
+
+static struct json_slice slice_from(const struct reading *reading, const char *start)
+{
+    return (struct json_slice){start, (size_t)(reading->cursor.at - start)};
+}
+
+static bool take(struct reading *reading, char sign)
+{
+    return json_cursor_take(&reading->cursor, sign);
+}
+
+// A string in its quotes.
+static bool take_string(struct reading *reading, struct json_slice *string)
+{
+    const char *start = reading->cursor.at;
+    bool fine = json_cursor_string(&reading->cursor);
+    *string = slice_from(reading, start);
+    return fine;
+}
+
+static char unescaped(char sign)
+{
+    static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
+    const char *at = memchr(from, sign, sizeof from - 1);
+    return at ? to[at - from] : sign;
+}
+
+static const char *text_of(const struct reading *reading, struct json_slice string)
+{
+    const char *inside = string.text + 1;
+    size_t bytes = string.bytes - 2, used = 0;
+    if (!memchr(inside, '\\', bytes))
+        return interned_text(reading->interned, inside, bytes);
+    char *plain = malloc(bytes);
+    CHECK(plain);
+    for (size_t i = 0; i < bytes; i++)
+        plain[used++] = inside[i] == '\\' ? unescaped(inside[++i]) : inside[i];
+    const char *text = interned_text(reading->interned, plain, used);
+    free(plain);
+    return text;
+}
+
+static bool read_string(struct reading *reading, const char **text)
+{
+    struct json_slice string;
+    if (!take_string(reading, &string))
+        return false;
+    *text = text_of(reading, string);
+    return true;
+}
+
+static double whole_of(struct json_slice digits)
+{
+    long long value = 0;
+    bool negative = *digits.text == '-';
+    for (size_t i = negative; i < digits.bytes; i++)
+        value = 10 * value + (digits.text[i] - '0');
+    return (double)(negative ? -value : value);
+}
+
+static bool read_number(struct reading *reading, enum field_type type, double *value)
+{
+    const char *start = reading->cursor.at;
+    if (!json_cursor_number(&reading->cursor))
+        return false;
+    struct json_slice digits = slice_from(reading, start);
+    bool whole = true;
+    for (size_t i = 0; whole && i < digits.bytes; i++)
+        whole = digits.text[i] != '.' && digits.text[i] != 'e' && digits.text[i] != 'E';
+    *value = whole ? whole_of(digits) : strtod(start, NULL);
+    return type == FIELD_NUMBER || (type == FIELD_COUNT && whole && *value >= 0) ||
+           (type == FIELD_POSITIVE && *value > 0) || ((type == FIELD_SIZE || type == FIELD_WHOLE) && *value >= 0);
+}
+
+// Room for one more in an array that doubles.
+static void *grown(void *items, size_t count, size_t bytes)
+{
+    if (count & (count - 1))
+        return items;
+    items = realloc(items, (count ? 2 * count : 1) * bytes);
+    CHECK(items);
+    return items;
+}
+
+static bool read_list(struct reading *reading, const struct record_field *field, struct number_list *list)
+{
+    if (!take(reading, '['))
+        return false;
+    if (take(reading, ']'))
+        return field->none != NONE_LEFT_OUT;
+    do {
+        double value;
+        json_cursor_space(&reading->cursor);
+        if (!read_number(reading, field->type, &value))
+            return false;
+        list->items = grown(list->items, list->count, sizeof *list->items);
+        list->items[list->count++] = value;
+    } while (take(reading, ','));
+    return take(reading, ']');
+}
+
+static bool read_hash(struct reading *reading, char hash[17])
+{
+    struct json_slice string;
+    if (!take_string(reading, &string) || string.bytes != 18)
+        return false;
+    memcpy(hash, string.text + 1, 16);
+    hash[16] = '\0';
+    return strspn(hash, "0123456789abcdef") == 16;
+}
+
+static bool read_status(struct reading *reading, enum record_status *status)
+{
+    struct json_slice string;
+    if (!take_string(reading, &string))
+        return false;
+    *status = 0;
+    while (*status < RECORD_STATUS_COUNT && !json_slice_is(string, record_status_name(*status)))
+        ++*status;
+    return *status < RECORD_STATUS_COUNT;
+}
+
+// opening: of an array or an object; 0: any value.
+static bool read_json(struct reading *reading, char opening, const json_t **json)
+{
+    const char *start = reading->cursor.at;
+    if ((opening && *start != opening) || !json_cursor_value(&reading->cursor))
+        return false;
+    struct json_slice value = slice_from(reading, start);
+    return (*json = interned_json(reading->interned, value.text, value.bytes));
+}
+
+// A key and its colon; the cursor is then at the value.
+static bool take_key(struct reading *reading, struct json_slice *key)
+{
+    json_cursor_space(&reading->cursor);
+    bool fine = take_string(reading, key) && take(reading, ':');
+    json_cursor_space(&reading->cursor);
+    return fine;
+}
+
+static bool read_tally(struct reading *reading, double *counts)
+{
+    bool seen[CATEGORY_COUNT] = {false};
+    struct json_slice key;
+    if (!take(reading, '{'))
+        return false;
+    if (take(reading, '}'))
+        return true;
+    do {
+        if (!take_key(reading, &key))
+            return false;
+        int i = 0;
+        while (i < CATEGORY_COUNT && !json_slice_is(key, category_name((enum category)i)))
+            i++;
+        if (i == CATEGORY_COUNT || seen[i] || !read_number(reading, FIELD_COUNT, &counts[i]))
+            return false;
+        seen[i] = true;
+    } while (take(reading, ','));
+    return take(reading, '}');
+}
+
+static bool read_members(struct reading *reading, const struct record_field *fields, void *owner);
+
+static void *add_part(const struct record_field *field, struct record_parts *parts)
+{
+    parts->items = grown(parts->items, parts->count, field->part_bytes);
+    void *part = (char *)parts->items + parts->count++ * field->part_bytes;
+    record_fields_clear(field->members, part);
+    return part;
+}
+
+static bool is_named(const struct record_field *field, const struct record_parts *parts, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; !found && i < parts->count; i++)
+        found = *(const char *const *)((const char *)parts->items + i * field->part_bytes) == name;
+    return found;
+}
+
+static bool read_parts(struct reading *reading, const struct record_field *field, struct record_parts *parts)
+{
+    bool named = field->type == FIELD_MAP;
+    char closing = named ? '}' : ']';
+    if (!take(reading, named ? '{' : '['))
+        return false;
+    if (take(reading, closing))
+        return true;
+    do {
+        struct json_slice key;
+        const char *name = NULL;
+        if (named && (!take_key(reading, &key) || is_named(field, parts, name = text_of(reading, key))))
+            return false;
+        void *part = add_part(field, parts);
+        if (!read_members(reading, field->members, part))
+            return false;
+        if (named)
+            *(const char **)part = name;
+    } while (take(reading, ','));
+    return take(reading, closing);
+}
+
+static bool read_struct(struct reading *reading, const struct record_field *field, void *value)
+{
+    json_cursor_space(&reading->cursor);
+    const char *start = reading->cursor.at;
+    if (!read_members(reading, field->members, value))
+        return false;
+    *(bool *)value = true;
+    if (field->type == FIELD_TRIAL) {
+        struct json_slice trial = slice_from(reading, start);
+        ((struct record_trial *)value)->text = interned_text(reading->interned, trial.text, trial.bytes);
+    }
+    return true;
+}
+
+static bool read_bool(struct reading *reading, int *value)
+{
+    *value = json_cursor_word(&reading->cursor, "true");
+    return *value || json_cursor_word(&reading->cursor, "false");
+}
+
+static bool read_value(struct reading *reading, const struct record_field *field, void *value)
+{
+    if (json_cursor_word(&reading->cursor, "null"))
+        return !field->required;
+    switch (field->type) {
+    case FIELD_ANY:
+        return read_json(reading, 0, value);
+    case FIELD_ARRAY:
+        return read_json(reading, '[', value);
+    case FIELD_BOOL:
+        return read_bool(reading, value);
+    case FIELD_STRING:
+        return read_string(reading, value);
+    case FIELD_STATUS:
+        return read_status(reading, value);
+    case FIELD_HASH:
+        return read_hash(reading, value);
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+    case FIELD_WHOLE:
+    case FIELD_POSITIVE:
+    case FIELD_NUMBER:
+        return field->list ? read_list(reading, field, value) : read_number(reading, field->type, value);
+    case FIELD_OBJECT:
+    case FIELD_TRIAL:
+        return field->members ? read_struct(reading, field, value) : read_json(reading, '{', value);
+    case FIELD_ROWS:
+    case FIELD_MAP:
+        return read_parts(reading, field, value);
+    case FIELD_TALLY:
+        return read_tally(reading, value);
+    }
+    return false;
+}
+
+// Which of the fields are met: they mostly stand in the table's order.
+struct met {
+    bool seen[FIELDS_MAX];
+    size_t count, next;
+};
+
+// Its place; that of the closing NULL: there is none of this name.
+static size_t find(const struct record_field *fields, struct met *met, struct json_slice key)
+{
+    for (size_t i = met->next; fields[i].name; i++)
+        if (json_slice_is(key, fields[i].name))
+            return i;
+    size_t i = 0;
+    while (fields[i].name && !json_slice_is(key, fields[i].name))
+        i++;
+    return i;
+}
+
+static bool has_required(const struct record_field *fields, const struct met *met)
+{
+    bool all = true;
+    for (size_t i = 0; fields[i].name; i++)
+        all &= !fields[i].required || met->seen[i];
+    return all;
+}
+
+static bool read_members(struct reading *reading, const struct record_field *fields, void *owner)
+{
+    struct met met = {0};
+    struct json_slice key;
+    if (!take(reading, '{'))
+        return false;
+    if (take(reading, '}'))
+        return has_required(fields, &met);
+    do {
+        if (!take_key(reading, &key))
+            return false;
+        size_t at = find(fields, &met, key);
+        const struct record_field *field = &fields[at];
+        CHECK(at < FIELDS_MAX);
+        if (!field->name || met.seen[at] || !read_value(reading, field, (char *)owner + field->offset))
+            return false;
+        met.seen[at] = true;
+        met.next = at + 1;
+    } while (take(reading, ','));
+    return take(reading, '}') && has_required(fields, &met);
+}
+
+// What record_check asks for besides.
+static bool holds(const struct record *record)
+{
+    const struct record_trial *trial = &record->trial;
+    size_t times = record->samples_ms.count, drawn = record->sample_columns.count;
+    return record->schema == RECORD_SCHEMA && strlen(record->id) == 32 &&
+           strspn(record->id, "0123456789abcdef") == 32 && trial->batch >= 1 && trial->context >= 1 &&
+           (!times || !drawn || drawn == times) && json_is_string(json_object_get(trial->method, "name"));
+}
+
+bool record_skim(struct record *record, const char *text, size_t bytes, struct interned *interned)
+{
+    struct reading reading = {{text, text + bytes}, interned};
+    record_clear(record);
+    if (!read_members(&reading, record_fields, record))
+        return false;
+    json_cursor_space(&reading.cursor);
+    return reading.cursor.at == reading.cursor.end && holds(record);
+}

@@ -1,0 +1,69 @@
+#include "harness/results/recorded_key.h"
+#include "harness/results/record_fields.h"
+#include "harness/results/record_json.h"
+#include "harness/spec/trial_key_decode.h"
+#include <math.h>
+#include <string.h>
+
+static const struct record_field *find(const struct record_field *fields, const char *name)
+{
+    while (fields->name && strcmp(fields->name, name) != 0)
+        fields++;
+    return fields->name ? fields : NULL;
+}
+
+struct recorded_key recorded_key_of(const struct trial_key *key)
+{
+    return (struct recorded_key){key, find(find(record_fields, "trial")->members, key->name)};
+}
+
+json_t *recorded_key_value(struct recorded_key key, const struct record *record, json_t **trial)
+{
+    const char *const keys[] = {"trial", key.key->name, NULL};
+    json_t *value = key.field && !key.field->members ? record_value(record, keys) : NULL;
+    if (value && !json_is_null(value))
+        return value;
+    // Only the trial itself tells null from what its version did not know, and an object from one of fewer members.
+    json_decref(value);
+    if (!*trial)
+        *trial = record_trial_json(&record->trial);
+    return trial_key_recorded(key.key, *trial);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+// a, b: what holds the field's value, in a trial of either record.
+static bool alike(const struct record_field *field, const void *a, const void *b)
+{
+    double x, y;
+    bool same = true;
+    switch (field->type) {
+    case FIELD_BOOL:
+        return *(const int *)a == *(const int *)b;
+    case FIELD_STRING:
+        return same_text(*(const char *const *)a, *(const char *const *)b);
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+        x = *(const double *)a;
+        y = *(const double *)b;
+        return x == y || (isnan(x) && isnan(y));
+    case FIELD_ANY:
+    case FIELD_OBJECT:
+        if (!field->members)
+            return *(const json_t *const *)a == *(const json_t *const *)b;
+        for (const struct record_field *member = field->members; same && member->name; member++)
+            same = alike(member, (const char *)a + member->offset, (const char *)b + member->offset);
+        return same && *(const bool *)a == *(const bool *)b;
+    default:
+        return false;
+    }
+}
+
+bool recorded_key_alike(struct recorded_key key, const struct record *a, const struct record *b)
+{
+    return key.field && alike(key.field, (const char *)&a->trial + key.field->offset,
+                              (const char *)&b->trial + key.field->offset);
+}

@@ -1,0 +1,169 @@
+// Tests of the record skim: what it reads is what the record's JSON says, it takes nothing that record_check
+// refuses, and of the records that are kept it reads every one.
+#define _GNU_SOURCE // getline
+#include "harness/results/record_check.h"
+#include "harness/results/record_json.h"
+#include "harness/results/record_skim.h"
+#include "kernels/base/random.h"
+#include "tests/quoted.h"
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// Whether the line was skimmed; if so, as its JSON is read.
+static bool expect_same(const char *line, size_t bytes)
+{
+    struct interned interned = {0};
+    struct record record, slow;
+    struct status status = {0};
+    bool skimmed = record_skim(&record, line, bytes, &interned);
+    json_t *object = skimmed ? json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (skimmed && !record_check(object, "line", &status))
+        fail_msg("%s: %.*s", status.message, (int)bytes, line);
+    if (skimmed) {
+        record_read(&slow, object);
+        json_t *both[2] = {record_json(&record), record_json(&slow)};
+        if (!json_equal(both[0], both[1]))
+            fail_msg("%s\nis not %.*s", json_dumps(both[0], JSON_COMPACT), (int)bytes, line);
+        json_decref(both[0]);
+        json_decref(both[1]);
+        record_free(&slow);
+    }
+    json_decref(object);
+    record_free(&record);
+    interned_free(&interned);
+    return skimmed;
+}
+
+static void check_file(const char *path, size_t *lines)
+{
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    assert_non_null(file);
+    for (ssize_t bytes; (bytes = getline(&line, &capacity, file)) > 0; ++*lines)
+        if (!expect_same(line, (size_t)bytes - 1))
+            fail_msg("%s: line %zu of all takes a closer look", path, *lines);
+    free(line);
+    fclose(file);
+}
+
+static void kept_records_are_skimmed(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"results", "results/baseline"};
+    size_t lines = 0;
+    for (size_t i = 0; i < COUNT(folders); i++) {
+        DIR *folder = opendir(folders[i]);
+        assert_non_null(folder);
+        for (struct dirent *entry; (entry = readdir(folder));) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/%s", folders[i], entry->d_name);
+            if (strstr(entry->d_name, ".jsonl"))
+                check_file(path, &lines);
+        }
+        closedir(folder);
+    }
+    assert_true(lines > 1000);
+}
+
+// Every type of field.
+static const char sample[] =
+    "{'schema': 2, 'id': '0123456789abcdef0123456789abcdef', 'experiment': 'a \\\\'b\\\\' \\\\\\\\ \\\\n', "
+    "'status': "
+    "'ok', 'reason': null, 'trial': {'model': {'layers': 1}, 'dtype': 'f64', 'device': 'cpu', 'batch': 1, "
+    "'context': 64, 'tf32': false, 'method': {'name': 'seco', 'chunk': 8}, 'measure': {'max_seconds': 1.5}, "
+    "'documents': [3, 4], 'limits': {'memory': null}}, 'loss': -1.25e-3, 'columns': [1, 2], 'samples_ms': [1.5, "
+    "2], "
+    "'sample_columns': [2, 3], 'peak_by_category': {'weights': 3}, 'flops': 12, 'gradient': {'hash': "
+    "'0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': [{'shape': [2, 3, "
+    "4], "
+    "'ms': 0.25}]}, 'timeline': {'events': [[1, 2]]}, 'provenance': {'dirty': true}}";
+
+static char *sample_line(void)
+{
+    char *line = quoted(sample);
+    for (char *at; (at = strstr(line, "\\\\\""));) // quoted() makes a quote of what is escaped
+        memmove(at, at + 1, strlen(at));
+    return line;
+}
+
+static void every_type_is_read(void **state)
+{
+    (void)state;
+    char *line = sample_line();
+    assert_true(expect_same(line, strlen(line)));
+    for (size_t bytes = 0; bytes < strlen(line); bytes++) {
+        char *cut = strndup(line, bytes);
+        assert_false(expect_same(cut, bytes));
+        free(cut);
+    }
+    free(line);
+}
+
+// Bytes of the sample are changed, and pieces of it repeated, left out and put elsewhere.
+static void changed_lines_are_judged_as_their_json(void **state)
+{
+    (void)state;
+    static const char signs[] = "\"\\{}[]:,0123456789.-+eEtfnu \n\x01\x80";
+    struct random random = random_named(1, "bytes");
+    char *line = sample_line();
+    size_t length = strlen(line), skimmed = 0, draw = 0;
+    for (size_t i = 0; i < 10000; i++) {
+        char *text = strdup(line);
+        for (size_t change = 0; change <= i % 3; change++, draw += 3) {
+            size_t at = random_below(&random, draw, length), from = random_below(&random, draw + 1, length);
+            size_t most = length - (at > from ? at : from);
+            if (i % 2)
+                memmove(text + at, line + from, random_below(&random, draw + 2, most < 40 ? most : 40));
+            else
+                text[at] = signs[random_below(&random, draw + 1, sizeof signs - 1)];
+        }
+        skimmed += expect_same(text, length);
+        free(text);
+    }
+    printf("%zu of 10000 changed lines were skimmed\n", skimmed);
+    assert_true(skimmed > 150 && skimmed < 9850);
+    free(line);
+}
+
+static void the_same_is_kept_once(void **state)
+{
+    (void)state;
+    struct interned interned = {0};
+    char text[16];
+    const char *first = interned_text(&interned, "text 7", 6);
+    const json_t *list = interned_json(&interned, "[1, 2]", 6);
+    for (size_t i = 0; i < 5000; i++) {
+        snprintf(text, sizeof text, "text %zu", i);
+        assert_string_equal(interned_text(&interned, text, strlen(text)), text);
+    }
+    assert_ptr_equal(interned_text(&interned, "text 77", 6), first);
+    assert_string_equal(first, "text 7");
+    assert_ptr_equal(interned_json(&interned, "[1, 2]", 6), list);
+    assert_int_equal(json_array_size(list), 2);
+    assert_null(interned_json(&interned, "{\"a\": 1, \"a\": 1}", 16));
+    assert_null(interned_json(&interned, "[1, 2", 5));
+    char *large = calloc(1, 200000);
+    memset(large, 'x', 199999);
+    assert_string_equal(interned_text(&interned, large, 199999), large);
+    free(large);
+    interned_free(&interned);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_records_are_skimmed),
+        cmocka_unit_test(every_type_is_read),
+        cmocka_unit_test(changed_lines_are_judged_as_their_json),
+        cmocka_unit_test(the_same_is_kept_once),
+    };
+    return cmocka_run_group_tests_name("record_skim", tests, NULL, NULL);
+}
