@@ -1,6 +1,7 @@
 // Calibration: of numbers that differ, and into a profile that plan takes.
 #define _GNU_SOURCE // asprintf
 #include "harness/run/calibrate.h"
+#include "harness/run/calibrate_rates.h"
 #include "kernels/base/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
@@ -47,7 +48,7 @@ static void calibrate_writes_a_profile(void **state)
 {
     struct scratch_path path = scratch_path(*state, "host.json");
     char *arguments, *out;
-    assert_true(asprintf(&arguments, "calibrate --rates f32 --seconds 0.1 --out %s", path.text) > 0);
+    assert_true(asprintf(&arguments, "calibrate --rates f32 --seconds 0.03 --out %s", path.text) > 0);
     int code = longbp(&out, arguments);
     if (code != 0)
         fail_msg("%s: %s", arguments, out);
@@ -58,9 +59,8 @@ static void calibrate_writes_a_profile(void **state)
     if (!profile_load(&profile, path.text, &status))
         fail_msg("%s", status.message);
     assert_string_equal(profile.name, "host");
-    assert_true(profile.flops_per_s[DTYPE_F32].value > profile.flops_per_s[DTYPE_F64].value);
-    assert_true(profile.flops_per_s[DTYPE_F64].value > 1e8);
-    assert_true(profile.flops_per_s[DTYPE_BF16].value > 1e8);
+    for (int dtype = DTYPE_F64; dtype <= DTYPE_BF16; dtype++)
+        assert_true(profile.flops_per_s[dtype].value > 1e8);
     assert_true(profile.bandwidth_bytes_per_s.value > 1e8);
     // Written with six digits.
     assert_true(fabs(2 * profile.host_link_bytes_per_s.value / profile.bandwidth_bytes_per_s.value - 1) < 1e-4);
@@ -78,9 +78,67 @@ static void calibrate_writes_a_profile(void **state)
             for (size_t i = 1; i < rate->counts[d]; i++)
                 assert_true(rate->axes[d][i - 1] < 128 || rate->axes[d][i] == 2 * rate->axes[d][i - 1]);
     }
+    // A step's samples on this machine say how fast it is then; a plan has none.
+    assert_true(profile.rates[DTYPE_F32].yardstick_s > 0);
     json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
     assert_true(number(plan, "estimate_ms") > 0);
+    assert_null(json_object_get(plan, "slowdown"));
     json_decref(plan);
+    static const struct {
+        const char *flags;
+        size_t count;
+    } cases[] = {{"'dtype': 'f32'", 3}, {"'dtype': 'f64'", 0}, {"'dtype': 'f32', 'device': 'plan'", 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *trial;
+        assert_true(asprintf(&trial,
+                             "{'model': 'tiny', 'context': 16, 'method': 'full', 'profile': '%s', 'measure': "
+                             "{'warmup': 0, 'samples': 3, 'gradient': 'none'}, %s}",
+                             path.text, cases[i].flags) > 0);
+        json_t *record = record_of(trial);
+        const json_t *slowdown = json_object_get(record, "slowdown");
+        assert_int_equal(json_array_size(slowdown), cases[i].count);
+        for (size_t j = 0; j < cases[i].count; j++)
+            assert_true(json_number_value(json_array_get(slowdown, j)) > 0);
+        json_decref(record);
+        free(trial);
+    }
+}
+
+// Times and the yardstick's around them, on a machine that is half as fast for a while, and where a round's time,
+// or its yardstick, met a moment of its own.
+static void a_bad_moment_is_taken_out(void **state)
+{
+    (void)state;
+    static const double seconds[] = {3, 6, 3, 9, 3}, around_s[] = {1, 2, 1, 1, 2};
+    assert_true(calibrate_steady_s(seconds, around_s, 5, 1) == 3);
+    assert_true(calibrate_steady_s(seconds, around_s, 5, 0.5) == 1.5);
+    assert_true(calibrate_steady_s(seconds, around_s, 2, 1) == 3);
+}
+
+// Refused before anything is measured, which would take an hour.
+static void wrong_flags_are_refused(void **state)
+{
+    static const struct {
+        const char *flags, *says;
+    } cases[] = {
+        {"--seconds nan", "--seconds is a number above 0 and up to 86400, not \"nan\""},
+        {"--seconds 0", "not \"0\""},
+        {"--seconds 1e9", "not \"1e9\""},
+        {"--seconds 5x", "not \"5x\""},
+        {"--seconds 3600 --rates f16", "--rates is none, or some of f64, f32 and bf16, not \"f16\""},
+        {"--seconds 3600 --rates f32,,", "not \"\""},
+        {"--seconds 3600 --out .", ".: cannot write to it: Is a directory"},
+        {"--seconds 3600 host.json", "unexpected \"host.json\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char arguments[128], *out;
+        snprintf(arguments, sizeof arguments, "calibrate %s", cases[i].flags);
+        int code = longbp(&out, arguments);
+        if (code != 2 || !strstr(out, cases[i].says))
+            fail_msg("%s: exit code %d: %s", arguments, code, out);
+        free(out);
+    }
 }
 
 int main(int argc, char **argv)
@@ -89,6 +147,8 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calibrate_works_on_data),
+        cmocka_unit_test(a_bad_moment_is_taken_out),
+        cmocka_unit_test(wrong_flags_are_refused),
         cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

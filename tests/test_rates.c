@@ -13,7 +13,8 @@
 #define ONE(rate)   "{'axes': [[1], [1], [1]], 'values': [" rate "]}"
 #define GEMMS(rate) "'gemm_nt': " ONE(rate) ", 'gemm_nn': " ONE(rate) ", 'gemm_tn': " ONE(rate)
 #define PROFILE(operations)                                                                                        \
-    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'operations': {" operations "}}}}"
+    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'yardstick_s': 0.0025, 'operations': " \
+    "{" operations "}}}}"
 
 static struct scratch_path profile_file(const struct scratch *scratch, const char *json)
 {
@@ -87,6 +88,7 @@ static void wrong_rates_are_refused(void **state)
         {"'gemm_nt': 7", "{\"axes\": [...], \"values\": [...]}"},
         {"'an_operation_of_so_long_a_name': {'axes': [[1]], 'values': [1]}", "so long a name"},
         {"}, 'f16': {", "unknown key"},
+        {"}, 'yardstick_s': {", "a number from 1e-09"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *json;
@@ -117,6 +119,7 @@ static void rates_are_written_and_read_again(void **state)
         fail_msg("%s: %s", text, status.message);
     assert_memory_equal(&profile.rates, &again.rates, sizeof profile.rates);
     assert_string_equal(again.rates_source, "made up");
+    assert_true(again.rates[DTYPE_F32].yardstick_s == 0.0025);
     free(text);
 }
 

@@ -72,6 +72,10 @@ static void samples_have_their_columns(void **state)
     expect_bad(RECORD(TRIAL("") ", 'sample_columns': 1"), "'sample_columns' is not an array of whole numbers");
     expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'sample_columns': [3]"),
                "'sample_columns' are 1, but 'samples_ms' 2");
+    expect_good(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'slowdown': [3, 0.5]"));
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'slowdown': [3]"), "'slowdown' are 1, but 'samples_ms' 2");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1], 'slowdown': [0]"),
+               "'slowdown' is not an array of numbers > 0");
 }
 
 static void unknown_keys_are_named_wherever_they_are(void **state)

@@ -57,9 +57,7 @@ bool time_part(const struct page *page, FILE *stream, size_t *count, struct stat
     const struct category_report categories = {.format = TABLE_MARKDOWN, .operations = true};
     text_open(&text);
     *count = category_report_write(&categories, &page->results, text.stream);
-    struct prediction_errors predicted = prediction_errors_of(page->results.records, page->results.count);
-    if (predicted.count)
-        *count += prediction_report_write(&page->results, true, TABLE_MARKDOWN, text.stream);
+    *count += prediction_report_write(&page->results, true, TABLE_MARKDOWN, text.stream);
     text_close(&text, stream);
     return true;
 }

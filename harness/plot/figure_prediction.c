@@ -2,23 +2,26 @@
 #include "harness/plot/figure.h"
 #include "harness/results/prediction_report.h"
 #include "methods/method.h"
+#include <math.h>
 #include <string.h>
 
 static bool tabulate(const struct record *const *records, size_t count, FILE *table)
 {
     size_t series = 0, rows = 0;
-    fputs("series\tmethod\tlabel\trank\tmeasured_ms\testimate_ms\testimate_low_ms\testimate_high_ms\n", table);
+    fputs("series\tmethod\tlabel\trank\tmeasured_ms\tat_speed_ms\testimate_ms\testimate_low_ms\testimate_high_ms\n",
+          table);
     for (size_t m = 0; methods[m]; m++) {
         const char *name = methods[m]->name;
         size_t before = rows;
         for (size_t i = 0; i < count; i++) {
             const struct record *record = records[i];
-            if (!prediction_counts(record) || strcmp(record_method(record), name) != 0) {
+            double measured_ms = prediction_measured_ms(record, PREDICTION_AS_MEASURED);
+            if (isnan(measured_ms) || strcmp(record_method(record), name) != 0)
                 continue;
-            }
             series += rows++ == before;
-            fprintf(table, "%zu\t%s\t%s\t0\t%.9g\t%.9g\t%.9g\t%.9g\n", series, name, name, record->median_ms,
-                    record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
+            fprintf(table, "%zu\t%s\t%s\t0\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\n", series, name, name, measured_ms,
+                    prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED), record->estimate_ms,
+                    record->estimate_low_ms, record->estimate_high_ms);
         }
     }
     return rows >= 3;

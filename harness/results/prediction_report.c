@@ -1,4 +1,5 @@
 #include "harness/results/prediction_report.h"
+#include "harness/results/rank_test.h"
 #include "harness/results/series.h"
 #include "harness/results/setting.h"
 #include "harness/results/step_time.h"
@@ -6,32 +7,21 @@
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define APART 1.1 // times that differ by less are not told apart
 
 static const char *const nothing[] = {NULL};
 
-bool prediction_counts(const struct record *record)
+double prediction_measured_ms(const struct record *record, enum prediction_speed speed)
 {
-    return record->status == RECORD_OK && record->estimate_ms > 0 && isfinite(record->estimate_low_ms) &&
-           step_time_of(record).ms > 0;
+    double ms = speed == PREDICTION_AS_MEASURED ? step_time_of(record).ms : step_time_at_profile_speed(record);
+    bool counts = record->status == RECORD_OK && record->estimate_ms > 0 && isfinite(record->estimate_low_ms);
+    return counts && ms > 0 ? ms : NAN;
 }
 
-static double measured_ms(const struct record *record)
+static double error_of(const struct record *record, enum prediction_speed speed)
 {
-    return step_time_of(record).ms;
-}
-
-static double error_of(const struct record *record)
-{
-    return record->estimate_ms / measured_ms(record) - 1;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return record->estimate_ms / prediction_measured_ms(record, speed) - 1;
 }
 
 // Of one setting and context.
@@ -44,38 +34,33 @@ static bool are_comparable(const struct record *a, const struct record *b)
     return same;
 }
 
-static void compare(struct prediction_errors *errors, const struct record *a, const struct record *b)
-{
-    double ratio = measured_ms(a) / measured_ms(b);
-    if ((ratio < APART && ratio > 1 / APART) || !are_comparable(a, b))
-        return;
-    errors->pairs++;
-    errors->reversed += (ratio > 1) != (a->estimate_ms > b->estimate_ms);
-}
-
-struct prediction_errors prediction_errors_of(const struct record *const *records, size_t count)
+struct prediction_errors prediction_errors_of(const struct record *const *records, size_t count,
+                                              enum prediction_speed speed)
 {
     struct prediction_errors errors = {0};
-    double *sizes = calloc(count + 1, sizeof *sizes);
-    CHECK(sizes);
+    double *sizes = calloc(count + 1, sizeof *sizes), *ms = calloc(count + 1, sizeof *ms);
+    CHECK(sizes && ms);
     for (size_t i = 0; i < count; i++) {
-        if (!prediction_counts(records[i]))
+        ms[i] = prediction_measured_ms(records[i], speed);
+        if (isnan(ms[i]))
             continue;
-        double size = fabs(error_of(records[i])), ms = measured_ms(records[i]);
+        double size = fabs(records[i]->estimate_ms / ms[i] - 1);
         sizes[errors.count++] = size;
-        errors.in_range += ms >= records[i]->estimate_low_ms && ms <= records[i]->estimate_high_ms;
+        errors.in_range += ms[i] >= records[i]->estimate_low_ms && ms[i] <= records[i]->estimate_high_ms;
         if (!errors.worst_record || size > errors.worst) {
             errors.worst = size;
             errors.worst_record = records[i];
         }
-        for (size_t j = 0; j < i; j++)
-            if (prediction_counts(records[j]))
-                compare(&errors, records[i], records[j]);
+        for (size_t j = 0; j < i; j++) {
+            double ratio = ms[i] / ms[j];
+            if (!(ratio >= APART || ratio <= 1 / APART) || !are_comparable(records[i], records[j]))
+                continue;
+            errors.pairs++;
+            errors.reversed += (ratio > 1) != (records[i]->estimate_ms > records[j]->estimate_ms);
+        }
     }
-    qsort(sizes, errors.count, sizeof *sizes, by_size);
-    size_t half = errors.count / 2;
-    if (errors.count)
-        errors.median = errors.count % 2 ? sizes[half] : (sizes[half - 1] + sizes[half]) / 2;
+    errors.median = errors.count ? sample_quantile(sizes, errors.count, 0.5) : NAN;
+    free(ms);
     free(sizes);
     return errors;
 }
@@ -83,17 +68,25 @@ struct prediction_errors prediction_errors_of(const struct record *const *record
 static void print_points(const struct series_table *all, enum table_format format, FILE *stream)
 {
     struct text_table table = {0};
-    const char *const head[] = {"", "context", "measured ms", "predicted ms", "from", "to", "error %", NULL};
+    const char *const head[] = {"",   "context", "measured ms", "predicted ms",       "from",
+                                "to", "error %", "slowdown",    "error % without it", NULL};
     text_table_row(&table, head);
     for (size_t s = 0; s < all->count; s++)
         for (size_t i = 0; i < all->series[s].record_count; i++) {
             const struct record *record = all->series[s].records[i];
+            double measured_ms = prediction_measured_ms(record, PREDICTION_AS_MEASURED);
             const struct text_table_word words[] = {
-                text_table_number(record->trial.context, 0),    text_table_number(measured_ms(record), 1),
-                text_table_number(record->estimate_ms, 1),      text_table_number(record->estimate_low_ms, 1),
-                text_table_number(record->estimate_high_ms, 1), text_table_number(100 * error_of(record), 1)};
+                text_table_number(record->trial.context, 0),
+                text_table_number(measured_ms, 1),
+                text_table_number(record->estimate_ms, 1),
+                text_table_number(record->estimate_low_ms, 1),
+                text_table_number(record->estimate_high_ms, 1),
+                text_table_number(100 * error_of(record, PREDICTION_AS_MEASURED), 1),
+                text_table_number(measured_ms / prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED), 2),
+                text_table_number(100 * error_of(record, PREDICTION_AT_PROFILE_SPEED), 1)};
             const char *const row[] = {all->series[s].label, words[0].text, words[1].text, words[2].text,
-                                       words[3].text,        words[4].text, words[5].text, NULL};
+                                       words[3].text,        words[4].text, words[5].text, words[6].text,
+                                       words[7].text,        NULL};
             text_table_row(&table, row);
         }
     text_table_print(&table, format, stream);
@@ -110,28 +103,66 @@ static const char *label_of(const struct series_table *all, const struct record 
     return record_method(record);
 }
 
+static void print_errors(const struct prediction_errors *errors, const struct series_table *all, FILE *stream)
+{
+    fprintf(stream,
+            "median error %.1f %%, worst %.1f %% (%s, context %.0f); of %zu pairs whose times differ by more than "
+            "%.0f %%, %zu in the right order, %zu in the wrong one\n",
+            100 * errors->median, 100 * errors->worst, label_of(all, errors->worst_record),
+            errors->worst_record->trial.context, errors->pairs, 100 * (APART - 1), errors->pairs - errors->reversed,
+            errors->reversed);
+}
+
+static void print_summary(const struct record *const *records, size_t count, const struct series_table *all,
+                          FILE *stream)
+{
+    struct prediction_errors errors = prediction_errors_of(records, count, PREDICTION_AS_MEASURED);
+    if (!errors.worst_record)
+        return;
+    fprintf(stream, "%zu trials, %zu of them measured within the range of their prediction: ", errors.count,
+            errors.in_range);
+    print_errors(&errors, all, stream);
+    errors = prediction_errors_of(records, count, PREDICTION_AT_PROFILE_SPEED);
+    if (!errors.worst_record)
+        return;
+    double least = INFINITY, most = 0;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < records[i]->slowdown.count; j++) {
+            least = fmin(least, records[i]->slowdown.items[j]);
+            most = fmax(most, records[i]->slowdown.items[j]);
+        }
+    fprintf(
+        stream,
+        "%zu trials at the speed of the calibration, each sample divided by its slowdown, which is how many times "
+        "as long as then a yardstick took around it (%.2f to %.2f): ",
+        errors.count, least, most);
+    print_errors(&errors, all, stream);
+}
+
+bool prediction_any(const struct results *results)
+{
+    for (size_t i = 0; i < results->count; i++)
+        if (isfinite(prediction_measured_ms(results->records[i], PREDICTION_AS_MEASURED)))
+            return true;
+    return false;
+}
+
 bool prediction_report_write(const struct results *results, bool points, enum table_format format, FILE *stream)
 {
     const struct record **records = calloc(results->count + 1, sizeof *records);
     CHECK(records);
     size_t count = 0;
     for (size_t i = 0; i < results->count; i++)
-        if (prediction_counts(results->records[i]))
+        if (isfinite(prediction_measured_ms(results->records[i], PREDICTION_AS_MEASURED)))
             records[count++] = results->records[i];
-    struct prediction_errors errors = prediction_errors_of(records, count);
-    if (errors.worst_record) {
+    if (count) {
         struct series_table all;
         series_make(&all, records, count, nothing, true);
         fprintf(stream, "%sstep times, predicted by measured rates and measured\n\n",
                 format == TABLE_MARKDOWN ? "## " : "");
         if (points)
             print_points(&all, format, stream);
-        fprintf(
-            stream,
-            "%zu trials: median error %.1f %%, worst %.1f %% (%s, context %.0f); %zu measured within the range of "
-            "their prediction; of %zu pairs whose times differ by more than %.0f %%, %zu in the wrong order\n",
-            errors.count, 100 * errors.median, 100 * errors.worst, label_of(&all, errors.worst_record),
-            errors.worst_record->trial.context, errors.in_range, errors.pairs, 100 * (APART - 1), errors.reversed);
+        print_summary(records, count, &all, stream);
         series_free(&all);
     }
     free(records);

@@ -4,6 +4,9 @@
 #include "harness/results/text_table.h"
 #include <stdio.h>
 
+// Times as they were measured, or at the speed that the profile's rates are of, where records have slowdowns.
+enum prediction_speed { PREDICTION_AS_MEASURED, PREDICTION_AT_PROFILE_SPEED };
+
 // Trials that are predicted, and how far off: |predicted / measured - 1|.
 struct prediction_errors {
     size_t count, in_range; // measured between the low and the high estimate
@@ -13,10 +16,14 @@ struct prediction_errors {
     // of which the slower one was predicted to be the faster.
     size_t pairs, reversed;
 };
-struct prediction_errors prediction_errors_of(const struct record *const *records, size_t count);
-// Whether a record counts: it was timed, and is predicted.
-bool prediction_counts(const struct record *record);
+struct prediction_errors prediction_errors_of(const struct record *const *records, size_t count,
+                                              enum prediction_speed speed);
+// The time that a prediction is held against; NaN: the record does not count, for it was not timed, or not
+// predicted.
+double prediction_measured_ms(const struct record *record, enum prediction_speed speed);
 
+// Whether any record counts.
+bool prediction_any(const struct results *results);
 // Writes, of every trial that counts, what was predicted and measured, if points, and the errors; whether there are
 // any.
 bool prediction_report_write(const struct results *results, bool points, enum table_format format, FILE *stream);

@@ -164,15 +164,18 @@ static bool check_trial(const json_t *record, const char *where, struct status *
     return true;
 }
 
-// Each sample has its number of columns; a plan has the columns alone.
+// Each sample has its number of columns; a plan has the columns alone. And each has its slowdown, if any has.
 static bool check_samples(const json_t *record, const char *where, struct status *status)
 {
-    const json_t *columns = json_object_get(record, "sample_columns");
+    static const char *const lists[] = {"sample_columns", "slowdown"};
     size_t times = json_array_size(json_object_get(record, "samples_ms"));
-    if (!times || !json_is_array(columns) || json_array_size(columns) == times)
-        return true;
-    return status_set(status, STATUS_BAD_INPUT, "%s: \"sample_columns\" are %zu, but \"samples_ms\" %zu", where,
-                      json_array_size(columns), times);
+    for (size_t i = 0; times && i < sizeof lists / sizeof *lists; i++) {
+        const json_t *list = json_object_get(record, lists[i]);
+        if (json_is_array(list) && json_array_size(list) != times)
+            return status_set(status, STATUS_BAD_INPUT, "%s: \"%s\" are %zu, but \"samples_ms\" %zu", where,
+                              lists[i], json_array_size(list), times);
+    }
+    return true;
 }
 
 bool record_check(const json_t *record, const char *where, struct status *status)

@@ -315,6 +315,11 @@ const struct record_field record_fields[] = {
      .meaning =
          "how many columns each sample drew: sample i walks draw i; of a plan, what the estimate is the mean of",
      .null = "nothing is drawn"},
+    {FIELD(record, slowdown), .type = FIELD_POSITIVE, .list = true, .none = NONE_LEFT_OUT,
+     .meaning =
+         "of each sample: how many times as long a fixed mix of operations (harness/run/yardstick.h) took just "
+         "before and after it as when the profile's rates were measured",
+     .null = "the profile has no measured rates; planned, trained, or several ranks"},
     {FIELD(record, median_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "of the samples", .null = "planned"},
     {FIELD(record, mean_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "of the draws",
      .null = "nothing is drawn"},

@@ -332,10 +332,10 @@ static bool write_parts(const struct report_request *request, const struct resul
     if (apart)
         fputs("\n", stream);
     *written += category_report_write(&categories, results, stream);
-    struct prediction_errors predicted = prediction_errors_of(results->records, results->count);
-    if (predicted.count && (*written)++)
+    bool predicted = prediction_any(results);
+    if (predicted && (*written)++)
         fputs("\n", stream);
-    if (predicted.count)
+    if (predicted)
         prediction_report_write(results, !request->summary, request->table.format, stream);
     return !request->max_context_count || write_longest(request, published, (*written)++, stream, status);
 }

@@ -1,6 +1,9 @@
 #include "harness/results/step_time.h"
+#include "harness/results/rank_test.h"
+#include "harness/results/record_json.h"
 #include "harness/results/recorded_method.h"
 #include <math.h>
+#include <stdlib.h>
 
 // NaN of an empty list.
 static double mean_of(const struct number_list *list)
@@ -45,6 +48,19 @@ struct step_time step_time_of(const struct record *record)
         time.high = fmax(time.high, record->samples_ms.items[i]);
     }
     return time;
+}
+
+double step_time_at_profile_speed(const struct record *record)
+{
+    const struct number_list *samples = &record->samples_ms, *slowdown = &record->slowdown;
+    if (!slowdown->count || slowdown->count != samples->count || is_one_draw(record))
+        return NAN;
+    struct number_list at_speed = number_list_make(samples->count);
+    for (size_t i = 0; i < samples->count; i++)
+        at_speed.items[i] = samples->items[i] / slowdown->items[i];
+    double ms = has_draws(record) ? mean_of(&at_speed) : sample_quantile(at_speed.items, at_speed.count, 0.5);
+    free(at_speed.items);
+    return ms;
 }
 
 struct step_time step_time_estimate(const struct record *record)

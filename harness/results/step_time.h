@@ -16,6 +16,9 @@ bool step_time_is_drawn(const struct record *record);
 // Not known: without samples, and of a method that draws its columns whose samples all walked one draw (a record
 // without sample_columns), which is luck.
 struct step_time step_time_of(const struct record *record);
+// What the step would have taken at the speed that its profile's rates are of: of the samples over their slowdowns.
+// Of draws their mean. NaN: without slowdowns.
+double step_time_at_profile_speed(const struct record *record);
 // The same of a record's estimate_ms, which has no samples.
 struct step_time step_time_estimate(const struct record *record);
 // The mean of the samples, for ratios of means; the median if there are none.

@@ -76,6 +76,8 @@ static void fill_samples(struct record *record, const struct trial_result *resul
         for (size_t i = 0; i < result->sample_count; i++)
             record->sample_columns.items[i] = (double)result->sample_columns[i];
     }
+    if (timed && result->slowdown)
+        record->slowdown = number_list_copy(result->slowdown, result->sample_count);
     record->median_ms = timed ? median(result->samples_ms, result->sample_count) : NAN;
     record->mean_ms = drawn ? mean(result->samples_ms, result->sample_count) : NAN;
     record->mean_error_ms = drawn ? mean_error(result->samples_ms, result->sample_count) : NAN;

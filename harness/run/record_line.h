@@ -32,6 +32,7 @@ struct trial_result {
     const double *samples_ms;           // NULL: of a plan, not known
     const double *asked_ms;             // NULL: not known
     const size_t *sample_columns;       // NULL: none are drawn
+    const double *slowdown;             // NULL: not known
     double estimate_ms;                 // mean over the samples
     const struct watch_report *watched; // the card while the samples ran
     const struct machine_load *load;    // the machine, likewise

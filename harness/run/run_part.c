@@ -44,12 +44,25 @@ static void count_instructions(struct run *run)
         event_counter_open(&run->instructions, PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS);
 }
 
+// Of steps on the machine that the profile's rates were measured on.
+static bool open_yardstick(struct run *run)
+{
+    const struct trial *trial = run->trial;
+    const struct rates *rates = run->setup.device->roofline.rates;
+    bool wanted = rates && rates->yardstick_s > 0 && !trial->train.steps && trial_ranks(trial) == 1 &&
+                  strcmp(trial->device, "cpu") == 0;
+    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, &run->status) : NULL;
+    return !wanted || run->yardstick;
+}
+
 bool run_take_samples(struct run *run)
 {
     arena_reset_peak(&run->setup.device->arena);
     arena_reset_peak(&run->setup.device->host);
     run_set_draw(run, 0);
     if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, run->world, &run->status))
+        return false;
+    if (!open_yardstick(run))
         return false;
     watch_start(run->watch);
     count_instructions(run);
@@ -61,5 +74,6 @@ bool run_take_samples(struct run *run)
     run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN));
     run->result.watched = run->watch ? &run->watched : NULL;
     run->result.load = run->trial->planned ? NULL : &run->load;
+    run->result.slowdown = run->yardstick ? run->slowdown : NULL;
     return sampled;
 }

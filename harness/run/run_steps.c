@@ -6,6 +6,7 @@
 
 #define PLANNED_DRAWS_MIN 8
 #define PLANNED_ERROR     0.01
+#define YARDSTICK_RUNS    8
 
 double run_seconds(const struct run *run)
 {
@@ -208,11 +209,19 @@ static bool evaluate(struct run *run)
     return run_fine(run);
 }
 
+// How many times as long the yardstick takes now as when the profile's rates were measured. NaN: there is none.
+static double slowdown_now(const struct run *run)
+{
+    const struct rates *rates = run->setup.device->roofline.rates;
+    return run->yardstick ? yardstick_s(run->yardstick, YARDSTICK_RUNS) / rates->yardstick_s : NAN;
+}
+
 bool run_sample(struct run *run)
 {
     double longest_ms = 0;
     if (!evaluate(run))
         return false;
+    double last = slowdown_now(run);
     for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
         run->world->ops->meet(run->world);
         double before = event_counter_read(&run->instructions);
@@ -222,6 +231,9 @@ bool run_sample(struct run *run)
         if (!note_sample(run, i) || !evaluate(run))
             return false;
         longest_ms = fmax(longest_ms, run->step.ms);
+        double now = slowdown_now(run);
+        run->slowdown[i] = (last + now) / 2;
+        last = now;
     }
     return true;
 }

@@ -8,6 +8,7 @@
 #include "harness/run/setup.h"
 #include "harness/run/train.h"
 #include "harness/run/watch.h"
+#include "harness/run/yardstick.h"
 #include "kernels/base/trace.h"
 #include "kernels/base/world.h"
 
@@ -33,7 +34,8 @@ struct run {
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
     void *options;                  // of the current draw
     bool draws;
-    double *samples_ms, *asked_ms;
+    double *samples_ms, *asked_ms, *slowdown;
+    struct yardstick *yardstick; // NULL: there is no slowdown
     size_t *sample_columns;
     double estimate_squares; // sum of squares of the estimates about their mean
     struct watch *watch;

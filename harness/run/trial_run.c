@@ -220,9 +220,10 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     size_t samples = run_samples_max(trial);
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
+    run->slowdown = calloc(samples, sizeof *run->slowdown);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
     curve_open(&run->curve, samples);
-    CHECK(run->samples_ms && run->asked_ms && run->sample_columns && run->ranks);
+    CHECK(run->samples_ms && run->asked_ms && run->slowdown && run->sample_columns && run->ranks);
     struct trial_result *result = &run->result;
     result->trial = run->trial;
     provenance_take(&result->provenance);
@@ -251,6 +252,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     result->wall_s = run_seconds(run);
     char *line = run_is_first(run) || *failed ? record_line(result) : NULL;
 
+    yardstick_close(run->yardstick);
     watch_close(run->watch);
     train_close(&run->train);
     trace_free(&run->trace);
@@ -265,6 +267,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     curve_close(&run->curve);
     free(run->samples_ms);
     free(run->asked_ms);
+    free(run->slowdown);
     free(run->sample_columns);
     free(run->ranks);
     free(run);

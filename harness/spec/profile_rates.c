@@ -64,17 +64,19 @@ static bool read_spread(struct rates *rates, struct json_field field, struct sta
 
 bool profile_rates_read(struct rates *rates, struct json_field field, struct status *status)
 {
-    static const struct names known = {3, {"source", "spread", "operations"}};
+    static const struct names known = {4, {"source", "spread", "yardstick_s", "operations"}};
     const char *source = NULL;
     *rates = (struct rates){0};
     if (!field.value)
         return true;
     if (!json_is_object(field.value))
         return json_field_expected(field, status, "an object of operations");
-    struct json_field operations = json_field_get(field, "operations");
+    struct json_field operations = json_field_get(field, "operations"),
+                      yardstick = json_field_get(field, "yardstick_s");
     if (!json_field_object(field, &known, NULL, status) ||
         !json_field_text(json_field_get(field, "source"), "how the rates were measured", &source, status) ||
-        !read_spread(rates, json_field_get(field, "spread"), status))
+        !read_spread(rates, json_field_get(field, "spread"), status) ||
+        (yardstick.value && !read_number(yardstick, 1e-9, &rates->yardstick_s, status)))
         return false;
     if (!json_is_object(operations.value))
         return json_field_expected(operations, status, "an object of operations");
@@ -116,6 +118,9 @@ json_t *profile_rates_json(const struct rates *rates, const char *source)
         json_object_set_new(operations, rate->operation,
                             json_pack("{s:o, s:o}", "axes", axes, "values", numbers_json(rate->values, count)));
     }
-    return json_pack("{s:s, s:[f, f], s:o}", "source", source, "spread", rates->low, rates->high, "operations",
-                     operations);
+    json_t *json = json_pack("{s:s, s:[f, f]}", "source", source, "spread", rates->low, rates->high);
+    if (rates->yardstick_s > 0)
+        json_object_set_new(json, "yardstick_s", json_real(rates->yardstick_s));
+    json_object_set_new(json, "operations", operations);
+    return json;
 }

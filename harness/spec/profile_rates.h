@@ -1,5 +1,6 @@
-// Profile rates: the measured rates of a profile, {"f32": {"source": ..., "spread": [0.95, 1.1], "operations":
-// {"gemm_nt": {"axes": [[8, 32], [8, 32], [8, 32]], "values": [...]}}}}: the last axis runs fastest.
+// Profile rates: the measured rates of a profile, {"f32": {"source": ..., "spread": [0.95, 1.1], "yardstick_s":
+// 0.002, "operations": {"gemm_nt": {"axes": [[8, 32], [8, 32], [8, 32]], "values": [...]}}}}: the last axis runs
+// fastest.
 #pragma once
 #include "harness/files/json_field.h"
 #include "kernels/base/rates.h"

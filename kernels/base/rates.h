@@ -21,8 +21,9 @@ struct rate {
 struct rates {
     size_t count; // 0: none were measured
     struct rate items[RATES_MAX];
-    // Of the samples at a point over their median, all points together: nine in ten lie between the two.
+    // Of the times at a point, as they were, over its own, all points together: nine in ten lie between the two.
     double low, high;
+    double yardstick_s; // what harness/run/yardstick.h took meanwhile; 0: not known
 };
 
 // The table of a range's operation, and where in it the range lies; NULL: it has none.
