@@ -316,8 +316,10 @@ static void another_build_is_measured_in_turn(void **state)
     assert_int_equal(line_count(scratch, "r.jsonl"), 4);
     assert_int_equal(line_count(scratch, "trace"), 5);
 
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./other"), 2);
-    assert_says(scratch, "err", "--against PROGRAM and --against-out FILE go together");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against-out o.jsonl"), 2);
+    assert_says(scratch, "err", "name it by --against PROGRAM");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --compare"), 2);
+    assert_says(scratch, "err", "name it by --against PROGRAM");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./none --against-out o.jsonl"), 2);
     assert_says(scratch, "err", "--against ./none: No such file or directory");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against . --against-out o.jsonl"), 2);
@@ -326,6 +328,27 @@ static void another_build_is_measured_in_turn(void **state)
     assert_says(scratch, "err", "--against ./o.jsonl: Permission denied");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out r.jsonl"), 2);
     assert_says(scratch, "err", "r.jsonl: another sweep is writing to this file");
+}
+
+// The other build's records say that a step asked for one operation.
+static void two_builds_are_compared(void **state)
+{
+    struct scratch *scratch = *state;
+    spec_write(scratch, " \"axes\": {\"context\": [24], \"method\": [\"full\"]}}\n");
+    assert_int_equal(run(scratch,
+                         "printf '#!/bin/sh\\n%s \"$@\" | sed \"s/launches...[0-9]*/launches\\\":1/\"' $L > "
+                         "other && chmod +x other"),
+                     0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./other --compare"), 1);
+    assert_says(scratch, "out", "worse ");
+    assert_says(scratch, "out", "launches 1 -> ");
+    assert_says(scratch, "out", "verdict: regression");
+    assert_int_equal(line_count(scratch, "r-against.jsonl"), 1);
+    // The other way round, and as the command that is for it.
+    assert_int_equal(run(scratch, "mv r-against.jsonl a.jsonl; $L run spec.json --out a.jsonl --against ./other "
+                                  "--against-out r.jsonl --compare > said; code=$?; $L compare r.jsonl a.jsonl > "
+                                  "compared; test $? = $code && tail -n $(wc -l < compared) said | cmp - compared"),
+                     0);
 }
 
 static void one_trial_is_run_again_by_its_command(void **state)
@@ -377,6 +400,7 @@ int main(void)
         TEST(wrong_use_is_exit_2),
         TEST(rounds_go_through_all_trials_and_resume),
         TEST(another_build_is_measured_in_turn),
+        TEST(two_builds_are_compared),
         TEST(one_trial_is_run_again_by_its_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

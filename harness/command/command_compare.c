@@ -1,6 +1,7 @@
 // Command: `longbp compare`, whether anything became worse from one result file to another.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/command/compare_files.h"
 #include "harness/results/comparison_by.h"
 #include <string.h>
 
@@ -68,16 +69,16 @@ static int exit_code(enum comparison_verdict verdict)
                                                : EXIT_FINE;
 }
 
-static int compare_files(const struct arguments *arguments, struct status *status)
+int compare_files(const char *base_path, const char *new_path, const struct comparison_options *options,
+                  enum comparison_format format, bool all, struct status *status)
 {
     struct result_file base = {0}, new = {0};
     struct titled_comparison item = {0};
     int code = EXIT_BAD_INPUT;
-    if (result_file_read(&base, arguments->paths[0], status) &&
-        result_file_read(&new, arguments->paths[1], status) &&
-        comparison_make(&item.comparison, &base, &new, &arguments->options, status)) {
+    if (result_file_read(&base, base_path, status) && result_file_read(&new, new_path, status) &&
+        comparison_make(&item.comparison, &base, &new, options, status)) {
         code = exit_code(item.comparison.verdict);
-        comparison_write(&item, 1, arguments->format, arguments->all, stdout);
+        comparison_write(&item, 1, format, all, stdout);
     }
     comparison_free(&item.comparison);
     result_file_close(&new);
@@ -130,7 +131,8 @@ static const char help[] =
     "them must besides stand out from the others, and a single trial among many must do so in two rounds, and "
     "where rounds differ much in more, for otherwise it was the machine.\n\n"
     "For times that can be trusted, measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 "
-    "--out NEW --against OTHER-BUILD --against-out BASE`. Machines drift, and what disturbs them adds time, "
+    "--against OTHER-BUILD --compare`, which ends with this comparison. Machines drift, and what disturbs them "
+    "adds time, "
     "and comes and goes. The last record of a trial counts for all else; samples of all its records of the "
     "same revision and machine are pooled, and of several rounds the faster half counts. Five samples of a "
     "trial in a round are enough where there are many trials, ten or more where there are few; below four in "
@@ -182,7 +184,9 @@ int command_compare(int argc, char **argv)
     struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
-    int code = arguments.by ? compare_settings(&arguments, &status) : compare_files(&arguments, &status);
+    int code = arguments.by ? compare_settings(&arguments, &status)
+                            : compare_files(arguments.paths[0], arguments.paths[1], &arguments.options,
+                                            arguments.format, arguments.all, &status);
     if (status.code != STATUS_OK)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     return code;

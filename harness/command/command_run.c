@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/command/compare_files.h"
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
 #include "harness/run/child.h"
@@ -23,7 +24,7 @@ struct arguments {
     size_t axis_count;
     size_t rounds;
     enum progress_detail detail;
-    bool list, dry_run, fresh, retry, json;
+    bool list, dry_run, fresh, retry, compare, json;
 };
 
 #define ROUNDS_MAX 1000
@@ -91,7 +92,11 @@ static const struct flag flags[] = {
      .key = 'b',
      TEXT_AT(struct arguments, against_out),
      .arg = "FILE",
-     .doc = "the result file of the other build"},
+     .doc = "the result file of the other build (that of --out, with -against before its .jsonl)"},
+    {.name = "compare",
+     .key = 'x',
+     SET_AT(struct arguments, compare),
+     .doc = "end with what `longbp compare` says of this build against the other, and with its exit status"},
     {.name = "quiet", .key = 'q', .doc = "say nothing on stderr of trials that end ok, nor how many are left"},
     {.name = "verbose", .key = 'v', .doc = "say when each trial begins, its id, and all of why it did not end ok"},
     {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "with --list: one JSON object per line"},
@@ -147,8 +152,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
                               arguments->host_memory));
         if (!arguments->spec)
             argp_error(state, "name the experiment's file");
-        if (!arguments->against != !arguments->against_out)
-            argp_error(state, "--against PROGRAM and --against-out FILE go together");
+        if (!arguments->against && (arguments->against_out || arguments->compare))
+            argp_error(state, "--against-out and --compare are of another build: name it by --against PROGRAM");
         if (arguments->dry_run && (arguments->list || arguments->trial || arguments->fresh ||
                                    arguments->rounds > 1 || arguments->against))
             argp_error(state,
@@ -264,13 +269,37 @@ static bool is_program(const char *path, struct status *status)
                       found && !S_ISREG(file.st_mode) ? "not a program" : strerror(errno));
 }
 
+// The other build's result file beside this one's, to be freed: "r-against.jsonl" beside "r.jsonl".
+static char *against_beside(const char *out)
+{
+    static const char end[] = ".jsonl";
+    size_t bytes = strlen(out), kept = bytes;
+    if (bytes > strlen(end) && strcmp(out + bytes - strlen(end), end) == 0)
+        kept = bytes - strlen(end);
+    char *path;
+    CHECK(asprintf(&path, "%.*s-against%s", (int)kept, out, out + kept) > 0);
+    return path;
+}
+
+// The sweep and, if it is fine, what the two builds' results come to.
+static int measure(const struct spec *spec, const struct sweep_options *options, bool compare,
+                   struct status *status)
+{
+    const struct comparison_options comparison = {.threshold = TIME_THRESHOLD};
+    int code = sweep_run(spec, options, status);
+    if (!compare || code != EXIT_FINE)
+        return code;
+    putchar('\n');
+    return compare_files(options->against_out, options->out, &comparison, COMPARISON_TEXT, false, status);
+}
+
 static int run(const struct arguments *arguments, struct status *status)
 {
     struct spec spec = {0};
     struct spec_changes changes = {
         .axes = arguments->axes, .axis_count = arguments->axis_count, .device = arguments->device};
     int code = EXIT_BAD_INPUT;
-    char *out = NULL, *rerun = rerun_command(arguments);
+    char *out = NULL, *against_out = NULL, *rerun = rerun_command(arguments);
     const char *started = getenv("OMPI_COMM_WORLD_SIZE");
     if (started && strtoul(started, NULL, 10) > 1) {
         status_set(status, STATUS_BAD_INPUT,
@@ -281,13 +310,14 @@ static int run(const struct arguments *arguments, struct status *status)
     if (!spec_load(&spec, arguments->spec, &changes, status))
         goto cleanup;
     CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
+    against_out = against_beside(arguments->out ? arguments->out : out);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
                                     .rerun = rerun,
                                     .launch = arguments->launch,
                                     .detail = arguments->detail,
                                     .rounds = arguments->rounds,
                                     .against = arguments->against,
-                                    .against_out = arguments->against_out,
+                                    .against_out = arguments->against_out ? arguments->against_out : against_out,
                                     .fresh = arguments->fresh,
                                     .retry = arguments->retry};
     if (arguments->against && !is_program(arguments->against, status)) {
@@ -299,12 +329,13 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->trial) {
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
-        code = sweep_run(&spec, &options, status);
+        code = measure(&spec, &options, arguments->compare, status);
     }
 cleanup:
     spec_free(&spec);
     free(rerun);
     free(out);
+    free(against_out);
     return code;
 }
 
@@ -322,7 +353,8 @@ int command_run(int argc, char **argv)
             "Exit status: 0 measured, also where some trials ran out of memory or time; 1 a gradient was wrong, a "
             "trial "
             "crashed, no trial is ok, or the results were removed meanwhile; 2 wrong use, a bad file, one that "
-            "cannot be written, or no trial that this machine can measure; 130 interrupted."};
+            "cannot be written, or no trial that this machine can measure; 130 interrupted. With --compare also 1 "
+            "where this build is worse and 3 where that cannot be told."};
     struct arguments arguments = {.rounds = 1};
     struct status status = {0};
     arguments_parse(&argp, flags, argc, argv, &arguments);
