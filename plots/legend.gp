@@ -21,7 +21,7 @@ do for [e=0:legend_entries-1] {
         if (extra eq 'whiskers' || extra eq 'errors') {
             set arrow 200+e from screen across(legend_x(e) + 26),down(legend_y(e) - 7) to screen across(legend_x(e) + 26),down(legend_y(e) + 7) \
                 @whisker lc rgb pale front
-            legend_text = extra eq 'errors' ? 'mean over draws, ± 2 standard errors' : 'fastest to slowest sample'
+            legend_text = extra eq 'errors' ? 'mean of draws ± 2 standard errors' : 'fastest to slowest sample'
         }
         if (extra eq 'limit') {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \

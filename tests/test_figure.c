@@ -177,6 +177,16 @@ static void test_sparsity_table(void **state)
         "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");
 }
 
+// Budgets whose walk over all columns nobody timed, and whose errors nobody measured, have no panel.
+static void test_sparsity_of_nothing(void **state)
+{
+    (void)state;
+    char *lines[] = {
+        record(1, "e", "ok", "f64", 250, SPACO(1, "uniform", "paper"), DRAWN("[4, 5]", "[1, 1]", "4", "1")),
+        record(2, "e", "ok", "f64", 250, SPACO(2, "uniform", "paper"), DRAWN("[6, 7]", "[2, 2]", "6", "1")), NULL};
+    assert_null(table_of("sparsity", lines));
+}
+
 static void test_gradient_error_table(void **state)
 {
     (void)state;
@@ -263,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_links_table),
+        cmocka_unit_test(test_sparsity_of_nothing),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

@@ -252,7 +252,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
     struct series_table all;
     wanted_series(&all, records, count, has_budget, omit, false);
     header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\trms_error");
-    bool enough = false;
+    bool enough = false, any_panel = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         sort_series(series, budget_of);
@@ -262,6 +262,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
             struct step_time time = step_time_of(record);
             // One draw's time says nothing of the sampler's.
             double whole = isfinite(record->mean_error_ms) ? whole_walk_ms(records, count, record) : NAN;
+            any_panel |= isfinite(time.ms / whole) || isfinite(record->bias.relative_l2);
             row_start(table, &all, series);
             ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
                 time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
@@ -269,14 +270,14 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         }
     }
     series_free(&all);
-    return enough;
+    return enough && any_panel;
 }
 
 static const struct figure sparsity = {
     .name = "sparsity",
-    .needs =
-        "two budgets or more of a sampling method at one context (and a seco record with the same chunk for the "
-        "time panel, of samples that each walked a draw of their own; \"bias\": true for the error panels)",
+    .needs = "two budgets or more of a sampling method at one context, and a seco record with the same chunk (time "
+             "panel, "
+             "of samples that each walked a draw of their own) or \"bias\": true (error panels)",
     .one_context = true,
     .within = nothing,
     .tabulate = tabulate_sparsity,
