@@ -215,6 +215,24 @@ static void help_has_choices_and_defaults(void **state)
     free(help);
 }
 
+// What every option of every command that takes a value is without it, as the last thing that is said of it.
+static void help_has_every_default(void **state)
+{
+    struct scratch *scratch = *state;
+    char command[512];
+    for (const struct command *c = commands; c->name; c++) {
+        if (!c->summary)
+            continue;
+        snprintf(command, sizeof command,
+                 "ARGP_HELP_FMT=rmargin=2000 $L help %s | awk '/^ ? ?(-., )? *--[a-z]/ { print \"\" } { printf "
+                 "\"%%s \", $0 } "
+                 "!/^  / { print \"\" }' | grep -E '^ +(-., )? *--[a-z-]+=' | grep -vE '\\(.*\\) *$'",
+                 c->name);
+        if (run(scratch, command) == 0)
+            fail_msg("%s: %s", c->name, text_of(scratch, "out"));
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -229,6 +247,7 @@ int main(void)
         TEST(fish_completes),
         TEST(help_tells_of_a_command_what_it_says_itself),
         TEST(help_has_choices_and_defaults),
+        TEST(help_has_every_default),
     };
     return cmocka_run_group_tests_name("completion", tests, NULL, NULL);
 }

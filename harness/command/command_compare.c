@@ -158,7 +158,7 @@ int command_compare(int argc, char **argv)
         {.name = "allow",
          .key = 'a',
          .arg = "LIST",
-         .doc = "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB"},
+         .doc = "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB (default: nothing)"},
         {.name = "threshold",
          .key = OPTION_THRESHOLD,
          .arg = "SHARE",
@@ -172,12 +172,11 @@ int command_compare(int argc, char **argv)
          TEXT_AT(struct arguments, by),
          .arg = "KEY",
          .doc = "Of one file: trials that differ in this key alone, such as chunk, dtype or method; the first "
-                "value is "
-                "BASE"},
+                "value is BASE (default: two files are compared)"},
         {.name = "format",
          .key = OPTION_FORMAT,
          .arg = "text|markdown|junit|json",
-         .doc = "Text (default), a comment for a pull request, test results as XML, or JSON"},
+         .doc = "For people, a comment for a pull request, test results as XML, or JSON (default: text)"},
         {0},
     };
     static const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE", help, NULL, NULL, NULL};

@@ -114,7 +114,7 @@ int command_convert(int argc, char **argv)
          .key = 'o',
          TEXT_AT(struct arguments, out),
          .arg = "FILE",
-         .doc = "Where the converted records go; it may be the file itself"},
+         .doc = "Where the converted records go; it may be the file itself (required)"},
         {0},
     };
     static const struct argp argp = {

@@ -27,7 +27,7 @@ static const struct flag own_flags[] = {
      TEXT_AT(struct arguments, token_dtype),
      .arg = "bytes|u16|u32",
      .doc = "of the token ids (bytes)"},
-    {.name = "out", TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "the gradients, safetensors"},
+    {.name = "out", TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "the gradients, safetensors (required)"},
     {.name = "launch",
      TEXT_AT(struct arguments, launch),
      .arg = "LAUNCHER",

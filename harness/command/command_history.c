@@ -59,11 +59,12 @@ int command_history(int argc, char **argv)
         {.name = "format",
          .key = OPTION_FORMAT,
          .arg = "text|markdown|json",
-         .doc = "Of the tables (default: text); json has every figure of every trial at every commit"},
+         .doc = "Of the tables; json has every figure of every trial at every commit (default: text)"},
         {.name = "where",
          .key = OPTION_WHERE,
          .arg = "KEY=VALUE,VALUE",
-         .doc = "Only records whose field or key has one of these values; again for a further condition"},
+         .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
+                "all)"},
         {.name = "all", SET_AT(struct arguments, report.all), .doc = "Figures that never changed, too"},
         {0},
     };

@@ -23,7 +23,7 @@ static const struct flag own_flags[] = {
     {.name = "methods",
      TEXT_AT(struct plan_flags, methods),
      .arg = "all|METHOD,METHOD",
-     .doc = "which methods (all); auto: the one, and the options, with which it goes furthest"},
+     .doc = "which methods; auto: the one, and the options, with which it goes furthest (all)"},
     {.name = "method", .flags = OPTION_ALIAS},
     PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,

@@ -31,7 +31,7 @@ static const struct flag own_flags[] = {
     {.name = "timeline",
      TEXT_AT(struct arguments, timeline),
      .arg = "FILE",
-     .doc = "write the record with the live bytes over the step, for `longbp plot`"},
+     .doc = "write the record with the live bytes over the step, for `longbp plot` (none)"},
     {.name = "categories",
      SET_AT(struct arguments, categories),
      .doc = "print where the step's time goes: its operations, GEMM by shape; with a profile in ms"},

@@ -55,12 +55,12 @@ int command_report(int argc, char **argv)
         {.name = "format",
          .key = OPTION_FORMAT,
          .arg = "text|markdown|latex|csv|json",
-         .doc = "Of the tables (default: text); latex, csv and json are of the one table of records"},
+         .doc = "Of the tables; latex, csv and json are of the one table of records (default: text)"},
         {.name = "html",
          TEXT_AT(struct arguments, html),
          .arg = "FILE",
          .doc = "Instead one page for a browser, which needs no network: claims, figures (by gnuplot), tables that "
-                "are sorted and filtered, where the time goes, where the records come from"},
+                "are sorted and filtered, where the time goes, where the records come from (default: tables)"},
         {.name = "claims",
          TEXT_AT(struct arguments, claims),
          .arg = "FILE",
@@ -72,7 +72,7 @@ int command_report(int argc, char **argv)
          .doc = "That table alone, with these columns: fields (`longbp list fields`), keys of a trial and options "
                 "of its "
                 "method by their own names (context, method, chunk), or setting, time_ms, spread_ms, time_ratio, "
-                "peak_ratio"},
+                "peak_ratio (default: those in which rows differ)"},
         {.name = "sort",
          TEXT_AT(struct arguments, request.table.sort),
          .arg = "COLUMN[:desc]",
@@ -80,7 +80,8 @@ int command_report(int argc, char **argv)
         {.name = "where",
          .key = OPTION_WHERE,
          .arg = "KEY=VALUE,VALUE",
-         .doc = "Only records whose field or key has one of these values; again for a further condition"},
+         .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
+                "all)"},
         {.name = "all",
          SET_AT(struct arguments, request.every),
          .doc = "Every record of a trial that has several, not the last one alone"},
@@ -95,7 +96,7 @@ int command_report(int argc, char **argv)
          .key = OPTION_MAX_CONTEXT,
          .arg = "FILE",
          .doc = "What `longbp max-context --json` printed, beside the longest contexts that others report; again "
-                "for more"},
+                "for more (default: none)"},
         {0},
     };
     static const struct argp argp = {

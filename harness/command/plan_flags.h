@@ -25,7 +25,7 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
     {.name = "memory-limit", .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
      .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable)"}
 #define PLAN_FLAG_DEVICE_MEMORY \
-    {.name = "device-memory", .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same"}
+    {.name = "device-memory", .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (what the profile says is usable)"}
 #define PLAN_FLAG_ALSO \
     {.name = "also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
      .doc = "where a method is chosen: keys of which other values are tried, too, though they change the gradient: " \

@@ -62,6 +62,8 @@ static char *describe(const struct trial_key *key, const char *otherwise)
     }
     if (!key->required && key->type != KEY_BOOL)
         trial_key_default(key, standard, sizeof standard);
+    if (key->required)
+        snprintf(standard, sizeof standard, "required");
     if (key->null)
         snprintf(standard, sizeof standard, "%s", key->null);
     if (key->type == KEY_METHOD)
