@@ -278,6 +278,70 @@ static void tensors_must_be_those_expected(void **state)
     bench_close(&bench);
 }
 
+// Writes the model's weights as Phi-3's files have them: one tensor of q, k and v, one below the other, which is
+// their order in the model, and one of gate and up. Of the last one so many rows are taken to be there.
+static void write_fused(const struct bench *bench, size_t rows_missing)
+{
+    static const char *const names[][2] = {{"q_proj", "qkv_proj"}, {"gate_proj", "gate_up_proj"}};
+    struct safetensors_item items[64] = {{0}};
+    struct safetensors_writer writer;
+    struct status status = {0};
+    size_t count = 0;
+    char fused[64][160];
+    for (size_t i = 0; i < bench->model.parameter_count; i++) {
+        const struct parameter *p = &bench->model.parameters[i];
+        if (strstr(p->name, "k_proj") || strstr(p->name, "v_proj") || strstr(p->name, "up_proj")) {
+            items[count - 1].shape[0] += p->value.rows;
+            continue;
+        }
+        snprintf(fused[count], sizeof *fused, "%s", p->name);
+        for (size_t n = 0; n < 2; n++) {
+            const char *at = strstr(p->name, names[n][0]);
+            if (at)
+                snprintf(fused[count], sizeof *fused, "%.*s%s.weight", (int)(at - p->name), p->name, names[n][1]);
+        }
+        items[count] = (struct safetensors_item){
+            fused[count], DTYPE_F64, p->vector ? 1 : 2, {p->vector ? p->value.cols : p->value.rows, p->value.cols}};
+        count++;
+    }
+    for (size_t i = 0; i < count; i++)
+        items[i].shape[0] -= strstr(fused[i], "layers.1.mlp.gate_up_proj") ? rows_missing : 0;
+    bool fine = safetensors_create(&writer, bench_path(bench, "model.safetensors").text, items, count, &status);
+    for (size_t i = 0; fine && i < bench->model.parameter_count; i++) {
+        const struct parameter *p = &bench->model.parameters[i];
+        size_t values = tensor_count(p->value);
+        double *random = malloc(values * sizeof *random);
+        assert_non_null(random);
+        model_random_values(p, 5, DTYPE_F64, 0, values, random);
+        bool last = strstr(p->name, "layers.1.mlp.up_proj");
+        fine = safetensors_append(&writer, random, values - (last ? rows_missing * p->value.cols : 0), &status);
+        free(random);
+    }
+    if (!fine || !safetensors_commit(&writer, &status))
+        fail_msg("%s", status.message);
+}
+
+static void fused_weights_are_taken_apart(void **state)
+{
+    struct bench bench;
+    bench_open(&bench, *state, small, (struct lora){0}, DTYPE_F64);
+    write_fused(&bench, 0);
+    read_weights(&bench, DTYPE_F64);
+    for (size_t i = 0; i < bench.model.parameter_count; i++)
+        expect_random(&bench, &bench.model.parameters[i], 5, DTYPE_F64, DTYPE_F64);
+    write_fused(&bench, 1);
+    expect_unread(&bench, "tensor model.layers.1.mlp.gate_up_proj.weight: expected a matrix of 40 rows");
+    bench_close(&bench);
+    // Of a layer that the model does not have.
+    struct config one = small;
+    one.layers = 1;
+    bench_open(&bench, *state, one, (struct lora){0}, DTYPE_F64);
+    write_some(&bench, "model.safetensors", 0, bench.model.parameter_count,
+               "model.layers.1.self_attn.qkv_proj.weight");
+    expect_unread(&bench, "unexpected 1: model.layers.1.self_attn.qkv_proj.weight");
+    bench_close(&bench);
+}
+
 static void integers_are_no_weights(void **state)
 {
     struct bench bench;
@@ -462,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_are_read_as_written, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_quantised_as_they_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tensors_must_be_those_expected, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(fused_weights_are_taken_apart, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(integers_are_no_weights, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards_are_read_through_their_index, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(lora_factors_come_from_the_adapter, scratch_setup, scratch_teardown),

@@ -17,6 +17,7 @@
 #define OLMO2   "{\"model_type\": \"olmo2\", " SIZES
 #define GEMMA   "{\"model_type\": \"gemma\", \"num_key_value_heads\": 1, \"head_dim\": 16, " SIZES
 #define GEMMA3  "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, " SIZES
+#define PHI3    "{\"model_type\": \"phi3\", \"num_key_value_heads\": 2, " SIZES
 #define MISTRAL "{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, " SIZES
 #define LLAMA3                                                                                                     \
     "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \
@@ -81,6 +82,9 @@ static void sliding_windows(void **state)
         {LLAMA "}", {0, 0}},
         {MISTRAL "}", {4096, 4096}},
         {MISTRAL ", \"sliding_window\": 7, \"layer_types\": [\"anything\"]}", {7, 7}},
+        {PHI3 "}", {0, 0}},
+        {PHI3 ", \"sliding_window\": null}", {0, 0}},
+        {PHI3 ", \"sliding_window\": 7}", {7, 7}},
         {QWEN2 ", \"sliding_window\": 7}", {0, 0}},
         {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": null}", {0, 0}},
         {QWEN2 ", \"use_sliding_window\": true}", {0, 0}}, // the first 28 layers have none
@@ -205,7 +209,8 @@ static const struct {
     {"{\"model_type\": \"llama\",}", "config.json:1:"},
     {"[]", "expected an object, found a list"},
     {"{}", "key \"model_type\": expected the type of a model, such as llama, found nothing"},
-    {"{\"model_type\": 3}", "expected one of: llama, mistral, qwen2, qwen3, olmo2, gemma, gemma3_text; found 3"},
+    {"{\"model_type\": 3}",
+     "expected one of: llama, mistral, phi3, qwen2, qwen3, olmo2, gemma, gemma3_text; found 3"},
     {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
     {"{\"model_type\": \"gemma2\"}", "key \"model_type\": gemma2 caps the scores of attention by a tanh"},
     {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
@@ -216,6 +221,9 @@ static const struct {
     {GEMMA3 ", \"sliding_window\": null}", "key \"sliding_window\": expected a whole number"},
     {GEMMA3 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
      "expected default in layers with a window, found \"linear\""},
+    {PHI3 ", \"rope_scaling\": {\"type\": \"longrope\"}}", "key \"type\": expected default, linear or llama3"},
+    {PHI3 ", \"partial_rotary_factor\": 0.75}",
+     "key \"partial_rotary_factor\": expected 1: whole heads are rotated"},
     {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
     {"{\"model_type\": \"llama\"}", "key \"hidden_size\": expected a whole number above 0, found nothing"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"32\"}", "key \"hidden_size\": expected a whole number"},

@@ -57,6 +57,7 @@ FOLDERS = {  # beside `longbp init`'s own
     "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None,
                 "head_dim": 20},
     "mistral, sliding window": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 17},
+    "phi3": {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": 17},
     "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "rope_theta": 1e6},
     "qwen3, tied": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "rope_theta": 1e6, "head_dim": 16,
                     "tie_word_embeddings": True},
@@ -116,7 +117,7 @@ def positions_of(documents):
 def window_of(config, layer):
     """How many keys a query sees; None: all."""
     window, types = config.get("sliding_window"), config.get("layer_types")
-    if config["model_type"] == "mistral":
+    if config["model_type"] in ("mistral", "phi3"):
         return window
     if not config.get("use_sliding_window") and config["model_type"] != "gemma3_text":
         return None
@@ -195,8 +196,25 @@ def scale_of(adapter):
     return config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
 
 
+def apart(tensors, config):
+    """What Phi-3 keeps in one tensor as the projections that it consists of."""
+    dim = config["head_dim"]
+    heads, kv_heads, ffn = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim, config["intermediate_size"]
+    parts = {"qkv_proj": {"q_proj": heads, "k_proj": kv_heads, "v_proj": kv_heads},
+             "gate_up_proj": {"gate_proj": ffn, "up_proj": ffn}}
+    found = {}
+    for name, tensor in tensors.items():
+        whole = name.split(".")[-2] if "." in name else name
+        if whole in parts:
+            found.update(zip((name.replace(whole, part) for part in parts[whole]), tensor.split(list(parts[whole].values()))))
+        else:
+            found[name] = tensor
+    return found
+
+
 def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
-    weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
+    weights = apart({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}, config)
+    weights = {name: w.clone() for name, w in weights.items()}
     if config["tie_word_embeddings"]:
         weights.pop("lm_head.weight", None)
     trained, scale = weights, None
@@ -237,8 +255,8 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     loss = loss_of(model(ids, **packed).logits, labels)
     loss.backward()
-    return loss.item(), {name.replace(".default.", "."): p.grad for name, p in model.named_parameters()
-                         if p.requires_grad}
+    return loss.item(), apart({name.replace(".default.", "."): p.grad for name, p in model.named_parameters()
+                               if p.requires_grad}, config)
 
 
 def longbp(binary, folder, data, flags, method, out):

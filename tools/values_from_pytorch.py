@@ -53,6 +53,7 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
         "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}}),
     ("llama, rslora, masked labels", LLAMA, {"masked": True, "lora": {
         "r": 4, "lora_alpha": 12, "use_rslora": True, "target_modules": ["o_proj", "down_proj"]}}),
+    ("phi3, sliding window", {"model_type": "phi3", "sliding_window": 5, "head_dim": 4}, {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -83,14 +84,25 @@ def weight(name, shape, gemma):
     return (0.8 * numbers(name, math.prod(shape)) + mean).view(shape)
 
 
+def known(config):
+    return {**config, "head_dim": config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]}
+
+
+def fused(name, tensor, config, gemma):
+    """Of a tensor that holds several projections (Phi-3) each is made by its own name."""
+    parts = check.apart({name: tensor}, config)
+    return torch.cat([weight(part, w.shape, gemma) for part, w in parts.items()])
+
+
 def make_model(folder, changes):
     config = transformers.AutoConfig.for_model(**{**SMALL, **changes})
     transformers.AutoModelForCausalLM.from_config(config).double().save_pretrained(folder)
     path = f"{folder}/model.safetensors"
     gemma = config.model_type.startswith("gemma")
-    save_file({name: weight(name, w.shape, gemma) for name, w in load_file(path).items()}, path, {"format": "pt"})
     with open(f"{folder}/config.json") as file:
-        return json.load(file)
+        found = json.load(file)
+    save_file({name: fused(name, w, known(found), gemma) for name, w in load_file(path).items()}, path, {"format": "pt"})
+    return found
 
 
 def make_adapter(model, folder, lora):
@@ -109,8 +121,8 @@ def difference(found, expected):
 def case_of(title, changes, asked, path, rng):
     folder, adapter = f"{path}/model", None
     config = make_model(folder, changes)
-    known = {**config, "head_dim": config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]}
-    known.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
+    whole = known(config)
+    whole.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
     if asked.get("lora"):
         adapter = f"{path}/adapter"
         make_adapter(folder, adapter, asked["lora"])
@@ -125,9 +137,9 @@ def case_of(title, changes, asked, path, rng):
     documents = tokens // asked["documents"] if "documents" in asked else torch.zeros_like(tokens)
     ends = torch.nn.functional.pad(documents[:, 1:], (0, 1), value=-1) != documents
     labels = torch.from_numpy(labels).masked_fill(ends, -100)
-    arguments = folder, adapter, known, ids, documents, labels
+    arguments = folder, adapter, whole, ids, documents, labels
     expected = check.transformers_gradients(*arguments, True)
-    ours = check.reference(folder, known, ids, documents, lambda logits: check.loss_of(logits, labels), adapter)
+    ours = check.reference(folder, whole, ids, documents, lambda logits: check.loss_of(logits, labels), adapter)
     as_it_is = check.transformers_gradients(*arguments, False)
     print(f"{title}: loss {expected[0]:.6f}; the decoder is off by {difference(ours, expected):.1e}, transformers as it is by "
           f"{difference(as_it_is, expected):.1e}")

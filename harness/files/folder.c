@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
+#include "harness/files/fused_weights.h"
 #include "harness/files/json_field.h"
 #include "harness/files/safetensors.h"
 #include "kernels/transformer/weights.h"
@@ -120,6 +121,15 @@ static bool open_weights(struct shards *shards, const char *folder, struct statu
     }
     return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, INDEX_FILE,
                       exists(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)" : "");
+}
+
+static bool split_fused(struct shards *shards, const struct model *model, struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; fine && i < shards->count; i++) {
+        fine = fused_weights_split(&shards->files[i], model, status);
+    }
+    return fine;
 }
 
 // Names that did not fit, the first few of them spelled out.
@@ -292,7 +302,8 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
     struct device *device = model->device;
     struct shards shards = {0};
     bool ok = device->status.code == STATUS_OK && open_weights(&shards, folder, status) &&
-              check_names(&shards, folder, model, false, status) && check_tensors(&shards, model, false, status);
+              split_fused(&shards, model, status) && check_names(&shards, folder, model, false, status) &&
+              check_tensors(&shards, model, false, status);
     if (ok) {
         read_all(&shards, model, false, rounding);
         randomize_factors(model, seed, rounding);

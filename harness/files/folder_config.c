@@ -231,7 +231,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = key_of(root, "layer_types");
     struct json_field first_field = key_of(root, "max_window_layers");
-    bool windows = family->sliding == SLIDING_ALL;
+    bool windows = family->sliding == SLIDING_ALL || (family->sliding == SLIDING_GIVEN && window.value);
     size_t length = SLIDING_WINDOW, first = FIRST_WITH_WINDOW;
     if (family->sliding == SLIDING_NONE &&
         !refuse_true(key_of(root, "use_sliding_window"), "this model type has no sliding window in transformers",
@@ -250,8 +250,8 @@ static bool read_sliding(struct json_field root, const struct family *family, st
         return false;
     }
     c->sliding_window = windows ? length : 0;
-    if (family->sliding == SLIDING_ALL) {
-        return true; // in Mistral the other keys mean nothing
+    if (family->sliding == SLIDING_ALL || family->sliding == SLIDING_GIVEN) {
+        return true; // in Mistral and Phi-3 the other keys mean nothing
     }
     if (types.value) {
         return read_layer_types(types, windows, c, status);

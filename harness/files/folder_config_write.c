@@ -68,6 +68,7 @@ static bool has_windows_of(const struct family *family, const struct config *c)
     case SLIDING_NONE:
         return !c->sliding_window;
     case SLIDING_ALL:
+    case SLIDING_GIVEN:
         return !some_full;
     case SLIDING_SOME:
         return true;

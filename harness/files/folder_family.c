@@ -5,6 +5,9 @@ const struct family families[] = {
     {"llama", "LlamaForCausalLM", .norm_epsilon = 1e-6, .rope_theta = 10000, .max_context = 2048},
     {"mistral", "MistralForCausalLM", .kv_heads = 8, .norm_epsilon = 1e-6, .rope_theta = 10000,
      .sliding = SLIDING_ALL, .max_context = 131072},
+    // Written as one of those above, which compute the same.
+    {"phi3", "Phi3ForCausalLM", .kv_heads = 32, .norm_epsilon = 1e-5, .rope_theta = 10000, .sliding = SLIDING_GIVEN,
+     .max_context = 4096},
     {"qwen2", "Qwen2ForCausalLM", .qkv_bias = true, .kv_heads = 32, .norm_epsilon = 1e-6, .rope_theta = 10000,
      .sliding = SLIDING_SOME, .max_context = 32768},
     {"qwen3", "Qwen3ForCausalLM", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .norm_epsilon = 1e-6,
@@ -24,7 +27,6 @@ const struct family families[] = {
 const struct unread_family unread_families[] = {
     {"gemma2", "caps the scores of attention by a tanh (attn_logit_softcapping), which attention's kernels do not"},
     {"gemma3", "is a model of text and images; save its language model alone, of model_type gemma3_text"},
-    {"phi3", "has q, k and v in one weight, and gate and up in another, which are not read"},
     {"olmo", "has norms without a gain, which are not read"},
     {"olmo3", "scales RoPE by yarn in some layers alone, which is not read"},
     {"mixtral", "is a mixture of experts, which are not computed"},

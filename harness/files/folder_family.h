@@ -3,10 +3,10 @@
 #pragma once
 #include "kernels/transformer/config.h"
 
-// How a file tells of a sliding window: not at all; by its length alone, every layer's; with use_sliding_window, of
-// the layers from max_window_layers on or those that layer_types names; of those that layer_types names, else of
-// all but each sixth.
-enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_SOME, SLIDING_PATTERN };
+// How a file tells of a sliding window: not at all; by its length alone, every layer's; likewise, and where it is
+// left out there is none; with use_sliding_window, of the layers from max_window_layers on or those that
+// layer_types names; of those that layer_types names, else of all but each sixth.
+enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_SOME, SLIDING_PATTERN };
 
 struct family {
     const char *model_type, *architecture;

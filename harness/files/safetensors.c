@@ -163,6 +163,11 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+void safetensors_sort(struct safetensors *file)
+{
+    qsort(file->tensors, file->count, sizeof *file->tensors, by_name);
+}
+
 // No byte of the data belongs to two tensors, and none to no tensor. Sorts the tensors by data.
 static bool check_coverage(struct safetensors *file, const unsigned char *data, size_t data_bytes,
                            struct status *status)
@@ -225,7 +230,7 @@ static bool decode_header(struct safetensors *file, json_t *header, const unsign
     if (!check_coverage(file, data, data_bytes, status)) {
         return false;
     }
-    qsort(file->tensors, file->count, sizeof *file->tensors, by_name);
+    safetensors_sort(file);
     return true;
 }
 

@@ -32,6 +32,8 @@ struct safetensors {
 // asks. False and a status that names file and tensor if not. Release with safetensors_close, also after a failure.
 bool safetensors_open(struct safetensors *file, const char *path, struct status *status);
 void safetensors_close(struct safetensors *file);
+// Puts tensors in order again after some were renamed, taken out or added.
+void safetensors_sort(struct safetensors *file);
 // Tensor by name, NULL if there is none.
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
 // The same, but NULL and a status if there is none or if its dtype is not readable.
