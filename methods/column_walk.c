@@ -405,6 +405,7 @@ void column_walk(struct step *step, const struct column_walk *walk)
         unit_done_below(step->model, lowest);
         unit_done(step->model, UNIT_EMBEDDING);
     }
+    unit_settle(step->model);
     pipeline_sum_tied(step->model);
     if (state.deferred) {
         multiply_slope_in(step);

@@ -221,6 +221,15 @@ static double *own_gradients(const struct model *model, size_t count, size_t *ow
     return values;
 }
 
+static size_t count_trained(const struct model *model)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        count += model_can_train(model, &model->parameters[i]) ? model->parameters[i].size : 0;
+    }
+    return count;
+}
+
 // ||part - whole|| / ||whole||, of one parameter after another; over what the part has.
 static void assert_part_of(const struct model *model, const double *part, const double *whole, double most)
 {
@@ -360,4 +369,40 @@ static void check_split(const struct method *method, const struct setting *s, st
     free(first);
     free(whole);
     fixture_close(&one);
+}
+
+// The same step with what ranks send on its way while they compute: the same bits, bytes and messages, in more
+// memory, as planned.
+static void check_overlap(const struct method *method, const struct setting *s, struct split split)
+{
+    enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    for (split.zero = ZERO_NOTHING; split.zero <= highest; split.zero++) {
+        struct measured found[2];
+        double *gradients[2];
+        size_t count = 0, own;
+        for (size_t i = 0; i < 2; i++) {
+            struct fixture f = fixture_of(s);
+            struct ranks ranks;
+            struct plan plan;
+            split.overlap = i > 0;
+            open_replica(&f, &ranks, split);
+            count = count_trained(&f.model);
+            found[i] = step_of(&f.model, &f.batch, method, s->options);
+            gradients[i] = own_gradients(&f.model, count, &own);
+            plan_open(&plan, &f, split);
+            struct measured planned = step_of(&plan.model, &plan.batch, method, s->options);
+            assert_as_planned(&found[i], &planned);
+            plan_close(&plan);
+            fixture_close(&f);
+        }
+        assert_true(found[0].loss == found[1].loss);
+        assert_true(found[0].counters.sent_bytes == found[1].counters.sent_bytes);
+        assert_int_equal(found[0].counters.messages, found[1].counters.messages);
+        assert_true(found[0].peak_bytes <= found[1].peak_bytes);
+        if (split.sum == SUM_ORDERED) {
+            assert_memory_equal(gradients[0], gradients[1], count * sizeof **gradients);
+        }
+        free(gradients[0]);
+        free(gradients[1]);
+    }
 }

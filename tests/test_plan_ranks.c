@@ -267,6 +267,38 @@ static void data_ranks_take_their_closed_form(void **state)
     }
 }
 
+// What goes while ranks compute takes no time: of links that are fast enough somebody waits for what nothing is
+// computed beside, the embedding's, and at most for a layer's besides.
+static void what_is_overlapped_takes_no_time(void **state)
+{
+    static const struct {
+        const char *json;
+        double least, layers; // times the bytes of the embedding; and of a layer
+    } cases[] = {
+        {"{'model': 'tiny', 'context': 2000, 'device': 'plan', 'batch': 5, 'method': 'streambp', 'parallel': "
+         "{'data': 5, 'overlap': true}",
+         2, 3},
+        {"{'model': 'tiny', 'context': 2000, 'device': 'plan', 'batch': 5, 'method': 'streambp', 'parallel': "
+         "{'data': 5, 'zero': 3, 'overlap': true}",
+         2, 2},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial trial = trial_of("{'model': 'tiny', 'context': 70, 'method': 'full'}");
+        struct model model;
+        double layer = 0, rate = 1e10;
+        model_list(&model, &trial.config, &trial.lora);
+        for (const struct parameter *p = model.layers[0].first; p < model.layers[1].first; p++)
+            layer += 4 * (double)p->size;
+        double embedding = 4 * (double)model.embedding->size;
+        model_close(&model);
+        trial_free(&trial);
+        double over_links = seconds(*state, cases[i].json, rate, 0) - seconds(*state, cases[i].json, 1e30, 0);
+        double least = cases[i].least * embedding * 4 / 5 / rate, layers = cases[i].layers * layer * 4 / 5 / rate;
+        if (over_links < 0.9 * least || over_links > least + layers)
+            fail_msg("%s: %g s of %g to %g s", cases[i].json, over_links, least, least + layers);
+    }
+}
+
 // Of the two ways of keys and values, that of ranks that share n = T / P tokens each: gathered, all bytes cross the
 // links while nobody computes; going round, those of keys and values cross them while they are attended to.
 static void sequence_ranks_take_their_closed_form(void **state)
@@ -483,6 +515,7 @@ int main(void)
         cmocka_unit_test(very_many_ranks_are_planned),
         cmocka_unit_test(very_many_ranks_share_tokens),
         cmocka_unit_test_setup_teardown(data_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_is_overlapped_takes_no_time, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sequence_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_of_heads_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_wait_when_they_do_not_compute, scratch_setup, scratch_teardown),

@@ -40,12 +40,17 @@ static void say(struct teller *teller, enum trace_kind kind, size_t peer, double
     finish(teller, start(teller, kind, peer, bytes));
 }
 
-static void meet(struct teller *teller, size_t stride, size_t size, double sent, double received)
+static size_t come(struct teller *teller, size_t stride, size_t size, double sent, double received)
 {
-    trace_add(
+    return trace_add(
         &teller->trace, &teller->device,
         (struct trace_event){
             .kind = TRACE_MEET, .stride = stride, .size = size, .sent_bytes = sent, .received_bytes = received});
+}
+
+static void meet(struct teller *teller, size_t stride, size_t size, double sent, double received)
+{
+    finish(teller, come(teller, stride, size, sent, received));
 }
 
 static struct links links_of(size_t ranks, double near_rate, double near_latency, double rate, double latency)
@@ -155,6 +160,47 @@ static void a_meeting_waits_for_the_last_and_takes_the_slowest_level(void **stat
     forget(tellers, 4);
 }
 
+// What a rank computes meanwhile it does not wait for, and its links have one meeting after another.
+static void meetings_go_on_while_ranks_compute(void **state)
+{
+    (void)state;
+    struct teller tellers[2] = {0};
+    struct timed_rank ranks[2];
+    struct links links = links_of(8, 10, 0.5, 1, 7);
+    for (size_t r = 0; r < 2; r++) {
+        compute(&tellers[r], 1 + (double)r);
+        size_t first = come(&tellers[r], 1, 2, 20, 0), second = come(&tellers[r], 1, 2, 40, 0);
+        compute(&tellers[r], r ? 1 : 9);
+        finish(&tellers[r], first);
+        finish(&tellers[r], second);
+        compute(&tellers[r], 1);
+    }
+    near(times(tellers, 2, &links, ranks), 11);      // rank 0 waits for nothing
+    near(ranks[1].end_s, 2 + 0.5 + 2 + 0.5 + 4 + 1); // the second begins when the first is done
+    forget(tellers, 2);
+}
+
+// Rank 0's second meeting, whose other has come, begins when its first is done, for which another one is late.
+static void links_are_taken_in_turn_by_groups(void **state)
+{
+    (void)state;
+    struct teller tellers[4] = {0};
+    struct timed_rank ranks[4];
+    struct links links = links_of(8, 10, 0.5, 1, 7);
+    for (size_t r = 0; r < 4; r++) {
+        compute(&tellers[r], r == 1 ? 5 : 0);
+        size_t neighbours = come(&tellers[r], 1, 2, 5, 5), others = come(&tellers[r], 2, 2, 5, 5);
+        finish(&tellers[r], neighbours);
+        compute(&tellers[r], 0.25);
+        finish(&tellers[r], others);
+    }
+    near(times(tellers, 4, &links, ranks), 7);
+    for (size_t r = 0; r < 4; r++) {
+        near(ranks[r].end_s, 7);
+    }
+    forget(tellers, 4);
+}
+
 static double column_s(size_t column, bool growing)
 {
     return growing ? 1 + 0.25 * (double)column : 1;
@@ -237,6 +283,8 @@ int main(void)
         cmocka_unit_test(a_message_takes_its_bytes_and_a_latency),
         cmocka_unit_test(a_link_carries_one_message_at_a_time),
         cmocka_unit_test(a_meeting_waits_for_the_last_and_takes_the_slowest_level),
+        cmocka_unit_test(meetings_go_on_while_ranks_compute),
+        cmocka_unit_test(links_are_taken_in_turn_by_groups),
         cmocka_unit_test(a_pipeline_takes_its_closed_form),
         cmocka_unit_test(ranks_that_wait_for_each_other_are_told),
     };

@@ -149,8 +149,9 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct status status = {0};
     struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
     struct comm comm = comm_planned(world.comm.rank, world.comm.size);
-    struct ranks ranks = ranks_of(
-        &comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED}, &f->config, f->context);
+    struct ranks ranks =
+        ranks_of(&comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false},
+                 &f->config, f->context);
     enum dtype sums = fixture_sums(f);
     struct model_options options = {
         .lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums, .ranks = &ranks};
@@ -169,7 +170,7 @@ static void check_pipeline(const struct setting *s)
 {
     struct fixture one = fixture_of(s), part = fixture_of(s);
     struct measured alone, first, again, planned;
-    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
+    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
     struct ranks ranks = ranks_of(&world.comm, split, &one.config, one.context);
     fixture_open(&one);
     part.ranks = &ranks;

@@ -70,11 +70,11 @@ static void check_updates(const struct updated *u)
     }
     size_t count;
     double *whole = weights_of(&one.model, &count), *first = NULL;
-    for (enum zero zero = ZERO_NOTHING; zero <= ZERO_WEIGHTS; zero++) {
+    for (size_t way = 0; way <= 2 * ZERO_WEIGHTS + 1; way++) { // each level, and then with overlap
         struct fixture f = updated_fixture(u);
         struct ranks ranks;
         struct plan plan;
-        struct split split = {world.comm.size, 1, 1, zero, EXCHANGE_GATHER, SUM_ORDERED};
+        struct split split = {world.comm.size, 1, 1, (enum zero)(way / 2), EXCHANGE_GATHER, SUM_ORDERED, way % 2};
         open_replica(&f, &ranks, split);
         plan_open(&plan, &f, split);
         for (size_t t = 1; t <= STEPS; t++) {
@@ -84,7 +84,7 @@ static void check_updates(const struct updated *u)
         }
         double *weights = weights_of(&f.model, &count);
         assert_same_everywhere(weights, count);
-        if (zero == ZERO_NOTHING) {
+        if (way == 0) {
             first = weights;
             assert_true(u->dtype != DTYPE_F64 || relative_l2(weights, whole, count) <= 1e-12);
         } else {

@@ -6,7 +6,8 @@
 
 static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
 {
-    check_split(method, s, (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED}, ALL);
+    check_split(method, s, (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false},
+                ALL);
 }
 
 // Null has no gradient.
@@ -92,8 +93,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
                 if (!takes_exchange(methods[m], exchange, P)) {
                     continue;
                 }
-                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED};
-                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED};
+                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false};
+                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false};
                 check_split(methods[m], &settings[i], split, i == 0 ? ALL : i < 5 ? ENDS : FIRST);
                 if (P == 4 && settings[i].sequences > 1) {
                     check_split(methods[m], &settings[i], both, ENDS);
@@ -106,7 +107,7 @@ static void shared_sequences_are_those_of_one_rank(void **state)
     const struct setting streamed = {
         .options = "chunk=4 offload=inputs+gradient", .sequences = 2, .context = 3, .tied = true, .qk_norm = true};
     check_split(method_find("streambp"), &streamed,
-                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED}, ENDS);
+                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false}, ENDS);
 }
 
 // Sums that are the library's own: those of one rank but for their order, which no device adds in.
@@ -121,14 +122,14 @@ static void engines_sum_gradients(void **state)
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; takes_replicas(methods[m]) && i < sizeof settings / sizeof *settings; i++) {
             check_split(methods[m], &settings[i],
-                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE}, ALL);
+                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false}, ALL);
             checked++;
         }
     }
     assert_true(checked >= 10);
     if (P == 4) {
-        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE};
-        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE};
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false};
+        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false};
         check_split(method_find("seco"), &settings[0], stages, ALL);
         check_split(method_find("streambp"), &settings[0], tokens, ENDS);
     }
@@ -136,11 +137,50 @@ static void engines_sum_gradients(void **state)
     for (enum sum sum = SUM_ORDERED; sum <= SUM_ENGINE; sum++) {
         struct fixture f = fixture_of(&settings[0]);
         struct ranks ranks;
-        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum});
+        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum, false});
         launches[sum] = step_of(&f.model, &f.batch, method_find("full"), "").counters.launches;
         fixture_close(&f);
     }
     assert_true(launches[SUM_ENGINE] < launches[SUM_ORDERED]);
+}
+
+// Sums and gathers that go on while the next row is computed: of tokens, of which some ranks have none, and of
+// sequences.
+static void overlap_keeps_the_bits(void **state)
+{
+    static const struct setting tokens[] = {
+        {.options = "chunk=4 stages=2", .sequences = 2, .documents = true},
+        {.options = "chunk=1", .sequences = 1, .context = 3, .tied = true, .dtype = DTYPE_F32},
+    };
+    static const struct setting sequences[] = {
+        {.options = "chunk=7 budget=2", .masked = true, .tied = true},
+        {.options = "chunk=6 budget=2", .sequences = 4, .lora = true, .dtype = DTYPE_BF16},
+    };
+    size_t P = world.comm.size, checked = 0;
+    (void)state;
+    for (size_t m = 0; methods[m]; m++) {
+        for (enum exchange exchange = EXCHANGE_GATHER; exchange < EXCHANGE_COUNT; exchange++) {
+            if (takes_exchange(methods[m], exchange, P)) {
+                check_overlap(methods[m], &tokens[(m + exchange) % 2],
+                              (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false});
+                checked++;
+            }
+        }
+        if (takes_replicas(methods[m])) {
+            check_overlap(methods[m], &sequences[m % 2],
+                          (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false});
+            checked++;
+        }
+    }
+    assert_true(checked >= (P == 3 ? 10 : 12)); // 4 heads
+    check_overlap(method_find("streambp"), &sequences[0],
+                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false});
+    if (P == 4) {
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+        struct split both = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+        check_overlap(method_find("seco"), &sequences[0], stages);
+        check_overlap(method_find("streambp"), &tokens[0], both);
+    }
 }
 
 // Every objective: what it divides by is of all ranks, pairs stay together, and sums are over ranks that share
@@ -151,8 +191,8 @@ static void objectives_are_of_the_whole_step(void **state)
     struct fixture f = {0};
     for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
         struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
-        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
-        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED};
+        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
         check_split(method_find("streambp"), &s, data, ENDS);
         s.sequences = 4;
         check_split(method_find("streambp"), &s, sequence, FIRST);
@@ -165,7 +205,8 @@ static void a_row_is_gathered_once_per_pass(void **state)
     struct fixture f = fixture_of(&(struct setting){0});
     struct ranks ranks;
     struct uses uses = {.listener = {.acquire = count_use}};
-    open_replica(&f, &ranks, (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED});
+    open_replica(&f, &ranks,
+                 (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED, false});
     f.model.listener = &uses.listener;
     step_of(&f.model, &f.batch, method_find("streambp"), "chunk=2");
     for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
@@ -179,9 +220,13 @@ int main(int argc, char **argv)
 {
     static const size_t counts[] = {2, 3, 4};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_those_of_one_rank),        cmocka_unit_test(products_are_those_of_one_rank),
-        cmocka_unit_test(shared_sequences_are_those_of_one_rank), cmocka_unit_test(engines_sum_gradients),
-        cmocka_unit_test(objectives_are_of_the_whole_step),       cmocka_unit_test(a_row_is_gathered_once_per_pass),
+        cmocka_unit_test(gradients_are_those_of_one_rank),
+        cmocka_unit_test(products_are_those_of_one_rank),
+        cmocka_unit_test(shared_sequences_are_those_of_one_rank),
+        cmocka_unit_test(engines_sum_gradients),
+        cmocka_unit_test(overlap_keeps_the_bits),
+        cmocka_unit_test(objectives_are_of_the_whole_step),
+        cmocka_unit_test(a_row_is_gathered_once_per_pass),
     };
     if (argc > 1) {
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;

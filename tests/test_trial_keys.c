@@ -109,6 +109,7 @@ static const char *within(const char *parent, const char *key)
     return evaluates                                  ? "'held_out': 0.5, "
            : parallel && strcmp(key, "zero") == 0     ? "'data': 2, "
            : parallel && strcmp(key, "sum") == 0      ? "'data': 2, "
+           : parallel && strcmp(key, "overlap") == 0  ? "'data': 2, "
            : parallel && strcmp(key, "exchange") == 0 ? "'sequence': 2, "
                                                       : "";
 }
@@ -139,7 +140,10 @@ static void expect_taken(const char *parent, const char *key, const char *value,
 {
     struct status status = {0};
     bool train = trains(parent) && strcmp(parent, "train") == 0;
-    const char *initial = strcmp(key, "exchange") == 0 ? "'gather'" : strcmp(key, "sum") == 0 ? "'ordered'" : "0";
+    const char *initial = strcmp(key, "exchange") == 0  ? "'gather'"
+                          : strcmp(key, "sum") == 0     ? "'ordered'"
+                          : strcmp(key, "overlap") == 0 ? "false"
+                                                        : "0";
     struct trial *plain = *within(parent, key)   ? trial_with(parent, key, initial, &status)
                           : train                ? trial_with(parent, "steps", "100", &status)
                           : trains(parent)       ? trial_with(parent, "weights", "'device'", &status)

@@ -63,6 +63,7 @@ struct record_parallel {
     bool given;
     double data, sequence, stage, zero;
     const char *exchange, *sum;
+    int overlap;
 };
 
 struct record_trial {

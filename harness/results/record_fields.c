@@ -49,6 +49,8 @@ FIELDS parallel_fields[] = {
     {FIELD(record_parallel, sum), .type = FIELD_STRING,
      .meaning = "of gradients over data and sequence ranks: ordered, by their devices, or engine, by what carries "
                 "the bytes"},
+    {FIELD(record_parallel, overlap), .type = FIELD_BOOL,
+     .meaning = "what data and sequence ranks send of weights and gradients goes while they compute"},
     {0}};
 
 FIELDS trial_fields[] = {

@@ -4,7 +4,7 @@
 
 #define UNKNOWN (-1.0)
 
-struct word {
+struct transfer {
     double sent_s, room_s, gone_s; // or UNKNOWN
 };
 
@@ -14,22 +14,28 @@ struct channel {
     const struct link_level *level;
     size_t sent, received; // that were asked for
     size_t capacity;
-    struct word *words;
+    struct transfer *transfers;
     double free_s; // when the last has gone
+};
+
+struct meeting {
+    size_t come;     // of its members
+    double latest_s; // of those
 };
 
 // Ranks that meet, again and again.
 struct group {
     size_t first, stride, size;
-    size_t members, come; // of the timed ranks: all, and those that have come to the next meeting
-    size_t meetings;      // that have begun
-    double latest_s;      // of those that have come
-    double begun_s;       // of the last one
+    size_t member_count, *members; // of the timed ranks
+    size_t counted;                // of the rank whose addresses are being found
+    size_t capacity;
+    struct meeting *meetings;
 };
 
-// A message's place.
+// Which message or meeting an event is: of a channel, or of a group, and its number there.
 struct address {
-    size_t channel, word;
+    size_t of, number;
+    double come_s, done_s; // of a meeting: the rank has come to it, and is done; or UNKNOWN
 };
 
 struct timed {
@@ -37,8 +43,10 @@ struct timed {
     size_t next; // event
     bool comes;  // to it, and waits
     double clock_s;
-    size_t meeting;            // that it has come to, from 1 on; 0: none
-    struct address *addresses; // [trace->count] of the events that are messages
+    struct address *addresses; // [trace->count] of the events that are messages and meetings
+    size_t meeting;            // the event that its links come to next, or one before it
+    bool waits;                // they have come to it
+    double free_s;             // when they are done with the one before
 };
 
 struct simulation {
@@ -92,12 +100,43 @@ static struct address address_of(struct simulation *s, size_t channel, bool send
     CHECK(channel < s->channel_count);
     struct channel *c = &s->channels[channel];
     size_t *asked = send ? &c->sent : &c->received;
-    c->words = room_for(c->words, &c->capacity, *asked, sizeof *c->words);
-    c->words[*asked] = (struct word){UNKNOWN, UNKNOWN, UNKNOWN};
-    return (struct address){channel, (*asked)++};
+    c->transfers = room_for(c->transfers, &c->capacity, *asked, sizeof *c->transfers);
+    c->transfers[*asked] = (struct transfer){UNKNOWN, UNKNOWN, UNKNOWN};
+    return (struct address){.of = channel, .number = (*asked)++};
 }
 
-// Which message each event is.
+static size_t group_of(struct simulation *s, const struct timed_rank *rank, const struct trace_event *event)
+{
+    size_t first = trace_group(rank->rank, event->stride, event->size);
+    for (size_t i = 0; i < s->group_count; i++) {
+        const struct group *g = &s->groups[i];
+        if (g->first == first && g->stride == event->stride && g->size == event->size)
+            return i;
+    }
+    s->groups = room_for(s->groups, &s->group_capacity, s->group_count, sizeof *s->groups);
+    struct group *group = &s->groups[s->group_count];
+    *group = (struct group){.first = first, .stride = event->stride, .size = event->size};
+    group->members = calloc(s->count, sizeof *group->members);
+    CHECK(group->members);
+    for (size_t i = 0; i < s->count; i++) {
+        size_t number = s->timed[i].rank->rank, after = number - first;
+        if (number >= first && after % event->stride == 0 && after / event->stride < event->size)
+            group->members[group->member_count++] = i;
+    }
+    return s->group_count++;
+}
+
+static struct address meeting_of(struct simulation *s, const struct timed_rank *rank,
+                                 const struct trace_event *event)
+{
+    size_t i = group_of(s, rank, event);
+    struct group *group = &s->groups[i];
+    group->meetings = room_for(group->meetings, &group->capacity, group->counted, sizeof *group->meetings);
+    group->meetings[group->counted] = (struct meeting){0};
+    return (struct address){i, group->counted++, UNKNOWN, UNKNOWN};
+}
+
+// Which message or meeting each event is.
 static void find_addresses(struct simulation *s, size_t own)
 {
     struct timed *timed = &s->timed[own];
@@ -105,9 +144,13 @@ static void find_addresses(struct simulation *s, size_t own)
     size_t peers[2] = {SIZE_MAX, SIZE_MAX}, channels[2] = {0, 0}; // of the last send, and the last receive
     timed->addresses = calloc(trace->count + 1, sizeof *timed->addresses);
     CHECK(timed->addresses);
+    for (size_t i = 0; i < s->group_count; i++)
+        s->groups[i].counted = 0;
     for (size_t i = 0; i < trace->count; i++) {
         const struct trace_event *event = &trace->events[i];
         bool send = event->kind == TRACE_SEND;
+        if (event->kind == TRACE_MEET)
+            timed->addresses[i] = meeting_of(s, timed->rank, event);
         if (!send && event->kind != TRACE_RECEIVE)
             continue;
         if (event->peer != peers[send]) {
@@ -119,74 +162,85 @@ static void find_addresses(struct simulation *s, size_t own)
     }
 }
 
-static struct group *group_of(struct simulation *s, const struct timed_rank *rank, const struct trace_event *event)
-{
-    size_t first = trace_group(rank->rank, event->stride, event->size);
-    for (struct group *g = s->groups; g < s->groups + s->group_count; g++)
-        if (g->first == first && g->stride == event->stride && g->size == event->size)
-            return g;
-    s->groups = room_for(s->groups, &s->group_capacity, s->group_count, sizeof *s->groups);
-    struct group *group = &s->groups[s->group_count++];
-    *group = (struct group){.first = first, .stride = event->stride, .size = event->size};
-    for (size_t i = 0; i < s->count; i++) {
-        size_t number = s->timed[i].rank->rank, after = number - first;
-        group->members += number >= first && after % event->stride == 0 && after / event->stride < event->size;
-    }
-    return group;
-}
-
 // Both ends are known: when it has gone.
-static void carry(struct channel *channel, struct word *word, double bytes)
+static void carry(struct channel *channel, struct transfer *transfer, double bytes)
 {
-    if (word->sent_s == UNKNOWN || word->room_s == UNKNOWN)
+    if (transfer->sent_s == UNKNOWN || transfer->room_s == UNKNOWN)
         return;
-    double begun_s = fmax(channel->free_s, fmax(word->sent_s, word->room_s));
-    word->gone_s = channel->free_s = begun_s + bytes / channel->level->bytes_per_s.value;
+    double begun_s = fmax(channel->free_s, fmax(transfer->sent_s, transfer->room_s));
+    transfer->gone_s = channel->free_s = begun_s + bytes / channel->level->bytes_per_s.value;
 }
 
-// False: it waits for somebody.
-static bool meet(struct simulation *s, struct timed *timed, const struct trace_event *event)
+static void come_next(struct simulation *s, struct timed *timed);
+
+// All have come to it.
+static void begin(struct simulation *s, const struct group *group, const struct meeting *meeting)
 {
-    const struct timed_rank *rank = timed->rank;
-    struct group *group = group_of(s, rank, event);
-    if (!timed->meeting) {
-        timed->meeting = group->meetings + 1;
-        group->latest_s = fmax(group->latest_s, timed->clock_s);
-        if (++group->come == group->members) {
-            group->meetings++;
-            group->begun_s = group->latest_s;
-            group->come = 0;
-            group->latest_s = 0;
-        }
+    for (size_t i = 0; i < group->member_count; i++) {
+        struct timed *timed = &s->timed[group->members[i]];
+        const struct trace_event *event = &timed->rank->trace->events[timed->meeting];
+        struct address *address = &timed->addresses[timed->meeting];
+        CHECK(timed->waits && &s->groups[address->of] == group);
+        address->done_s =
+            meeting->latest_s + links_seconds(s->links, timed->rank->rank, group->first, group->stride, group->size,
+                                              event->sent_bytes, event->received_bytes);
+        timed->free_s = address->done_s;
+        timed->waits = false;
+        timed->meeting++;
     }
-    if (group->meetings < timed->meeting)
-        return false;
-    timed->meeting = 0;
-    timed->clock_s = group->begun_s + links_seconds(s->links, rank->rank, group->first, group->stride, group->size,
-                                                    event->sent_bytes, event->received_bytes);
-    return true;
+    for (size_t i = 0; i < group->member_count; i++)
+        come_next(s, &s->timed[group->members[i]]);
 }
 
+// Its links, done with a meeting, come to the next that the rank has come to, if there is one.
+static void come_next(struct simulation *s, struct timed *timed)
+{
+    const struct trace *trace = timed->rank->trace;
+    size_t end = timed->next < trace->count ? timed->next + 1 : trace->count; // of what the rank has come to
+    while (timed->meeting < end && trace->events[timed->meeting].kind != TRACE_MEET)
+        timed->meeting++;
+    if (timed->waits || timed->meeting == end || timed->addresses[timed->meeting].come_s == UNKNOWN)
+        return;
+    const struct address *address = &timed->addresses[timed->meeting];
+    const struct group *group = &s->groups[address->of];
+    struct meeting *meeting = &group->meetings[address->number];
+    timed->waits = true;
+    meeting->latest_s = fmax(meeting->latest_s, fmax(address->come_s, timed->free_s));
+    if (++meeting->come == group->member_count)
+        begin(s, group, meeting);
+}
+
+static void come(struct simulation *s, struct timed *timed)
+{
+    timed->addresses[timed->next].come_s = timed->clock_s;
+    come_next(s, timed);
+}
+
+// False: it is not known yet until when.
 static bool wait_for(struct simulation *s, struct timed *timed, const struct trace_event *event)
 {
     struct address address = timed->addresses[event->event];
-    CHECK(address.channel < s->channel_count);
-    const struct channel *channel = &s->channels[address.channel];
-    double gone_s = channel->words[address.word].gone_s;
-    bool receives = timed->rank->trace->events[event->event].kind == TRACE_RECEIVE;
-    if (gone_s == UNKNOWN)
-        return false;
-    timed->clock_s = fmax(timed->clock_s, gone_s + (receives ? channel->level->latency_s.value : 0));
-    return true;
+    double until_s = address.done_s;
+    enum trace_kind kind = timed->rank->trace->events[event->event].kind;
+    if (kind != TRACE_MEET) {
+        CHECK(address.of < s->channel_count);
+        const struct channel *channel = &s->channels[address.of];
+        until_s = channel->transfers[address.number].gone_s;
+        if (until_s != UNKNOWN && kind == TRACE_RECEIVE)
+            until_s += channel->level->latency_s.value;
+    }
+    if (until_s != UNKNOWN)
+        timed->clock_s = fmax(timed->clock_s, until_s);
+    return until_s != UNKNOWN;
 }
 
 static void ask(struct simulation *s, struct timed *timed, const struct trace_event *event)
 {
     struct address address = timed->addresses[timed->next];
-    struct channel *channel = &s->channels[address.channel];
-    struct word *word = &channel->words[address.word];
-    *(event->kind == TRACE_SEND ? &word->sent_s : &word->room_s) = timed->clock_s;
-    carry(channel, word, event->sent_bytes);
+    struct channel *channel = &s->channels[address.of];
+    struct transfer *transfer = &channel->transfers[address.number];
+    *(event->kind == TRACE_SEND ? &transfer->sent_s : &transfer->room_s) = timed->clock_s;
+    carry(channel, transfer, event->sent_bytes);
 }
 
 // From where it stands to where it has to wait. Whether it went on.
@@ -210,7 +264,7 @@ static bool go_on(struct simulation *s, struct timed *timed)
             waits = !wait_for(s, timed, event);
             break;
         case TRACE_MEET:
-            waits = !meet(s, timed, event);
+            come(s, timed);
             break;
         }
         timed->next += !waits;
@@ -224,7 +278,11 @@ static void close_simulation(struct simulation *s)
     for (size_t i = 0; i < s->count; i++)
         free(s->timed[i].addresses);
     for (size_t i = 0; i < s->channel_count; i++)
-        free(s->channels[i].words);
+        free(s->channels[i].transfers);
+    for (size_t i = 0; i < s->group_count; i++) {
+        free(s->groups[i].members);
+        free(s->groups[i].meetings);
+    }
     free(s->timed);
     free(s->channels);
     free(s->groups);

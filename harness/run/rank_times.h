@@ -16,6 +16,7 @@ struct timed_rank {
 //
 // A message begins when it is sent, when its receiver has room for it, and when the one before it between the two
 // has gone; it has gone after bytes / rate, and is there a latency later. A meeting begins when the last of its
-// ranks has come, and takes each as long as its bytes, over the slowest of its levels (links_seconds).
+// ranks has come and is done with its meetings before, and takes each as long as its bytes, over the slowest of its
+// levels (links_seconds).
 bool rank_times(struct timed_rank *ranks, size_t count, const struct links *links, double *seconds,
                 struct status *status);

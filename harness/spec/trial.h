@@ -34,6 +34,7 @@ struct parallel {
     size_t zero;     // what those of data and sequence have in shares (enum zero)
     int exchange;    // how those of sequence attend to each other's tokens (enum exchange)
     int sum;         // who adds gradients over those of data and sequence (enum sum)
+    bool overlap;    // what these send each other goes while they compute
 };
 
 enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };

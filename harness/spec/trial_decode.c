@@ -230,6 +230,10 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "sum"), status,
                                "is of gradients over ranks of \"data\" or \"sequence\", and there is one; give one "
                                "of the two, or leave it out");
+    if (trial->parallel.overlap && trial->parallel.data * trial->parallel.sequence == 1)
+        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "overlap"), status,
+                               "is of what ranks of \"data\" or \"sequence\" send each other, and there is one; "
+                               "give one of the two, or leave it out");
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     size_t labels = trial_key_find("labels");
@@ -352,7 +356,8 @@ struct split trial_split(const struct trial *trial)
                           parallel->stage,
                           (enum zero)parallel->zero,
                           (enum exchange)parallel->exchange,
-                          (enum sum)parallel->sum};
+                          (enum sum)parallel->sum,
+                          parallel->overlap};
 }
 
 size_t trial_together(const struct trial *trial)

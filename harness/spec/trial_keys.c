@@ -151,6 +151,11 @@ static const struct trial_key parallel_keys[] = {
      .meaning =
          "of gradients over ranks of data and sequence: by their devices in the ranks' order, which fixes the "
          "bits, or by the all-reduce and reduce-scatter of what carries the bytes"},
+    {.name = "overlap",
+     .type = KEY_BOOL,
+     .offset = AT(parallel.overlap),
+     .meaning = "what ranks of data and sequence send each other of weights and gradients goes while they compute, "
+                "which takes memory of a layer more"},
     {0}};
 
 const struct trial_key trial_keys[] = {

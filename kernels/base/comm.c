@@ -48,17 +48,17 @@ static bool failed(const struct device *device)
     return device->status.code != STATUS_OK;
 }
 
-// What a rank says at once.
-struct words {
+// What a rank sends and receives at once.
+struct traffic {
     double sent_bytes, received_bytes;
     size_t messages;
 };
 
-static void count(struct device *device, struct words words)
+static void count(struct device *device, struct traffic traffic)
 {
-    device->counters.sent_bytes += words.sent_bytes;
-    device->counters.received_bytes += words.received_bytes;
-    device->counters.messages += words.messages;
+    device->counters.sent_bytes += traffic.sent_bytes;
+    device->counters.received_bytes += traffic.received_bytes;
+    device->counters.messages += traffic.messages;
 }
 
 static size_t world_rank(const struct comm *comm, size_t rank)
@@ -73,17 +73,18 @@ static size_t note(const struct comm *comm, const struct device *device, struct 
 }
 
 // All ranks of the comm at once, of which this one has no data.
-static void say_planned(const struct comm *comm, struct device *device, struct words words)
+static struct delivery meet(const struct comm *comm, struct device *device, struct traffic traffic)
 {
     CHECK(comm->size > 0 && comm->stride > 0);
     CHECK(trace_group(world_rank(comm, comm->rank), comm->stride, comm->size) == comm->first);
-    count(device, words);
-    note(comm, device,
-         (struct trace_event){.kind = TRACE_MEET,
-                              .sent_bytes = words.sent_bytes,
-                              .received_bytes = words.received_bytes,
-                              .stride = comm->stride,
-                              .size = comm->size});
+    count(device, traffic);
+    size_t event = note(comm, device,
+                        (struct trace_event){.kind = TRACE_MEET,
+                                             .sent_bytes = traffic.sent_bytes,
+                                             .received_bytes = traffic.received_bytes,
+                                             .stride = comm->stride,
+                                             .size = comm->size});
+    return (struct delivery){.going = true, .event = event, .events = 1};
 }
 
 static double total_bytes(const struct comm *comm, const struct message *messages, size_t count)
@@ -116,8 +117,8 @@ static struct delivery begin(const struct comm *comm, struct device *device, com
 {
     struct delivery delivery = {.going = !failed(device)};
     if (delivery.going) {
-        count(device, (struct words){total_bytes(comm, sends, send_count),
-                                     total_bytes(comm, receives, receive_count), send_count});
+        count(device, (struct traffic){total_bytes(comm, sends, send_count),
+                                       total_bytes(comm, receives, receive_count), send_count});
         if (!device->ops->dataless) {
             delivery.started = start(comm, device, sends, send_count, receives, receive_count);
         }
@@ -182,21 +183,22 @@ void comm_exchange(const struct comm *comm, struct device *device, const struct 
     if (failed(device)) {
         return;
     }
-    if (device->ops->dataless) {
-        say_planned(comm, device,
-                    (struct words){total_bytes(comm, sends, send_count), total_bytes(comm, receives, receive_count),
-                                   send_count});
-        return;
-    }
-    struct delivery delivery = comm_start_exchange(comm, device, sends, send_count, receives, receive_count);
+    struct traffic traffic = {total_bytes(comm, sends, send_count), total_bytes(comm, receives, receive_count),
+                              send_count};
+    struct delivery delivery = device->ops->dataless
+                                   ? meet(comm, device, traffic)
+                                   : comm_start_exchange(comm, device, sends, send_count, receives, receive_count);
     comm_wait(comm, device, &delivery);
 }
 
-static void post_exchange(const struct comm *comm, struct device *device, struct post *sends, struct post *receives)
+static struct delivery post_start(const struct comm *comm, struct device *device, struct post *sends,
+                                  struct post *receives)
 {
-    comm_exchange(comm, device, sends->items, sends->count, receives->items, receives->count);
+    struct delivery delivery =
+        comm_start_exchange(comm, device, sends->items, sends->count, receives->items, receives->count);
     free(sends->items);
     free(receives->items);
+    return delivery;
 }
 
 static size_t row_bytes(struct tensor t)
@@ -205,24 +207,23 @@ static size_t row_bytes(struct tensor t)
 }
 
 // The same as their messages, of ranks without data, of which there may be very many.
-static struct words gather_words(const struct comm *comm, struct tensor t, const struct row_range *owned)
+static struct traffic gather_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned)
 {
     double row = (double)row_bytes(t), own = (double)owned[comm->rank].count, all = 0;
     for (size_t peer = 0; peer < comm->size; peer++) {
         all += (double)owned[peer].count;
     }
-    return (struct words){row * own * (double)(comm->size - 1), row * (all - own), own > 0 ? comm->size - 1 : 0};
+    return (struct traffic){row * own * (double)(comm->size - 1), row * (all - own), own > 0 ? comm->size - 1 : 0};
 }
 
-void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
-                      const struct row_range *owned)
+struct delivery comm_start_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
+                                       const struct row_range *owned)
 {
     if (comm->size == 1 || failed(device)) {
-        return;
+        return (struct delivery){0};
     }
     if (device->ops->dataless) {
-        say_planned(comm, device, gather_words(comm, t, owned));
-        return;
+        return meet(comm, device, gather_traffic(comm, t, owned));
     }
     struct post sends = post_open(comm), receives = post_open(comm);
     struct row_range own = owned[comm->rank];
@@ -232,7 +233,14 @@ void comm_gather_rows(const struct comm *comm, struct device *device, struct ten
             post_add(&receives, peer, tensor_rows(t, owned[peer].start, owned[peer].count));
         }
     }
-    post_exchange(comm, device, &sends, &receives);
+    return post_start(comm, device, &sends, &receives);
+}
+
+void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
+                      const struct row_range *owned)
+{
+    struct delivery delivery = comm_start_gather_rows(comm, device, t, owned);
+    comm_wait(comm, device, &delivery);
 }
 
 static size_t block_rows(struct row_range rows, size_t first, size_t most)
@@ -279,29 +287,28 @@ static void add_in_order(const struct comm *comm, struct device *device, struct 
     }
 }
 
-static struct words block_words(const struct comm *comm, struct tensor t, const struct row_range *owned,
-                                size_t first, size_t most)
+static struct traffic block_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned,
+                                    size_t first, size_t most)
 {
     double row = (double)row_bytes(t), mine = (double)block_rows(owned[comm->rank], first, most);
-    struct words words = {.received_bytes = row * mine * (double)(comm->size - 1)};
+    struct traffic traffic = {.received_bytes = row * mine * (double)(comm->size - 1)};
     for (size_t peer = 0; peer < comm->size; peer++) {
         size_t rows = peer == comm->rank ? 0 : block_rows(owned[peer], first, most);
-        words.sent_bytes += row * (double)rows;
-        words.messages += rows > 0;
+        traffic.sent_bytes += row * (double)rows;
+        traffic.messages += rows > 0;
     }
-    return words;
+    return traffic;
 }
 
-// Everyone's block of t to its owner, who has those of the others one after another.
-static void exchange_blocks(const struct comm *comm, struct device *device, struct tensor t,
-                            const struct row_range *owned, size_t first, size_t most, struct tensor others)
+// Everyone's block of t to its owner, who gets those of the others one after another.
+static struct delivery start_blocks(const struct comm *comm, struct device *device, struct tensor t,
+                                    const struct row_range *owned, size_t first, size_t most, struct tensor others)
 {
     if (failed(device)) {
-        return;
+        return (struct delivery){0};
     }
     if (device->ops->dataless) {
-        say_planned(comm, device, block_words(comm, t, owned, first, most));
-        return;
+        return meet(comm, device, block_traffic(comm, t, owned, first, most));
     }
     struct post sends = post_open(comm), receives = post_open(comm);
     size_t mine = block_rows(owned[comm->rank], first, most);
@@ -311,7 +318,22 @@ static void exchange_blocks(const struct comm *comm, struct device *device, stru
             post_add(&receives, peer, tensor_rows(others, r++ * mine, mine));
         }
     }
-    post_exchange(comm, device, &sends, &receives);
+    return post_start(comm, device, &sends, &receives);
+}
+
+static size_t largest_share(const struct comm *comm, const struct row_range *owned)
+{
+    size_t largest = 0;
+    for (size_t r = 0; r < comm->size; r++) {
+        largest = owned[r].count > largest ? owned[r].count : largest;
+    }
+    return largest;
+}
+
+// Of rows of bf16, which are summed in f32; else none.
+static struct tensor wide_rows(struct device *device, struct tensor t, size_t rows)
+{
+    return t.dtype == DTYPE_BF16 ? tensor_new(device, rows, t.cols, DTYPE_F32, CATEGORY_WORKSPACE) : tensor_none();
 }
 
 void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned)
@@ -319,26 +341,48 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
     if (comm->size == 1 || failed(device)) {
         return;
     }
-    size_t own = owned[comm->rank].count, largest = 0;
-    for (size_t r = 0; r < comm->size; r++) {
-        largest = owned[r].count > largest ? owned[r].count : largest;
-    }
+    size_t own = owned[comm->rank].count, largest = largest_share(comm, owned);
     // Of every rank's rows as many as find room here, so that all take as many turns.
-    bool narrow = t.dtype == DTYPE_BF16;
-    size_t most = COMM_SCRATCH_BYTES / ((comm->size - 1 + (narrow ? 2 : 0)) * row_bytes(t));
+    size_t wide_parts = t.dtype == DTYPE_BF16 ? 2 : 0;
+    size_t most = COMM_SCRATCH_BYTES / ((comm->size - 1 + wide_parts) * row_bytes(t));
     most = most == 0 ? 1 : most < largest ? most : largest;
     size_t block = own < most ? own : most;
     struct tensor others = tensor_new(device, (comm->size - 1) * block, t.cols, t.dtype, CATEGORY_WORKSPACE);
-    struct tensor wide = narrow ? tensor_new(device, block, t.cols, DTYPE_F32, CATEGORY_WORKSPACE) : tensor_none();
+    struct tensor wide = wide_rows(device, t, block);
     for (size_t first = 0; first < largest; first += most) {
         struct tensor mine = block_of(t, owned[comm->rank], first, most);
-        exchange_blocks(comm, device, t, owned, first, most, others);
+        struct delivery delivery = start_blocks(comm, device, t, owned, first, most, others);
+        comm_wait(comm, device, &delivery);
         if (mine.rows > 0) {
             add_in_order(comm, device, mine, others, wide);
         }
     }
     tensor_free(device, &wide);
     tensor_free(device, &others);
+}
+
+struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *device, struct tensor t,
+                                   const struct row_range *owned)
+{
+    struct row_range own = owned[comm->rank];
+    if (comm->size == 1 || failed(device)) {
+        return (struct row_sum){0};
+    }
+    struct row_sum sum = {.mine = tensor_rows(t, own.start, own.count)};
+    sum.others = tensor_new(device, (comm->size - 1) * own.count, t.cols, t.dtype, CATEGORY_WORKSPACE);
+    sum.delivery = start_blocks(comm, device, t, owned, 0, largest_share(comm, owned), sum.others);
+    return sum;
+}
+
+void comm_finish_sum_rows(const struct comm *comm, struct device *device, struct row_sum *sum)
+{
+    comm_wait(comm, device, &sum->delivery);
+    if (sum->mine.rows > 0) {
+        struct tensor wide = wide_rows(device, sum->mine, sum->mine.rows);
+        add_in_order(comm, device, sum->mine, sum->others, wide);
+        tensor_free(device, &wide);
+    }
+    tensor_free(device, &sum->others);
 }
 
 void comm_sum(const struct comm *comm, struct device *device, struct tensor t)
@@ -356,27 +400,27 @@ void comm_sum(const struct comm *comm, struct device *device, struct tensor t)
 }
 
 // Of a ring: every other rank's rows go by, as partial sums, and then once more, as sums.
-static struct words reduce_words(const struct comm *comm, struct tensor t, const struct row_range *owned, bool all)
+static struct traffic reduce_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned,
+                                     bool all)
 {
     size_t times = all ? 2 : 1;
     double bytes = (double)(times * (t.rows - owned[comm->rank].count) * row_bytes(t));
-    return (struct words){bytes, bytes, times * (comm->size - 1)};
+    return (struct traffic){bytes, bytes, times * (comm->size - 1)};
 }
 
-void comm_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
-                      const struct row_range *owned, bool all)
+struct delivery comm_start_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
+                                       const struct row_range *owned, bool all)
 {
     if (comm->size <= 1 || failed(device)) {
-        return;
+        return (struct delivery){0};
     }
     for (size_t r = 0, end = 0; r < comm->size; end += owned[r++].count) {
         CHECK(owned[r].start == end);
     }
-    struct words words = reduce_words(comm, t, owned, all);
+    struct traffic traffic = reduce_traffic(comm, t, owned, all);
     if (device->ops->dataless) {
-        say_planned(comm, device, words);
-        return;
+        return meet(comm, device, traffic);
     }
-    count(device, words);
-    comm->ops->wait(comm, device, comm->ops->start_reduce(comm, device, t, owned, all));
+    count(device, traffic);
+    return (struct delivery){.going = true, .started = comm->ops->start_reduce(comm, device, t, owned, all)};
 }

@@ -78,14 +78,27 @@ struct row_range comm_share(size_t count, size_t ranks, size_t rank);
 // Rank r holds rows owned[r] of t; then every rank holds all of them.
 void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                       const struct row_range *owned);
+// The same, not waited for.
+struct delivery comm_start_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
+                                       const struct row_range *owned);
 // Rank r's rows become their sum over the ranks, rank 0's first, rounded once; all others' are left as they were.
 // Takes at most COMM_SCRATCH_BYTES of workspace, or one row of each other rank.
 #define COMM_SCRATCH_BYTES ((size_t)32 << 20)
 void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned);
+// The same in two halves, with the same bits: the others' parts of this rank's rows come while the ranks compute,
+// and are added in the second. t is the transport's in between. Takes workspace for all of these parts; where t is
+// bf16 the second half takes some for the rows in f32, too.
+struct row_sum {
+    struct delivery delivery;
+    struct tensor mine, others;
+};
+struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *device, struct tensor t,
+                                   const struct row_range *owned);
+void comm_finish_sum_rows(const struct comm *comm, struct device *device, struct row_sum *sum);
 // t = its sum over the ranks, the same bits on all.
 void comm_sum(const struct comm *comm, struct device *device, struct tensor t);
 // The transport's own sum over the ranks, in an order and of roundings that it chooses: of each rank's rows alone,
 // owned as comm_share has it, of which all others are spent; or with `all` of t on every rank. Counted is what a
 // ring of them sends, the least that any way does: once or twice the others' rows.
-void comm_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
-                      const struct row_range *owned, bool all);
+struct delivery comm_start_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
+                                       const struct row_range *owned, bool all);

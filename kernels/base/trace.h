@@ -6,8 +6,8 @@
 enum trace_kind {
     TRACE_SEND,    // a message to one rank sets out; nobody waits
     TRACE_RECEIVE, // there is room for one of one rank
-    TRACE_WAIT,    // until a message is gone, or there
-    TRACE_MEET     // all of a group exchange something, and nobody goes on before the last has come
+    TRACE_MEET,    // all of a group exchange something, once the last has come
+    TRACE_WAIT     // until a message is gone, or there, or such an exchange is done
 };
 
 struct trace_event {

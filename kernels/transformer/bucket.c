@@ -239,19 +239,34 @@ void bucket_write(struct model *model, const struct parameter *p, size_t first, 
     }
 }
 
+// Unless they are on their way.
+static void start_values(struct model *model, struct bucket *bucket)
+{
+    struct row_range own = own_of(model, bucket);
+    if (bucket->blocks == 0 || bucket->values.data) {
+        return;
+    }
+    bucket->values = blocks_new(model, bucket->blocks, model->device->ops->dtype, CATEGORY_WEIGHTS);
+    if (own.count > 0) {
+        op_copy(model->device, tensor_rows(bucket->values, own.start, own.count), bucket->own_values);
+    }
+    bucket->values_coming = comm_start_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+}
+
+void bucket_want(struct model *model, size_t unit)
+{
+    bool can_want = model->buckets && shares_weights(model) && model->ranks.overlap;
+    for (size_t b = 0; can_want && b < BUCKETS; b++) {
+        start_values(model, &buckets_of(model, unit)[b]);
+    }
+}
+
 void bucket_acquire(struct model *model, size_t unit)
 {
     for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
         struct bucket *bucket = &buckets_of(model, unit)[b];
-        struct row_range own = own_of(model, bucket);
-        if (bucket->blocks == 0) {
-            continue;
-        }
-        bucket->values = blocks_new(model, bucket->blocks, model->device->ops->dtype, CATEGORY_WEIGHTS);
-        if (own.count > 0) {
-            op_copy(model->device, tensor_rows(bucket->values, own.start, own.count), bucket->own_values);
-        }
-        comm_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+        start_values(model, bucket);
+        comm_wait(replicas(model), model->device, &bucket->values_coming);
         set_values(model, unit, bucket);
     }
 }
@@ -277,7 +292,23 @@ void bucket_gather(struct model *model, size_t unit)
 {
     struct bucket *bucket = training_of(model, unit);
     if (bucket && bucket->values.data) {
-        comm_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+        bucket->values_coming =
+            comm_start_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+    }
+    if (bucket && !model->ranks.overlap) {
+        comm_wait(replicas(model), model->device, &bucket->values_coming);
+    }
+}
+
+void bucket_settle(struct model *model, size_t unit)
+{
+    for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
+        struct bucket *bucket = &buckets_of(model, unit)[b];
+        bool wanted = bucket->values_coming.going && shares_weights(model);
+        comm_wait(replicas(model), model->device, &bucket->values_coming);
+        if (wanted) {
+            tensor_free(model->device, &bucket->values);
+        }
     }
 }
 
@@ -321,20 +352,54 @@ void bucket_add(struct model *model, size_t unit)
     }
 }
 
+static void start_sum(struct model *model, struct bucket *bucket)
+{
+    const struct comm *ranks = replicas(model);
+    bool all = model->ranks.zero == ZERO_NOTHING;
+    if (model->ranks.sum == SUM_ENGINE) {
+        bucket->sum_coming = comm_start_reduce_rows(ranks, model->device, bucket->grads, bucket->owned, all);
+    } else if (model->ranks.overlap) {
+        bucket->sum = comm_start_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
+    } else {
+        comm_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
+    }
+}
+
+// What comes behind a sum of each rank's share alone.
+static void start_sum_of_all(struct model *model, struct bucket *bucket)
+{
+    if (model->ranks.zero == ZERO_NOTHING && model->ranks.sum == SUM_ORDERED) {
+        bucket->sum_coming = comm_start_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
+    }
+}
+
 void bucket_sum(struct model *model, size_t unit)
 {
     struct bucket *bucket = training_of(model, unit);
     if (!bucket || (model->adds_more && !shares_gradients(model))) {
         return;
     }
-    bool all = model->ranks.zero == ZERO_NOTHING;
-    if (model->ranks.sum == SUM_ENGINE) {
-        comm_reduce_rows(replicas(model), model->device, bucket->grads, bucket->owned, all);
-        return;
+    start_sum(model, bucket);
+    if (!model->ranks.overlap) {
+        start_sum_of_all(model, bucket);
+        comm_wait(replicas(model), model->device, &bucket->sum_coming);
     }
-    comm_sum_rows(replicas(model), model->device, bucket->grads, bucket->owned);
-    if (all) {
-        comm_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
+}
+
+bool bucket_is_summing(const struct model *model, size_t unit)
+{
+    const struct bucket *bucket = training_of(model, unit);
+    return bucket && (bucket->sum.delivery.going || bucket->sum_coming.going);
+}
+
+void bucket_sum_on(struct model *model, size_t unit)
+{
+    struct bucket *bucket = training_of(model, unit);
+    if (bucket->sum.delivery.going) {
+        comm_finish_sum_rows(replicas(model), model->device, &bucket->sum);
+        start_sum_of_all(model, bucket);
+    } else {
+        comm_wait(replicas(model), model->device, &bucket->sum_coming);
     }
 }
 

@@ -19,6 +19,9 @@ struct bucket {
     // [blocks, BUCKET_BLOCK], and this rank's share; of either that which there is now. Neither of values: each
     // parameter has its own.
     struct tensor values, own_values, grads, own_grads;
+    // What is on its way between the ranks: values; parts of the gradients' sum; and all of it.
+    struct delivery values_coming, sum_coming;
+    struct row_sum sum;
 };
 
 // Of a model that has its ranks, the buckets that its parameters are in, without tensors; where there is one
@@ -42,11 +45,15 @@ void bucket_new_values(struct model *model, size_t unit);
 void bucket_free_values(struct model *model, size_t unit);
 void bucket_write(struct model *model, const struct parameter *parameter, size_t first, size_t count,
                   const double *values);
-// In zero 3 the unit's weights are gathered, and dropped.
+// In zero 3 the unit's weights are gathered, and dropped. Where ranks overlap what they send with what they compute
+// (struct ranks) they can be wanted before: they are on their way from then on, and take their memory.
+void bucket_want(struct model *model, size_t unit);
 void bucket_acquire(struct model *model, size_t unit);
 void bucket_release(struct model *model, size_t unit);
-// Every rank has all that an update has changed of the unit's weights.
+// Every rank gets all that an update has changed of the unit's weights: by bucket_settle, with overlap, or at once.
 void bucket_gather(struct model *model, size_t unit);
+// What is on its way is there; what was wanted, and not acquired, is dropped.
+void bucket_settle(struct model *model, size_t unit);
 
 // Of the unit's gradients that which is kept between steps, not set; it becomes 0; all of them are freed.
 void bucket_new_gradients(struct model *model, size_t unit);
@@ -55,7 +62,10 @@ void bucket_free_gradients(struct model *model, size_t unit);
 // Where the whole is not kept, it is there from here on, 0, to be added to.
 void bucket_add(struct model *model, size_t unit);
 // Each rank has added all that it adds: their sum in place of it, or of it in the rank's share alone. Where walks
-// of the same update follow and the whole is kept, the last one's is that of all.
+// of the same update follow and the whole is kept, the last one's is that of all. With overlap the sum is then
+// under way, and complete when it has come on, a message at a time, until it is not any more.
 void bucket_sum(struct model *model, size_t unit);
+bool bucket_is_summing(const struct model *model, size_t unit);
+void bucket_sum_on(struct model *model, size_t unit);
 // The whole is added to the share that is kept, and freed.
 void bucket_keep_share(struct model *model, size_t unit);

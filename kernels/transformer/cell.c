@@ -124,6 +124,9 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use = {0};
     bool keeping = keep && keep->attention != ATTENTION_WRITE;
+    if (y.cols > 0) {
+        unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
+    }
     if (x.rows == 0) {
         if (a->attention != ATTENTION_WRITTEN) {
             attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
@@ -136,9 +139,6 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     key.has_output = y.data != NULL;
     key.in_place = y.data == x.data;
     cell_range_push(model, "cell_forward", layer, chunk.start);
-    if (y.data) {
-        unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
-    }
     a->x = x;
     if (attend_sends(model, batch) || !cell_memo_begin(model, &use, key, a)) {
         forward(model, batch, layer, chunk, x, kv, y, a, keeping, how);
@@ -154,14 +154,14 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     struct memo_use use;
     const struct cell_key key = {
         .part = CELL_BACKWARD_MLP, .rows = grad.rows, .training = unit_training(model, unit_of_layer(layer))};
+    if (layer > model->lowest_trained) {
+        unit_want(model, unit_of_layer(layer - 1));
+    }
     if (grad.rows == 0) {
         return;
     }
     cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
-    if (layer > model->lowest_trained) {
-        unit_want(model, unit_of_layer(layer - 1));
-    }
     if (!cell_memo_begin(model, &use, key, a)) {
         mlp_backward(model, layer, a, grad);
         cell_memo_end(model, &use, a);

@@ -60,7 +60,8 @@ struct ranks ranks_of(const struct comm *all, struct split split, const struct c
                               comm_part(all, all->rank / split.sequence * split.sequence, 1, split.sequence),
                           .exchange = split.exchange,
                           .zero = split.zero,
-                          .sum = split.sum};
+                          .sum = split.sum,
+                          .overlap = split.overlap};
     cut_layers(&ranks, config, context);
     return ranks;
 }

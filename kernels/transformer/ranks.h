@@ -25,6 +25,7 @@ struct split {
     enum zero zero;
     enum exchange exchange;
     enum sum sum;
+    bool overlap;
 };
 // The share of the sequences that a rank of all has.
 static inline size_t split_data(struct split split, size_t rank)
@@ -40,6 +41,11 @@ struct ranks {
     enum exchange exchange;
     enum zero zero;
     enum sum sum; // over replicas
+    // What replicas send each other goes while they compute: in zero 3 weights that are read next, a unit's
+    // gradients beside the next one's, after an update a unit's weights beside the next one's. It takes memory: of
+    // a row's weights a second one, of its gradients those of the row before and the others' parts of this rank's
+    // share.
+    bool overlap;
 };
 // One rank with all of the model.
 struct ranks ranks_alone(const struct config *config);

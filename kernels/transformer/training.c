@@ -232,7 +232,8 @@ void gradients_enter(struct model *model, size_t unit)
     transit->zero = false;
 }
 
-void gradients_settle(struct model *model)
+// What is on its way to the host is there.
+static void gradients_arrive(struct model *model)
 {
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct transit *transit = &model->transits[unit];
@@ -359,17 +360,19 @@ void training_update(struct model *model)
         update_unit(model, unit);
     }
     update_settle(model, units - 1);
+    for (size_t unit = 0; unit < units; unit++) {
+        bucket_settle(model, unit);
+    }
 }
 
 // ---- complete
 
-void gradients_leave(struct model *model, size_t unit)
+// Summed over ranks.
+static void leave(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
     struct parameters parameters = unit_parameters(model, unit);
-    bucket_add(model, unit); // of a unit that nothing was added to
-    bucket_sum(model, unit);
     if (model->updates_in_walk) {
         gradients_make(model, unit); // the same
         if (model->update.t > 0) {
@@ -381,7 +384,7 @@ void gradients_leave(struct model *model, size_t unit)
         return;
     }
     bucket_keep_share(model, unit);
-    gradients_settle(model);
+    gradients_arrive(model);
     if (transit->zero) { // nothing was added
         gradients_enter(model, unit);
     }
@@ -394,4 +397,38 @@ void gradients_leave(struct model *model, size_t unit)
         transit->adding = false;
         transit->leaving = true;
     }
+}
+
+// Sums that are under way come on; those that are complete leave. Whether any are under way still.
+static bool sum_on(struct model *model)
+{
+    bool any = false;
+    for (size_t unit = unit_count(model); unit-- > 0;) { // in the order of a backward pass
+        if (bucket_is_summing(model, unit)) {
+            bucket_sum_on(model, unit);
+            if (bucket_is_summing(model, unit)) {
+                any = true;
+            } else {
+                leave(model, unit);
+            }
+        }
+    }
+    return any;
+}
+
+void gradients_leave(struct model *model, size_t unit)
+{
+    bucket_add(model, unit); // of a unit that nothing was added to
+    sum_on(model);
+    bucket_sum(model, unit);
+    if (!bucket_is_summing(model, unit)) {
+        leave(model, unit);
+    }
+}
+
+void gradients_settle(struct model *model)
+{
+    while (sum_on(model)) {
+    }
+    gradients_arrive(model);
 }

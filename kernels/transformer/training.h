@@ -19,7 +19,8 @@ void gradients_shape(struct model *model);
 void gradients_enter(struct model *model, size_t unit);
 // They are summed over ranks, and on their way to the host from here on. Their memory is released when the next
 // unit's leave, or settled. Where updates are made in the walk, the unit is updated, if an update is under way, and
-// they are freed.
+// they are freed. Where ranks overlap sums with what they compute, all of this happens when the sum is there: while
+// the next units leave, or settled.
 void gradients_leave(struct model *model, size_t unit);
 void gradients_settle(struct model *model);
 // Frees those that live in the walk alone, wherever a walk without an update left them.

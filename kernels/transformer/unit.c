@@ -91,8 +91,8 @@ void unit_done(struct model *model, size_t unit)
 
 void unit_settle(struct model *model)
 {
-    weights_settle(model);
     gradients_settle(model);
+    weights_settle(model);
 }
 
 void unit_done_below(struct model *model, size_t layer)

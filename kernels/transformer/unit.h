@@ -33,9 +33,10 @@ struct unit_listener {
     // within the last one.
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };
-// The unit's values are the next to be read: those that are kept on the host are on their way from here on. Cells
-// and the head say it, each of the unit that a walk goes to next: of the row above while it computes that one's
-// input, of the row below while it computes that one's gradient.
+// The unit's values are the next to be read: those that are kept on the host, or with overlap in shares, are on
+// their way from here on. Every rank says it where the others do. Cells and the head say it, each of the unit that
+// a walk goes to next: of the row above while it computes that one's input, of the row below while it computes that
+// one's gradient.
 void unit_want(struct model *model, size_t unit);
 void unit_acquire(struct model *model, size_t unit);
 void unit_release(struct model *model, size_t unit);
@@ -43,7 +44,7 @@ void unit_release(struct model *model, size_t unit);
 // add.
 void unit_add(struct model *model, size_t unit);
 void unit_done(struct model *model, size_t unit);
-// The step is over: what is still on its way between the places has been waited for.
+// The walk is over: what is still on its way between the places, or between ranks, has been waited for.
 void unit_settle(struct model *model);
 // unit_done of the layers below this one, downwards: those that a backward pass does not come to.
 void unit_done_below(struct model *model, size_t layer);

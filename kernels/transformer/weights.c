@@ -153,6 +153,7 @@ void weights_want(struct model *model, size_t unit)
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
     struct parameters parameters = unit_parameters(model, unit);
+    bucket_want(model, unit);
     if (model->weights_place != PLACE_HOST || transit->wanted) {
         return;
     }
@@ -175,6 +176,7 @@ void weights_settle(struct model *model)
         }
         model->transits[unit].wanted = false;
         model->transits[unit].in = (struct event){0};
+        bucket_settle(model, unit);
     }
 }
 

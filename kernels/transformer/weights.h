@@ -17,7 +17,8 @@ bool weights_are_quantised(const struct model *model, const struct parameter *pa
 void weights_write(struct model *model, struct parameter *parameter, size_t first, size_t count, double *values,
                    enum dtype rounding);
 
-// The unit's weights are on their way from the host from here on, and take their memory, until weights_release.
+// The unit's weights are on their way from the host, or with overlap from the ranks that have shares of them, from
+// here on, and take their memory, until weights_release.
 void weights_want(struct model *model, size_t unit);
 // Its values can be read from here to weights_release.
 void weights_acquire(struct model *model, size_t unit);
