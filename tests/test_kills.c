@@ -39,8 +39,8 @@ static const struct subject {
     bool ranks;
 } subjects[] = {
     {"a sweep", "run s.json --out r.jsonl", "r.jsonl", 0.4, 1 << ITSELF | 1 << CHILD | 1 << GROUP, 6, false},
-    {"a sweep over ranks", "run s.json --parallel data=2 --axis batch=2 --axis seed=1,2 --out r.jsonl", "r.jsonl",
-     1.5, 1 << ITSELF | 1 << CHILD | 1 << GROUP | 1 << GRANDCHILD, 2, true},
+    {"a sweep over ranks", "run s.json --parallel data=4 --axis batch=4 --axis seed=1,2 --out r.jsonl", "r.jsonl",
+     2.5, 1 << ITSELF | 1 << CHILD | 1 << GROUP | 1 << GRANDCHILD, 2, true},
     {"a training run", TRAIN, "t/steps.jsonl", 0.3, 1 << ITSELF | 1 << GROUP, 0, false},
 };
 
@@ -237,7 +237,7 @@ static size_t kill_until_done(const struct scratch *scratch, const struct subjec
 static bool is_possible(const struct scratch *scratch, const struct subject *subject)
 {
     bool possible =
-        !subject->ranks || run(scratch, "$L run s.json --parallel data=2 --axis batch=2 --axis seed=1 --out "
+        !subject->ranks || run(scratch, "$L run s.json --parallel data=4 --axis batch=4 --axis seed=1 --out "
                                         "probe.jsonl") == 0;
     if (!possible) {
         char *why = text_of(scratch, "err");
