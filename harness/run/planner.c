@@ -149,13 +149,15 @@ static size_t most_promising(const struct search_node *nodes, size_t count, cons
                                                                                                         : found;
 }
 
-// The bound of the rungs that are left, which is that of the highest.
+// The bound of the rungs that are left, which is that of the highest. Where things are kept makes no step faster:
+// it is the twin's, which is then asked for once.
 static bool tighten(struct planner *planner, struct search_node *node, size_t f, struct status *status)
 {
-    struct planned_before *before = &planner->before[planner->first[f] + node->high];
+    size_t twin = family_of(planner, f)->twin;
+    struct planned_before *before = &planner->before[planner->first[twin] + node->high];
     struct planned_step bound;
     if (before->bound_s == 0) {
-        if (!bound_at(planner, f, node->high, &bound, status))
+        if (!bound_at(planner, twin, node->high, &bound, status))
             return false;
         before->bound_s = bound.seconds;
     }
@@ -163,14 +165,17 @@ static bool tighten(struct planner *planner, struct search_node *node, size_t f,
     return true;
 }
 
-// Whether the family's least may fit, and with it some rung of the family; by the bounds, and by its lowest rung,
-// which may be the best, too.
+// Whether the family's least may fit, and with it some rung of the family; by the bounds, by the twin's, which
+// keeps more on the device, and by its lowest rung, which may be the best, too.
 static bool least_fits(struct planner *planner, struct planned_limits limits, size_t f, struct candidate *best,
                        bool *fits, struct status *status)
 {
     struct candidate least = {.family = family_of(planner, f)->least};
+    size_t twin = family_of(planner, family_of(planner, f)->twin)->least;
     *fits = true;
-    if (planner->bounds[least.family].why.code == STATUS_BAD_INPUT)
+    if (planner->bounds[least.family].why.code == STATUS_BAD_INPUT ||
+        (twin != least.family && recall(&planner->before[planner->first[twin]], limits, &least.step) &&
+         least.step.fits))
         return true;
     bool fine = plan_at(planner, limits, &least, status);
     *fits = least.step.fits;
