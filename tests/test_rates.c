@@ -81,7 +81,7 @@ static void wrong_rates_are_refused(void **state)
         {"'gemm_nt': {'axes': [[1, 1], [1], [1]], 'values': [1, 2]}", "above the one before it"},
         {"'gemm_nt': {'axes': [[1, 2], [1], [1]], 'values': [1]}", "a list of 2 numbers"},
         {"'gemm_nt': {'axes': [[1], [1]], 'values': [1]}", "one axis, or 3"},
-        {"'gemm_nt': {'axes': [[1], [1], []], 'values': [1]}", "a list of 1 to 7 rising numbers"},
+        {"'gemm_nt': {'axes': [[1], [1], []], 'values': [1]}", "a list of 1 to 8 rising numbers"},
         {"'gemm_nt': {'axes': [[1], [1], [1]], 'values': [0]}", "a number from 1"},
         {"'gemm_nt': {'axes': [[1], [1], ['a']], 'values': [1]}", "a number from 1"},
         {"'gemm_nt': {'axis': [[1], [1], [1]], 'values': [1]}", "unknown key"},

@@ -239,7 +239,7 @@ static void run_adamw(struct probe_operands *o)
 
 // --- what is measured
 
-static const size_t extents[] = {8, 32, 128, 256, 512, 1024, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
+static const size_t extents[] = {8, 32, 64, 128, 256, 512, 1024, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
                     per_query[] = {1, 2, 4, 16, 0}, dims[] = {32, 64, 128, 0},
                     sizes[] = {8 << 10, 128 << 10, 1 << 20, 8 << 20, 64 << 20, 0};
 

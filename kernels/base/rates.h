@@ -6,7 +6,7 @@
 #include "kernels/base/observer.h"
 
 #define RATE_DIMENSIONS 3
-#define RATE_POINTS     7 // of a dimension
+#define RATE_POINTS     8 // of a dimension
 #define RATE_VALUES     (RATE_POINTS * RATE_POINTS * RATE_POINTS)
 #define RATES_MAX       28
 
