@@ -106,6 +106,13 @@ regress: all ## hold memory, work and accuracy against results/baseline
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
 	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
 
+prediction: all ## measure this machine's rates, and how well they predict steps (experiments/prediction.json); idle, 9 minutes
+	@mkdir -p $(RESULTS) $(PICTURES)
+	$(BUILD)/longbp calibrate --seconds 240 --out $(RESULTS)/host.json
+	$(BUILD)/longbp run experiments/prediction.json --profile $(RESULTS)/host.json --out $(RESULTS)/prediction.jsonl $(RUN)
+	$(BUILD)/longbp report $(RESULTS)/prediction.jsonl --summary
+	$(BUILD)/longbp plot $(RESULTS)/prediction.jsonl --figures prediction --out $(PICTURES)
+
 SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
 # What every operation is held to, on whatever device.
 CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
@@ -255,5 +262,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed prediction test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
 .SECONDARY:
