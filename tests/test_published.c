@@ -32,6 +32,8 @@ static void bad_points_are_refused_with_the_line(void **state)
         {"e-memory.csv", "# P\nmethod,context,peak_mib\nseco,1,2,3\n", ":3: more fields than columns"},
         {"e-memory.csv", "# P\nmethod,context,peak_mib\n", "e-memory.csv: no points"},
         {"e-max-context.csv", "# P\nmethod,host,kilotokens\n,1 TB,3\n", ":3: host is yes or empty, found \"1 TB\""},
+        {"e-memory.csv", "# P\nmethod,attention,context,peak_mib\ncheckpoint,held,1,2\n",
+         ":3: expected a choice of the option that the column names, found \"held\""},
         {"e-speed.csv", "# P\n", "the name is not EXPERIMENT-memory.csv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -101,6 +103,38 @@ static void the_figures_table_has_both(void **state)
     for (size_t i = 0; i < 4; i++)
         parsed_record_free(records[i]);
     published_free(&published);
+}
+
+// An option that points give tells records apart, and each curve has its own points.
+static void points_are_of_a_choice(void **state)
+{
+    const struct scratch *scratch = *state;
+    scratch_text(scratch, "e-memory.csv",
+                 "# P\nmethod,attention,context,peak_mib\n"
+                 "checkpoint,rebuilt,1024,1\ncheckpoint,kept,1024,2\n");
+    struct published published;
+    struct status status = {0};
+    assert_true(published_load(&published, scratch->folder, &status));
+    char *lines[] = {record(1, "'checkpoint', 'attention': 'rebuilt'", "f32", 1024, 3),
+                     record(2, "'checkpoint', 'attention': 'kept'", "f32", 1024, 4)};
+    const struct record *records[2];
+    for (size_t i = 0; i < 2; i++) {
+        records[i] = &parsed_record(lines[i])->record;
+        free(lines[i]);
+    }
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    assert_true(figure_published_memory.tabulate_beside(records, 2,
+                                                        published_find(&published, "e", PUBLISHED_MEMORY), stream));
+    assert_int_equal(fclose(stream), 0);
+    assert_non_null(strstr(text, "\t1024\t3145728\t1048576\t"));
+    assert_non_null(strstr(text, "\t1024\t4194304\t2097152\t"));
+    free(text);
+    for (size_t i = 0; i < 2; i++)
+        parsed_record_free(records[i]);
+    published_free(&published);
+    remove(scratch_path(scratch, "e-memory.csv").text);
 }
 
 static char *read_text(struct scratch_path path)
@@ -190,6 +224,7 @@ int main(void)
         TEST(bad_points_are_refused_with_the_line),
         cmocka_unit_test(the_committed_points_are_read),
         TEST(the_figures_table_has_both),
+        TEST(points_are_of_a_choice),
         TEST(the_pictures_are_drawn),
     };
     return cmocka_run_group_tests_name("published", tests, NULL, NULL);

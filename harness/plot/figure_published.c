@@ -75,7 +75,7 @@ static size_t panel_index(const struct pairing *pairing, size_t curve)
     return index;
 }
 
-// Whether an earlier curve of the same panel has the same points; its rank among those.
+// How many earlier curves of its panel are of the same method and chunk.
 static size_t rank_of(const struct pairing *pairing, size_t curve)
 {
     const struct curve *own = &pairing->curves[curve];
@@ -86,6 +86,18 @@ static size_t rank_of(const struct pairing *pairing, size_t curve)
                 other->chunk == own->chunk;
     }
     return rank;
+}
+
+// Whether an earlier curve of its panel stands beside the same point already.
+static bool is_drawn(const struct pairing *pairing, size_t curve, const struct published_point *point)
+{
+    for (size_t i = 0; i < curve; i++) {
+        bool together = panel_index(pairing, i) == panel_index(pairing, curve);
+        for (size_t j = 0; together && j < pairing->curves[i].count; j++)
+            if (pairing->curves[i].pairs[j].published == point)
+                return true;
+    }
+    return false;
 }
 
 static void number(FILE *table, double value)
@@ -114,7 +126,7 @@ static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
                 pairing->file->per_sample ? "sample" : "step");
         number(table, pair->at);
         number(table, pair->ours);
-        number(table, rank == 0 && pair->published ? pair->published->value : NAN);
+        number(table, pair->published && !is_drawn(pairing, index, pair->published) ? pair->published->value : NAN);
         number(table, pair->limit);
         number(table, pair->oom && !oom);
         fputc('\n', table);

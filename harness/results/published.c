@@ -104,11 +104,11 @@ static bool read_header(struct reader *reader, char *line)
             if (strcmp(columns[i].name, word) == 0)
                 column = &columns[i];
         const struct option *option = column ? NULL : methods_option_find(word);
-        if (!column && !(option && option->type == OPTION_COUNT))
+        if (!column && !(option && (option->type == OPTION_COUNT || option->type == OPTION_CHOICE)))
             return refuse(reader,
                           "expected columns of series, method, model, training, profile, weights, optimizer, host, "
-                          "mark, setting, cards, chunk or another number among methods' options, context, batch, "
-                          "rate, and one of "
+                          "mark, setting, cards, chunk or another number or choice among methods' options, "
+                          "context, batch, rate, and one of "
                           "peak_mib, peak_gib, seconds, seconds_per_sample, kilotokens, nats, gigabytes",
                           word);
         for (size_t i = 0; i < reader->column_count; i++)
@@ -146,6 +146,18 @@ static bool read_number(const struct reader *reader, const struct column *column
     return true;
 }
 
+// Of any method that has the option: of which one the point is may come behind it.
+static bool is_choice(const char *option, const char *word)
+{
+    bool found = false;
+    for (size_t m = 0; methods[m]; m++) {
+        const struct option *of = option_find(&methods[m]->options, option);
+        for (size_t i = 0; of && of->choices[i]; i++)
+            found |= strcmp(of->choices[i], word) == 0;
+    }
+    return found;
+}
+
 static bool read_option(const struct reader *reader, const struct option *option, const char *word,
                         struct published_point *point)
 {
@@ -154,10 +166,16 @@ static bool read_option(const struct reader *reader, const struct option *option
         return true;
     if (point->option_count == PUBLISHED_OPTIONS)
         return refuse(reader, "more options than a point may have", word);
-    if (!read_number(reader, NULL, word, &number))
+    if (option->type == OPTION_COUNT && !read_number(reader, NULL, word, &number))
         return false;
-    point->options[point->option_count].option = option;
-    point->options[point->option_count++].value = (size_t)number;
+    if (option->type == OPTION_CHOICE && !is_choice(option->name, word))
+        return refuse(reader, "expected a choice of the option that the column names", word);
+    char *value = point->options[point->option_count].value;
+    if (option->type == OPTION_COUNT)
+        snprintf(value, sizeof point->options->value, "%.0f", number);
+    else
+        snprintf(value, sizeof point->options->value, "%s", word);
+    point->options[point->option_count++].option = option;
     return true;
 }
 

@@ -33,8 +33,8 @@ struct published_point {
     size_t batch;                 // sequences; 0: not given
     size_t option_count;
     struct {
-        const struct option *option; // of the method: a number
-        size_t value;
+        const struct option *option; // of the method: a number, or one of its choices
+        char value[24];              // as the command line writes it
     } options[PUBLISHED_OPTIONS];
     double rate;  // of an optimizer; 0: not given
     double value; // bytes, ms, tokens or nats

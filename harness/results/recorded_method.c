@@ -36,19 +36,14 @@ bool recorded_method_draws(const json_t *entry)
     return draws;
 }
 
-static bool set_count(const struct method *method, void *options, const char *name, size_t count)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%zu", count);
-    return options_set(&method->options, options, name, text);
-}
-
 // Sets what the point gives; false if the method has no such option.
 static bool apply(const struct published_point *point, const struct method *method, void *options)
 {
-    bool has = !point->chunk || set_count(method, options, "chunk", point->chunk);
+    char chunk[24];
+    snprintf(chunk, sizeof chunk, "%zu", point->chunk);
+    bool has = !point->chunk || options_set(&method->options, options, "chunk", chunk);
     for (size_t i = 0; has && i < point->option_count; i++)
-        has = set_count(method, options, point->options[i].option->name, point->options[i].value);
+        has = options_set(&method->options, options, point->options[i].option->name, point->options[i].value);
     return has;
 }
 
