@@ -10,5 +10,5 @@ const struct method method_auto = {
     .source = "longbp",
     .options = {option_rows, 1},
     .rows = true,
-    .parallel = PARALLEL_DATA | PARALLEL_STAGE | PARALLEL_SEQUENCE | PARALLEL_WHOLE_ROWS,
+    .parallel = PARALLEL_DATA | PARALLEL_STAGE | PARALLEL_SEQUENCE,
 };

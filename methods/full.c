@@ -88,7 +88,7 @@ const struct method method_full = {
     .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
     .rows = true,
-    .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE | PARALLEL_WHOLE_ROWS,
+    .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

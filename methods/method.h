@@ -30,8 +30,8 @@ struct step {
 typedef bool draw_visit(void *visitor, const void *options, double probability);
 
 // How ranks may share a step (kernels/transformer/ranks.h): the sequences, as replicas, their tokens, or the
-// layers, as a pipeline. Ranks with tokens of the same sequences attend by whole rows, unless they gather.
-enum parallel_kind { PARALLEL_DATA = 1, PARALLEL_STAGE = 2, PARALLEL_SEQUENCE = 4, PARALLEL_WHOLE_ROWS = 8 };
+// layers, as a pipeline.
+enum parallel_kind { PARALLEL_DATA = 1, PARALLEL_STAGE = 2, PARALLEL_SEQUENCE = 4 };
 
 struct method {
     const char *name;

@@ -111,7 +111,7 @@ const struct method method_null = {
     .options = {option_rows, sizeof(struct null_options)},
     .no_gradient = true,
     .rows = true,
-    .parallel = PARALLEL_DATA | PARALLEL_STAGE | PARALLEL_SEQUENCE | PARALLEL_WHOLE_ROWS,
+    .parallel = PARALLEL_DATA | PARALLEL_STAGE | PARALLEL_SEQUENCE,
     .walk = walk,
     .floor_bytes_per_token = floor_bytes,
 };

@@ -1,12 +1,15 @@
 // StreamBP: checkpoints as in methods/checkpoint.c, but a row is rebuilt and walked chunk by chunk, right to left;
 // its keys and values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2; a rebuilt
-// cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their
-// gradients, and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more,
-// and fewer inputs (methods/row.h). With offload = inputs the device holds none of them, with inputs+gradient no
-// gradient either (methods/row_stream.h). attention = kept is as in methods/checkpoint.c. Deviations: the published
-// code projects K and V again for [0, end of chunk) at every chunk and repeats them to all query heads; its loss
-// counts labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is streamed
-// too: else its own scratch, not the backward's, would set the peak.
+// cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their gradients,
+// and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more, and fewer
+// inputs (methods/row.h). With offload = inputs the device holds none of them, with inputs+gradient no gradient
+// either (methods/row_stream.h). attention = kept is as in methods/checkpoint.c. Deviations: the published code
+// projects K and V again for [0, end of chunk) at every chunk and repeats them to all query heads; its loss counts
+// labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is streamed too:
+// else its own scratch, not the backward's, would set the peak. Where ranks share the tokens and keys and values go
+// round, or queries to the ranks of their heads (parallel.exchange), that is done once for a row: attention is of
+// the whole row, forward and backward, and what stands behind it, the widest, is chunk by chunk. Memory then: and
+// of one row q, o and the gradient of o.
 #include "methods/cost.h"
 #include "methods/row_stream.h"
 
@@ -116,15 +119,61 @@ static void backward(struct step *step, size_t l, struct stream *x, struct row_a
     kv_free(model, &grad_kv);
 }
 
+// Whether attention is of whole rows: where ranks do not gather keys and values, they exchange something to attend.
+static bool attends_by_rows(const struct ranks *ranks)
+{
+    return ranks->sequence.size > 1 && ranks->exchange != EXCHANGE_GATHER;
+}
+
+static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, struct row_attended attended,
+                             struct stream *of_grad)
+{
+    const struct streambp_options *options = step->options;
+    struct model *model = step->model;
+    const struct config *config = &model->config;
+    struct tensor x = of_x->whole, grad = of_grad->whole;
+    struct span all = {0, step->batch->context};
+    struct columns columns = columns_of(step->batch->context, options->chunk);
+    size_t B = step->batch->batch;
+    struct activations row = row_cell(attended, all, B, ATTENTION_WRITTEN);
+    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    unit_acquire(model, unit_of_layer(l));
+    project(step, l, of_x, kv);
+    kv = kv_gather_take(model, step->batch, kv);
+    cell_attend_forward(model, step->batch, l, x, kv, &row, options->keep);
+    struct tensor grad_o =
+        tensor_new(model->device, x.rows, config->heads * config->head_dim, x.dtype, CATEGORY_WORKSPACE);
+    for (size_t c = columns.count; c-- > 0;) {
+        struct span chunk = column_span(columns, c);
+        struct activations behind = {.attention = ATTENTION_WRITTEN, .o = column_rows(row.o, chunk, B)};
+        cell_output_forward(model, l, chunk, column_rows(x, chunk, B), &behind, options->keep);
+        cell_output_backward(model, l, chunk, &behind, column_rows(grad_o, chunk, B), column_rows(grad, chunk, B));
+    }
+    struct kv grad_kv = kv_gradients_new(model, step->batch);
+    cell_attend_backward(model, step->batch, l, &row, kv, kv_segment(step->batch, grad_kv), grad_o, grad);
+    tensor_free(model->device, &grad_o);
+    kv_free(model, &kv);
+    if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+        kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
+    }
+    unit_release(model, unit_of_layer(l));
+    kv_free(model, &grad_kv);
+}
+
 static void walk(struct step *step)
 {
     const struct streambp_options *options = step->options;
-    struct row_walk walk = {.chunk = options->chunk,
+    bool by_rows = attends_by_rows(&step->model->ranks);
+    if (by_rows && options->offload) { // who asks for ranks is told before (harness/run/ranks.h)
+        status_set(&step->model->device->status, STATUS_UNSUPPORTED, "rows on the host come by chunks");
+        return;
+    }
+    struct row_walk walk = {.chunk = by_rows ? step->batch->context : options->chunk,
                             .head_chunk = options->head_chunk,
                             .kept = options->offload ? PLACE_HOST : PLACE_DEVICE,
                             .attention = options->attention,
                             .stages = &options->stages,
-                            .backward = backward};
+                            .backward = by_rows ? backward_by_rows : backward};
     if (options->offload) {
         row_stream_walk(step, &walk, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT);
     } else {
@@ -151,6 +200,10 @@ static double floor_bytes(const struct model *model, const void *of_method, size
     (void)context;
     double row = options->offload ? row_stream_kept(model, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT)
                                   : row_walk_kept(model, &options->stages, options->attention);
+    if (attends_by_rows(&model->ranks)) {
+        double o = cost_attention(model), wide = 2 * (double)model->config.heads * model->config.head_dim;
+        row += wide * dtype_bytes(model->device->ops->dtype) + (options->attention == ROW_ATTENTION_KEPT ? 0 : o);
+    }
     return row + cost_row_kv(model) + cost_row_kv_gradients(model);
 }
 

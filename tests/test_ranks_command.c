@@ -291,20 +291,22 @@ static void plans_are_of_a_rank(void **state)
     assert_says(scratch, "err", "ranks of data or sequence send each other what is on their devices");
     static const struct {
         const char *flags, *reason;
-    } refused[] = {{"--method streambp --parallel sequence=2,exchange=ring", "streambp attends chunk by chunk"},
-                   {"--method streambp --parallel sequence=2,exchange=all-to-all",
-                    "queries would go to the ranks of their heads for each"},
-                   {"--method full --parallel sequence=3,exchange=all-to-all",
-                    "3 ranks cannot have as many each of 4 heads of queries and 2 of keys"},
-                   {"--method seco --parallel sequence=2,exchange=ring", "seco takes no sequence ranks"},
-                   {"--method auto --parallel sequence=2,stage=2", "no exact method can be shared so"},
-                   {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
-                   {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring",
-                    "is not seen by keys that go round"},
-                   {"--method full --parallel sequence=2,exchange=star", "star"},
-                   {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
-                   {"--method full --dtype bf16 --gradient-dtype bf16 --like cpu --parallel data=2,sum=engine",
-                    "adds no bf16"}};
+    } refused[] = {
+        {"--method streambp --offload inputs --host-memory 1GiB --parallel sequence=2,exchange=ring",
+         "with offload rows of streambp come from the host chunk by chunk"},
+        {"--method streambp --offload inputs --host-memory 1GiB --parallel sequence=2,exchange=all-to-all",
+         "queries would go to the ranks of their heads for each"},
+        {"--method full --parallel sequence=3,exchange=all-to-all",
+         "3 ranks cannot have as many each of 4 heads of queries and 2 of keys"},
+        {"--method seco --parallel sequence=2,exchange=ring", "seco takes no sequence ranks"},
+        {"--method auto --parallel sequence=2,stage=2", "no exact method can be shared so"},
+        {"--method full --parallel data=2,exchange=ring", "give \"sequence\", or leave it out"},
+        {"--method full --group 2 --prompt 4 --parallel sequence=2,exchange=ring",
+         "is not seen by keys that go round"},
+        {"--method full --parallel sequence=2,exchange=star", "star"},
+        {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
+        {"--method full --dtype bf16 --gradient-dtype bf16 --like cpu --parallel data=2,sum=engine",
+         "adds no bf16"}};
     for (size_t i = 0; i < COUNT(refused); i++) {
         char command[300];
         snprintf(command, sizeof command, "$L plan --model tiny --context 64 --batch 2 %s", refused[i].flags);

@@ -92,7 +92,7 @@ static void check_method(const struct method *method, const char *data, const ch
     snprintf(parallel, sizeof parallel, "'sequence': 2, 'data': %zu, 'zero': %zu", ranks / 2, ranks - 2);
     if (method->parallel & PARALLEL_SEQUENCE)
         check(data, keys, words, parallel, &one, false);
-    for (size_t i = 0; i < COUNT(exchanges) && method->parallel & PARALLEL_WHOLE_ROWS && ranks == 2; i++) {
+    for (size_t i = 0; i < COUNT(exchanges) && method->parallel & PARALLEL_SEQUENCE && ranks == 2; i++) {
         snprintf(parallel, sizeof parallel, "'sequence': 2, 'exchange': '%s'", exchanges[i]);
         check(data, keys, words, parallel, &one, false);
     }

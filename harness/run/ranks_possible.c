@@ -35,14 +35,15 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
     const struct method *method = trial->method;
     const struct config *c = &trial->config;
     bool all_to_all = trial->parallel.exchange == EXCHANGE_ALL_TO_ALL;
-    if (trial->parallel.exchange && method->parallel & PARALLEL_SEQUENCE &&
-        !(method->parallel & PARALLEL_WHOLE_ROWS))
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "%s attends chunk by chunk, and %s for each: leave parallel.exchange out; full and "
-                          "checkpoint attend by whole rows",
-                          method->name,
-                          all_to_all ? "queries would go to the ranks of their heads"
-                                     : "keys and values would go round");
+    bool by_chunk =
+        option_find(&method->options, "chunk") && options_choice(&method->options, trial->options, "offload", 0);
+    if (trial->parallel.exchange != EXCHANGE_GATHER && method->parallel & PARALLEL_SEQUENCE && by_chunk)
+        return status_set(
+            status, STATUS_UNSUPPORTED,
+            "with offload rows of %s come from the host chunk by chunk, and %s for each of them: leave "
+            "parallel.exchange or offload out; checkpoint brings whole rows",
+            method->name,
+            all_to_all ? "queries would go to the ranks of their heads" : "keys and values would go round");
     if (trial->parallel.exchange == EXCHANGE_RING && trial->group > 1)
         return status_set(
             status, STATUS_UNSUPPORTED,

@@ -77,13 +77,11 @@ static void add_normed_output(struct model *model, const struct layer *w, struct
     tensor_free(device, &normed);
 }
 
-// a: kept if keeping, else freed.
-static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                    struct tensor x, struct kv kv, struct tensor y, struct activations *a, bool keeping,
-                    enum keep how)
+// Of a: q, if keeping with what its backward needs; o and logsumexp.
+static void attention_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                              struct tensor x, struct kv kv, struct activations *a, bool keeping, enum keep how)
 {
     struct device *device = model->device;
-    const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = x.rows;
     struct tensor q = queries(model, batch, layer, chunk, x, a, keeping, how);
@@ -100,16 +98,32 @@ static void forward(struct model *model, const struct batch *batch, size_t layer
     if (!keeping) {
         tensor_free(device, &a->q);
     }
-    // Nothing kept: x_mid is built where y will be.
-    struct tensor x_mid = keeping ? activation(model, n, c->width) : y;
+}
+
+// x_mid, which may be x.
+static void output_forward(struct model *model, size_t layer, struct tensor x, struct tensor x_mid,
+                           struct activations *a, bool keeping)
+{
+    const struct layer *w = &model->layers[layer];
     if (x_mid.data != x.data) {
-        op_copy(device, x_mid, x);
+        op_copy(model->device, x_mid, x);
     }
     if (w->attention_out_norm) {
         add_normed_output(model, w, x_mid, a, keeping);
     } else {
         projection_forward(model, &w->o, x_mid, a->o, true);
     }
+}
+
+// a: kept if keeping, else freed.
+static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                    struct tensor x, struct kv kv, struct tensor y, struct activations *a, bool keeping,
+                    enum keep how)
+{
+    attention_forward(model, batch, layer, chunk, x, kv, a, keeping, how);
+    // Nothing kept: x_mid is built where y will be.
+    struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
+    output_forward(model, layer, x, x_mid, a, keeping);
     if (keeping) {
         a->x_mid = x_mid;
     } else {
@@ -144,6 +158,35 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
         forward(model, batch, layer, chunk, x, kv, y, a, keeping, how);
         cell_memo_end(model, &use, a);
     }
+    range_pop(model->device);
+}
+
+void cell_attend_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
+                         struct kv kv, struct activations *a, enum keep how)
+{
+    struct span all = {0, batch->context};
+    a->x = x;
+    if (x.rows > 0) {
+        cell_range_push(model, "cell_attend_forward", layer, 0);
+        attention_forward(model, batch, layer, all, x, kv, a, true, how);
+        range_pop(model->device);
+    } else if (a->attention != ATTENTION_WRITTEN) {
+        attend(model, batch, layer, all, a, tensor_none(), kv); // with the others
+    }
+}
+
+void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
+                         struct activations *a, enum keep how)
+{
+    CHECK(a->attention == ATTENTION_WRITTEN);
+    if (x.rows == 0) {
+        return;
+    }
+    cell_range_push(model, "cell_output_forward", layer, chunk.start);
+    a->x = x;
+    a->x_mid = activation(model, x.rows, model->config.width);
+    output_forward(model, layer, x, a->x_mid, a, true);
+    mlp_forward(model, layer, a->x_mid, tensor_none(), a, true, how);
     range_pop(model->device);
 }
 
@@ -193,22 +236,19 @@ static void output_backward(struct model *model, const struct layer *w, struct t
     tensor_free(device, &a->attention_out);
 }
 
-static void backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+// grad_q: that of o, becomes that of q. grad: that of x_mid, becomes that of x, or is spent. Frees the activations.
+static void attention_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                                struct activations *a, struct kv kv, const struct key_segment *segments,
-                               size_t segment_count, struct tensor grad)
+                               size_t segment_count, struct tensor grad_q, struct tensor grad)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
-    const struct config *c = &model->config;
     size_t n = grad.rows;
-    struct tensor grad_o = scratch(model, n, c->heads * c->head_dim);
-    output_backward(model, w, grad_o, a, grad);
     struct tensor q = a->q;
     if (w->q_norm) {
         q = scratch(model, n, a->q.cols);
         rotate(model, batch, rotated_queries(model, layer), q, tensor_none(), a->q, chunk);
     }
-    struct tensor grad_q = grad_o; // in place
     attend_backward(model, batch, layer, chunk, a, q, kv, segments, segment_count, grad_q);
     if (w->q_norm) {
         tensor_free(device, &q);
@@ -222,8 +262,42 @@ static void backward_attention(struct model *model, const struct batch *batch, s
         struct kv grad_kv = kv_rows((struct kv){own->grad_k, own->grad_v}, (chunk.start - own->start) * B, n);
         projections_backward(model, batch, layer, chunk, a, &grad_q, &grad_kv, grad);
     }
-    tensor_free(device, &grad_o);
     activations_free(model, a);
+}
+
+static void backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                               struct activations *a, struct kv kv, const struct key_segment *segments,
+                               size_t segment_count, struct tensor grad)
+{
+    struct tensor grad_o = scratch(model, grad.rows, model->config.heads * model->config.head_dim);
+    output_backward(model, &model->layers[layer], grad_o, a, grad);
+    attention_backward(model, batch, layer, chunk, a, kv, segments, segment_count, grad_o, grad); // in place
+    tensor_free(model->device, &grad_o);
+}
+
+void cell_output_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                          struct tensor grad_o, struct tensor grad)
+{
+    cell_backward_mlp(model, layer, chunk, a, grad);
+    if (grad.rows > 0) {
+        cell_range_push(model, "cell_output_backward", layer, chunk.start);
+        output_backward(model, &model->layers[layer], grad_o, a, grad);
+        activations_free(model, a);
+        range_pop(model->device);
+    }
+}
+
+void cell_attend_backward(struct model *model, const struct batch *batch, size_t layer, struct activations *a,
+                          struct kv kv, struct key_segment keys, struct tensor grad_q, struct tensor grad)
+{
+    struct span all = {0, batch->context};
+    if (grad.rows == 0) {
+        attend_backward(model, batch, layer, all, a, tensor_none(), kv, &keys, 1, tensor_none());
+        return;
+    }
+    cell_range_push(model, "cell_attend_backward", layer, 0);
+    attention_backward(model, batch, layer, all, a, kv, &keys, 1, grad_q, grad);
+    range_pop(model->device);
 }
 
 // grad: that of x_mid, becomes that of x, or is spent.

@@ -44,3 +44,17 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
 void cell_backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                              struct activations *a, struct kv kv, const struct key_segment *segments,
                              size_t segment_count, struct tensor grad);
+// A rebuilt cell and its backward in parts, for a walk that attends by whole rows and does all else by chunks.
+// Attention of all of the batch's own tokens, from x: q, o and logsumexp, and what its backward needs; frees none.
+void cell_attend_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
+                         struct kv kv, struct activations *a, enum keep how);
+// What stands behind it, of a chunk: a has its rows of o, written.
+void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
+                         struct activations *a, enum keep how);
+// grad: that of the cell's output, becomes that of what attention's backward adds to; grad_o: the chunk's rows of
+// the gradient of o. Frees what the forward kept.
+void cell_output_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
+                          struct tensor grad_o, struct tensor grad);
+// Of all chunks, when they are done: grad_q: that of o, becomes that of q; grad becomes that of x, or is spent.
+void cell_attend_backward(struct model *model, const struct batch *batch, size_t layer, struct activations *a,
+                          struct kv kv, struct key_segment keys, struct tensor grad_q, struct tensor grad);
