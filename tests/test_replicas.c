@@ -162,8 +162,9 @@ static void overlap_keeps_the_bits(void **state)
     (void)state;
     for (size_t m = 0; methods[m]; m++) {
         for (enum exchange exchange = EXCHANGE_GATHER; exchange < EXCHANGE_COUNT; exchange++) {
-            if (takes_exchange(methods[m], exchange, P)) {
-                check_overlap(methods[m], &tokens[(m + exchange) % 2],
+            const struct setting *setting = &tokens[(m + exchange) % 2];
+            if (takes_exchange(methods[m], setting->options, exchange, P)) {
+                check_overlap(methods[m], setting,
                               (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false});
                 checked++;
             }
