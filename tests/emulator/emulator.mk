@@ -24,7 +24,7 @@ $(EMULATED)/nccl/libnccl.so.2: $(EMULATED)/tests/emulator/nccl.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $< -ldl
-EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
+EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,test_refused cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
   emulator/test_attention emulator/test_cards emulator/test_places emulator/test_rehearse $(if $(NCCL),emulator/test_nccl emulator/test_nccl_command))
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
@@ -60,6 +60,7 @@ $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATE
 $(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
 $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
+$(eval $(call EMULATED_RUN,refused,$(EMULATED)/tests/test_refused cuda))
 $(eval $(call EMULATED_RUN,places,$(EMULATED)/tests/emulator/test_places))
 $(eval $(call EMULATED_RUN,ranges,$(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,ranges-tool,NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges))
