@@ -107,6 +107,52 @@ static void every_type_is_read(void **state)
     free(line);
 }
 
+// A closer look is taken of what record_check refuses, or what this program does not write.
+static void others_take_a_closer_look(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to; // of one length
+    } changes[] = {
+        {"'schema': 2", "'schema': 3"},
+        {"'id': '0", "'id': 'g"},
+        {"'ok'", "'OK'"},
+        {"'batch': 1", "'batch': 0"},
+        {"'batch': 1", "'Batch': 1"},
+        {"'context': 64", "'context': -1"},
+        {"'context': 64", "'context': .5"},
+        {"'memory': null", "'memory': true"},
+        {"'tf32': false", "'tf32': 'no' "},
+        {"'name': 'seco'", "'none': 'seco'"},
+        {"[1.5, 2]", "[1.5, 0]"},
+        {"[1.5, 2]", "[1.5]   "},
+        {"[2, 3], ", "[2]   , "},
+        {"'sample_columns': [2, 3]", "'sample_columns': []    "},
+        {"'weights': 3", "'weighty': 3"},
+        {"'weights': 3", "'weights':-3"},
+        {"'b': {}", "'a': {}"},
+        {"'hash': '0", "'hash': 'G"},
+        {"'loss': -1", "'flops':-1"},
+        {"'loss': ", "'flops':"},
+        {"[[1, 2]]", "{'a': 1}"},
+        {"'dirty': true", "'dirty': 1   "},
+        {"{'layers': 1}", "{'a':1,'a':1}"},
+    };
+    char *line = sample_line();
+    for (size_t i = 0; i < COUNT(changes); i++) {
+        char *from = quoted(changes[i].from), *to = quoted(changes[i].to), *text = strdup(line);
+        char *at = strstr(text, from);
+        assert_true(at && strlen(from) == strlen(to));
+        memcpy(at, to, strlen(to));
+        if (expect_same(text, strlen(text)))
+            fail_msg("skimmed: %s", text);
+        free(text);
+        free(to);
+        free(from);
+    }
+    free(line);
+}
+
 // Bytes of the sample are changed, and pieces of it repeated, left out and put elsewhere.
 static void changed_lines_are_judged_as_their_json(void **state)
 {
@@ -160,9 +206,8 @@ static void the_same_is_kept_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_records_are_skimmed),
-        cmocka_unit_test(every_type_is_read),
-        cmocka_unit_test(changed_lines_are_judged_as_their_json),
+        cmocka_unit_test(kept_records_are_skimmed),  cmocka_unit_test(every_type_is_read),
+        cmocka_unit_test(others_take_a_closer_look), cmocka_unit_test(changed_lines_are_judged_as_their_json),
         cmocka_unit_test(the_same_is_kept_once),
     };
     return cmocka_run_group_tests_name("record_skim", tests, NULL, NULL);
