@@ -2,8 +2,8 @@
 """Holds the gradients of `longbp grad` in f64 against PyTorch's autograd: method by method, family by family, and from a
 batch file objective by objective.
 
-Run by hand, after `make`:  tools/check_against_pytorch.py [--tolerance 1e-9]
-Needs torch, numpy and safetensors; transformers and peft, if there, are compared too. Exits 1 if a difference is too
+Run by hand, after `make`:  tools/check_against_pytorch.py [--tolerance 1e-11]
+Needs torch, numpy and safetensors; transformers, peft and TRL, if there, are compared too. Exits 1 if a difference is too
 large.
 
 The reference is the decoder below, all in f64. transformers' own classes are compared twice: as they are, where
@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 import objectives_in_pytorch as objectives
+import objectives_in_trl
 
 try:
     import transformers
@@ -267,28 +268,28 @@ def longbp(binary, folder, data, flags, method, out):
     return json.loads(done.stdout)["loss"], load_file(out)
 
 
-def make_batch(path, rng):
-    """Two pairs, each with one prompt, and padding; and log-probs about those of a random model; saved, and as tensors."""
+def make_batch(path, rng, pairs=2):
+    """Pairs, each with one prompt, and padding; and log-probs about those of a random model; saved, and as tensors."""
     context = 40
-    shape = (4, context)
+    shape = (2 * pairs, context)
     ids = rng.integers(0, 256, shape)
     ids[1::2, :6] = ids[0::2, :6]
     labels = np.roll(ids, -1, 1)
-    lengths = np.array([context, context - 9, context - 3, context])
+    lengths = np.resize([context, context - 9, context - 3, context], 2 * pairs)
     for b, length in enumerate(lengths):
-        labels[b, :5 + 3 * b] = labels[b, length - 1:] = -100
+        labels[b, :5 + 3 * (b % 4)] = labels[b, length - 1:] = -100
     usual = lambda deviation: -math.log(256) + deviation * rng.standard_normal(shape)
     batch = {name: torch.from_numpy(values) for name, values in
              {"ids": ids, "labels": labels, "lengths": lengths, "weights": rng.random(shape), "old_logprobs": usual(0.6),
-              "reference_logprobs": usual(0.6), "advantages": np.array([0.7, -1.2, 0.4, -0.3])}.items()}
+              "reference_logprobs": usual(0.6), "advantages": np.resize([0.7, -1.2, 0.4, -0.3], 2 * pairs)}.items()}
     save_file(batch, path)
     return batch
 
 
-def objective_of(name, options, logits, batch):
+def objective_of(source, name, options, logits, batch):
     mask = (batch["labels"] >= 0).double()
     log_probs = logits.log_softmax(-1).gather(2, batch["labels"].clamp(min=0)[:, :, None])[:, :, 0]
-    return objectives.loss(name, options, log_probs, mask, batch)
+    return source.loss(name, options, log_probs, mask, batch)
 
 
 def relative_l2(found, expected):
@@ -370,7 +371,7 @@ def make_adapter(model, folder, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longbp", default=LONGBP, help="the program (%(default)s)")
-    parser.add_argument("--tolerance", type=float, default=1e-9, help="relative L2 of all gradients together (1e-9)")
+    parser.add_argument("--tolerance", type=float, default=1e-11, help="relative L2 of all gradients together (1e-11)")
     arguments = parser.parse_args()
     if not shutil.which(arguments.longbp):
         parser.error(f"{arguments.longbp} is no program; `make` builds it, --longbp names another")
@@ -438,15 +439,22 @@ def main():
     folder, batch = f"{path}/init", make_batch(f"{path}/batch", rng)
     with open(f"{folder}/config.json") as file:
         config = json.load(file)
-    print("every objective, from a batch file: relative L2 against PyTorch in f64")
+    print("every objective, from a batch file: relative L2 against PyTorch in f64, and against TRL's own losses"
+          + (f" ({objectives_in_trl.trl.__version__})" if objectives_in_trl.trl else ", which are not there"))
     for name, options in objectives.OBJECTIVES:
         flags = ["--batch", f"{path}/batch", "--objective", objectives.flag(name, options)]
-        expected_loss, expected = reference(folder, config, batch["ids"], torch.zeros_like(batch["ids"]),
-                                            lambda logits: objective_of(name, options, logits, batch))
+        expect = lambda source: reference(folder, config, batch["ids"], torch.zeros_like(batch["ids"]),
+                                          lambda logits: objective_of(source, name, options, logits, batch))
+        expected_loss, expected = expect(objectives)
         for method in OBJECTIVE_METHODS:
             loss, gradients = longbp(arguments.longbp, folder, [], flags, method, f"{path}/g")
             report(f"{objectives.flag(name, options)}, {' '.join(map(str, method))}", loss, gradients, expected_loss, expected,
                    arguments.tolerance)
+        why = objectives_in_trl.left_out(name, options)
+        if why is None:
+            report(f"{objectives.flag(name, options)}, against TRL", loss, gradients, *expect(objectives_in_trl), arguments.tolerance)
+        elif objectives_in_trl.trl:
+            print(f"  {objectives.flag(name, options)}: {why}")
     print("all within tolerance" if not failures else f"{failures} TOO LARGE")
     return 1 if failures else 0
 

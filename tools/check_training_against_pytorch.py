@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds training runs of `longbp train` in f64 against PyTorch's own optimizers: 20 steps, losses, norms and weights.
+"""Holds training runs of `longbp train` in f64 against PyTorch's own optimizers: 20 steps, losses, norms and weights; by
+cross-entropy on windows of tokens, and by preferences and advantages on a batch file.
 
 Run by hand, after `make`:  tools/check_training_against_pytorch.py [--tolerance 1e-11]
 Needs torch, numpy and safetensors; transformers' schedulers, if there, give the rates. Exits 1 if a difference is too
@@ -13,10 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 
-from check_against_pytorch import LORA, LONGBP, decoder  # first: it says how many threads there are
+from check_against_pytorch import LORA, LONGBP, decoder, make_batch, objective_of  # first: it says how many threads there are
 
 import numpy as np
+import objectives_in_pytorch as objectives
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
@@ -186,6 +189,14 @@ CASES = [  # optimizer and its flag; further flags, norm to clip to, schedule, w
     ("Natural GaLore", galore(2, history=3, damping=1e-3),
      "natural-galore,rate=3e-3,decay=0.1,rank=2,interval=7,scale=0.5,history=3", [], 0, None, 0, None),
 ]
+PAIRS = 6  # of the batch file: a run goes through it more than once
+BY_OBJECTIVE = [  # a case, and what it minimises
+    (("AdamW, DPO", *adamw(), ["--accumulate", ACCUMULATE], 0, None, 0, None), "dpo", {"sft": 0.2}),
+    (("AdamW, DPO, clipped, LoRA", *adamw(), ["--clip", 0.5], 0.5, None, 0, LORA_ALONE), "dpo", {"kind": "ipo"}),
+    (("AdamW, GRPO", *adamw(), ["--accumulate", ACCUMULATE], 0, None, 0, None), "grpo", {"beta": 0.04, "clip_high": 0.28}),
+    (("SGD, GSPO, clipped", sgd(0), "sgd,rate=0.02", ["--clip", 1], 1, None, 0, None), "grpo",
+     {"policy": "gspo", "normaliser": "grpo", "clip_low": 0.9, "clip_high": 9}),
+]
 ADAPTER = f"r={LORA['r']},alpha={LORA['lora_alpha']},targets=q,v,down"
 METHODS = [["full"], ["streambp", "--chunk", CHUNK], ["seco", "--chunk", CHUNK]]
 
@@ -204,7 +215,30 @@ def factor(schedule, warmup, done):
     return make(optimizer, warmup, STEPS).lr_lambdas[0](done)
 
 
-def reference(folder, config, ids, case):
+def next_of(rows, step, count):
+    return rows[[(step * count + i) % len(rows) for i in range(count)]]
+
+
+def step_on_windows(ids, step, accumulate, logits_of):
+    """The step's loss; its gradient is added, a micro-batch after another."""
+    total = 0.0
+    for part in range(accumulate):
+        batch = next_of(ids, step * accumulate + part, BATCH)
+        loss = F.cross_entropy(logits_of(batch)[:, :-1].flatten(0, 1), batch[:, 1:].flatten()) / accumulate
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def step_on_batch(file, objective, step, accumulate, logits_of):
+    """The same by an objective, of all the step's sequences at once."""
+    batch = {name: next_of(values, step, accumulate * BATCH) for name, values in file.items()}
+    loss = objective_of(objectives, *objective, logits_of(batch["ids"]), batch)
+    loss.backward()
+    return loss.item()
+
+
+def reference(folder, config, case, take_step):
     """Losses and norms of each step, and the weights that are left."""
     _, optimizer, _, flags, clip, schedule, warmup, lora = case
     weights = {name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}
@@ -217,33 +251,26 @@ def reference(folder, config, ids, case):
         w.requires_grad_()
     optimizer.open(trained)
     accumulate = ACCUMULATE if "--accumulate" in flags else 1
+    scale = LORA["lora_alpha"] / LORA["r"] if lora else None
+    logits_of = lambda batch: decoder(weights, config, batch, torch.zeros_like(batch), scale)  # one document each
     losses, norms = [], []
     for step in range(STEPS):
         for w in trained.values():
             w.grad = None
-        total = 0.0
-        for part in range(accumulate):
-            first = (step * accumulate + part) * BATCH
-            batch = ids[[(first + b) % len(ids) for b in range(BATCH)]]
-            scale = LORA["lora_alpha"] / LORA["r"] if lora else None
-            logits = decoder(weights, config, batch, torch.zeros_like(batch), scale)[:, :-1]  # one document each
-            loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()) / accumulate
-            loss.backward()
-            total += loss.item()
-        losses.append(total)
+        losses.append(take_step(step, accumulate, logits_of))
         norms.append(torch.nn.utils.clip_grad_norm_(optimizer.moved(step), clip or math.inf).item())
         optimizer.step(step, factor(schedule, warmup, step))
     return losses, norms, {name: w.detach() for name, w in trained.items()}
 
 
-def longbp(binary, folder, tokens, case, method, out):
+def longbp(binary, folder, data, case, method, out):
     """The same of the program; norms are None where gradients are freed within the walk."""
     lora, optimizer = case[-1], case[2]
     if optimizer.startswith("bread-sgd") and "when=" not in optimizer and method[0] == "seco":
         optimizer += ",when=end"
     flags = ["--lora", ADAPTER] if lora else []
-    command = [binary, "train", "--model", folder, "--tokens", tokens, "--context", CONTEXT, "--batch", BATCH, "--dtype",
-               "f64", "--steps", STEPS, "--optimizer", optimizer, "--out", out, "--method", *method, *case[3], *flags]
+    command = [binary, "train", "--model", folder, *data, "--dtype", "f64", "--steps", STEPS, "--optimizer", optimizer,
+               "--out", out, "--method", *method, *case[3], *flags]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"failed with {done.returncode}: {' '.join(map(str, command))}")
@@ -272,16 +299,22 @@ def main():
         ids = torch.from_numpy(tokens[:9 * CONTEXT].astype(np.int64)).view(9, CONTEXT)
         shutil.copytree(f"{path}/init", f"{path}/lora")
         adapter_of(arguments.longbp, f"{path}/lora", f"{path}/tokens.bin")
-        for case in CASES:
+        file = make_batch(f"{path}/batch", np.random.default_rng(2), PAIRS)
+        windows = ["--tokens", f"{path}/tokens.bin", "--context", CONTEXT, "--batch", BATCH]
+        runs = [(case, windows, partial(step_on_windows, ids)) for case in CASES]
+        runs += [(case, ["--batch", f"{path}/batch", "--sequences", BATCH, "--objective", objectives.flag(*objective)],
+                  partial(step_on_batch, file, objective)) for case, *objective in BY_OBJECTIVE]
+        for case, data, take_step in runs:
             folder = f"{path}/lora" if case[-1] else f"{path}/init"
-            losses, norms, weights = reference(folder, config, ids, case)
+            losses, norms, weights = reference(folder, config, case, take_step)
             print(f"{case[0]}: {STEPS} steps, loss from {losses[0]:.6f} to {losses[-1]:.6f}")
             for method in METHODS:
                 shutil.rmtree(f"{path}/out", ignore_errors=True)
-                found = longbp(arguments.longbp, folder, f"{path}/tokens.bin", case, method, f"{path}/out")
+                found = longbp(arguments.longbp, folder, data, case, method, f"{path}/out")
                 if found[2].keys() != weights.keys():
                     sys.exit(f"the names differ: {sorted(found[2].keys() ^ weights.keys())}")
-                of_losses = max(abs(a - b) / abs(b) for a, b in zip(found[0], losses, strict=True))
+                # policies' losses are sums of both signs, which may come to nothing
+                of_losses = max(abs(a - b) / max(abs(b), 0.1) for a, b in zip(found[0], losses, strict=True))
                 of_norms = max(abs(a - b) / abs(b) if a is not None else 0.0 for a, b in zip(found[1], norms, strict=True))
                 of_weights = max(((found[2][name] - w).norm() / w.norm()).item() for name, w in weights.items())
                 good = max(of_losses, of_norms, of_weights) <= arguments.tolerance  # false for NaN

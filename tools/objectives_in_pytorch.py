@@ -84,7 +84,9 @@ OBJECTIVES = [
     *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
       for n in ("dapo", "grpo", "bnpo", "dr_grpo", "luspo")),
     ("grpo", {"dual": 1.3}), ("grpo", {"beta": 0.04, "importance": "on"}),
-    ("grpo", {"policy": "cispo", "ratio_max": 1.1}), ("grpo", {"policy": "sapo"}), ("grpo", {"policy": "reinforce"}),
+    ("grpo", {"policy": "cispo", "ratio_max": 1.1}), ("grpo", {"policy": "sapo"}),
+    # temperatures that TRL's f32 holds exactly
+    ("grpo", {"policy": "sapo", "normaliser": "grpo", "temperature_negative": 1.25}), ("grpo", {"policy": "reinforce"}),
     ("grpo", {"policy": "gspo", "clip_low": 0.01, "clip_high": 0.01}),
     ("grpo", {"policy": "gspo", "normaliser": "grpo", "beta": 0.04}),
 ]

@@ -1,0 +1,95 @@
+"""Objectives as Hugging Face's TRL has them: its trainers' own loss methods, called on log-probs without a trainer, for
+check_against_pytorch.py. What TRL computes otherwise, or not in f64, is left out, with the reason."""
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import torch
+
+try:
+    import trl
+    from trl import DPOTrainer, GRPOTrainer
+    from trl.experimental.cpo import CPOTrainer
+except ImportError:
+    trl = None
+
+DIVERGENCES = {"reverse-kl": "reverse_kl", "forward-kl": "forward_kl", "js": "js_divergence", "alpha": "alpha_divergence"}
+
+
+def trainer(**settings):
+    """What a loss method reads of its trainer; all that is logged besides goes nowhere."""
+    accelerator = MagicMock(device=torch.device("cpu"), num_processes=1)
+    accelerator.gather_for_metrics = accelerator.gather = lambda x: x
+    return MagicMock(accelerator=accelerator, aux_loss_enabled=False, **settings)
+
+
+def apart(x):
+    """Of sequences in pairs first all chosen, then all rejected ones."""
+    return torch.cat([x[0::2], x[1::2]])
+
+
+def simpo(l, mask, options):
+    means = (l * mask).sum(1) / mask.sum(1)
+    stub = trainer(alpha=0.0, beta=options.get("beta", 0.1), simpo_gamma=options.get("gamma", 0.5), loss_type="simpo",
+                   label_smoothing=options.get("smoothing", 0.0))
+    return CPOTrainer.cpo_loss(stub, means[0::2], means[1::2])[0].mean()
+
+
+def dpo(l, mask, batch, options):
+    if options.get("kind") == "simpo":
+        return simpo(l, mask, options)
+    l, mask, reference = apart(l * mask), apart(mask), apart(batch["reference_logprobs"]) * apart(mask)
+    sft, ld_alpha, rows = options.get("sft", 0.0), options.get("ld_alpha", 1.0), mask.sum(1)
+    if ld_alpha < 1:
+        common = torch.minimum(*rows.chunk(2)).repeat(2)[:, None]
+        reference = reference * (1 - (1 - ld_alpha) * (mask.cumsum(1) > common).double())
+    chosen, rejected = reference.sum(1).chunk(2)
+    stub = trainer(loss_types=[options.get("kind", "sigmoid")] + ["sft"] * (sft > 0), loss_weights=[1.0] + [sft] * (sft > 0),
+                   beta=options.get("beta", 0.1), label_smoothing=options.get("smoothing", 0.0),
+                   f_divergence_type=DIVERGENCES[options.get("divergence", "reverse-kl")],
+                   ld_alpha=ld_alpha if ld_alpha < 1 else None, precompute_ref_logps=True, use_weighting=False)
+    tokens = torch.nn.functional.pad(mask.long(), (1, 0))  # a row's target is the token behind it
+    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "completion_mask": tokens,
+              "ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
+    nothing = torch.zeros_like(l)  # but the loss is read
+    outputs = SimpleNamespace(log_probs=l, entropy=nothing, mean_logits=nothing, is_top1=nothing.bool())
+    return DPOTrainer._compute_loss(stub, lambda **_: outputs, inputs, False)
+
+
+def grpo(l, mask, batch, options):
+    policy, empty = options.get("policy", "clip"), torch.zeros(l.shape[0], 0, dtype=torch.long)
+    args = MagicMock(delta=options.get("dual") or None, use_bias_correction_kl=options.get("importance") == "on",
+                     steps_per_generation=1, sapo_temperature_pos=options.get("temperature", 1.0),
+                     sapo_temperature_neg=options.get("temperature_negative", 1.05))
+    stub = trainer(args=args, loss_type=policy if policy in ("cispo", "sapo") else options.get("normaliser", "dapo"),
+                   importance_sampling_level="sequence" if policy == "gspo" else "token", beta=options.get("beta", 0.0),
+                   epsilon_low=options.get("clip_low", 0.2), top_entropy_quantile=1.0, off_policy_mask_threshold=None,
+                   epsilon_high=options.get("ratio_max", 5.0) if policy == "cispo" else options.get("clip_high", 0.2),
+                   max_completion_length=options.get("length"), use_vllm=False, _entropy_bonus_enabled=False,
+                   current_gradient_accumulation_steps=1)
+    stub._get_per_token_logps_and_entropies = lambda *_, **__: (l, torch.zeros_like(l), None)
+    return GRPOTrainer._compute_loss(stub, None, {
+        "prompt_ids": empty, "prompt_mask": empty, "completion_ids": mask.long(), "completion_mask": mask.long(),
+        "advantages": batch["advantages"], "old_per_token_logps": batch["old_logprobs"],
+        "ref_per_token_logps": batch["reference_logprobs"], "num_items_in_batch": mask.sum()})
+
+
+def left_out(name, options):
+    """Why TRL cannot be asked; None: it can."""
+    if trl is None:
+        return "TRL is not there"
+    kind, policy, normaliser = options.get("kind", "sigmoid"), options.get("policy", "clip"), options.get("normaliser", "dapo")
+    if name not in ("dpo", "grpo"):
+        return "no loss method of TRL's"
+    if name == "dpo" and kind == "sigmoid" and options.get("smoothing"):
+        return "TRL's sigmoid takes no smoothing"
+    if options.get("divergence") == "alpha":
+        return "TRL's alpha divergence is computed in f32"
+    if policy == "reinforce":
+        return "TRL's GRPO has ratios"
+    if (policy, normaliser) in (("sapo", "dapo"), ("cispo", "grpo")):
+        return f"TRL's {policy} has another normaliser"
+    return None
+
+
+def loss(name, options, l, mask, batch):
+    return {"dpo": dpo, "grpo": grpo}[name](l, mask, batch, options)
