@@ -299,6 +299,8 @@ static void long_contexts_fit(void **state)
 {
     (void)state;
 #define LLAMA   "--model llama-3-8b --lora r=8,alpha=16,targets=q,v "
+#define TRAINED "--model llama-3-8b --profile rtx-3090 --chunk 512 "
+#define GALORE  "galore,rank=128,state=8bit,when=walk"
 #define ON_HOST "--optimizer adamw --place-weights host --place-gradients host --place-optimizer host "
     static const struct {
         const char *setting;
@@ -315,6 +317,11 @@ static void long_contexts_fit(void **state)
          "host --chunk 1024 --stages 4 --offload inputs+gradient",
          131072, 5},
         {"--model qwen3-8b --gradient-dtype bf16 --profile a800-80g --chunk 1024 --stages 8", 550000, 6},
+        // all weights trained in 24 GiB
+        {TRAINED "--optimizer bcd", 17000, 4.6},
+        {TRAINED "--optimizer " GALORE, 12000, 5},
+        {TRAINED "--stages 4 --optimizer bcd", 45000, 5.6},
+        {TRAINED "--stages 4 --optimizer " GALORE, 45000, 6},
         // keys and values of 2^31 elements and more
         {LLAMA "--profile h200-141g --host-memory 2TiB --chunk 16384 --stages 4 --offload inputs+gradient", 9000000,
          6},
