@@ -58,6 +58,29 @@ static void killed_runs_end_with_the_same_bits(void **state)
     check_killed(scratch, "--method seco --chunk 5 --parallel stage=2,data=2", 1, 2); // of replicas one writes
 }
 
+// Whoever interrupts a run ends it as any program, and finds none of its ranks' files.
+static void interrupted_runs_leave_nothing(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    write_text(scratch);
+    for (size_t i = 0; i < COUNT(signals); i++) {
+        assert_int_equal(run(scratch, "rm -rf files cut && mkdir files"), 0);
+        pid_t training =
+            start(scratch, "export TMPDIR=$PWD/files; exec " TRAIN
+                           "--method streambp --parallel data=2 --checkpoint 1 --out cut --steps 5000");
+        for (int tries = 0; line_count(scratch, "cut/steps.jsonl") < 2; tries++) {
+            assert_true(tries < 20000);
+            pause_ms(2);
+        }
+        assert_int_equal(run(scratch, "ls -d files/longbp-ranks-*"), 0);
+        kill(training, signals[i]);
+        assert_int_equal(finish(training), 128 + signals[i]);
+        if (run(scratch, "[ -z \"$(ls -A files)\" ]") != 0)
+            fail_msg("signal %d: files are left", signals[i]);
+    }
+}
+
 // The weights of a run are those of one rank.
 static void weights_are_those_of_one_rank(void **state)
 {
@@ -171,6 +194,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_missing_transport_is_named, scratch_setup, scratch_teardown)};
     const struct CMUnitTest with_mpi[] = {
         cmocka_unit_test_setup_teardown(killed_runs_end_with_the_same_bits, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(interrupted_runs_leave_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_those_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(records_have_the_curve_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_is_said, scratch_setup, scratch_teardown)};

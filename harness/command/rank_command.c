@@ -4,11 +4,73 @@
 #include "harness/run/ranks_possible.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+// The launcher, in a child with the signals that this process had.
+static pid_t start(char *const *arguments, const char *name, const sigset_t *signals)
+{
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    launch_follow();
+    sigprocmask(SIG_SETMASK, signals, NULL);
+    // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
+    int nothing = open("/dev/null", O_RDONLY);
+    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
+        _exit(127);
+    execvp(arguments[0], arguments);
+    dprintf(STDERR_FILENO, "longbp %s: %s: cannot be started: %s\n", name, arguments[0], strerror(errno));
+    _exit(EXIT_BAD_INPUT);
+}
+
+// How the child ended; who interrupts this process interrupts the child, and *interrupted is by which signal. A
+// terminal's is the child's, too.
+static int wait_for(pid_t child, const sigset_t *interrupts, int *interrupted)
+{
+    int ended = -1;
+    while (waitpid(child, &ended, WNOHANG) == 0) {
+        siginfo_t information;
+        int number = sigwaitinfo(interrupts, &information);
+        if (number > 0 && number != SIGCHLD) {
+            *interrupted = number;
+            if (information.si_code <= 0) // of a process
+                kill(child, SIGTERM);
+        }
+    }
+    return ended;
+}
+
+// What the ranks leave is removed, however they end, but for SIGKILL.
+static int run_launcher(struct launch *launch, const char *name, struct status *status)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t interrupts, before;
+    int ended = -1, interrupted = 0;
+    signal(SIGCHLD, SIG_DFL); // whoever ignores it is told of no child
+    sigemptyset(&interrupts);
+    sigaddset(&interrupts, SIGCHLD);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction action;
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) // as nohup has it
+            sigaddset(&interrupts, numbers[i]);
+    }
+    sigprocmask(SIG_BLOCK, &interrupts, &before);
+    pid_t child = start(launch->arguments, name, &before);
+    if (child < 0)
+        status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));
+    else
+        ended = wait_for(child, &interrupts, &interrupted);
+    launch_close(launch);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (interrupted)
+        raise(interrupted);
+    return ended;
+}
 
 int rank_command_start(const struct trial *trial, const char *name, const char *words, int argc, char **argv,
                        struct status *status)
@@ -26,22 +88,8 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
         status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
     else if (ranks_possible(trial, status) && world_has_mpi(status) &&
-             launch_open(&launch, words, trial_ranks(trial), command, status)) {
-        pid_t child = fork();
-        if (child == 0) {
-            launch_follow();
-            // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
-            int nothing = open("/dev/null", O_RDONLY);
-            if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
-                _exit(127);
-            execvp(launch.arguments[0], launch.arguments);
-            dprintf(STDERR_FILENO, "longbp %s: %s: cannot be started: %s\n", name, launch.arguments[0],
-                    strerror(errno));
-            _exit(EXIT_BAD_INPUT);
-        }
-        if (child < 0 || waitpid(child, &ended, 0) != child)
-            status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));
-    }
+             launch_open(&launch, words, trial_ranks(trial), command, status))
+        ended = run_launcher(&launch, name, status);
     launch_close(&launch);
     free(command);
     return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
