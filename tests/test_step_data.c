@@ -2,6 +2,7 @@
 // branch of an objective; what a batch file lacks is said. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/run/step_data.h"
+#include "harness/run/step_logprobs.h"
 #include "tests/trial_of.h"
 #include "tests/written_batch.h"
 #include <math.h>
@@ -175,12 +176,43 @@ static void what_a_file_lacks_is_said(void **state)
     }
 }
 
+// The model itself is walked for log-probs where these are its own, and nowhere else; of plans by steps alone.
+static void the_model_is_asked_where_it_must_be(void **state)
+{
+    (void)state;
+#define ADAPTER "'lora': {'rank': 2}, 'reference': 'adapter-off', 'objective': 'dpo'"
+    static const struct {
+        const char *keys;
+        bool asked, planned;
+        size_t steps; // of a training run
+    } cases[] = {
+        {"'objective': 'token-mean'", false, false, 0},
+        {"'objective': {'name': 'dpo', 'kind': 'simpo'}", false, false, 0},
+        {"'objective': 'dpo'", true, false, 0}, // noise about them
+        {"'objective': 'grpo'", true, false, 0},
+        {ADAPTER, true, false, 0},
+        {ADAPTER, true, true, 2},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char json[400];
+        snprintf(json, sizeof json, "{'model': 'tiny', 'context': 8, 'batch': 2, 'method': 'full', %s}",
+                 cases[i].keys);
+        struct trial trial = trial_of(json);
+        trial.train.steps = cases[i].steps;
+        if (step_logprobs_asked(&trial, false) != cases[i].asked ||
+            step_logprobs_asked(&trial, true) != cases[i].planned)
+            fail_msg("%s", json);
+        trial_free(&trial);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_values_are_of_seed_sequence_and_token_alone),
         cmocka_unit_test(every_branch_of_the_clip_is_hit_at_its_rate),
         cmocka_unit_test(random_sequences_have_prompts_where_they_are_compared),
+        cmocka_unit_test(the_model_is_asked_where_it_must_be),
         cmocka_unit_test_setup_teardown(what_a_file_lacks_is_said, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("step data", tests, NULL, NULL);

@@ -110,7 +110,7 @@ static void add_logprobs(struct setup *setup, const struct trial *trial, struct 
 // too, for it is part of each step.
 void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
 {
-    if (!setup->device->ops->dataless || trial->train.steps)
+    if (step_logprobs_asked(trial, setup->device->ops->dataless))
         add_logprobs(setup, trial, data);
     setup_open_tokens(&setup->batch, setup->device, data);
     setup_set_objective(&setup->batch, setup->device, trial, data);

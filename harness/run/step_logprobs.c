@@ -111,6 +111,12 @@ double *step_logprobs_by(struct setup *setup, const struct trial *trial, const s
     return log_probs;
 }
 
+bool step_logprobs_asked(const struct trial *trial, bool dataless)
+{
+    bool adapter_off = trial->reference.kind == REFERENCE_ADAPTER_OFF;
+    return dataless ? adapter_off && trial->train.steps : adapter_off || step_data_noise(trial);
+}
+
 static void add(double *noise, const double *log_probs, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -16,6 +16,9 @@ bool step_logprobs_open(struct setup *setup, const struct trial *trial, const ch
 // Of the labels of any data by such a model: [batch, context], to be freed.
 double *step_logprobs_by(struct setup *setup, const struct trial *trial, const struct batch_data *data,
                          struct status *status);
+// Whether the trained model itself is asked for some: on a device without data by a training run alone, whose steps
+// they are a part of.
+bool step_logprobs_asked(const struct trial *trial, bool dataless);
 // Those that the model itself tells, of a batch whose ids and targets are there. What fails is in the device's
 // status.
 void step_logprobs_of_model(struct batch_data *data, const struct trial *trial, struct model *model,
