@@ -172,6 +172,25 @@ static void attentions(struct held *h)
     }
 }
 
+// Of two sequences with prefixes and documents of several lengths each its own keys: 0 .. 2 and 5 .. 9, 0 and 6
+// .. 9.
+static void documents(struct held *h)
+{
+    struct device *d = h->device;
+    int32_t starts[] = {5, 6, 5, 6, 8, 6}, prefixes[] = {3, 1};
+    struct documents of = {
+        .starts = starts, .prefixes = prefixes, .device_starts = i32(h, 6), .device_prefixes = i32(h, 2)};
+    struct attention_shape shape = {
+        .queries = 3, .start = 7, .batch = 2, .heads = 2, .kv_heads = 2, .head_dim = 6, .mask.documents = of};
+    struct tensor q = bf16(h, 6, 12), o = bf16(h, 6, 12), k = bf16(h, 20, 12), v = bf16(h, 20, 12);
+    struct tensor logsumexp = f32(h, 6, 2);
+    size_t rows = 3 + 5 + 1 + 4;
+    op_attention_forward(d, shape, o, logsumexp, q, k, v);
+    expect(h, "attention_forward",
+           LIST(q, tensor_rows(k, 0, rows), tensor_rows(v, 0, rows), of.device_starts, of.device_prefixes),
+           LIST(o, logsumexp));
+}
+
 static void heads(struct held *h)
 {
     struct device *d = h->device;
@@ -239,6 +258,7 @@ static void operations_count_what_they_move(void **state)
     products(&held);
     norms(&held);
     attentions(&held);
+    documents(&held);
     heads(&held);
     updates(&held);
     // All that there are, but for random numbers, which are no part of a step.

@@ -41,29 +41,38 @@ static double pairs_seen(struct attention_shape s, size_t first, size_t keys)
     return pairs;
 }
 
-// The first key that any query sees. Without a prefix no query sees one before the first query's.
-static size_t first_key(const struct attention_shape *s)
+// The first key that any query of a sequence sees. Without a prefix no query sees one before the first query's.
+static size_t first_key_of(const struct attention_shape *s, size_t sequence)
 {
     size_t first = attention_keys(*s);
     for (size_t i = 0; i < (s->mask.documents.prefixes ? s->queries : 1); i++) {
-        for (size_t b = 0; b < (s->mask.documents.starts ? s->batch : 1); b++) {
-            struct seen_keys seen = attention_seen_keys(s, i, b);
-            first = smaller(first, seen.first < seen.end ? seen.first : seen.own);
-        }
+        struct seen_keys seen = attention_seen_keys(s, i, sequence);
+        first = smaller(first, seen.first < seen.end ? seen.first : seen.own);
     }
     return first;
 }
 
-// Keys between prefix and documents that no query of any sequence sees.
-static size_t keys_left_out(const struct attention_shape *s)
+// Sequences whose masks may differ.
+static size_t sequences_apart(const struct attention_shape *s)
 {
-    size_t least = s->mask.documents.prefixes ? SIZE_MAX : 0, keys = attention_keys(*s);
-    for (size_t b = 0; s->mask.documents.prefixes && b < s->batch; b++) {
-        struct seen_keys seen = attention_seen_keys(s, 0, b);
-        size_t end = seen.first < seen.end ? seen.end : seen.own;
-        least = smaller(least, smaller(seen.own, keys) - smaller(end, keys));
+    return s->mask.documents.starts ? s->batch : 1;
+}
+
+static size_t first_key(const struct attention_shape *s)
+{
+    size_t first = attention_keys(*s);
+    for (size_t b = 0; b < sequences_apart(s); b++) {
+        first = smaller(first, first_key_of(s, b));
     }
-    return least;
+    return first;
+}
+
+// Keys between prefix and documents that no query of a sequence sees.
+static size_t keys_left_out(const struct attention_shape *s, size_t sequence)
+{
+    struct seen_keys seen = attention_seen_keys(s, 0, sequence);
+    size_t keys = attention_keys(*s), end = seen.first < seen.end ? seen.end : seen.own;
+    return s->mask.documents.prefixes ? smaller(seen.own, keys) - smaller(end, keys) : 0;
 }
 
 static void check_attention(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
@@ -76,21 +85,26 @@ static void check_attention(struct attention_shape s, struct tensor q, struct te
     CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
 }
 
+// Of all sequences, each its own.
 static size_t keys_read(struct attention_shape s)
 {
-    return attention_keys(s) - first_key(&s) - keys_left_out(&s);
+    size_t keys = 0, apart = sequences_apart(&s);
+    for (size_t b = 0; b < apart; b++) {
+        keys += attention_keys(s) - first_key_of(&s, b) - keys_left_out(&s, b);
+    }
+    return keys * (s.batch / apart);
 }
 
 static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k)
 {
-    return 2 * bytes(q) + 2.0 * keys_read(s) * s.batch * k.cols * dtype_bytes(k.dtype) +
+    return 2 * bytes(q) + 2.0 * keys_read(s) * k.cols * dtype_bytes(k.dtype) +
            bytes(s.mask.documents.device_starts) + bytes(s.mask.documents.device_prefixes);
 }
 
 static struct range attention(enum work work, const char *name, struct attention_shape s)
 {
     struct range range = operation(work, name);
-    range.queries = s.queries, range.keys = keys_read(s), range.head_dim = s.head_dim;
+    range.queries = s.queries, range.keys = keys_read(s) / s.batch, range.head_dim = s.head_dim;
     return range;
 }
 
