@@ -23,7 +23,19 @@ static void replicas_are_as_one_card(void **state)
     assert_true(checked >= 10);
 }
 
-// Keys and values that are gathered, and that go round.
+// What goes while cards compute, behind what they computed before and ahead of what reads it.
+static void overlap_keeps_the_bits(void **state)
+{
+    (void)state;
+    static const struct setting setting = {.options = "chunk=7 budget=2", .sequences = 3, .masked = true};
+    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+    check_overlap(method_find("streambp"), &setting, split);
+    check_overlap(method_find("seco"), &setting, split);
+    split.sum = SUM_ENGINE;
+    check_overlap(method_find("checkpoint"), &setting, split);
+}
+
+// Keys and values that are gathered, and that go round; and heads that each card has some of.
 static void shared_sequences_are_as_one_card(void **state)
 {
     (void)state;
@@ -32,6 +44,11 @@ static void shared_sequences_are_as_one_card(void **state)
     check_split(method_find("streambp"), &setting, split, FIRST);
     split.exchange = EXCHANGE_RING;
     check_split(method_find("checkpoint"), &setting, split, FIRST);
+    split.exchange = EXCHANGE_ALL_TO_ALL;
+    if (world.comm.size == 2) { // which divides 4 heads
+        check_split(method_find("checkpoint"), &setting, split, FIRST);
+        check_split(method_find("full"), &setting, split, FIRST);
+    }
 }
 
 // Messages of stages, which set out long before they are waited for, in both directions.
@@ -54,6 +71,7 @@ int main(int argc, char **argv)
     static const size_t counts[] = {2, 3};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_are_as_one_card),
+        cmocka_unit_test(overlap_keeps_the_bits),
         cmocka_unit_test(shared_sequences_are_as_one_card),
         cmocka_unit_test(stages_are_as_one_card),
     };

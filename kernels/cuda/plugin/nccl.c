@@ -2,7 +2,7 @@
 // sender with its receiver another, in streams of their own: no message waits for one that it does not follow. They
 // are made when first used; both ends come to their first messages as they come to all, a receiver no later than it
 // needs what is sent. None blocks: what takes until other ranks have come is looked after here, so that a fault
-// anywhere ends the wait. What ranks must know of each other before that goes over the world's own words.
+// anywhere ends the wait. What ranks must know of each other before that goes the way that started them.
 #include "kernels/cuda/plugin/nccl.h"
 #include "kernels/cuda/plugin/backend.h"
 #include "kernels/cuda/plugin/check.h"
@@ -58,7 +58,7 @@ struct line {
 struct nccl {
     struct functions f;
     const struct world *world;
-    struct comm words; // the world's, before
+    struct comm launcher; // the world's before, of what started the processes
     struct line *lines;
     bool failed;
 };
@@ -334,7 +334,7 @@ static void wait_for(const struct comm *comm, struct device *device, void *of_st
 static void end_all(const struct comm *comm)
 {
     struct nccl *nccl = comm->backend;
-    nccl->words.ops->abort(&nccl->words);
+    nccl->launcher.ops->abort(&nccl->launcher);
 }
 
 static void close_lines(const struct comm *comm)
@@ -373,7 +373,7 @@ bool nccl_join(struct world *world, struct status *status)
         return false;
     }
     nccl->world = world;
-    nccl->words = world->comm;
+    nccl->launcher = world->comm;
     world->comm.ops = &table;
     world->comm.backend = nccl;
     int version = 0;

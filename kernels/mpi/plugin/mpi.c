@@ -19,8 +19,8 @@ struct group {
 };
 
 struct backend {
-    MPI_Comm tensors, words;
-    struct group *groups; // made when first summed over
+    MPI_Comm tensors, control; // control: all that is no part of a step, which nobody counts
+    struct group *groups;      // made when first summed over
 };
 _Static_assert(sizeof(struct backend) <= sizeof((struct world){0}.backend), "the world has room for it");
 
@@ -143,7 +143,7 @@ static void *start_reduce(const struct comm *comm, struct device *device, struct
 static void end_all(const struct comm *comm)
 {
     const struct backend *backend = comm->backend;
-    MPI_Abort(backend->words, 0);
+    MPI_Abort(backend->control, 0);
     _exit(0); // should it return
 }
 
@@ -161,7 +161,7 @@ static const struct backend *backend_of(const struct world *world)
 
 static void meet(const struct world *world)
 {
-    MPI_Barrier(backend_of(world)->words);
+    MPI_Barrier(backend_of(world)->control);
 }
 
 // Barriers of MPI spin, and take the time of those that are waited for.
@@ -169,7 +169,7 @@ static void rest(const struct world *world)
 {
     MPI_Request request;
     int done = 0;
-    MPI_Ibarrier(backend_of(world)->words, &request);
+    MPI_Ibarrier(backend_of(world)->control, &request);
     for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE))
         nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
 }
@@ -177,27 +177,27 @@ static void rest(const struct world *world)
 static void broadcast(const struct world *world, void *data, size_t bytes)
 {
     for (size_t p = 0; p < pieces_of(bytes); p++)
-        MPI_Bcast((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, 0, backend_of(world)->words);
+        MPI_Bcast((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, 0, backend_of(world)->control);
 }
 
 static void gather(const struct world *world, void *all, const void *own, size_t bytes)
 {
     CHECK(bytes <= PIECE_BYTES);
-    MPI_Gather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, backend_of(world)->words);
+    MPI_Gather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, backend_of(world)->control);
 }
 
 static void send_to(const struct world *world, size_t to, const void *data, size_t bytes)
 {
     for (size_t p = 0; p < pieces_of(bytes); p++)
         MPI_Send((const char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)to, 0,
-                 backend_of(world)->words);
+                 backend_of(world)->control);
 }
 
 static void receive_from(const struct world *world, size_t from, void *data, size_t bytes)
 {
     for (size_t p = 0; p < pieces_of(bytes); p++)
-        MPI_Recv((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)from, 0, backend_of(world)->words,
-                 MPI_STATUS_IGNORE);
+        MPI_Recv((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)from, 0,
+                 backend_of(world)->control, MPI_STATUS_IGNORE);
 }
 
 static void close_world(struct world *world)
@@ -210,7 +210,7 @@ static void close_world(struct world *world)
         free(group);
     }
     MPI_Comm_free(&backend->tensors);
-    MPI_Comm_free(&backend->words);
+    MPI_Comm_free(&backend->control);
     MPI_Finalize();
 }
 
@@ -232,7 +232,7 @@ static bool open_world(struct world *world, struct status *status)
     if (MPI_Init(NULL, NULL) != MPI_SUCCESS)
         return status_set(status, STATUS_FAILED, "MPI could not be started");
     MPI_Comm_dup(MPI_COMM_WORLD, &backend->tensors);
-    MPI_Comm_dup(MPI_COMM_WORLD, &backend->words);
+    MPI_Comm_dup(MPI_COMM_WORLD, &backend->control);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
