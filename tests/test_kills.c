@@ -2,7 +2,8 @@
 // done: the sweep itself, one of the processes that it started, or its whole group, by every signal that ends a
 // process, stopped and continued, or with nobody left to read what it says. What the file had stays as it was, each
 // trial has one record in all, a training run has the bits of one that nobody disturbed, and no process is left.
-// $KILLS: how many, 12 in `make test`; $KILLS_SEED gives other moments. `make torture` has a thousand.
+// $KILLS: how many, 12 in `make test`; $KILLS_SEED gives other moments; $KILLS_OF a part of what is killed, such as
+// "over ranks". `make torture` has a thousand.
 #define _GNU_SOURCE // asprintf, nftw
 #include "harness/results/result_file.h"
 #include "kernels/base/random.h"
@@ -251,14 +252,14 @@ static bool is_possible(const struct scratch *scratch, const struct subject *sub
 static void nothing_is_lost_by_a_kill(void **state)
 {
     const struct scratch *scratch = *state;
-    const char *kills = getenv("KILLS"), *seed = getenv("KILLS_SEED");
+    const char *kills = getenv("KILLS"), *seed = getenv("KILLS_SEED"), *of = getenv("KILLS_OF");
     size_t left = kills ? strtoul(kills, NULL, 10) : 12, done[COUNT(subjects)] = {0};
-    bool possible[COUNT(subjects)];
+    bool possible[COUNT(subjects)], any = false;
     campaign.random = random_named(seed ? strtoul(seed, NULL, 10) : 1, "kills");
     must(scratch, setup);
     for (size_t i = 0; i < COUNT(subjects); i++)
-        possible[i] = is_possible(scratch, &subjects[i]);
-    for (size_t turn = 0; left > 0; turn++) {
+        any |= possible[i] = (!of || strstr(subjects[i].name, of)) && is_possible(scratch, &subjects[i]);
+    for (size_t turn = 0; any && left > 0; turn++) {
         size_t i = turn % COUNT(subjects), most = left < RUN_KILLS ? left : RUN_KILLS;
         if (possible[i]) {
             left -= kill_until_done(scratch, &subjects[i], most);
