@@ -172,6 +172,35 @@ static void what_is_missing_is_said(void **state)
     }
 }
 
+// What joins the ranks makes their steps slower or faster, and is said.
+static void links_are_weighed_and_named(void **state)
+{
+    (void)state;
+    static const char *const named[] = {"", "--links ethernet-10g", "--links infiniband"},
+                             *const said[] = {"without what ranks send each other (--links)", "links ethernet-10g",
+                                              "links infiniband"},
+                             *const setting = "--model tiny --batch 4 --profile rtx-3090 --parallel data=4,zero=2";
+    double ms[COUNT(named)];
+    for (size_t i = 0; i < COUNT(named); i++) {
+        char *lines[2], *out;
+        assert_true(asprintf(&lines[0], "advise %s --context 300 %s", setting, named[i]) > 0);
+        assert_true(
+            asprintf(&lines[1], "max-context %s --methods auto --memory-limit 12MiB %s", setting, named[i]) > 0);
+        for (size_t k = 0; k < COUNT(lines); k++) {
+            assert_int_equal(longbp(&out, lines[k]), 0);
+            if (!strstr(out, said[i]))
+                fail_msg("%s: %s", lines[k], out);
+            free(out);
+        }
+        json_t *advice = longbp_json("%s --json", lines[0]);
+        ms[i] = number(json_object_get(advice, "choice"), "estimate_ms");
+        json_decref(advice);
+        free(lines[0]);
+        free(lines[1]);
+    }
+    assert_true(ms[0] < ms[2] && ms[2] < ms[1]);
+}
+
 // What has a place on the host comes to be chosen where there is room for it, and what changes the gradient where
 // it is asked for.
 static void places_and_roundings_are_tried(void **state)
@@ -273,6 +302,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(auto_walks_the_choice),
         cmocka_unit_test(auto_chooses_for_ranks),
         cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(links_are_weighed_and_named),
         cmocka_unit_test(places_and_roundings_are_tried),
 #if !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(advice_is_quick),

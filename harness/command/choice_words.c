@@ -117,3 +117,15 @@ json_t *choice_json(const struct choice *choice, const json_t *first)
     json_decref(canonical);
     return object;
 }
+
+struct links_words choice_links(const struct trial *trial)
+{
+    struct links_words words = {""};
+    const struct links *links = trial_links(trial);
+    bool untimed = trial->profile || !trial_times_ranks(trial); // else a nominal card has nominal links
+    if (trial_ranks(trial) > 1 && links)
+        snprintf(words.text, sizeof words.text, ", links %s", links->name);
+    else if (trial_ranks(trial) > 1 && untimed)
+        snprintf(words.text, sizeof words.text, ", without what ranks send each other (--links)");
+    return words;
+}

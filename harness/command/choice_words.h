@@ -16,5 +16,11 @@ json_t *choice_json(const struct choice *choice, const json_t *first);
 // "seco chunk=4096 place.weights=host": what tells most or differs from its default, and the keys that are tried
 // whose values differ from those of `first`, the canonical JSON of what was asked for.
 void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes);
+// ", links infiniband", over which estimates of several ranks go; or that what these send each other takes no time,
+// for it is not known; else "".
+struct links_words {
+    char text[256];
+};
+struct links_words choice_links(const struct trial *trial);
 // Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h).
 void choice_append_flags(const struct choice *choice, char **command);

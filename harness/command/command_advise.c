@@ -184,9 +184,7 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     char *command = command_of(flags, advice);
     printf("\nfastest   %s\nlimit     %s\nrun       %s\n", describe(advice, &advice->fastest).text, text, command);
     printf("Seconds are estimates%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
-           first->profile ? first->profile->name : "",
-           first->profile && trial_ranks(first) > 1 && !trial_links(first) ? ", without what ranks send each other"
-                                                                           : "");
+           first->profile ? first->profile->name : "", choice_links(first).text);
     free(command);
 }
 

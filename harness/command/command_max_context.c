@@ -202,7 +202,8 @@ static void print_auto(const struct table *table, struct columns columns, const 
     size_text(choice.step->host_peak_bytes, kept, sizeof kept);
     if (choice.step->host_peak_bytes)
         snprintf(host, sizeof host, ", %s on the host", kept);
-    printf("  there the fastest is %s: %.4g s (estimate), %s%s\n", text, choice.step->seconds, peak, host);
+    printf("  there the fastest is %s: %.4g s (estimate%s), %s%s\n", text, choice.step->seconds,
+           choice_links(choice.trial).text, peak, host);
 }
 
 static void print_table(const struct arguments *arguments, const struct table *table)
