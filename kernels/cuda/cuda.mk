@@ -59,10 +59,14 @@ CUOBJDUMP ?= $(firstword $(shell command -v cuobjdump 2>/dev/null) \
 test-cuda-code: $(if $(NVCC),cuda)
 	@$(SUITE) cuda-code $(if $(and $(NVCC),$(CUOBJDUMP)),tests/cuda/check_code $(CUOBJDUMP) $(BUILD)/longbp-cuda.so $(CUDA_CODE),--left-out "there is no nvcc or no cuobjdump")
 
+# Apart from `make test`: nvcc takes as long as all of that.
+test-cuda-build: ## what nvcc makes of the CUDA device, without a GPU: kernels' registers, cuDNN's graphs; minutes
+	@$(MAKE) --no-print-directory --output-sync=target $(PARALLEL) test-cuda-graphs test-cuda-code
+
 # With a GPU. These programs print and count for themselves: where they run there may be no cmocka.
 CUDA_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cuda/test_*.c))
 $(BUILD)/tests/cuda/test_ops: $(CASES)
-$(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/fixture.o $(OBJECTS)
+$(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/fixture.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 test-cuda: cuda $(CUDA_TESTS) ## every operation and method on the GPU against the CPU in f64
@@ -100,5 +104,4 @@ lint: lint-cuda
 lint-cuda:
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
 
-test-programs: $(if $(SANITIZE),,$(GRAPHS))
-.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda test-bf16 bench-cuda
+.PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda-build test-cuda test-bf16 bench-cuda

@@ -11,8 +11,7 @@ $(NEW_METHOD)/trial_keys.c: harness/spec/trial_keys.c tests/new_method/new_metho
 $(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-$(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o \
-  $(filter-out $(BUILD)/methods/methods.o $(BUILD)/harness/spec/trial_keys.o,$(OBJECTS))
+$(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 test-programs run/tests/check_new_method: $(NEW_METHOD)/longbp
