@@ -1,11 +1,12 @@
 # The CUDA device on the CPU: a plug-in whose kernels run in the SIMT layer and whose CUDA runtime, cuBLASLt and cuDNN
-# are this folder's. Attention's blocks are small, so that small tests have many.
+# are this folder's. Attention's blocks and tiles are small, so that small tests have many; test_simt_ops has the tiles of
+# cards.
 EMULATED  := $(BUILD)/emulated
 # What it needs of a toolkit: headers.
 CAN_EMULATE := $(wildcard $(CUDA)/include/cudnn.h)
 HEADERS   := $(if $(filter-out /usr,$(CUDA)),-isystem $(CUDA)/include)
 $(EMULATED)/%.o: CPPFLAGS += $(CUDA_BUILT_FOR) -fPIC -fvisibility=hidden \
-  -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8
+  -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8 -DCUDA_ATTENTION_ROWS=1
 $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -14,7 +15,14 @@ $(EMULATED)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(HEADERS) $(CXXFLAGS) -c -o $@ $<
-$(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE)) $(KERNELS) \
+TILED     := $(addprefix kernels/cuda/plugin/attention_,forward.cu backward.cu)
+$(TILED:%.cu=$(EMULATED)/%.o): CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
+$(EMULATED)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
+$(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE)) $(TILED:%.cu=$(EMULATED)/%.o) \
+  $(filter-out $(TILED:kernels/cuda/plugin/%.cu=$(BUILD)/tests/simt/%.o),$(KERNELS)) \
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
@@ -30,7 +38,7 @@ RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
 $(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/fixture.o \
-  $(EMULATED)/kernels/cuda/workspace.o $(filter-out %/cuda/workspace.o,$(OBJECTS))
+  $(EMULATED)/kernels/cuda/workspace.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $(EMULATED)/tests/emulator/test_traps: $(addprefix $(EMULATED)/tests/emulator/,test_traps.o runtime.o card.o)
@@ -71,7 +79,7 @@ test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and
 
 # What a machine with a GPU is sent through, at sizes for this one.
 REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
-test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at ten random moments
+test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at five random moments
 	@$(SUITE) rehearse $(if $(CAN_EMULATE),$(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")
 
 test-programs: $(EMULATION) $(if $(SANITIZE),,$(REHEARSAL))

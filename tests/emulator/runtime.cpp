@@ -1,8 +1,8 @@
 // The CUDA runtime on the CPU, as far as kernels/cuda calls it: memory pools, streams and events; card.cpp has the
 // cards, which share one memory. What is asked for must be for the current one. The memory is out of the host's
-// reach but while a stream's work runs, and what is asked for may name no other; it is NaN before its first use
-// and, in stream order, when it has been freed; every allocation has a fence behind it, which is looked at then. A
-// call that CUDA would refuse aborts with a message.
+// reach but while a stream's work runs or one is eager, and what is asked for may name no other; it is NaN before
+// its first use and, in stream order, when it has been freed; every allocation has a fence behind it, which is
+// looked at then. A call that CUDA would refuse aborts with a message.
 #include "kernels/base/clock.h"
 #include "tests/emulator/card.h"
 #include "tests/emulator/stream.h"
@@ -47,9 +47,15 @@ unsigned streams;
 std::map<const void *, size_t> pinned; // bytes of the host's memory that is pinned
 size_t pins;                           // how often some was
 
+// An eager stream's work runs so often that opening and closing for each would take longer than the work.
+int reach()
+{
+    return eager ? PROT_READ | PROT_WRITE : PROT_NONE;
+}
+
 void set_reach(int protection)
 {
-    emulator_require(mprotect(card, CARD_BYTES, protection) == 0, "mprotect");
+    emulator_require(!card || mprotect(card, CARD_BYTES, protection) == 0, "mprotect");
 }
 
 bool on_card(const void *pointer)
@@ -95,7 +101,7 @@ bool step(cudaStream_t stream)
 void drain(cudaStream_t stream, cudaEvent_t event = nullptr, size_t times = 0)
 {
     static int depth;
-    if (depth++ == 0)
+    if (depth++ == 0 && !eager)
         set_reach(PROT_READ | PROT_WRITE);
     stream->draining++;
     while (!stream->queue.empty() && !(event && event->happened >= times)) {
@@ -111,7 +117,7 @@ void drain(cudaStream_t stream, cudaEvent_t event = nullptr, size_t times = 0)
     }
     stream->draining--;
     emulator_require(!event || event->happened >= times, "streams wait for each other");
-    if (--depth == 0)
+    if (--depth == 0 && !eager)
         set_reach(PROT_NONE);
 }
 
@@ -148,6 +154,7 @@ void emulator_ask_until(cudaStream_t stream, int (*done)(void *data), void *data
 void emulator_eager(unsigned streams)
 {
     eager = streams;
+    set_reach(reach());
 }
 
 size_t emulator_waits(void)
@@ -190,7 +197,7 @@ cudaError_t cudaFree(void *pointer)
     if (!card) {
         // Of huge pages: changing the reach of small ones would take most of the time.
         void *memory =
-            mmap(nullptr, CARD_BYTES + PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            mmap(nullptr, CARD_BYTES + PAGE_BYTES, reach(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         emulator_require(memory != MAP_FAILED, "no room for the card's memory");
         card = (char *)(((uintptr_t)memory + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
         madvise(card, CARD_BYTES, MADV_HUGEPAGE);

@@ -1,4 +1,4 @@
-// tools/cuda-all, its whole course on the emulated device, killed at ten random moments: the archive opens every
+// tools/cuda-all, its whole course on the emulated device, killed at five random moments: the archive opens every
 // time and holds every part that had ended, and no part runs again once it has. LONGBP_SEED: the moments.
 #define _GNU_SOURCE // environ, nftw
 #include "kernels/base/random.h"
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#define KILLS    10
+#define KILLS    5
 #define LONGEST  4.0         // seconds until a kill
 #define PARTS    ((size_t)9) // and ranks
 #define TEXT_MAX ((size_t)1 << 20)

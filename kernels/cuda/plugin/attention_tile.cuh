@@ -16,7 +16,11 @@ constexpr int SIDE = 16, THREADS = SIDE * SIDE; // thread (x, y) of a block
 constexpr size_t LEAST_SHARED_BYTES = 99 << 10;
 // The most rows of a tile per thread: 32 KiB per tile, and no more than a word has numbers, for a product's
 // registers.
-template <class A, int DIM> constexpr int MOST_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, LANES<A>);
+#ifndef CUDA_ATTENTION_ROWS
+#define CUDA_ATTENTION_ROWS LANES<A>
+#endif
+template <class A, int DIM>
+constexpr int MOST_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, CUDA_ATTENTION_ROWS);
 
 // Tiles in shared memory: [ROWS, DIM] of q, k, v, grad_o, and [ROWS, ROWS] of P or dS. Rows are apart by one
 // 16-byte word more than they hold, so that 16 lanes reading a column of words fall into different banks. A thread
