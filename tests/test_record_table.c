@@ -189,6 +189,16 @@ static void the_table_says_what_differs(void **state)
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }
 
+// What a record of an earlier version does not say is the default, and differs from what another one says.
+static void what_is_not_said_differs_too(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch,
+                  RECORD("a", TRIAL("'full'")) RECORD("b", TRIAL("'full'}, 'prompt': 32, 'lora': {'rank': 4")));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nfull, prompt 0, no lora\nfull, prompt 32, lora 4\n");
+}
+
 static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **state)
 {
     const struct scratch *scratch = *state;
@@ -295,6 +305,7 @@ int main(void)
                                        TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
+                                       TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
                                        TEST(every_key_and_option_is_a_column),
                                        TEST(every_format_escapes_its_signs),

@@ -170,6 +170,21 @@ static void ratio_decides_within_and_beyond_the_threshold(void **state)
     }
 }
 
+// Three samples of five are slower: so is their median ratio, but not surely.
+static void an_interval_that_holds_1_proves_nothing(void **state)
+{
+    (void)state;
+    struct attempt *attempt = still_trial(&single);
+    for (size_t i = 0; i < 3; i++)
+        attempt->new[0][i] *= 1.2;
+    struct time_change change = judged(attempt);
+    assert_true(attempt->trials[0].ratio.estimate > 1 + TIME_THRESHOLD && attempt->trials[0].ratio.low <= 1);
+    assert_int_equal(attempt->trials[0].verdict, TIME_CANNOT_TELL);
+    assert_int_equal(change.verdict, TIME_CANNOT_TELL);
+    time_change_free(&change);
+    free(attempt);
+}
+
 static void few_samples_cannot_tell(void **state)
 {
     (void)state;
@@ -212,6 +227,7 @@ static void few_cells_go_by_corrected_p(void **state)
         slow_down(attempt, 2, 1.3);
         struct time_change change = judged(attempt);
         assert_false(change.spread_known);
+        assert_true(change.shared < 1.01); // one of four is not what three quarters have
         assert_int_equal(change.verdict, samples == 5 ? TIME_SLOWER : TIME_CANNOT_TELL);
         assert_int_equal(attempt->trials[2].regression, samples == 5);
         assert_int_equal(attempt->trials[2].open, samples == 4);
@@ -371,6 +387,7 @@ int main(void)
         cmocka_unit_test(draws_are_compared_one_by_one),
         cmocka_unit_test(draws_that_cannot_be_compared),
         cmocka_unit_test(ratio_decides_within_and_beyond_the_threshold),
+        cmocka_unit_test(an_interval_that_holds_1_proves_nothing),
         cmocka_unit_test(few_samples_cannot_tell),
         cmocka_unit_test(few_cells_go_by_corrected_p),
         cmocka_unit_test(part_must_stand_out_from_what_is_shared),
