@@ -6,10 +6,13 @@
 #include "tests/quoted.h"
 #include "tests/records_of.h"
 #include "tests/trained_text.h"
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define TRAIN                                                                                                      \
@@ -18,6 +21,18 @@
 
 // Steps without their times.
 #define STEPS(folder) "sed 's/\"ms\".*\"peak/\"peak/' " folder "/steps.jsonl"
+
+// Until no process trains there.
+static void wait_for_folder(const struct scratch *scratch, const char *name)
+{
+    int folder = open(scratch_path(scratch, name).text, O_RDONLY | O_DIRECTORY);
+    assert_true(folder >= 0);
+    for (int tries = 0; flock(folder, LOCK_EX | LOCK_NB) != 0; tries++) {
+        assert_true(tries < 20000);
+        pause_ms(2);
+    }
+    close(folder);
+}
 
 // parallel: the method's flags and the ranks'. parts: of a checkpoint.
 static void check_killed(const struct scratch *scratch, const char *parallel, size_t most_kills, size_t parts)
@@ -36,7 +51,7 @@ static void check_killed(const struct scratch *scratch, const char *parallel, si
         }
         kill(training, SIGKILL);
         assert_int_equal(finish(training), 128 + SIGKILL);
-        pause_ms(300); // the launcher follows, and the ranks follow it
+        wait_for_folder(scratch, "again"); // the launcher follows, and the ranks follow it
     }
     assert_int_equal(run(scratch, resume + 5), 0);
     snprintf(same, sizeof same,
