@@ -373,7 +373,7 @@ static void check_split(const struct method *method, const struct setting *s, st
 
 // The same step with what ranks send on its way while they compute: the same bits, bytes and messages, in more
 // memory, as planned.
-static void check_overlap(const struct method *method, const struct setting *s, struct split split)
+static inline void check_overlap(const struct method *method, const struct setting *s, struct split split)
 {
     enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
     for (split.zero = ZERO_NOTHING; split.zero <= highest; split.zero++) {

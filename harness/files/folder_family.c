@@ -21,7 +21,7 @@ const struct family families[] = {
      .activation_key = "hidden_activation", .activation = ACTIVATION_GELU_TANH, .scales_embedding = true,
      .scales_queries = true, .kv_heads = 4, .head_dim = 256, .norm_epsilon = 1e-6, .rope_theta = 1e6,
      .local_rope_theta = 10000, .sliding = SLIDING_PATTERN, .max_context = 131072},
-    {NULL},
+    {0},
 };
 
 const struct unread_family unread_families[] = {
@@ -34,7 +34,7 @@ const struct unread_family unread_families[] = {
     {"qwen3_moe", "is a mixture of experts, which are not computed"},
     {"gpt_oss", "is a mixture of experts, which are not computed"},
     {"gpt2", "has learned positions and norms with a bias, which are not computed"},
-    {NULL},
+    {0},
 };
 
 const char *const family_activations[] = {"silu", "gelu_pytorch_tanh", NULL};

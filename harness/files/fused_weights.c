@@ -10,7 +10,7 @@ static const struct fused_weight {
 } fused_weights[] = {
     {".qkv_proj.weight", {".q_proj.weight", ".k_proj.weight", ".v_proj.weight"}},
     {".gate_up_proj.weight", {".gate_proj.weight", ".up_proj.weight"}},
-    {NULL},
+    {0},
 };
 
 // NULL: a tensor of its own.

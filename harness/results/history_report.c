@@ -149,7 +149,8 @@ static struct trend time_trend(const struct history *history, const struct histo
                   verdict == TIME_SLOWER || verdict == TIME_FASTER);
     }
     double spread = spread_of(trial->points[trial->count - 1].record);
-    snprintf(trend.spread.text, sizeof trend.spread.text, isfinite(spread) ? " ± %.3g" : "", spread);
+    if (isfinite(spread))
+        snprintf(trend.spread.text, sizeof trend.spread.text, " ± %.3g", spread);
     return trend;
 }
 
