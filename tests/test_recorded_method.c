@@ -70,8 +70,9 @@ static void what_a_point_matches(void **state)
         struct published_point point = {.chunk = cases[i].chunk};
         snprintf(point.method, sizeof point.method, "%s", cases[i].method);
         if (cases[i].budget) {
-            point.options[point.option_count].option = methods_option_find("budget");
-            point.options[point.option_count++].value = cases[i].budget;
+            point.options[0].option = methods_option_find("budget");
+            snprintf(point.options[0].value, sizeof point.options[0].value, "%zu", cases[i].budget);
+            point.option_count = 1;
         }
         json_t *entry = entry_of(cases[i].entry);
         if (recorded_method_is(entry, &point, cases[i].context) != cases[i].matches)
