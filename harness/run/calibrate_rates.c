@@ -25,7 +25,10 @@
 #define VISIT_S     2e-3 // of samples
 #define YARDSTICK   0.2  // of the time goes to the yardstick, at most
 #define CARD_SCALE  8    // a card's shapes are so much larger in every dimension
-#define FLOPS_MAX   6e9  // of a point on the CPU in a minute for all; beyond it the rate is that of its neighbour
+// The largest point on the CPU in a minute for all: FLOPs, or elements of what has none. Beyond it the rate is that
+// of its neighbour.
+#define FLOPS_MAX    6e9
+#define ELEMENTS_MAX 68e6 // no less than any point has
 
 // A point of a grid, and each round's time there, the median of some samples.
 struct point {
@@ -139,7 +142,15 @@ static size_t place_at(const struct rate *rate, size_t place, size_t at[RATE_DIM
     return neighbour;
 }
 
-static void place_points(struct calibration *c, struct rates *rates, size_t scale, double flops_max)
+// A point's work, as a share of the largest one's.
+static double work_at(const struct point *point, size_t scale)
+{
+    return point->probe->dimensions == 1
+               ? (double)point->at[0] / (ELEMENTS_MAX * (double)scale)
+               : probe_flops(point->probe, point->at) / (FLOPS_MAX * pow((double)scale, 3));
+}
+
+static void place_points(struct calibration *c, struct rates *rates, size_t scale, double work_max)
 {
     for (const struct rate_probe *probe = rate_probes; probe->operation; probe++)
         c->point_count += points_of(&rates->items[rates->count++], probe, scale);
@@ -154,7 +165,7 @@ static void place_points(struct calibration *c, struct rates *rates, size_t scal
             point->rate = p;
             point->place = i;
             point->neighbour = place_at(rate, i, point->at);
-            if (probe_flops(point->probe, point->at) <= flops_max)
+            if (work_at(point, scale) <= work_max)
                 point->neighbour = i;
         }
     }
@@ -231,7 +242,7 @@ bool calibrate_rates(struct rates *rates, const char *name, enum dtype dtype, do
     if (c.device) {
         size_t scale = strncmp(name, "cpu", 3) == 0 ? 1 : CARD_SCALE;
         c.numbers = probe_numbers(c.device);
-        place_points(&c, rates, scale, FLOPS_MAX * pow((double)scale, 3) * fmin(seconds / 60, 1));
+        place_points(&c, rates, scale, fmin(seconds / 60, 1));
         double start_s = clock_s(), budget_s = fmin(VISIT_S, seconds / (double)c.point_count);
         do
             measure_round(&c, budget_s);
