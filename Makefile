@@ -148,12 +148,12 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
-# Each suite is a target, so that as many run at once as there are cores, each on one thread; ranks that wait leave the core
-# to those that do not. tests/suite says what came of it. Under the sanitizers without what reads sources alone, what simulates times, whose code test_time_change runs
-# too, and what preloads a malloc or system calls of its own.
+# Each suite is a target, so that as many run at once as there are cores, each on one thread; ranks that wait leave the
+# core to those that do not. tests/suite says what came of it. Under the sanitizers without the checks, which are of
+# sources, scripts and a page in a browser, while the program's part in them other suites run; without what simulates
+# times, whose code test_time_change runs too; and without what preloads a malloc or system calls of its own.
 SUITE     = BUILD=$(BUILD) tests/suite
-RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_dependencies tests/check_documents tests/check_includes tests/check_suite \
-              tests/check_host_memory tests/check_mutants tests/check_readme %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
+RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_% %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
 $(BUILD)/tests/%.so: tests/%.c
@@ -261,7 +261,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk
 # Those that take longest, more than ten seconds, are begun first: so all cores end together.
-LONGEST  := $(addprefix run/$(BUILD)/tests/test_,planner advise simt_ops largest_turn plot_command ops methods optimizer_steps)
+LONGEST  := $(addprefix run/$(BUILD)/tests/test_,simt_ops replicas ranks_command host_memory methods ops advise largest_turn planner optimizer_steps)
 test-runs: test-cuda-emulated $(if $(SANITIZE),,test-rehearse) $(LONGEST) test-bf16 $(RUNS)
 
 clean: ## remove what was built

@@ -14,4 +14,4 @@ $(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c
 $(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-test-programs run/tests/check_new_method: $(NEW_METHOD)/longbp
+$(if $(SANITIZE),,test-programs) run/tests/check_new_method: $(NEW_METHOD)/longbp
