@@ -167,6 +167,14 @@ size_t emulator_pins(void)
     return pins;
 }
 
+size_t emulator_pinned_bytes(void)
+{
+    size_t all = 0;
+    for (const auto &[at, bytes] : pinned)
+        all += bytes;
+    return all;
+}
+
 void emulator_count(size_t bytes)
 {
     moved += bytes;
@@ -324,10 +332,7 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned)
 {
     const char *most = getenv("EMULATED_PINNED_BYTES");
-    size_t all = bytes;
-    for (const auto &[at, room] : pinned)
-        all += room;
-    if (most && all > strtoull(most, nullptr, 10))
+    if (most && bytes + emulator_pinned_bytes() > strtoull(most, nullptr, 10))
         return emulator_last_error = cudaErrorMemoryAllocation;
     pins++;
     *pointer = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);

@@ -26,8 +26,9 @@ __attribute__((visibility("default"))) size_t emulator_waits(void);
 // The streams that do at once what they are asked for, as bits by number: a device's operations are the first, its
 // copies out the second, those in the third. 0, as at first: none. Seen from outside of the plug-in.
 __attribute__((visibility("default"))) void emulator_eager(unsigned streams);
-// How often memory of the host was pinned. Seen from outside of the plug-in.
+// How often memory of the host was pinned; how many bytes are. Seen from outside of the plug-in.
 __attribute__((visibility("default"))) size_t emulator_pins(void);
+__attribute__((visibility("default"))) size_t emulator_pinned_bytes(void);
 #ifdef __cplusplus
 }
 #endif

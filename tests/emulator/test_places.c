@@ -1,5 +1,4 @@
-// The emulated CUDA device's second place: pinned memory, which is kept and may be refused, and copies in streams
-// of their own, each of which may be late.
+// The emulated CUDA device's second place: copies in streams of their own, each of which may be late.
 #include "kernels/base/ops.h"
 #include "kernels/base/queue.h"
 #include "kernels/transformer/optimizer.h"
@@ -16,7 +15,7 @@
 
 #include <cmocka.h>
 
-static size_t (*pins)(void), (*waits)(void);
+static size_t (*waits)(void);
 static void (*eager)(unsigned streams);
 
 static struct device *opened(void)
@@ -26,42 +25,6 @@ static struct device *opened(void)
     assert_non_null(device);
     assert_true(device->host.limit_bytes > 0);
     return device;
-}
-
-static void pinned_memory_is_kept(void **state)
-{
-    (void)state;
-    struct device *device = opened();
-    size_t before = pins();
-    for (size_t step = 0; step < 3; step++) {
-        struct tensor a = tensor_new_in(device, PLACE_HOST, 10, 100, DTYPE_F32, CATEGORY_HIDDEN_CHECKPOINTS);
-        struct tensor b = tensor_new_in(device, PLACE_HOST, 10, 200, DTYPE_F32, CATEGORY_HIDDEN_CHECKPOINTS);
-        assert_int_equal(device->host.live_bytes, 4096 + 8192);
-        tensor_free(device, &a);
-        tensor_free(device, &b);
-    }
-    assert_int_equal(pins() - before, 2);
-    device_close(device);
-}
-
-// What is kept goes back before the driver refuses; then the reason names the key.
-static void pinned_memory_may_be_refused(void **state)
-{
-    (void)state;
-    struct device *device = opened();
-    setenv("EMULATED_PINNED_BYTES", "10000", 1);
-    struct tensor a = tensor_new_in(device, PLACE_HOST, 1, 1024, DTYPE_F32, CATEGORY_KV_CACHE);
-    tensor_free(device, &a);
-    a = tensor_new_in(device, PLACE_HOST, 1, 2048, DTYPE_F32, CATEGORY_KV_CACHE);
-    assert_int_equal(device->status.code, STATUS_OK);
-    struct tensor b = tensor_new_in(device, PLACE_HOST, 1, 1024, DTYPE_F32, CATEGORY_KV_CACHE);
-    assert_null(b.data);
-    assert_int_equal(device->status.code, STATUS_OOM);
-    assert_non_null(strstr(device->status.message, "refused 4096 bytes of pinned host memory: out of memory"));
-    assert_non_null(strstr(device->status.message, "limits.host_memory"));
-    unsetenv("EMULATED_PINNED_BYTES");
-    tensor_free(device, &a);
-    device_close(device);
 }
 
 static struct {
@@ -468,17 +431,17 @@ int main(void)
 {
     const char *path = getenv("LONGBP_CUDA");
     void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    pins = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_pins") : NULL;
     eager = plugin ? (void (*)(unsigned))dlsym(plugin, "emulator_eager") : NULL;
     waits = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_waits") : NULL;
-    if (!pins || !eager || !waits) {
+    if (!eager || !waits) {
         fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pinned_memory_is_kept),          cmocka_unit_test(pinned_memory_may_be_refused),
-        cmocka_unit_test(each_queue_may_be_late),         cmocka_unit_test(an_offloaded_step_needs_each_wait),
-        cmocka_unit_test(copies_of_what_is_trained_wait), cmocka_unit_test(updates_are_those_of_the_cpu),
+        cmocka_unit_test(each_queue_may_be_late),
+        cmocka_unit_test(an_offloaded_step_needs_each_wait),
+        cmocka_unit_test(copies_of_what_is_trained_wait),
+        cmocka_unit_test(updates_are_those_of_the_cpu),
     };
     return cmocka_run_group_tests_name("places of the emulated device", tests, NULL, NULL);
 }

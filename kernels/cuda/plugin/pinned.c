@@ -9,6 +9,7 @@ struct block {
 struct pinned {
     struct block *kept;
     size_t count, capacity;
+    size_t bytes; // that the driver has given
 };
 
 struct pinned *pinned_open(void)
@@ -32,11 +33,12 @@ void *pinned_allocate(struct pinned *pinned, size_t bytes, struct status *status
     if (error != cudaSuccess) {
         (void)cudaGetLastError(); // it is dealt with
         status_set(status, STATUS_OOM,
-                   "the driver refused %zu bytes of pinned host memory: %s (error %d); limits.host_memory is above "
-                   "what it gives to this process",
-                   bytes, cudaGetErrorString(error), (int)error);
+                   "the driver refused %zu bytes of pinned host memory: %s (error %d); it has given this process "
+                   "%zu, and limits.host_memory must not be above what it gives",
+                   bytes, cudaGetErrorString(error), (int)error, pinned->bytes);
         return NULL;
     }
+    pinned->bytes += bytes;
     return pointer;
 }
 
@@ -53,7 +55,9 @@ void pinned_release(struct pinned *pinned, void *pointer, size_t bytes)
 void pinned_trim(struct pinned *pinned)
 {
     while (pinned->count) {
-        CUDA_CHECK(cudaFreeHost(pinned->kept[--pinned->count].pointer));
+        struct block block = pinned->kept[--pinned->count];
+        CUDA_CHECK(cudaFreeHost(block.pointer));
+        pinned->bytes -= block.bytes;
     }
 }
 
