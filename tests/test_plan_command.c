@@ -323,6 +323,53 @@ static void a_plan_says_what_is_kept_how(void **state)
     free(out);
 }
 
+// Of every method that has gradients: what it does not keep it cannot be asked to keep on the host, and it is said
+// what it does keep, or who does.
+static void what_is_not_kept_is_said(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"inputs", "inputs+gradient", "kv"};
+    for (size_t m = 0; methods[m]; m++) {
+        const struct option *own = option_find(&methods[m]->options, "offload");
+        for (size_t i = 0; !methods[m]->no_gradient && i < COUNT(places); i++) {
+            char *out, *arguments;
+            bool kept = false;
+            for (size_t c = 0; own && own->choices[c]; c++)
+                kept |= strcmp(own->choices[c], places[i]) == 0;
+            assert_true(asprintf(&arguments, "plan --model tiny --context 64 --method %s %s --offload %s",
+                                 methods[m]->name, methods[m]->exact ? "" : "--budget 1", places[i]) > 0);
+            int code = longbp(&out, arguments);
+            if (code != (kept ? 0 : 2) ||
+                (!kept && !strstr(out, own ? "; known names: none, " : "methods that have it: ")))
+                fail_msg("%s: exit code %d: %s", arguments, code, out);
+            free(arguments);
+            free(out);
+        }
+    }
+}
+
+// Of the device and of the host alike: whether it fits, and how much is missing.
+static void a_plan_says_what_is_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flag, *limit, *missing, *peak;
+    } places[] = {{"--memory-limit", "limit_bytes", "missing_bytes", "peak_bytes"},
+                  {"--host-memory", "host_limit_bytes", "host_missing_bytes", "host_peak_bytes"}};
+    for (size_t i = 0; i < COUNT(places); i++) {
+        for (size_t low = 0; low < 2; low++) {
+            json_t *plan =
+                longbp_json("plan --model tiny --context 64 --method checkpoint --offload inputs %s %s --json",
+                            places[i].flag, low ? "10000B" : "1GiB");
+            double limit = number(plan, places[i].limit), peak = number(plan, places[i].peak);
+            assert_true(json_is_true(json_object_get(plan, "fits")) == !low);
+            assert_true(number(plan, places[i].missing) == (low ? peak - limit : 0));
+            assert_true(json_is_null(json_object_get(plan, places[1 - i].missing)));
+            json_decref(plan);
+        }
+    }
+}
+
 // A name and its options as a flag has them become what a spec has.
 static void a_flag_names_options(void **state)
 {
@@ -360,6 +407,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_glue_of_attention_is_planned),
         cmocka_unit_test(the_host_is_planned),
         cmocka_unit_test(a_plan_says_what_is_kept_how),
+        cmocka_unit_test(what_is_not_kept_is_said),
+        cmocka_unit_test(a_plan_says_what_is_missing),
         cmocka_unit_test(bad_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
