@@ -26,6 +26,8 @@ struct sketch {
     double ms;                                                    // 0: 10
     int samples;                                                  // 0: 5; -1: none
     double step;                                                  // between samples, of ms; 0: 0.001
+    int threads;                                                  // 0: 2
+    const char *machine;                                          // other members of the provenance
     const char *more;                                             // other members, ", 'key': value"
 };
 
@@ -54,13 +56,14 @@ static inline void write_record(FILE *file, struct sketch r)
         "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
         "'flops': %.0f, 'bytes_moved': %.0f, 'launches': %.0f, "
         "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g%s}, "
-        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': 2}%s}\n",
+        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': %d%s}%s}\n",
         r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
         512 << (r.trial / 2 % 2), r.trial % 2 ? "seco" : "full", r.trial / 4, or_text(r.setting, ""), samples,
         or_number((double)r.peak_bytes, 1000), or_number((double)r.activations, 600),
         or_number((double)r.flops, 5000), or_number((double)r.bytes_moved, 900), or_number((double)r.launches, 70),
         or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.bits, ""), or_text(r.revision, "abc"),
-        or_text(r.cpu, "A CPU"), or_text(r.card, ""), or_text(r.more, ""));
+        or_text(r.cpu, "A CPU"), or_text(r.card, ""), r.threads ? r.threads : 2, or_text(r.machine, ""),
+        or_text(r.more, ""));
     assert_true(bytes > 0);
     char *json = quoted(text);
     fputs(json, file);

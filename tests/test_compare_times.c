@@ -46,6 +46,70 @@ static void times_of_two_machines_are_not_compared(void **state)
     expect(*state, "--deterministic base new", 0, "verdict: same");
 }
 
+// Beside other programs: 10 ms of work took any time. Of two threads the machine's load says so, of one its own
+// times.
+#define CPU(ms)        ", 'cpu_ms': [" #ms ", " #ms ".01, " #ms ".02, " #ms ".03, " #ms ".04]"
+#define ALONE          ", 'load': {'before': 0, 'cores': 2, 'other_cores': 0.05, 'stolen_cores': 0}"
+#define BESIDE(others) ", 'load': {'before': 9, 'cores': 2, 'other_cores': " #others ", 'stolen_cores': 0}"
+static void disturbed_samples_count_by_processor_time(void **state)
+{
+    static const struct {
+        int threads;
+        const char *spins, *base, *new;
+        int code;
+        const char *part;
+    } cases[] = {
+        {2, "0", CPU(10) BESIDE(1), CPU(10) BESIDE(1), 0, "verdict: same"},
+        {2, "0", CPU(10) BESIDE(1), CPU(12) BESIDE(1), 1, "time 10.02 ms -> 12.02 ms, of the processors, x1.2"},
+        {2, "0", CPU(10) ALONE, CPU(10) BESIDE(1), 0, "processor time of 1 of them"},
+        // Without other programs, with threads that spin, or where it is not known: the time itself.
+        {2, "0", CPU(10) ALONE, CPU(10) ALONE, 1, "verdict: regression"},
+        {2, "5000", CPU(10) BESIDE(1), CPU(10) BESIDE(1), 1, "verdict: regression"},
+        {2, "null", CPU(10) BESIDE(1), CPU(10) BESIDE(1), 1, "verdict: regression"},
+        {2, "0", BESIDE(1), CPU(10) BESIDE(1), 1, "verdict: regression"},
+        // One thread, in 10 of 10 and of 15 ms.
+        {1, "5000", CPU(10) ALONE, CPU(10) ALONE, 0, "verdict: same"},
+        {1, "5000", CPU(10) ALONE, CPU(15) ALONE, 1, "verdict: regression"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char machine[40];
+        snprintf(machine, sizeof machine, ", 'spin_count': %s", cases[i].spins);
+        BASE(*state, {.threads = cases[i].threads, .machine = machine, .more = cases[i].base});
+        NEW(*state, {.ms = 15, .threads = cases[i].threads, .machine = machine, .more = cases[i].new});
+        expect(*state, "base new", cases[i].code, cases[i].part);
+    }
+}
+
+// Nine percent of one method alone are proven where nothing else ran, and not beside other programs; twenty are.
+static void what_is_disturbed_proves_less(void **state)
+{
+    static const struct {
+        const char *load, *slower;
+        int code;
+        const char *part;
+    } cases[] = {{ALONE, CPU(109), 1, "slower      method seco"},
+                 {BESIDE(1), CPU(109), 0, "verdict: same"},
+                 {BESIDE(1), CPU(120), 1, "slower      method seco: time x1.2"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct sketch sides[2][8];
+        char more[2][400];
+        for (unsigned t = 0; t < 8; t++)
+            for (size_t side = 0; side < 2; side++) {
+                const char *times = side && t % 2 ? cases[i].slower : CPU(100);
+                double ms = strtod(strchr(times, '[') + 1, NULL);
+                snprintf(more[t % 2 && side], sizeof *more, "%s%s", times, cases[i].load);
+                sides[side][t] = (struct sketch){.trial = t,
+                                                 .ms = ms,
+                                                 .step = 1e-4,
+                                                 .machine = ", 'spin_count': 0",
+                                                 .more = more[t % 2 && side]};
+            }
+        write_records(*state, "base", sides[0], 8);
+        write_records(*state, "new", sides[1], 8);
+        expect(*state, "base new", cases[i].code, cases[i].part);
+    }
+}
+
 // Three and three samples prove nothing, two such runs on either side do.
 static void samples_of_several_records_are_pooled(void **state)
 {
@@ -100,6 +164,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(times),
         TEST(times_of_two_machines_are_not_compared),
+        TEST(disturbed_samples_count_by_processor_time),
+        TEST(what_is_disturbed_proves_less),
         TEST(samples_of_several_records_are_pooled),
         TEST(draws_are_held_against_the_same_draws),
     };

@@ -142,6 +142,11 @@ static double instructions_of(const char *trial_json)
     if (!count || strcmp(json_string_value(json_object_get(record, "status")), "ok"))
         fail_msg("%s", line);
     double value = json_is_null(count) ? NAN : json_number_value(count);
+    // Beside it, what each sample took of the processors.
+    const json_t *times = json_object_get(record, "cpu_ms"), *time;
+    size_t i;
+    assert_int_equal(json_array_size(times), trial.planned ? 0 : 3);
+    json_array_foreach(times, i, time) assert_true(json_number_value(time) > 0);
     json_decref(record);
     free(line);
     trial_free(&trial);

@@ -1,4 +1,5 @@
 #include "harness/results/comparison.h"
+#include "harness/results/processor_time.h"
 #include "harness/results/record.h"
 #include <string.h>
 
@@ -68,8 +69,28 @@ static bool is_empty_draw(const struct record *record, size_t sample)
     return sample < record->sample_columns.count && record->sample_columns.items[sample] == 0;
 }
 
-// The samples of a trial in one side, written to *end, which moves on.
-static struct time_samples pool(const struct comparison_side *side, const json_t *list, double **end)
+// What of a side's pooled records of a trial is known of processor time, and whether any was disturbed.
+struct side_times {
+    bool known, wanted;
+};
+
+static struct side_times times_of(const struct comparison_side *side, const json_t *list)
+{
+    struct side_times times = {.known = true};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const struct record *record = record_at(side, list, i);
+        if (is_pooled(record, last_of(side, list))) {
+            times.known &= processor_time_known(record);
+            times.wanted |= processor_time_wanted(record);
+        }
+    }
+    return times;
+}
+
+// The samples of a trial in one side, written to *end, which moves on. processor: processor time in place of
+// theirs.
+static struct time_samples pool(const struct comparison_side *side, const json_t *list, bool processor,
+                                double **end)
 {
     struct time_run *runs = malloc((json_array_size(list) + 1) * sizeof *runs);
     CHECK(runs);
@@ -79,9 +100,10 @@ static struct time_samples pool(const struct comparison_side *side, const json_t
         if (!is_pooled(record, last_of(side, list)))
             continue;
         struct time_run run = {.ms = *end};
-        for (size_t j = 0; j < record->samples_ms.count; j++)
+        const struct number_list *times = processor ? &record->cpu_ms : &record->samples_ms;
+        for (size_t j = 0; j < times->count; j++)
             if (!is_empty_draw(record, j))
-                run.ms[run.count++] = record->samples_ms.items[j];
+                run.ms[run.count++] = times->items[j];
         *end += run.count;
         if (run.count)
             runs[run_count++] = run;
@@ -119,8 +141,10 @@ static void make_pairs(struct comparison *comparison, const struct comparison_si
             continue;
         comparison->both++;
         if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK) {
-            trial->time.base = pool(base, list, &end);
-            trial->time.new = pool(new, match, &end);
+            struct side_times before = times_of(base, list), after = times_of(new, match);
+            trial->time.disturbed = (before.wanted || after.wanted) && before.known && after.known;
+            trial->time.base = pool(base, list, trial->time.disturbed, &end);
+            trial->time.new = pool(new, match, trial->time.disturbed, &end);
             if (!record_same_machine(trial->base, trial->new))
                 trial->time.unusable = "measured on another processor or card, or with another number of threads";
             else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
@@ -245,6 +269,7 @@ static void count_changes(struct comparison *comparison)
         for (size_t j = 0; j < sizeof order / sizeof *order && trial->change == CHANGE_NONE; j++)
             trial->change = first_of(trial, order[j]);
         comparison->by_change[trial->change]++;
+        comparison->processor_times += trial->time.disturbed && trial->time.judged;
         for (size_t j = 0; j < trial->change_count; j++)
             comparison->let_pass += trial->changes[j].change == CHANGE_ALLOWED;
     }

@@ -44,6 +44,7 @@ struct comparison {
     struct trial_comparison *trials; // [count], in the order of base, then those of new alone
     size_t count, both, base_only, new_only;
     size_t by_change[CHANGE_COUNT];  // trials
+    size_t processor_times;          // trials whose times are of the processors
     size_t let_pass;                 // figures that grew within what --allow says
     size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
     unsigned long bits_causes;       // of those that changed

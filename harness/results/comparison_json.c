@@ -59,8 +59,9 @@ static json_t *middle_json(struct time_samples samples)
     return samples.count ? number(time_samples_middle(samples)) : json_null();
 }
 
-static json_t *time_json(const struct time_trial *time)
+static json_t *time_json(const struct trial_comparison *trial)
 {
+    const struct time_trial *time = &trial->time;
     if (time->verdict == TIME_NOT_MEASURED)
         return json_null();
     json_t *object = json_object();
@@ -73,6 +74,7 @@ static json_t *time_json(const struct time_trial *time)
     set(object, "open", json_boolean(time->open));
     set(object, "base_samples", json_integer((json_int_t)time->base.taken));
     set(object, "new_samples", json_integer((json_int_t)time->new.taken));
+    set(object, "processor_time", json_boolean(trial->time.disturbed));
     set(object, "draws", json_integer((json_int_t)time->base.draws));
     set(object, "base_ms", middle_json(time->base));
     set(object, "new_ms", middle_json(time->new));
@@ -134,7 +136,7 @@ static json_t *trial_json(const struct comparison *comparison, const struct tria
         json_array_append_new(quantities, quantity_json(&trial->changes[i]));
     set(object, "quantities", quantities);
     set(object, "gradient_bits", bits_json(&trial->bits));
-    set(object, "time", time_json(&trial->time));
+    set(object, "time", time_json(trial));
     return object;
 }
 

@@ -62,6 +62,10 @@ static void write_counts(const struct comparison *comparison, const char *before
         fprintf(stream, "%stimes: %s (%zu of %zu trials judged, threshold %.3g %%)\n", before,
                 time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
                 100 * comparison->options.threshold);
+    if (comparison->processor_times)
+        fprintf(stream,
+                "%sprocessor time of %zu of them, whose samples other programs disturbed: waits are not in it\n",
+                before, comparison->processor_times);
 }
 
 static void write_verdict(const struct comparison *comparison, FILE *stream)

@@ -30,7 +30,8 @@ void comparison_write(const struct titled_comparison *comparisons, size_t count,
 //               "quantities": [{"name", "base", "new", "change", "allowance"}...],
 //               "gradient_bits": null | {"tensors", "changed", "first"},
 //               "time": null | {"verdict", "reason", "ratio", "low", "high", "p", "p_holm", "regression", "open",
-//                               "base_samples", "new_samples", "draws", "base_ms", "new_ms"}}...]}
+//                               "base_samples", "new_samples", "processor_time", "draws", "base_ms",
+//                               "new_ms"}}...]}
 // base_ms and new_ms are medians, of draws means. draws: 0 of a method that draws nothing. allowance: what --allow
 // said, null. GROUP is {"axis", "name", "trials", "verdict", "ratio", "low", "high", "regression", "open"}.
 // Comparisons with a title are an array, each with its "title". New reference.

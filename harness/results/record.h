@@ -172,7 +172,7 @@ struct record {
     struct record_trial trial;
     const json_t *chosen;
     double loss;
-    struct number_list columns, samples_ms, sample_columns, slowdown;
+    struct number_list columns, samples_ms, cpu_ms, sample_columns, slowdown;
     double median_ms, mean_ms, mean_error_ms, asked_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
     double estimate_low_ms, estimate_high_ms;

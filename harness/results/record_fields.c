@@ -313,6 +313,8 @@ const struct record_field record_fields[] = {
      .meaning = "the columns of draw 0", .null = "a method without columns"},
     {FIELD(record, samples_ms), .type = FIELD_POSITIVE, .list = true, .none = NONE_EMPTY, .unit = "ms",
      .meaning = "a step each; empty: planned"},
+    {FIELD(record, cpu_ms), .type = FIELD_SIZE, .list = true, .none = NONE_LEFT_OUT, .unit = "ms",
+     .meaning = "processor time of each sample, of all threads", .null = "planned, a card, or several ranks"},
     {FIELD(record, sample_columns), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning =
          "how many columns each sample drew: sample i walks draw i; of a plan, what the estimate is the mean of",

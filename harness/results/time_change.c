@@ -10,9 +10,11 @@
 #define TRIAL_STANDS_OUT 4     // more, for there are many trials
 #define OPEN_STANDS_OUT  5     // and more where no second run tells a trial from a moment
 #define SPREAD_LEAST     0.025 // processes differ by this much on any machine that is shared
-#define SPREAD_FREEDOM   5     // trials with another one to be compared to, that a spread needs
-#define SPREAD_REACH     64    // trials further apart in the file make no pair, lest a large file has too many
-#define SIGN_TEST_TRIALS 6     // the fewest that the sign test gives an interval for
+// And processor times beside many others by 3 to 7 %: eight to ten processes for each of two cores, three rounds.
+#define SPREAD_DISTURBED 0.065
+#define SPREAD_FREEDOM   5  // trials with another one to be compared to, that a spread needs
+#define SPREAD_REACH     64 // trials further apart in the file make no pair, lest a large file has too many
+#define SIGN_TEST_TRIALS 6  // the fewest that the sign test gives an interval for
 // From the first quartile of pairwise distances to a normal's standard deviation (Q_n of Rousseeuw & Croux 1993):
 // up to half of the trials may differ for a reason.
 #define QUARTILE_TO_DEVIATION 2.2219
@@ -214,11 +216,13 @@ static double spread_along(const struct time_trial *trials, size_t count, int ax
 // to chance.
 static void find_spread(struct time_change *change, const struct time_trial *trials, size_t count)
 {
-    double least = INFINITY;
+    double least = INFINITY, assumed = SPREAD_LEAST;
     for (int axis = 0; axis < TIME_AXES; axis++)
         least = fmin(least, spread_along(trials, count, axis));
+    for (size_t i = 0; i < count; i++)
+        assumed = trials[i].judged && trials[i].disturbed ? SPREAD_DISTURBED : assumed;
     change->spread_known = isfinite(least);
-    change->spread = change->spread_known ? fmax(least, SPREAD_LEAST) : SPREAD_LEAST;
+    change->spread = change->spread_known ? fmax(least, assumed) : assumed;
 }
 
 static void find_shared(struct time_change *change, const struct time_trial *trials, size_t count)

@@ -5,9 +5,10 @@
 // where sample i of either side walked draw i, of the samples over their draw's geometric mean, exchanged within
 // draws (rank_test.h): times of different draws are not compared. It
 // carries three errors: the noise of the samples, which the interval shows; the machine's drift from trial to
-// trial, which shows as `spread` among trials that share a method, a context or a dtype; and its drift from one run
-// to the other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the
-// slow-down that three quarters of the trials have, may be the machine's.
+// trial, which shows as `spread` among trials that share a method, a context or a dtype, and is taken for no less
+// than what shared machines are known for, which beside other programs is more; and its drift from one run to the
+// other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the slow-down
+// that three quarters of the trials have, may be the machine's.
 //
 //   slower    the interval lies above 1 and the ratio above 1 + threshold; faster: below 1 and its inverse
 //   same      the ratio is within the threshold, and the interval within 1.5
@@ -41,6 +42,7 @@ struct time_trial {
     struct time_samples base, new;
     const char *groups[TIME_AXES]; // its method, context and dtype
     const char *unusable;          // NULL, or why the two may not be compared
+    bool disturbed;                // they are times of the processors, beside other programs
     // What follows is filled in.
     enum time_verdict verdict;
     const char *reason;    // of cannot tell, else ""

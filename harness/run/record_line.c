@@ -71,6 +71,8 @@ static void fill_samples(struct record *record, const struct trial_result *resul
 {
     if (timed)
         record->samples_ms = number_list_copy(result->samples_ms, result->sample_count);
+    if (timed && result->cpu_ms && !result->ranks)
+        record->cpu_ms = number_list_copy(result->cpu_ms, result->sample_count);
     if (result->sample_columns) {
         record->sample_columns = number_list_make(result->sample_count);
         for (size_t i = 0; i < result->sample_count; i++)

@@ -30,6 +30,7 @@ struct trial_result {
     const struct step_report *step;
     size_t sample_count;
     const double *samples_ms;           // NULL: of a plan, not known
+    const double *cpu_ms;               // NULL: not known
     const double *asked_ms;             // NULL: not known
     const size_t *sample_columns;       // NULL: none are drawn
     const double *slowdown;             // NULL: not known

@@ -3,6 +3,7 @@
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #define PLANNED_DRAWS_MIN 8
 #define PLANNED_ERROR     0.01
@@ -216,6 +217,14 @@ static double slowdown_now(const struct run *run)
     return run->yardstick ? yardstick_s(run->yardstick, YARDSTICK_RUNS) / rates->yardstick_s : NAN;
 }
 
+// Of all threads of this process, so far.
+static double processor_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
 bool run_sample(struct run *run)
 {
     double longest_ms = 0;
@@ -224,9 +233,10 @@ bool run_sample(struct run *run)
     double last = slowdown_now(run);
     for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
         run->world->ops->meet(run->world);
-        double before = event_counter_read(&run->instructions);
+        double before = event_counter_read(&run->instructions), cpu_before_ms = processor_ms();
         if (!run_step(run, i, run->trial->optimizer))
             return false;
+        run->cpu_ms[i] = processor_ms() - cpu_before_ms;
         note_instructions(run, i, event_counter_read(&run->instructions) - before);
         if (!note_sample(run, i) || !evaluate(run))
             return false;

@@ -34,7 +34,7 @@ struct run {
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
     void *options;                  // of the current draw
     bool draws;
-    double *samples_ms, *asked_ms, *slowdown;
+    double *samples_ms, *cpu_ms, *asked_ms, *slowdown;
     struct yardstick *yardstick; // NULL: there is no slowdown
     size_t *sample_columns;
     double estimate_squares; // sum of squares of the estimates about their mean

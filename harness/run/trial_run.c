@@ -175,6 +175,8 @@ static bool measure(struct run *run)
         run->result.sample_columns = run->sample_columns;
     if (run->setup.device->ops->mark) // else it is the step's time once more
         run->result.asked_ms = run->asked_ms;
+    else
+        run->result.cpu_ms = run->cpu_ms;
     note_device_memory(run);
     if (trial->measure.gemm && run_is_first(run)) {
         run->result.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
@@ -219,11 +221,12 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     run->start_ns = clock_ns();
     size_t samples = run_samples_max(trial);
     run->samples_ms = calloc(samples, sizeof *run->samples_ms);
+    run->cpu_ms = calloc(samples, sizeof *run->cpu_ms);
     run->asked_ms = calloc(samples, sizeof *run->asked_ms);
     run->slowdown = calloc(samples, sizeof *run->slowdown);
     run->sample_columns = calloc(samples, sizeof *run->sample_columns);
     curve_open(&run->curve, samples);
-    CHECK(run->samples_ms && run->asked_ms && run->slowdown && run->sample_columns && run->ranks);
+    CHECK(run->samples_ms && run->cpu_ms && run->asked_ms && run->slowdown && run->sample_columns && run->ranks);
     struct trial_result *result = &run->result;
     result->trial = run->trial;
     provenance_take(&result->provenance);
@@ -266,6 +269,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     step_report_free(&run->first);
     curve_close(&run->curve);
     free(run->samples_ms);
+    free(run->cpu_ms);
     free(run->asked_ms);
     free(run->slowdown);
     free(run->sample_columns);
