@@ -1,7 +1,7 @@
 #include "harness/command/rank_command.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
-#include "harness/run/ranks_possible.h"
+#include "harness/run/ranks.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -76,22 +76,17 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
                        struct status *status)
 {
     struct launch launch = {0};
-    char self[4096] = "";
-    const char **command = calloc((size_t)argc + 3, sizeof *command);
-    CHECK(command);
-    command[0] = self;
-    command[1] = name;
+    const char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
+    CHECK(arguments);
+    arguments[0] = name;
     for (int i = 1; i < argc; i++)
-        command[i + 1] = argv[i];
-    command[argc + 1] = "--as-rank";
+        arguments[i] = argv[i];
+    arguments[argc] = "--as-rank";
     int ended = -1;
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
-        status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
-    else if (ranks_possible(trial, status) && world_has_mpi(status) &&
-             launch_open(&launch, words, trial_ranks(trial), command, status))
+    if (ranks_launch_open(&launch, trial, NULL, arguments, words, status))
         ended = run_launcher(&launch, name, status);
     launch_close(&launch);
-    free(command);
+    free(arguments);
     return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
 }
 

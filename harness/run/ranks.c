@@ -168,13 +168,23 @@ void ranks_gradients(struct gradient_set *set, const struct model *model, struct
     gradient_set_hash(set);
 }
 
-bool ranks_launch_open(struct launch *launch, const struct trial *trial, const char *program, const char *words,
-                       struct status *status)
+const char *const ranks_of_trial[] = {"trial", TRIAL_OF_RANKS, NULL};
+
+bool ranks_launch_open(struct launch *launch, const struct trial *trial, const char *program,
+                       const char *const *arguments, const char *words, struct status *status)
 {
     char self[4096] = "";
+    size_t count = 0;
     if (!program && readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
         return status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
-    const char *const command[] = {program ? program : self, "trial", TRIAL_OF_RANKS, NULL};
-    return ranks_possible(trial, status) && world_has_mpi(status) &&
-           launch_open(launch, words, trial_ranks(trial), command, status);
+    while (arguments[count])
+        count++;
+    const char **command = calloc(count + 2, sizeof *command);
+    CHECK(command);
+    command[0] = program ? program : self;
+    memcpy(command + 1, arguments, count * sizeof *command);
+    bool opened = ranks_possible(trial, status) && world_has_mpi(status) &&
+                  launch_open(launch, words, trial_ranks(trial), command, status);
+    free(command);
+    return opened;
 }

@@ -61,7 +61,7 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, const char 
     *outcome = (struct sweep_trial){0};
     if (trial->unsupported)
         own = obituary(trial, RECORD_UNSUPPORTED, trial->unsupported, 0);
-    else if (several && !ranks_launch_open(&launch, trial, program, launch_words, &why))
+    else if (several && !ranks_launch_open(&launch, trial, program, ranks_of_trial, launch_words, &why))
         own = obituary(trial, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED, why.message, 0);
     else if (!child_run(program, several ? &launch : NULL, trial->canonical, store,
                         limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status)) {

@@ -68,7 +68,7 @@ static bool is_possible(struct probe *probe, const struct trial *trial, const ch
     if (trial_ranks(trial) == 1 || trial->planned)
         return true;
     struct launch launch = {0};
-    bool possible = ranks_launch_open(&launch, trial, NULL, words, why);
+    bool possible = ranks_launch_open(&launch, trial, NULL, ranks_of_trial, words, why);
     launch_close(&launch);
     return possible;
 }

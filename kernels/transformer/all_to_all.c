@@ -73,22 +73,6 @@ static void parts_close(struct exchange_parts *e, struct model *model)
     free(e->of_share);
 }
 
-// Between the rank's own part and its rows of all tokens'.
-static void copy_own(const struct exchange_parts *e, struct model *model, const struct batch *batch, bool out)
-{
-    struct tensor part = part_of(e, model->ranks.sequence.rank);
-    size_t B = batch->batch, row = 0;
-    for (size_t i = 0; i < PIECES; i++) {
-        struct span piece = batch->pieces.items[i];
-        struct tensor here = tensor_rows(part, row, piece.count * B);
-        struct tensor there = tensor_rows(e->share, piece.start * B, piece.count * B);
-        if (piece.count > 0) {
-            op_copy(model->device, out ? there : here, out ? here : there);
-        }
-        row += piece.count * B;
-    }
-}
-
 struct tensor heads_spread(struct model *model, const struct batch *batch, struct tensor own, size_t heads)
 {
     const struct comm *ranks = &model->ranks.sequence;
@@ -101,7 +85,7 @@ struct tensor heads_spread(struct model *model, const struct batch *batch, struc
         op_copy_columns(model->device, part_of(&e, rank), 0, own, heads_of(heads, ranks->size, rank).start * width,
                         share.cols);
     }
-    copy_own(&e, model, batch, true);
+    batch_copy_own(batch, model->device, share, part_of(&e, ranks->rank), true);
     comm_exchange(ranks, model->device, e.of_parts, e.part_count, e.of_share, e.share_count);
     parts_close(&e, model);
     return share;
@@ -115,7 +99,7 @@ void heads_collect(struct model *model, const struct batch *batch, struct tensor
     size_t width = own.cols / heads;
     struct exchange_parts e;
     parts_open(&e, model, batch, share, own.rows);
-    copy_own(&e, model, batch, false);
+    batch_copy_own(batch, model->device, share, part_of(&e, ranks->rank), false);
     comm_exchange(ranks, model->device, e.of_share, e.share_count, e.of_parts, e.part_count);
     for (size_t rank = 0; own.rows > 0 && rank < ranks->size; rank += together) {
         struct tensor sum = part_of(&e, rank);

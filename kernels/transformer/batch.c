@@ -372,6 +372,21 @@ void batch_share(struct batch *batch, struct device *device, size_t ranks, size_
     batch->context = pieces_count(&pieces);
 }
 
+void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,
+                    bool out)
+{
+    size_t B = batch->batch, row = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        struct span piece = batch->pieces.items[i];
+        if (piece.count > 0) {
+            struct tensor here = tensor_rows(own, row, piece.count * B);
+            struct tensor there = tensor_rows(all, piece.start * B, piece.count * B);
+            op_copy(device, out ? there : here, out ? here : there);
+        }
+        row += piece.count * B;
+    }
+}
+
 void batch_close(struct batch *batch, struct device *device)
 {
     tensor_free(device, &batch->device_of);

@@ -77,6 +77,10 @@ struct documents batch_documents(const struct batch *batch, struct span tokens);
 // Of so many ranks that share the sequences' tokens this one's alone are left (pieces.h), in their order;
 // documents, and what counts sequences and targets, stay those of all. After the objective was chosen, if any is.
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank);
+// Between rows of all ranks' tokens, by position, and rows of its own: out: of all tokens' these become own; else
+// own becomes these.
+void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,
+                    bool out);
 static inline bool batch_is_shared(const struct batch *batch)
 {
     return batch->pieces.ranks > 1;

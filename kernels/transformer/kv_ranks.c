@@ -24,26 +24,11 @@ static struct row_range *owned_rows(const struct model *model, const struct batc
     return owned;
 }
 
-// Between all tokens' rows and those of the batch's own.
-static void copy_own(struct model *model, const struct batch *batch, struct tensor all, struct tensor own, bool out)
-{
-    size_t B = batch->batch, row = 0;
-    for (size_t i = 0; i < PIECES; i++) {
-        struct span piece = batch->pieces.items[i];
-        if (piece.count > 0) {
-            struct tensor here = tensor_rows(own, row, piece.count * B);
-            struct tensor there = tensor_rows(all, piece.start * B, piece.count * B);
-            op_copy(model->device, out ? there : here, out ? here : there);
-        }
-        row += piece.count * B;
-    }
-}
-
 static struct kv gather(struct model *model, const struct batch *batch, struct kv own)
 {
     struct kv all = kv_new(model, batch->pieces.context * batch->batch, own.k.dtype, own.k.category);
-    copy_own(model, batch, all.k, own.k, true);
-    copy_own(model, batch, all.v, own.v, true);
+    batch_copy_own(batch, model->device, all.k, own.k, true);
+    batch_copy_own(batch, model->device, all.v, own.v, true);
     for (size_t i = 0; i < PIECES; i++) {
         struct row_range *owned = owned_rows(model, batch, i);
         comm_gather_rows(&model->ranks.sequence, model->device, all.k, owned);
@@ -106,7 +91,7 @@ static void take_own(struct model *model, const struct batch *batch, struct tens
     struct tensor own = tensor_new(model->device, batch->context * batch->batch, heads * model->config.head_dim,
                                    gradients->dtype, gradients->category);
     if (gathers(model)) {
-        copy_own(model, batch, *gradients, own, false);
+        batch_copy_own(batch, model->device, *gradients, own, false);
     } else {
         heads_collect(model, batch, own, heads, *gradients);
     }
