@@ -1,6 +1,7 @@
 // Plans of several ranks: those that walk alike are walked once, and have the figures that they would have had;
 // the time of a step over links, against closed forms.
 #define _GNU_SOURCE // asprintf
+#include "harness/results/published.h"
 #include "harness/run/planned_step.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
@@ -474,6 +475,37 @@ static void zero_3_gathers_a_row_once_a_pass(void **state)
     json_decref(record);
 }
 
+// StreamBP's Table 4: as many cards hold the contexts that it reports, a sequence each, with AdamW under ZeRO 2.
+static void cards_hold_the_published_contexts(void **state)
+{
+    (void)state;
+    struct published published;
+    struct status status = {0};
+    size_t held = 0;
+    assert_true(published_load(&published, "experiments/published", &status));
+    const struct published_file *file = published_find(&published, "streambp-table4", PUBLISHED_MAX_CONTEXT);
+    assert_non_null(file);
+    for (const struct published_point *point = file->points; point < file->points + file->count; point++) {
+        char *json;
+        if (strcmp(point->method, "streambp") != 0)
+            continue;
+        assert_true(
+            asprintf(&json,
+                     "{'model': '%s', 'context': %.0f, 'batch': %zu, 'dtype': 'bf16', 'gradient_dtype': "
+                     "'bf16', 'device': 'plan-cuda', 'profile': '%s', 'method': {'name': 'streambp', "
+                     "'chunk': 500, 'head_chunk': 100}, 'optimizer': {'name': 'adamw', 'master': 'f32', "
+                     "'state': 'f32'}, 'parallel': {'data': %zu, 'zero': 2}, 'limits': {'memory': '84642103296B'}}",
+                     point->model, point->value, point->cards, point->profile, point->cards) > 0);
+        json_t *record = record_of(json); // ok, not oom
+        assert_true(number(record, "peak_bytes") <= 84642103296.0);
+        held++;
+        json_decref(record);
+        free(json);
+    }
+    assert_int_equal(held, 6);
+    published_free(&published);
+}
+
 static void without_links_there_is_no_time(void **state)
 {
     (void)state;
@@ -522,6 +554,7 @@ int main(void)
         cmocka_unit_test(a_pipeline_hides_its_messages),
         cmocka_unit_test(eight_cards_hold_a_million_tokens),
         cmocka_unit_test(zero_3_gathers_a_row_once_a_pass),
+        cmocka_unit_test(cards_hold_the_published_contexts),
         cmocka_unit_test(without_links_there_is_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,8 @@ static void gradients_are_those_of_one_rank(void **state)
         {.options = "chunk=4 stages=2 budget=2", .tied = true, .documents = true},
         {.options = "chunk=7 budget=2", .dtype = DTYPE_F32, .tied = true},
         {.options = "chunk=7 budget=2", .dtype = DTYPE_BF16},
+        {.options = "chunk=9 budget=2", .lora = true, .documents = true, .masked = true, .qk_norm = true},
+        {.options = "chunk=2 budget=1", .lora = true, .masked = true, .tied = true, .context = 3, .sequences = 5},
     };
     size_t checked = 0;
     for (size_t m = 0; methods[m]; m++) {
@@ -37,7 +39,7 @@ static void gradients_are_those_of_one_rank(void **state)
             checked++;
         }
     }
-    assert_true(checked >= 45);
+    assert_true(checked >= 5 * sizeof settings / sizeof *settings);
     const struct setting streamed = {.options = "chunk=4 offload=inputs", .masked = true, .qk_norm = true};
     check_replicas(method_find("streambp"), &streamed, world.comm.size, 1);
     check_replicas(method_find("checkpoint"), &streamed, world.comm.size, 1);
@@ -84,6 +86,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=4 offload=inputs stages=2", .sequences = 2, .masked = true},
         {.options = "chunk=4 attention=kept", .sequences = 2, .documents = true, .qk_norm = true},
         {.options = "chunk=3 attention=kept stages=2", .sequences = 1, .context = 3, .masked = true},
+        {.options = "chunk=9", .sequences = 3, .lora = true, .documents = true, .masked = true, .window = 9},
+        {.options = "chunk=2", .sequences = 3, .lora = true, .masked = true, .tied = true, .context = 3},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_F32, .tied = true},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_BF16},
     };
