@@ -89,7 +89,7 @@ static struct gradient_set taken(enum dtype dtype, const char *method, bool reve
     struct fixture fixture = fixture_default();
     void *options = fixture_options(method_find(method), "chunk=4");
     struct gradient_set set;
-    struct step_report report;
+    struct step_report report = {0};
     fixture.dtype = dtype;
     fixture_open(&fixture);
     fixture.device->reverse_sums = reverse_sums;
