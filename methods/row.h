@@ -40,7 +40,7 @@ struct row_walk {
                      struct stream *grad);
 };
 
-// The stages asked for: a row's input costs what a stage's does.
+// The stages asked for: a row's input costs what a stage's does, and where attention is kept that besides.
 struct stages row_stages(const struct model *model, const struct stage_options *options,
                          enum row_attention attention);
 // The cell of a chunk, of which attention's part is to be written, or written; the cell's own if none is kept.

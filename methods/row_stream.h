@@ -8,8 +8,7 @@
 #include "methods/row.h"
 
 // The walk's backward gets streams: of the input one that comes from the host, or is looked up again at row 0; of
-// the gradient one on the device, or from the host and back. walk->kept is PLACE_HOST, and
-// attention is rebuilt.
+// the gradient one on the device, or from the host and back. walk->kept is PLACE_HOST, and attention is rebuilt.
 void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradient);
 // Bytes per token that it keeps on the device beside a row's keys and values, and their gradients; at most.
 double row_stream_kept(const struct model *model, bool gradient);

@@ -8,8 +8,8 @@
 // labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is streamed too:
 // else its own scratch, not the backward's, would set the peak. Where ranks share the tokens and keys and values go
 // round, or queries to the ranks of their heads (parallel.exchange), that is done once for a row: attention is of
-// the whole row, forward and backward, and what stands behind it, the widest, is chunk by chunk. Memory then: and
-// of one row q, o and the gradient of o.
+// the whole row, forward and backward, and what stands behind it, the widest, is chunk by chunk where it is rebuilt
+// and walked. Memory then: and of one row q, o and the gradient of o.
 #include "methods/cost.h"
 #include "methods/row_stream.h"
 

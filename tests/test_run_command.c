@@ -269,6 +269,7 @@ static void a_dry_run_says_what_it_would_take(void **state)
     expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --memory-limit 1KiB", 0, NULL);
     assert_says(scratch, "out", "; 2 would run out of memory");
     expect(scratch, "$L run spec.json --dry-run --list", 2, "--dry-run tells what is left");
+    expect(scratch, "$L run spec.json --list --against $L", 2, "--list measures nothing");
 }
 
 // Trials that differ in their objective look it.

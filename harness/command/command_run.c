@@ -160,6 +160,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "name the experiment's file");
         if (!arguments->against && (arguments->against_out || arguments->compare))
             argp_error(state, "--against-out and --compare are of another build: name it by --against PROGRAM");
+        if (arguments->list && arguments->against)
+            argp_error(state, "--list measures nothing: --against and --compare do not go with it");
         if (arguments->dry_run && (arguments->list || arguments->trial || arguments->fresh ||
                                    arguments->rounds > 1 || arguments->against))
             argp_error(state,

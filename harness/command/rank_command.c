@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The launcher, in a child with the signals that this process had.
+// The launcher, in a child with the signal mask that this process had.
 static pid_t start(char *const *arguments, const char *name, const sigset_t *signals)
 {
     pid_t child = fork();
@@ -38,7 +38,8 @@ static int wait_for(pid_t child, const sigset_t *interrupts, int *interrupted)
         int number = sigwaitinfo(interrupts, &information);
         if (number > 0 && number != SIGCHLD) {
             *interrupted = number;
-            if (information.si_code <= 0) // of a process
+            if (information.si_code <= 0 ||
+                number == SIGHUP) // of a process; a terminal that hangs up tells one alone
                 kill(child, SIGTERM);
         }
     }
@@ -65,7 +66,7 @@ static int run_launcher(struct launch *launch, const char *name, struct status *
         status_set(status, STATUS_IO, "cannot start the ranks: %s", strerror(errno));
     else
         ended = wait_for(child, &interrupts, &interrupted);
-    launch_close(launch);
+    launch_close(launch); // before the signal ends this process
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (interrupted)
         raise(interrupted);

@@ -190,7 +190,8 @@ bool choose_within(struct trial *trial, const struct world *world, struct status
     struct planned_limits limits;
     if (!is_open(trial))
         return true;
-    size_t beside = largest_of(world, world->local_rank) + 1; // on the machine that has most of them
+    // On the machine that has most of them; of ranks that are not started yet, on this one.
+    size_t beside = world->comm.size > 1 ? largest_of(world, world->local_rank) + 1 : trial_ranks(trial);
     if (!ranks_possible(trial, status) || !own_limits(trial, world, beside, &limits, status))
         return false;
     limits.device_bytes = ~largest_of(world, ~limits.device_bytes);

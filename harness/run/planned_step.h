@@ -6,7 +6,7 @@
 #include "kernels/base/memo.h"
 
 struct planned_step {
-    bool fits; // else `why` says what did not
+    bool fits; // else `why` says what did not; bad input: the trial's options cannot be
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT], host_peak_bytes;
     double seconds; // all queues; infinite: over a link of no known rate
     double flops;   // of all ranks

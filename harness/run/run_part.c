@@ -44,15 +44,15 @@ static void count_instructions(struct run *run)
         event_counter_open(&run->instructions, PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS);
 }
 
-// Of steps on the machine that the profile's rates were measured on.
-static bool open_yardstick(struct run *run)
+// Of steps on the machine that the profile's rates were measured on, where there is room for it.
+static void open_yardstick(struct run *run)
 {
     const struct trial *trial = run->trial;
     const struct rates *rates = run->setup.device->roofline.rates;
     bool wanted = rates && rates->yardstick_s > 0 && !trial->train.steps && trial_ranks(trial) == 1 &&
                   strcmp(trial->device, "cpu") == 0;
-    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, &run->status) : NULL;
-    return !wanted || run->yardstick;
+    struct status why = {0};
+    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, &why) : NULL;
 }
 
 bool run_take_samples(struct run *run)
@@ -62,8 +62,7 @@ bool run_take_samples(struct run *run)
     run_set_draw(run, 0);
     if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, run->world, &run->status))
         return false;
-    if (!open_yardstick(run))
-        return false;
+    open_yardstick(run);
     watch_start(run->watch);
     count_instructions(run);
     const struct machine_time start = machine_time_take();

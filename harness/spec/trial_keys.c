@@ -359,7 +359,7 @@ const struct trial_key trial_keys[] = {
     {.name = "parallel",
      .type = KEY_OBJECT,
      .meaning = "ranks that share a step, a process each",
-     .argument = "data=N,sequence=N,zero=N,sum=WHO,exchange=HOW,stage=N",
+     .argument = "data=N,sequence=N,zero=N,sum=WHO,overlap=true,exchange=HOW,stage=N",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",
