@@ -1,5 +1,6 @@
 # What the two figures of published points share: one panel each for the table's panels, our curves as lines, the paper's
-# points as hollow marks of the same colour. The script that loads it sets unit and time (0, 1).
+# points as marks of the same colour, filled for the first series of a method and chunk, hollow for those behind it. The
+# script that loads it sets unit and time (0, 1).
 axis = ''
 per = ''
 stats data using (axis = strcol('axis'), per = strcol('of'), 1) nooutput
@@ -21,7 +22,7 @@ chunk_sizes = '32 64 128 256 512 1024 2048 4096'
 chunk_colours = '#CC79A7 #0072B2 #009E73 #E69F00 #D55E00 #56B4E9 #8C6D1F #222222'
 chunk_tint(c) = toned(word(chunk_colours, 1 + (sum [k=1:words(chunk_sizes)] (int(word(chunk_sizes, k)) == c ? k - 1 : 0))))
 tint(i) = chunk[i] ? chunk_tint(chunk[i]) : colour(method[i])
-shape(i) = chunk[i] ? 6 : mark(method[i], 1)
+shape(i) = chunk[i] ? (rank[i] ? 6 : 7) : mark(method[i], rank[i] ? 1 : 0)
 
 shown_axis = 'column("ours") == column("ours") || column("published") == column("published") || column("oom") == 1 ? column(axis) : NaN'
 stats data using (@shown_axis) nooutput
@@ -34,7 +35,7 @@ if (!linear) { set logscale x (binary ? 2 : 10) }
 set xrange [linear ? 0 : least / 1.3 : most * (linear ? 1.05 : 1.3)]
 if (linear) { set format x "%'.0f" }
 if (binary) {
-    set xtics ('1' 1, '2' 2, '4' 4, '8' 8, '16' 16, '32' 32, '64' 64, '128' 128, '256' 256, '512' 512, '1k' 1024, '2k' 2048, '4k' 4096, '8k' 8192, '16k' 16384, '32k' 32768, '64k' 65536, '128k' 131072, '256k' 262144)
+    set xtics ('1' 1, '2' 2, '4' 4, '8' 8, '16' 16, '32' 32, '64' 64, '128' 128, '256' 256, '512' 512, '1k' 1024, '2k' 2048, '4k' 4096, '8k' 8192, '16k' 16384, '32k' 32768, '64k' 65536, '128k' 131072, '256k' 262144, '512k' 524288, '1M' 1048576, '2M' 2097152, '4M' 4194304)
 }
 if (!binary && !linear) {
     set xtics ('100' 100, '1,000' 1000, '10,000' 10000, '100,000' 100000)
@@ -71,7 +72,7 @@ load scripts.'/page.gp'
 foot = bottom + 68
 set arrow 900 from screen across(25),down(foot) to screen across(59),down(foot) nohead lw 2 lc rgb pale front
 set label 900 (time ? 'ours, estimate (roofline)' : 'ours, planned') at screen across(68),down(foot) left font legend_font textcolor rgb ink front
-set label 901 '' at screen across(285),down(foot) point pt 6 ps 0.8*dot lw 1.5 lc rgb pale front
+set label 901 '' at screen across(285),down(foot) point pt shape(1) ps 0.8*dot lw 1.5 lc rgb pale front
 set label 902 (time ? 'published, measured' : 'published') at screen across(300),down(foot) left font legend_font textcolor rgb ink front
 if (!time) {
     if (limit > 0) {

@@ -131,6 +131,13 @@ static void points_are_of_a_choice(void **state)
     assert_non_null(strstr(text, "\t1024\t3145728\t1048576\t"));
     assert_non_null(strstr(text, "\t1024\t4194304\t2097152\t"));
     free(text);
+    // A curve that is alone says what the points say of it.
+    stream = open_memstream(&text, &bytes);
+    assert_true(figure_published_memory.tabulate_beside(records + 1, 1,
+                                                        published_find(&published, "e", PUBLISHED_MEMORY), stream));
+    assert_int_equal(fclose(stream), 0);
+    assert_non_null(strstr(text, "\n1\tcheckpoint\tcheckpoint, attention kept\t0\t"));
+    free(text);
     for (size_t i = 0; i < 2; i++)
         parsed_record_free(records[i]);
     published_free(&published);
@@ -216,6 +223,52 @@ static void the_pictures_are_drawn(void **state)
     free(records);
 }
 
+// Points of two series of one method are told apart, and an axis has ticks as far as it goes.
+static void points_of_one_method_have_marks_of_their_own(void **state)
+{
+    struct scratch *scratch = *state;
+    scratch_text(scratch, "e-memory.csv",
+                 "# P\nmethod,attention,context,peak_mib\n"
+                 "checkpoint,rebuilt,262144,1\ncheckpoint,kept,262144,2\n");
+    static const char *const attention[] = {"rebuilt", "kept"};
+    char *records = calloc(1, 1 << 16);
+    for (int i = 0; i < 4; i++) {
+        char method[80];
+        snprintf(method, sizeof method, "'checkpoint', 'attention': '%s'", attention[i % 2]);
+        char *line = record(i + 1, method, "f32", i < 2 ? 262144 : 524288, 3 + i);
+        strcat(strcat(records, line), "\n");
+        free(line);
+    }
+    scratch_text(scratch, "r.jsonl", records);
+    struct scratch_path path = scratch_path(scratch, "r.jsonl"), out = scratch_path(scratch, "out");
+    const char *paths[] = {path.text};
+    const struct plot_request request = {.paths = paths,
+                                         .path_count = 1,
+                                         .form = {.folder = out.text, .scripts = "plots", .formats = "svg"},
+                                         .figures = "published-memory",
+                                         .published = scratch->folder};
+    struct status status = {0};
+    if (!plot(&request, &status))
+        fail_msg("%s", status.message);
+    char *svg = read_text(scratch_path(scratch, "out/e-published-memory.svg"));
+    // A filled square and a hollow one, each on the point and in the legend; below the panel the filled one again.
+    // The terminal defines what is filled by what is hollow, once.
+    static const struct {
+        const char *mark;
+        int count;
+    } marks[] = {{"xlink:href='#gpPt4'", 3}, {"xlink:href='#gpPt3'", 3}, {"xlink:href='#gpPt5'", 1}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        int count = 0;
+        for (const char *at = svg; (at = strstr(at, marks[i].mark)); at++)
+            count++;
+        if (count != marks[i].count)
+            fail_msg("%s: expected %d, found %d", marks[i].mark, marks[i].count, count);
+    }
+    assert_non_null(strstr(svg, ">512k<"));
+    free(svg);
+    free(records);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -226,6 +279,7 @@ int main(void)
         TEST(the_figures_table_has_both),
         TEST(points_are_of_a_choice),
         TEST(the_pictures_are_drawn),
+        TEST(points_of_one_method_have_marks_of_their_own),
     };
     return cmocka_run_group_tests_name("published", tests, NULL, NULL);
 }

@@ -238,7 +238,18 @@ static bool tells_apart(const struct pairing *pairing, const struct curve *curve
     return differ;
 }
 
-// The options that are not the default and tell it apart; those of the paper's baselines by what they are.
+// Whether the paper's points say which they have of an option.
+static bool is_published(const struct published_file *file, const char *option)
+{
+    for (size_t i = 0; i < file->count; i++)
+        for (size_t k = 0; k < file->points[i].option_count; k++)
+            if (strcmp(file->points[i].options[k].option->name, option) == 0)
+                return true;
+    return false;
+}
+
+// The options that are not the default and tell it apart or are the paper's; those of its baselines by what they
+// are.
 static void append_options(const struct pairing *pairing, struct curve *curve)
 {
     const struct method *method = method_find(curve->method);
@@ -257,8 +268,8 @@ static void append_options(const struct pairing *pairing, struct curve *curve)
     json_object_foreach(options, name, value)
     {
         bool said = at_once && (strcmp(name, "head_chunk") == 0 || (all && strcmp(name, "keep") == 0));
-        if (said || !tells_apart(pairing, curve, "method", name) ||
-            json_equal(value, json_object_get(defaults, name)))
+        bool tells = tells_apart(pairing, curve, "method", name) || is_published(pairing->file, name);
+        if (said || !tells || json_equal(value, json_object_get(defaults, name)))
             continue;
         char *text = json_is_string(value) ? strdup(json_string_value(value))
                                            : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
