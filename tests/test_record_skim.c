@@ -81,7 +81,8 @@ static const char sample[] =
     "'context': 64, 'tf32': false, 'method': {'name': 'seco', 'chunk': 8}, 'measure': {'max_seconds': 1.5}, "
     "'documents': [3, 4], 'limits': {'memory': null}}, 'loss': -1.25e-3, 'columns': [1, 2], 'samples_ms': [1.5, "
     "2], "
-    "'sample_columns': [2, 3], 'peak_by_category': {'weights': 3}, 'flops': 12, 'gradient': {'hash': "
+    "'sample_columns': [2, 3], 'slowdown': [1.5, 2.25], 'peak_by_category': {'weights': 3}, 'flops': 12, "
+    "'gradient': {'hash': "
     "'0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': [{'shape': [2, 3, "
     "4], "
     "'ms': 0.25}]}, 'timeline': {'events': [[1, 2]]}, 'provenance': {'dirty': true}}";
@@ -128,6 +129,8 @@ static void others_take_a_closer_look(void **state)
         {"[1.5, 2]", "[1.5]   "},
         {"[2, 3], ", "[2]   , "},
         {"'sample_columns': [2, 3]", "'sample_columns': []    "},
+        {"[1.5, 2.25]", "[1.5]      "},
+        {"'slowdown': [1.5, 2.25]", "'slowdown': []         "},
         {"'weights': 3", "'weighty': 3"},
         {"'weights': 3", "'weights':-3"},
         {"'b': {}", "'a': {}"},

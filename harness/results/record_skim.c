@@ -317,14 +317,21 @@ static bool read_members(struct reading *reading, const struct record_field *fie
     return take(reading, '}') && has_required(fields, &met);
 }
 
+// Whether there are none of either, or one for each sample.
+static bool as_many(const struct number_list *list, size_t times)
+{
+    return !times || !list->count || list->count == times;
+}
+
 // What record_check asks for besides.
 static bool holds(const struct record *record)
 {
     const struct record_trial *trial = &record->trial;
-    size_t times = record->samples_ms.count, drawn = record->sample_columns.count;
+    size_t times = record->samples_ms.count;
     return record->schema == RECORD_SCHEMA && strlen(record->id) == 32 &&
            strspn(record->id, "0123456789abcdef") == 32 && trial->batch >= 1 && trial->context >= 1 &&
-           (!times || !drawn || drawn == times) && json_is_string(json_object_get(trial->method, "name"));
+           as_many(&record->sample_columns, times) && as_many(&record->slowdown, times) &&
+           json_is_string(json_object_get(trial->method, "name"));
 }
 
 bool record_skim(struct record *record, const char *text, size_t bytes, struct interned *interned)
