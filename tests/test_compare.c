@@ -116,8 +116,11 @@ static void instructions_have_their_noise(void **state)
         {{INSTRUCTIONS(800000000)}, 1, "verdict: regression", "--exact"},
         {{INSTRUCTIONS(null)}, 0, "verdict: same", ""},
         {{INSTRUCTIONS(1200000000), .cpu = "another"}, 0, "verdict: same", ""},
+        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': 0"}, 0, "verdict: same", "--deterministic"},
+        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': 5000"}, 1, "verdict: regression", ""},
+        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': null"}, 1, "verdict: regression", ""},
     };
-    BASE(*state, {INSTRUCTIONS(1000000000)});
+    BASE(*state, {INSTRUCTIONS(1000000000), .machine = ", 'spin_count': 5000"});
     for (size_t i = 0; i < COUNT(cases); i++) {
         char arguments[160];
         NEW(*state, cases[i].new);

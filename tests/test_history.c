@@ -182,6 +182,34 @@ static void test_tables(void **state)
     assert_int_equal(run(scratch, "$L history"), 2);
 }
 
+// Ten commits of which each adds 2.9 % of instructions, less than is told of one: told of at every second.
+static void test_creeping_growth_is_told(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const revisions[] = {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"};
+    struct point creeping[COUNT(revisions)];
+    char times[COUNT(revisions)][24];
+    for (size_t i = 0; i < COUNT(revisions); i++) {
+        snprintf(times[i], sizeof times[i], "2026-01-0%zuT00:00:00Z", i + 1 > 9 ? 9 : i + 1);
+        creeping[i] = points[0];
+        creeping[i].revision = revisions[i];
+        creeping[i].time = times[i];
+    }
+    times[9][12] = '1';
+    write_points(scratch, creeping, COUNT(creeping));
+    assert_int_equal(run(scratch,
+                         "awk '{ sub(/\"median_ms/, \"\\\"instructions\\\": \" int(1e9 * 1.029 ^ (NR - 1)) \", "
+                         "&\"); print }' h.jsonl > i.jsonl && $L history i.jsonl"),
+                     0);
+    assert_says(scratch, "out", "instructions in 1 of 1 trials");
+    assert_says(scratch, "out", "a2, a4, a6, a8");
+    // On another processor it begins anew.
+    assert_int_equal(run(scratch, "awk 'NR > 5 { sub(/\"cpu\": \"x/, \"&y\") } 1' i.jsonl > moved.jsonl && "
+                                  "$L history moved.jsonl"),
+                     0);
+    assert_says(scratch, "out", "a2, a4, a7, a9");
+}
+
 // Two commits of a repository, recorded the other way round.
 static void test_order_of_git(void **state)
 {
@@ -216,6 +244,7 @@ static void test_order_of_git(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(test_changes_are_told_of_their_commit), TEST(test_every_point_is_there),
-                                       TEST(test_tables), TEST(test_order_of_git)};
+                                       TEST(test_tables), TEST(test_creeping_growth_is_told),
+                                       TEST(test_order_of_git)};
     return cmocka_run_group_tests_name("history", tests, NULL, NULL);
 }

@@ -126,13 +126,14 @@ static struct trend quantity_trend(const struct history *history, const struct h
                                    enum quantity quantity)
 {
     struct trend trend = {.name = quantity_name(quantity)};
-    const struct record *last = NULL; // that knows it
+    const struct record *last = NULL; // whose value was told of: what creeps adds up, until it is a change
     for (size_t p = 0; p < trial->count; p++) {
         const struct history_point *point = &trial->points[p];
         double value = point->record->status == RECORD_OK ? quantity_of(point->record, quantity) : NAN;
-        trend_add(&trend, &history->commits[point->commit], value,
-                  last && quantity_changed(quantity, last, point->record));
-        last = isfinite(value) ? point->record : last;
+        bool changed = last && quantity_changed(quantity, last, point->record);
+        trend_add(&trend, &history->commits[point->commit], value, changed);
+        if (isfinite(value) && (!last || changed || !quantity_comparable(quantity, last, point->record)))
+            last = point->record;
     }
     return trend;
 }

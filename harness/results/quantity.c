@@ -211,7 +211,13 @@ static double noise_of(enum quantity quantity, const struct record *base, const 
 {
     if (quantity != QUANTITY_INSTRUCTIONS)
         return 0;
-    return record_same_machine(base, new) ? INSTRUCTIONS_NOISE * fmin(base->instructions, new->instructions) : NAN;
+    bool alike = record_same_machine(base, new) && record_waits_alike(base, new);
+    return alike ? INSTRUCTIONS_NOISE * fmin(base->instructions, new->instructions) : NAN;
+}
+
+bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new)
+{
+    return !isnan(noise_of(quantity, base, new));
 }
 
 bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new)

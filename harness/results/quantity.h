@@ -21,8 +21,11 @@ enum quantity {
 const char *quantity_name(enum quantity quantity);
 // NaN: not known, or a quantity of several parts. What is not kept on the host is 0 there.
 double quantity_of(const struct record *record, enum quantity quantity);
+// False for instructions that one of two records of a trial does not know, and for those of two processors, of
+// other numbers of threads, or of threads that waited in another way.
+bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new);
 // Whether it is another in a record than in one before of the same trial; false if one of them does not know it,
-// and for instructions of two processors, or of other numbers of threads.
+// and where the two are not comparable.
 bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new);
 
 // How much more than before is still fine: `amount` of the value before, or `amount` itself. Zeroed: nothing.

@@ -72,6 +72,13 @@ bool record_same_machine(const struct record *a, const struct record *b)
            strcmp(left_card, right_card) == 0;
 }
 
+bool record_waits_alike(const struct record *a, const struct record *b)
+{
+    double left = a->provenance.spin_count, right = b->provenance.spin_count;
+    bool alone = a->provenance.threads == 1 && b->provenance.threads == 1;
+    return alone || isnan(left) || isnan(right) || left == right;
+}
+
 json_t *record_text(const char *value)
 {
     json_t *string = json_string(value);

@@ -210,6 +210,9 @@ bool record_disturbed(const struct record *record);
 void record_card(const struct record *record, char *name, size_t size);
 // Whether both are of one processor or card, and of as many threads.
 bool record_same_machine(const struct record *a, const struct record *b);
+// Whether threads waited for each other in one way, spinning for as long: one thread never waits, and what a record
+// does not say is taken for the same.
+bool record_waits_alike(const struct record *a, const struct record *b);
 static inline const char *text_or(const char *text, const char *without)
 {
     return text ? text : without;
