@@ -295,6 +295,31 @@ static void single_trial_of_one_run_stays_open(void **state)
     free(attempt);
 }
 
+// One processor time, which would differ by more than the threshold, leaves eight quiet trials as they are; of its
+// own it proves less.
+static void one_processor_time_hides_no_other_trial(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t slower;
+        double factor;
+        bool regression;
+    } cases[] = {{5, 2, true}, {8, 2, true}, {5, 1.2, true}, {8, 1.2, false}};
+    struct sweep sweep = {.methods = 3, .options = 3, .contexts = 1, .samples = 10, .runs = 2};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct attempt *attempt = still_trial(&sweep);
+        struct time_change change;
+        attempt->trials[8].processor_time = true;
+        slow_down(attempt, cases[i].slower, cases[i].factor);
+        time_change_judge(&change, 0.05, attempt->trials, attempt->count);
+        assert_true(change.spread_known && change.spread < 0.05);
+        assert_int_equal(change.verdict, cases[i].regression ? TIME_SLOWER : TIME_SAME);
+        assert_int_equal(attempt->trials[cases[i].slower].regression, cases[i].regression);
+        time_change_free(&change);
+        free(attempt);
+    }
+}
+
 // A trial that is slower in both runs proves something where runs agree, and nothing where one in four is
 // disturbed: then chance alone makes three of 48 trials look so.
 static void single_trial_that_chance_explains_decides_nothing(void **state)
@@ -393,6 +418,7 @@ int main(void)
         cmocka_unit_test(part_must_stand_out_from_what_is_shared),
         cmocka_unit_test(others_that_became_faster_make_nobody_slower),
         cmocka_unit_test(single_trial_of_one_run_stays_open),
+        cmocka_unit_test(one_processor_time_hides_no_other_trial),
         cmocka_unit_test(single_trial_that_chance_explains_decides_nothing),
         cmocka_unit_test(busy_machine_proves_nothing),
         cmocka_unit_test(restless_machine_proves_nothing),

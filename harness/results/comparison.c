@@ -59,7 +59,7 @@ static bool same_draws(const struct record *a, const struct record *b)
 static bool is_pooled(const struct record *record, const struct record *last)
 {
     return record->status == RECORD_OK && record->samples_ms.count > 0 && record_same_machine(record, last) &&
-           same_draws(record, last) &&
+           record_waits_alike(record, last) && same_draws(record, last) &&
            strcmp(text_or(record->provenance.revision, ""), text_or(last->provenance.revision, "")) == 0;
 }
 
@@ -128,7 +128,7 @@ static void make_pairs(struct comparison *comparison, const struct comparison_si
     const char *key;
     comparison->trials =
         calloc(json_object_size(base_lists) + json_object_size(new_lists) + 1, sizeof *comparison->trials);
-    comparison->samples = malloc((sample_count(base) + sample_count(new) + 1) * sizeof *comparison->samples);
+    comparison->samples = malloc((2 * (sample_count(base) + sample_count(new)) + 1) * sizeof *comparison->samples);
     CHECK(comparison->trials && comparison->samples);
     double *end = comparison->samples;
     json_object_foreach(base_lists, key, list)
@@ -142,11 +142,17 @@ static void make_pairs(struct comparison *comparison, const struct comparison_si
         comparison->both++;
         if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK) {
             struct side_times before = times_of(base, list), after = times_of(new, match);
-            trial->time.disturbed = (before.wanted || after.wanted) && before.known && after.known;
-            trial->time.base = pool(base, list, trial->time.disturbed, &end);
-            trial->time.new = pool(new, match, trial->time.disturbed, &end);
+            trial->time.processor_time = (before.wanted || after.wanted) && before.known && after.known;
+            trial->time.base = pool(base, list, trial->time.processor_time, &end);
+            trial->time.new = pool(new, match, trial->time.processor_time, &end);
+            if (trial->time.processor_time && trial->new->provenance.threads != 1) {
+                trial->time.clock_base = pool(base, list, false, &end);
+                trial->time.clock_new = pool(new, match, false, &end);
+            }
             if (!record_same_machine(trial->base, trial->new))
                 trial->time.unusable = "measured on another processor or card, or with another number of threads";
+            else if (!record_waits_alike(trial->base, trial->new))
+                trial->time.unusable = "threads waited in another way at barriers (provenance.spin_count)";
             else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
                 trial->time.unusable = "the same seeds drew other columns";
         }
@@ -269,7 +275,7 @@ static void count_changes(struct comparison *comparison)
         for (size_t j = 0; j < sizeof order / sizeof *order && trial->change == CHANGE_NONE; j++)
             trial->change = first_of(trial, order[j]);
         comparison->by_change[trial->change]++;
-        comparison->processor_times += trial->time.disturbed && trial->time.judged;
+        comparison->processor_times += trial->time.processor_time && trial->time.judged;
         for (size_t j = 0; j < trial->change_count; j++)
             comparison->let_pass += trial->changes[j].change == CHANGE_ALLOWED;
     }

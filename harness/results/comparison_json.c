@@ -74,7 +74,7 @@ static json_t *time_json(const struct trial_comparison *trial)
     set(object, "open", json_boolean(time->open));
     set(object, "base_samples", json_integer((json_int_t)time->base.taken));
     set(object, "new_samples", json_integer((json_int_t)time->new.taken));
-    set(object, "processor_time", json_boolean(trial->time.disturbed));
+    set(object, "processor_time", json_boolean(trial->time.processor_time));
     set(object, "draws", json_integer((json_int_t)time->base.draws));
     set(object, "base_ms", middle_json(time->base));
     set(object, "new_ms", middle_json(time->new));

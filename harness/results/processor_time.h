@@ -6,6 +6,6 @@
 
 // Whether the record has it of each sample, and of work alone: threads that spin while they wait take some, too.
 bool processor_time_known(const struct record *record);
-// Whether the samples were disturbed: by the machine's load (record_disturbed), or, of one thread, by what of their
-// time it did not run in.
+// Whether the samples were disturbed: by the machine's load (record_disturbed), or, of one thread whose
+// record does not know the load, by what of their time it did not run in.
 bool processor_time_wanted(const struct record *record);

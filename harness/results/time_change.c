@@ -143,11 +143,26 @@ static void judge_samples(struct time_change *change, struct time_trial *trial, 
     trial->reason = trial->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
 }
 
+static void judge_trial(struct time_change *change, struct time_trial *trial);
+
+// Of several threads that wait for each other more than before, no processor time grows.
+static void judge_waits(const struct time_change *change, struct time_trial *trial)
+{
+    struct time_change alone = {.threshold = change->threshold};
+    struct time_trial clock = {.base = trial->clock_base, .new = trial->clock_new};
+    judge_trial(&alone, &clock);
+    trial->waited = trial->verdict == TIME_SAME && clock.verdict == TIME_SLOWER;
+    if (trial->waited) {
+        trial->verdict = TIME_CANNOT_TELL;
+        trial->reason = "slower by the clock, but not by processor time: threads waited, or other programs ran";
+    }
+}
+
 static void judge_trial(struct time_change *change, struct time_trial *trial)
 {
     trial->reason = "";
     trial->verdict = TIME_NOT_MEASURED;
-    trial->judged = trial->regression = trial->open = false;
+    trial->judged = trial->regression = trial->open = trial->waited = false;
     if (trial->base.count == 0 && trial->new.count == 0)
         return;
     change->measured++;
@@ -163,6 +178,8 @@ static void judge_trial(struct time_change *change, struct time_trial *trial)
     judge_samples(change, trial, &logs);
     free(logs.base);
     free(logs.new);
+    if (trial->clock_base.count && trial->clock_new.count)
+        judge_waits(change, trial);
 }
 
 static void correct_for_count(struct time_trial *trials, size_t count)
@@ -216,13 +233,18 @@ static double spread_along(const struct time_trial *trials, size_t count, int ax
 // to chance.
 static void find_spread(struct time_change *change, const struct time_trial *trials, size_t count)
 {
-    double least = INFINITY, assumed = SPREAD_LEAST;
+    double least = INFINITY;
     for (int axis = 0; axis < TIME_AXES; axis++)
         least = fmin(least, spread_along(trials, count, axis));
-    for (size_t i = 0; i < count; i++)
-        assumed = trials[i].judged && trials[i].disturbed ? SPREAD_DISTURBED : assumed;
     change->spread_known = isfinite(least);
-    change->spread = change->spread_known ? fmax(least, assumed) : assumed;
+    change->spread = change->spread_known ? fmax(least, SPREAD_LEAST) : SPREAD_LEAST;
+}
+
+// How far trials differ of which some are processor times, beside many others. What is assumed of those says
+// nothing about the others.
+static double spread_of(const struct time_change *change, bool processor_time)
+{
+    return fmax(change->spread, processor_time ? SPREAD_DISTURBED : 0);
 }
 
 static void find_shared(struct time_change *change, const struct time_trial *trials, size_t count)
@@ -245,11 +267,11 @@ static double median_of(const double *values, size_t count)
 }
 
 // The interval of a group's log ratio; lows and highs are those of its trials.
-static struct shift group_shift(const struct time_change *change, const double *logs, const double *lows,
-                                const double *highs, size_t count)
+static struct shift group_shift(const struct time_change *change, double spread, const double *logs,
+                                const double *lows, const double *highs, size_t count)
 {
     struct shift shift = sign_test_interval(logs, count);
-    double error = MEDIAN_INTERVAL * change->spread / sqrt((double)count);
+    double error = MEDIAN_INTERVAL * spread / sqrt((double)count);
     if (count >= SIGN_TEST_TRIALS)
         return shift;
     if (change->spread_known)
@@ -269,10 +291,12 @@ static struct time_group group_of(const struct time_change *change, const struct
             logs[group.trials] = log_ratio(&trials[i]);
             lows[group.trials] = log(trials[i].ratio.low);
             highs[group.trials++] = log(trials[i].ratio.high);
+            group.processor_time |= trials[i].processor_time;
         }
     }
     if (group.trials) {
-        group.ratio = exponential(group_shift(change, logs, lows, highs, group.trials));
+        group.ratio = exponential(
+            group_shift(change, spread_of(change, group.processor_time), logs, lows, highs, group.trials));
         group.verdict = verdict_of(group.ratio, change->threshold);
     }
     free(logs);
@@ -309,10 +333,10 @@ static void find_groups(struct time_change *change, const struct time_trial *tri
 
 // --- regressions
 
-static bool stands_out(const struct time_change *change, double ratio, double errors)
+static bool stands_out(const struct time_change *change, double spread, double ratio, double errors)
 {
     double excess = log(ratio / change->shared), limit = log(1 + change->threshold);
-    return ratio > 1 + change->threshold && excess > fmax(limit, errors * change->spread);
+    return ratio > 1 + change->threshold && excess > fmax(limit, errors * spread);
 }
 
 // How many trials look slower for no reason: those that something disturbed in every run.
@@ -357,7 +381,9 @@ static struct findings find_regressions(struct time_change *change, struct time_
     struct findings findings = {.regression = change->all.regression};
     for (size_t i = 0; i < change->group_count; i++) {
         struct time_group *group = &change->groups[i];
-        bool out = stands_out(change, group->ratio.estimate, GROUP_STANDS_OUT / sqrt((double)group->trials));
+        double spread = spread_of(change, group->processor_time);
+        bool out =
+            stands_out(change, spread, group->ratio.estimate, GROUP_STANDS_OUT / sqrt((double)group->trials));
         group->regression = out && group->verdict == TIME_SLOWER;
         group->open = out && !group->regression;
         findings.regression |= group->regression;
@@ -366,12 +392,14 @@ static struct findings find_regressions(struct time_change *change, struct time_
     for (size_t i = 0; i < count; i++) {
         struct time_trial *trial = &trials[i];
         bool proves = may_prove(change, trial);
-        bool out =
-            trial->judged && stands_out(change, trial->ratio.estimate, proves ? TRIAL_STANDS_OUT : OPEN_STANDS_OUT);
+        double spread = spread_of(change, trial->processor_time);
+        bool out = trial->judged &&
+                   stands_out(change, spread, trial->ratio.estimate, proves ? TRIAL_STANDS_OUT : OPEN_STANDS_OUT);
         trial->regression = out && proves && trial->verdict == TIME_SLOWER && trial->p_holm <= RANK_TEST_LEVEL;
         trial->regression |= trial->verdict == TIME_SLOWER && in_regression(change, trial);
-        trial->open = out && !trial->regression;
+        trial->open = (out && !trial->regression) || trial->waited;
         findings.regression |= trial->regression;
+        findings.open = trial->waited && !findings.open ? "by the clock a trial" : findings.open;
         if (trial->open && !findings.open && change->chance <= RANK_TEST_LEVEL)
             findings.open = "a single trial";
     }

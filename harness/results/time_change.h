@@ -6,7 +6,7 @@
 // draws (rank_test.h): times of different draws are not compared. It
 // carries three errors: the noise of the samples, which the interval shows; the machine's drift from trial to
 // trial, which shows as `spread` among trials that share a method, a context or a dtype, and is taken for no less
-// than what shared machines are known for, which beside other programs is more; and its drift from one run to the
+// than what shared machines are known for, which for processor times is more; and its drift from one run to the
 // other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the slow-down
 // that three quarters of the trials have, may be the machine's.
 //
@@ -26,6 +26,7 @@
 // trials that chance explains. So is everything if the machine was too restless to tell: trials of one run whose
 // samples scatter (quartiles 1.3 apart) are left out, and where two and more than a tenth of all do, nothing is
 // called slower or faster; where the spread exceeds the threshold, nothing is called the same either.
+// Nor is a trial of several threads the same that is so by processor time, but slower by the clock: it is open.
 #pragma once
 #include "harness/results/rank_test.h"
 #include "harness/results/time_samples.h"
@@ -40,9 +41,10 @@ const char *time_verdict_name(enum time_verdict verdict);
 
 struct time_trial {
     struct time_samples base, new;
-    const char *groups[TIME_AXES]; // its method, context and dtype
-    const char *unusable;          // NULL, or why the two may not be compared
-    bool disturbed;                // they are times of the processors, beside other programs
+    struct time_samples clock_base, clock_new; // of processor times of several threads: by the clock; else none
+    const char *groups[TIME_AXES];             // its method, context and dtype
+    const char *unusable;                      // NULL, or why the two may not be compared
+    bool processor_time;                       // they are times of the processors, beside other programs
     // What follows is filled in.
     enum time_verdict verdict;
     const char *reason;    // of cannot tell, else ""
@@ -50,12 +52,14 @@ struct time_trial {
     bool regression, open; // by itself, or slower in a group that is one; open: looks like it, but is not proven
     struct shift ratio;    // new / base
     double p, p_holm;
+    bool waited; // the same by processor time, but slower by the clock
 };
 
 struct time_group {
-    int axis;         // -1: all
-    const char *name; // one of a trial's groups, borrowed
-    size_t trials;    // judged ones
+    int axis;            // -1: all
+    const char *name;    // one of a trial's groups, borrowed
+    size_t trials;       // judged ones
+    bool processor_time; // some of them are times of the processors
     enum time_verdict verdict;
     bool regression, open;
     struct shift ratio;
