@@ -86,6 +86,17 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+// The first product of a kind generates its kernels, and oneDNN 2.6.3 does not look whether there was memory for
+// them: so it is asked for before.
+static void ask_for_kernels(void)
+{
+    enum { KERNELS_BYTES = 4 << 20 };
+    void *volatile room = malloc(KERNELS_BYTES);
+    if (!room)
+        host_memory_exhausted("oneDNN generated kernels");
+    free(room);
+}
+
 static void out_of_memory(void)
 {
     host_memory_exhausted("oneDNN asked for some");
@@ -134,6 +145,7 @@ struct onednn *onednn_open(enum dtype dtype)
         onednn_close(onednn);
         return NULL;
     }
+    ask_for_kernels(); // of sgemm
     const dnnl_version_t *version = onednn->call.version();
     unsigned amx = dnnl_cpu_isa_avx512_core_amx;
     const char *instructions = dtype != DTYPE_BF16 ? "AVX-512" : (isa & amx) == amx ? "AMX" : "AVX-512 BF16";
@@ -215,6 +227,7 @@ static void product_make(struct onednn *onednn, struct product *product)
         product->scratch_bytes = call->memory_desc_get_size(&product->scratch);
         if (!served(call->primitive_create(&product->primitive, made)))
             product->primitive = NULL;
+        ask_for_kernels();
     }
     if (made)
         call->primitive_desc_destroy(made);
