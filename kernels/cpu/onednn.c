@@ -86,14 +86,14 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// The first product of a kind generates its kernels, and oneDNN 2.6.3 does not look whether there was memory for
-// them: so it is asked for before.
-static void ask_for_kernels(void)
+// oneDNN 2.6.3 does not look whether there was memory for its small objects and for the kernels that it generates,
+// at a product's first call: so more than they need is asked for before.
+static void ask_for_memory(void)
 {
-    enum { KERNELS_BYTES = 4 << 20 };
-    void *volatile room = malloc(KERNELS_BYTES);
+    enum { OBJECTS_BYTES = 4 << 20 };
+    void *volatile room = malloc(OBJECTS_BYTES);
     if (!room)
-        host_memory_exhausted("oneDNN generated kernels");
+        host_memory_exhausted("oneDNN made a product");
     free(room);
 }
 
@@ -145,7 +145,7 @@ struct onednn *onednn_open(enum dtype dtype)
         onednn_close(onednn);
         return NULL;
     }
-    ask_for_kernels(); // of sgemm
+    ask_for_memory(); // for sgemm
     const dnnl_version_t *version = onednn->call.version();
     unsigned amx = dnnl_cpu_isa_avx512_core_amx;
     const char *instructions = dtype != DTYPE_BF16 ? "AVX-512" : (isa & amx) == amx ? "AMX" : "AVX-512 BF16";
@@ -216,6 +216,7 @@ static void product_make(struct onednn *onednn, struct product *product)
     dnnl_post_ops_t sum = NULL;
     dnnl_primitive_desc_t made = NULL;
     dnnl_matmul_desc_t matmul;
+    ask_for_memory();
     if (lay_out(call, &product->a, p->m, p->k, p->a_stride, p->transpose_a, dnnl_bf16) &&
         lay_out(call, &product->b, p->k, p->n, p->b_stride, p->transpose_b, dnnl_bf16) &&
         lay_out(call, &product->c, p->m, p->n, p->c_stride, false, c_type) &&
@@ -227,7 +228,6 @@ static void product_make(struct onednn *onednn, struct product *product)
         product->scratch_bytes = call->memory_desc_get_size(&product->scratch);
         if (!served(call->primitive_create(&product->primitive, made)))
             product->primitive = NULL;
-        ask_for_kernels();
     }
     if (made)
         call->primitive_desc_destroy(made);
