@@ -1,5 +1,5 @@
-// The tables that people read: each number of what `longbp plan` and `longbp max-context` print is that of their
-// JSON, in the unit beside it.
+// The tables that people read: each number of what `longbp plan`, `max-context`, `advise`, `frontier` and `list`
+// print is that of their JSON, in the unit beside it.
 #define _GNU_SOURCE // asprintf
 #include "kernels/base/size_text.h"
 #include "tests/asked.h"
@@ -129,14 +129,154 @@ static void longest_contexts_print_theirs(void **state)
     json_decref(json);
 }
 
+static void expect_text(const char *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void expect_text(const char *table, const char *format, ...)
+{
+    char expected[600];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(expected, sizeof expected, format, arguments);
+    va_end(arguments);
+    if (!strstr(table, expected))
+        fail_msg("expected \"%s\" in:\n%s", expected, table);
+}
+
+static const char *word(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+// Each row of the front, and what the limit lacks of the fastest step that any memory would allow.
+static void advice_prints_its_front(void **state)
+{
+    (void)state;
+    static const char setting[] = "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --like cuda";
+    json_t *json = longbp_json("%s --memory-limit 12GiB --host-memory 64GiB --json", setting), *row,
+           *free_of_limits = longbp_json("%s --memory-limit 10TB --host-memory 64GiB --json", setting);
+    char *table, *arguments, peak[32], host[32];
+    assert_true(asprintf(&arguments, "%s --memory-limit 12GiB --host-memory 64GiB", setting) > 0);
+    assert_int_equal(longbp(&table, arguments), 0);
+    size_t i, on_host = 0;
+    json_array_foreach(json_object_get(json, "front"), i, row)
+    {
+        snprintf(host, sizeof host, "-");
+        size_text((size_t)number(row, "peak_bytes"), peak, sizeof peak);
+        if (number(row, "host_peak_bytes") > 0)
+            size_text((size_t)number(row, "host_peak_bytes"), host, sizeof host);
+        on_host += number(row, "host_peak_bytes") > 0;
+        expect_text(table, "\n%12.4g %12s %12s  %s\n", number(row, "estimate_ms") / 1e3, peak, host,
+                    word(row, "label"));
+    }
+    assert_true(on_host > 0);
+    const json_t *fastest = json_object_get(free_of_limits, "choice");
+    size_text((size_t)number(fastest, "peak_bytes") - ((size_t)12 << 30), peak, sizeof peak);
+    expect_text(table, "\nlimit     the device's memory: %s, which would take %.4g s, needs %s more\n",
+                word(fastest, "label"), number(fastest, "estimate_ms") / 1e3, peak);
+    expect_text(table, " --device cuda ");
+    free(arguments);
+    free(table);
+    json_decref(free_of_limits);
+    json_decref(json);
+}
+
+// A row for each pair of sizes, a column for each method, and auto's, the furthest of all.
+static void frontiers_print_theirs(void **state)
+{
+    (void)state;
+    static const char setting[] =
+        "frontier --model tiny --methods seco,checkpoint,full --device-memory 12MiB,24MiB --host-memory 2MiB,3MiB";
+    static const char *const methods_in_order[] = {"seco", "checkpoint", "full", "auto"};
+    json_t *json = longbp_json("%s --json", setting), *row;
+    char *table;
+    assert_int_equal(longbp(&table, setting), 0);
+    for (size_t host = 0; host < 3; host++) {
+        for (size_t device = 0; device < 2; device++) {
+            const double bytes[] = {(double)(12 << 20 << device), host ? (double)((host + 1) << 20) : 0};
+            double furthest = 0, found[COUNT(methods_in_order)];
+            char line[200], sizes[2][32];
+            size_t i;
+            json_array_foreach(json_object_get(json, "frontier"), i, row)
+            {
+                bool here = number(row, "device_bytes") == bytes[0] && number(row, "host_bytes") == bytes[1];
+                for (size_t m = 0; here && m < COUNT(methods_in_order); m++)
+                    if (strcmp(word(row, "method"), methods_in_order[m]) == 0)
+                        found[m] = number(row, "max_context");
+            }
+            for (size_t m = 0; m < 2; m++)
+                size_text((size_t)bytes[m], sizes[m], sizeof sizes[m]);
+            int end = snprintf(line, sizeof line, "\n%12s %12s", sizes[0], host ? sizes[1] : "-");
+            for (size_t m = 0; m < COUNT(methods_in_order); m++) {
+                end += snprintf(line + end, sizeof line - (size_t)end, " %12.0f", found[m]);
+                furthest = fmax(furthest, m + 1 < COUNT(methods_in_order) ? found[m] : 0);
+            }
+            assert_true(found[COUNT(methods_in_order) - 1] == furthest && furthest > found[2]);
+            expect_text(table, "%s\n", line);
+        }
+    }
+    free(table);
+    json_decref(json);
+}
+
+static double value_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(object, key), "value"));
+}
+
+static void lists_print_theirs(void **state)
+{
+    (void)state;
+    json_t *models = longbp_json("list models --json"), *profiles = longbp_json("list profiles --json"),
+           *links = longbp_json("list links --json"), *row, *level;
+    char *table;
+    size_t i, l;
+    assert_int_equal(longbp(&table, "list models"), 0);
+    json_array_foreach(models, i, row)
+    {
+        expect_text(table, "\n%-16s %6.0f %6.0f %6.0f %8.0f %8.0f %7.0f %8.0f %15.0f\n", word(row, "name"),
+                    number(row, "layers"), number(row, "width"), number(row, "heads"), number(row, "kv_heads"),
+                    number(row, "head_dim"), number(row, "ffn"), number(row, "vocab"), number(row, "parameters"));
+    }
+    assert_true(i > 5);
+    free(table);
+    assert_int_equal(longbp(&table, "list profiles"), 0);
+    json_array_foreach(profiles, i, row)
+    {
+        expect_text(table, "\n%-14s %12.2f %12.2f %16.4g %14.4g %12.4g ", word(row, "name"),
+                    value_of(row, "memory_bytes") / 0x1p30, value_of(row, "usable_bytes") / 0x1p30,
+                    value_of(row, "bf16_flops_per_s") / 1e12, value_of(row, "bandwidth_bytes_per_s") / 1e9,
+                    value_of(row, "host_link_bytes_per_s") / 1e9);
+        json_array_foreach(json_object_get(row, "links"), l, level)
+            expect_text(table, " %s %.4g", word(level, "name"), value_of(level, "bytes_per_s") / 1e9);
+    }
+    assert_true(i > 3);
+    free(table);
+    assert_int_equal(longbp(&table, "list links"), 0);
+    json_array_foreach(links, i, row)
+    {
+        json_array_foreach(json_object_get(row, "links"), l, level)
+        {
+            char ranks[40] = "all others";
+            if (json_object_get(level, "ranks"))
+                snprintf(ranks, sizeof ranks, "up to %.0f ranks", number(level, "ranks"));
+            expect_text(table, "  %-24s %-16s %8.4g GB/s  %8.4g us\n", word(level, "name"), ranks,
+                        value_of(level, "bytes_per_s") / 1e9, value_of(level, "latency_s") * 1e6);
+        }
+    }
+    assert_true(i > 3);
+    free(table);
+    json_decref(links);
+    json_decref(profiles);
+    json_decref(models);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_print_their_record),
-        cmocka_unit_test(ranks_are_rows),
-        cmocka_unit_test(longest_contexts_print_theirs),
+        cmocka_unit_test(plans_print_their_record),      cmocka_unit_test(ranks_are_rows),
+        cmocka_unit_test(longest_contexts_print_theirs), cmocka_unit_test(advice_prints_its_front),
+        cmocka_unit_test(frontiers_print_theirs),        cmocka_unit_test(lists_print_theirs),
     };
     return cmocka_run_group_tests_name("tables of plans", tests, NULL, NULL);
 }

@@ -132,11 +132,31 @@ static void adapter_goes_on_too(void **state)
                  "adapter_model.safetensors");
 }
 
+// Two micro-batches of twelve tokens are a step.
+static void check_rates(const struct scratch *scratch, const char *name)
+{
+    char *text = text_of(scratch, name), *rest = text, *line;
+    size_t steps = 0;
+    while ((line = strsep(&rest, "\n")) && *line) {
+        json_t *json = json_loads(line, 0, NULL);
+        double ms = json_number_value(json_object_get(json, "ms"));
+        if (ms > 0) {
+            double tokens = json_number_value(json_object_get(json, "tokens_per_s")) * ms / 1e3;
+            assert_true(tokens > 23 && tokens < 25);
+            steps++;
+        }
+        json_decref(json);
+    }
+    assert_int_equal(steps, STEPS);
+    free(text);
+}
+
 static void interrupt_leaves_a_checkpoint(void **state)
 {
     struct scratch *scratch = *state;
     write_text(scratch);
     assert_int_equal(run(scratch, TRAIN "--checkpoint 10 --out whole"), 0);
+    check_rates(scratch, "whole/steps.jsonl");
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
         size_t lines = line_count(scratch, "again/steps.jsonl");

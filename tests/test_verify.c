@@ -1,10 +1,13 @@
 // Verify finds a wrong gradient: of each method in turn one number is put off a little, or is no number, and the
 // cases of that method fail, and no others. The linker puts this file's method_step in the place of the real one
 // (Makefile).
+#include "harness/command/command.h"
 #include "harness/run/environment.h"
 #include "harness/run/verify.h"
 #include "tests/trial_of.h"
+#include <jansson.h>
 #include <math.h>
+#include <unistd.h>
 
 // What is done to the first gradient of a method's step.
 static struct {
@@ -86,6 +89,68 @@ static void a_wrong_gradient_fails(void **state)
     }
 }
 
+// What `longbp verify` prints of a shape, to be freed.
+static char *printed(char *format, int *code)
+{
+    char *arguments[] = {"verify", "--shape", "masked spans", format, NULL}, *text = NULL;
+    size_t room = 0;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    dup2(fileno(file), STDOUT_FILENO);
+    *code = command_verify(format ? 4 : 3, arguments);
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    rewind(file);
+    assert_true(getdelim(&text, &room, 0, file) > 0);
+    fclose(file);
+    return text;
+}
+
+// A line for each method: its cases, how many are off, the worst and where that is.
+static void the_command_says_it(void **state)
+{
+    (void)state;
+    char line[600], where[300] = "", *rest, *text;
+    size_t cases = 0, off = 0;
+    double worst = -1, largest = 0;
+    int code;
+    mistake.method = "seco";
+    mistake.factor = 1 + 1e-10;
+    char *of_cases = printed("--json", &code), *table;
+    assert_int_equal(code, 1);
+    for (rest = of_cases; (text = strsep(&rest, "\n")) && *text;) {
+        json_t *result = json_loads(text, 0, NULL);
+        const char *options = json_string_value(json_object_get(result, "options"));
+        double l2 = json_number_value(json_object_get(result, "relative_l2"));
+        if (strcmp(json_string_value(json_object_get(result, "method")), "seco") == 0) {
+            cases++;
+            off += !json_is_true(json_object_get(result, "good"));
+            largest = fmax(largest, json_number_value(json_object_get(result, "max_abs")));
+            if (l2 > worst) {
+                snprintf(where, sizeof where, "%s%s%s", json_string_value(json_object_get(result, "shape")),
+                         *options ? ", " : "", options);
+            }
+            worst = fmax(worst, l2);
+        }
+        json_decref(result);
+    }
+    assert_true(off == cases && cases > 2);
+    table = printed(NULL, &code);
+    assert_int_equal(code, 1);
+    snprintf(line, sizeof line, "\n%-12s %5zu %5zu %12.3g %12.3g  %s\n", "seco", cases, off, worst, largest, where);
+    if (!strstr(table, line)) {
+        fail_msg("expected \"%s\" in:\n%s", line, table);
+    }
+    free(table);
+    free(of_cases);
+    mistake.method = NULL;
+    free(printed(NULL, &code));
+    assert_int_equal(code, 0);
+}
+
 static void bounds_are_as_stated(void **state)
 {
     (void)state;
@@ -99,6 +164,7 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_wrong_gradient_fails),
+                                       cmocka_unit_test(the_command_says_it),
                                        cmocka_unit_test(bounds_are_as_stated)};
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
 }
