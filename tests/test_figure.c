@@ -128,7 +128,7 @@ static void test_chunk_table(void **state)
     (void)state;
     char *lines[] = {
         record(1, "e", "ok", "f32", 256, "{'name': 'streambp', 'chunk': 4096}",
-               ", 'median_ms': 3, 'samples_ms': [3], 'peak_bytes': 30"),
+               ", 'median_ms': 3, 'samples_ms': [3, 2.5, 8], 'peak_bytes': 30"),
         record(2, "e", "ok", "f32", 256, "{'name': 'streambp', 'chunk': 32}",
                ", 'median_ms': 2, 'samples_ms': [2], 'peak_bytes': 20, 'host_peak_bytes': 7"),
         record(3, "e", "oom", "f32", 256, "{'name': 'streambp', 'chunk': 64}", ""),
@@ -142,7 +142,7 @@ static void test_chunk_table(void **state)
         "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t0\tNaN\n"
         "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t0\t7\n"
         "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1\tNaN\n"
-        "2\tstreambp\tstreambp\t0\t256\t3\t3\t3\tNaN\t30\t0\tNaN\n");
+        "2\tstreambp\tstreambp\t0\t256\t3\t2.5\t8\tNaN\t30\t0\tNaN\n");
 }
 
 // Times are means over draws, held against the mean of the walk over all columns: budgets 1 and 2 differ also where

@@ -131,9 +131,14 @@ static void test_counters(void **state)
     }
 }
 
+// OPERATION: the cases of that one alone.
 int main(int argc, char **argv)
 {
-    (void)argc;
+    char asked[80];
+    if (argc > 1) {
+        snprintf(asked, sizeof asked, "%s *", argv[1]);
+        cmocka_set_test_filter(asked);
+    }
     environment_settle(argv); // the BLAS kernels that the program itself uses
     struct CMUnitTest tests[200] = {cmocka_unit_test_setup_teardown(test_cases_can_fail, open_bf16, close_device),
                                     cmocka_unit_test_setup_teardown(test_counters, open_f32, close_device)};

@@ -1,5 +1,6 @@
 // Tests of harness/spec/override: what --axis and --device change of a spec, and what is said of bad ones.
 // JSON and messages are written with ' for ".
+#include "harness/spec/override.h"
 #include "tests/spec_of.h"
 
 static void the_command_line_changes_axes(void **state)
@@ -90,11 +91,25 @@ static void bad_changes_are_refused(void **state)
                "--device cpu: axis 'device' is given twice");
 }
 
+// A comma ends a value but within quotes, which a backslash may come before, and within brackets.
+static void commas_end_values(void **state)
+{
+    (void)state;
+    struct override override;
+    struct status status = {0};
+    assert_true(override_parse(&override, "--axis", "data=\"a\\\",b\",[1,{\"c\": 2,\"d\": 3}],e", &status));
+    char *values = json_dumps(override.values.root, JSON_COMPACT);
+    assert_string_equal(values, "[\"a\\\",b\",[1,{\"c\":2,\"d\":3}],\"e\"]");
+    free(values);
+    override_close(&override);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_command_line_changes_axes),
         cmocka_unit_test(bad_changes_are_refused),
+        cmocka_unit_test(commas_end_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

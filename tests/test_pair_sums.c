@@ -8,26 +8,26 @@
 
 #include <cmocka.h>
 
-enum { TOKENS = 20000 };
+enum { TOKENS = 20000, PAIRS = 2 };
 
-// One pair, in which every row of a sequence has the same log-prob, of which the reference has a part; only the
-// first `count` tokens have a target.
+// Pairs that are alike, in which every row of a sequence has the same log-prob, of which the reference has a part;
+// only the first `count` tokens have a target.
 static struct pair_sums sums_of(size_t count, const double log_probs[2], double of_reference)
 {
     struct status status = {0};
     struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
     struct batch batch;
     struct pair_sums sums;
-    size_t rows = (size_t)2 * TOKENS;
+    size_t rows = (size_t)2 * PAIRS * TOKENS;
     int32_t *ids = calloc(rows, sizeof *ids), *targets = calloc(rows, sizeof *targets);
     double *reference = calloc(rows, sizeof *reference), *own = calloc(rows, sizeof *own);
     assert_true(device && ids && targets && reference && own);
     for (size_t i = 0; i < rows; i++) {
         targets[i] = i % TOKENS < count ? 1 : NO_TARGET;
-        reference[i] = of_reference * log_probs[i / TOKENS];
+        reference[i] = of_reference * log_probs[i / TOKENS % 2];
         own[i] = log_probs[i % 2]; // a row per token and sequence
     }
-    batch_open(&batch, device, ids, targets, TOKENS, 2);
+    batch_open(&batch, device, ids, targets, TOKENS, (size_t)2 * PAIRS);
     const struct objective *dpo = objective_find("dpo");
     void *settings = options_new(&dpo->options);
     batch_set_objective(&batch, device, dpo, settings, &(struct batch_values){.reference_logprobs = reference});

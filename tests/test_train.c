@@ -370,6 +370,12 @@ static void windows_come_in_order(void **state)
         windows_close(&held_out);
         windows_close(&windows);
     }
+    struct epochs two = {.count = 2, .shuffle = 1};
+    unsigned firsts = 0;
+    for (size_t epoch = 0; epoch < 16; epoch++) // each is the first in some
+        firsts |= 1u << epochs_item(&two, 2 * epoch);
+    assert_int_equal(firsts, 3);
+    epochs_close(&two);
     path = scratch_file(scratch, "text", "ab\xff", 3);
     assert_true(windows_open(&windows, &source, 1, 255, 1, 0, &status));
     assert_false(windows_read(&windows, 2, 1, ids, &status));

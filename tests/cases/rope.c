@@ -46,7 +46,8 @@ static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens
 
 void rope_cases(struct cases *c)
 {
-    static const size_t starts[] = {0, 1, 63, 64, 4095, 131072, 1000000}, halves[] = {1, 3, 6, 16, 32, 64, 156};
+    static const size_t starts[] = {0, 1, 63, 64, 4095, 131072, 1000000, ((size_t)1 << 26) + 36},
+                        halves[] = {1, 3, 6, 16, 32, 64, 156};
     for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
         for (size_t h = 0; h < sizeof halves / sizeof *halves; h++) {
             // More tokens than the CPU carries a sine over, where few pairs make it cheap.
