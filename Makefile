@@ -119,6 +119,19 @@ prediction: all ## measure this machine's rates, and how well they predict steps
 	$(BUILD)/longbp report $(RESULTS)/prediction.jsonl --summary
 	$(BUILD)/longbp plot $(RESULTS)/prediction.jsonl --figures prediction --out $(PICTURES)
 
+# Pairs of this build with itself and, half as many, of one in which a method is a fifth slower with it, in turn by tens.
+PAIRS    ?= 40
+pairs: all $(BUILD)/slowed/longbp ## does compare tell this build from itself, and from one that is a fifth slower? PAIRS=40, an hour beside other work; goes on
+	@for count in $$(seq 10 10 $$(($(PAIRS) - 1))) $(PAIRS); do \
+	  tools/pairs $(BUILD)/longbp $(BUILD)/longbp experiments/pair.json $$count $(BUILD)/pairs/same && \
+	  tools/pairs $(BUILD)/slowed/longbp $(BUILD)/longbp experiments/pair.json $$((count / 2)) $(BUILD)/pairs/slowed || exit $$?; done
+	@mkdir -p $(RESULTS)
+	@for kind in same slowed; do cp $(BUILD)/pairs/$$kind/pairs.csv $(RESULTS)/pairs-$$kind.csv; done
+$(BUILD)/slowed/longbp: $(BUILD)/harness/main.o $(BUILD)/tests/slowed_step.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -Wl,--wrap=method_step $(LDLIBS)
+
 SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
 # What every operation is held to, on whatever device.
 CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
@@ -268,5 +281,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed prediction test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
 .SECONDARY:
