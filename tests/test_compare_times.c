@@ -66,6 +66,18 @@ static void times_of_other_waits_are_not_compared(void **state)
     expect(*state, "base new", 1, "verdict: regression");
     NEW(*state, {SPINS(0)}, {.ms = 60, SPINS(5000)});
     expect(*state, "--format json base new", 1, "'new_samples': 5");
+    expect(*state, "base new", 1, "1 record is left out of the times: their threads waited in another way");
+    // The last round met an idle machine: what most rounds had counts, of both files.
+    BASE(*state, {SPINS(0)}, {SPINS(0)}, {.ms = 2, SPINS(5000)});
+    NEW(*state, {.ms = 13, SPINS(0)}, {.ms = 13, SPINS(0)}, {.ms = 2, SPINS(5000)});
+    expect(*state, "--format json base new", 1, "'other_waits': 2");
+    expect(*state, "--format json base new", 1, "'base_samples': 10");
+    expect(*state, "base new", 1, "2 records are left out of the times");
+    BASE(*state, {SPINS(0)}, {SPINS(0)}, {SPINS(5000)}, {SPINS(5000)});
+    NEW(*state, {.ms = 13, SPINS(0)}, {SPINS(5000)}, {SPINS(5000)});
+    expect(*state, "--all --format json base new", 0, "'new_samples': 10");
+    NEW(*state, {SPINS(5000)}, {SPINS(5000)});
+    expect_silent(*state, "new new", 0, "left out of the times");
 }
 
 // Beside other programs: 10 ms of work took any time. Of two threads the machine's load says so, of one its own
@@ -144,6 +156,22 @@ static void what_is_disturbed_proves_less(void **state)
     }
 }
 
+// Beside other programs the processors' speed went up and down from round to round, for both builds: a tenth is
+// seen all the same, where both have as many rounds.
+static void disturbed_rounds_are_held_against_each_other(void **state)
+{
+#define ROUND(time) {.ms = (time), .threads = 1, .more = CPU(time) BESIDE(2)}
+    BASE(*state, ROUND(100), ROUND(160), ROUND(130));
+    NEW(*state, ROUND(112), ROUND(179), ROUND(146));
+    expect(*state, "base new", 1, "of the processors, round by round, x1.12");
+    expect(*state, "--format json base new", 1, "'rounds': 3");
+    expect(*state, "base base", 0, "verdict: same");
+    NEW(*state, ROUND(112), ROUND(179));
+    expect_silent(*state, "--all base new", 3, "round by round");
+    NEW(*state, ROUND(104), ROUND(166), ROUND(135));
+    expect(*state, "base new", 0, "verdict: same");
+}
+
 // Three and three samples prove nothing, two such runs on either side do.
 static void samples_of_several_records_are_pooled(void **state)
 {
@@ -201,6 +229,7 @@ int main(void)
         TEST(times_of_other_waits_are_not_compared),
         TEST(disturbed_samples_count_by_processor_time),
         TEST(what_is_disturbed_proves_less),
+        TEST(disturbed_rounds_are_held_against_each_other),
         TEST(samples_of_several_records_are_pooled),
         TEST(draws_are_held_against_the_same_draws),
     };

@@ -22,6 +22,21 @@ static void faster_half_of_several_runs_counts(void **state)
     assert_true(samples.count == 0 && samples.runs == 0 && samples.disturbed == 0);
 }
 
+// In rounds all count, as they were taken, but no more of one than of the shortest.
+static void samples_stay_in_their_rounds(void **state)
+{
+    (void)state;
+    double ms[] = {5, 1, 2, 9, 3, 8, 7};
+    struct time_run runs[] = {{ms, 3}, {ms + 3, 2}, {ms + 5, 2}};
+    static const double kept[] = {5, 1, 9, 3, 8, 7};
+    struct time_samples samples = time_samples_rounds(runs, 3);
+    assert_true(samples.count == 6 && samples.taken == 7 && samples.runs == 3 && samples.rounds == 3);
+    assert_int_equal(samples.disturbed, 2); // medians 2, 6 and 7.5
+    for (size_t i = 0; i < COUNT(kept); i++)
+        assert_true(samples.ms[i] == kept[i]);
+    assert_true(time_samples_middle(samples) == 6);
+}
+
 // Five draws of 1, 8, 0.1, 4 and 6 ms in three runs, of which the second was slowed and the third is cut short.
 static void faster_half_of_each_draw_counts(void **state)
 {
@@ -408,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faster_half_of_several_runs_counts),
+        cmocka_unit_test(samples_stay_in_their_rounds),
         cmocka_unit_test(faster_half_of_each_draw_counts),
         cmocka_unit_test(draws_are_compared_one_by_one),
         cmocka_unit_test(draws_that_cannot_be_compared),

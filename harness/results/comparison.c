@@ -56,11 +56,61 @@ static bool same_draws(const struct record *a, const struct record *b)
            a->columns.count == b->columns.count && begin_alike(&a->columns, &b->columns);
 }
 
-static bool is_pooled(const struct record *record, const struct record *last)
+static bool may_be_pooled(const struct record *record, const struct record *last)
 {
     return record->status == RECORD_OK && record->samples_ms.count > 0 && record_same_machine(record, last) &&
-           record_waits_alike(record, last) && same_draws(record, last) &&
+           same_draws(record, last) &&
            strcmp(text_or(record->provenance.revision, ""), text_or(last->provenance.revision, "")) == 0;
+}
+
+// The records of a trial in one side, and which of them are pooled: those that may be, and whose threads waited as
+// this record's did.
+struct trial_side {
+    const struct comparison_side *side;
+    const json_t *list; // of places
+    const struct record *waits;
+};
+
+static const struct record *pooled_at(const struct trial_side *trial, size_t i)
+{
+    const struct record *record = record_at(trial->side, trial->list, i);
+    bool pooled =
+        may_be_pooled(record, last_of(trial->side, trial->list)) && record_waits_alike(record, trial->waits);
+    return pooled ? record : NULL;
+}
+
+static size_t pooled_count(const struct trial_side *trial)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(trial->list); i++)
+        count += pooled_at(trial, i) != NULL;
+    return count;
+}
+
+// Of the ways in which threads waited, both sides are left the one that most records have in both, the latest of
+// equals; *left_out counts the others.
+static void choose_waits(struct trial_side *base, struct trial_side *new, size_t *left_out)
+{
+    struct trial_side a = *base, b = *new;
+    size_t most = 0, pooled = 0, all = 0;
+    base->waits = new->waits = last_of(new->side, new->list);
+    for (size_t i = json_array_size(new->list); i-- > 0;) {
+        a.waits = b.waits = record_at(new->side, new->list, i);
+        if (most && record_waits_alike(a.waits, new->waits))
+            continue;
+        size_t before = pooled_count(&a), after = pooled_count(&b), least = before < after ? before : after;
+        if (least > most) {
+            most = least;
+            pooled = before + after;
+            base->waits = new->waits = a.waits;
+        }
+    }
+    const struct trial_side *const sides[] = {base, new};
+    for (size_t s = 0; s < 2; s++)
+        for (size_t i = 0; i < json_array_size(sides[s]->list); i++)
+            all += may_be_pooled(record_at(sides[s]->side, sides[s]->list, i),
+                                 last_of(sides[s]->side, sides[s]->list));
+    *left_out += most ? all - pooled : 0;
 }
 
 // A draw of no column takes next to no time: held against the same one, it would only hide what the others show.
@@ -74,12 +124,12 @@ struct side_times {
     bool known, wanted;
 };
 
-static struct side_times times_of(const struct comparison_side *side, const json_t *list)
+static struct side_times times_of(const struct trial_side *trial)
 {
     struct side_times times = {.known = true};
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const struct record *record = record_at(side, list, i);
-        if (is_pooled(record, last_of(side, list))) {
+    for (size_t i = 0; i < json_array_size(trial->list); i++) {
+        const struct record *record = pooled_at(trial, i);
+        if (record) {
             times.known &= processor_time_known(record);
             times.wanted |= processor_time_wanted(record);
         }
@@ -87,20 +137,20 @@ static struct side_times times_of(const struct comparison_side *side, const json
     return times;
 }
 
-// The samples of a trial in one side, written to *end, which moves on. processor: processor time in place of
-// theirs.
-static struct time_samples pool(const struct comparison_side *side, const json_t *list, bool processor,
-                                double **end)
+enum pooling { POOL_SAMPLES, POOL_PROCESSOR_TIME, POOL_PROCESSOR_ROUNDS };
+
+// The samples of a trial in one side, or their processor times, written to *end, which moves on.
+static struct time_samples pool(const struct trial_side *trial, enum pooling pooling, double **end)
 {
-    struct time_run *runs = malloc((json_array_size(list) + 1) * sizeof *runs);
+    struct time_run *runs = malloc((json_array_size(trial->list) + 1) * sizeof *runs);
     CHECK(runs);
     size_t run_count = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const struct record *record = record_at(side, list, i);
-        if (!is_pooled(record, last_of(side, list)))
+    for (size_t i = 0; i < json_array_size(trial->list); i++) {
+        const struct record *record = pooled_at(trial, i);
+        if (!record)
             continue;
         struct time_run run = {.ms = *end};
-        const struct number_list *times = processor ? &record->cpu_ms : &record->samples_ms;
+        const struct number_list *times = pooling == POOL_SAMPLES ? &record->samples_ms : &record->cpu_ms;
         for (size_t j = 0; j < times->count; j++)
             if (!is_empty_draw(record, j))
                 run.ms[run.count++] = times->items[j];
@@ -108,7 +158,10 @@ static struct time_samples pool(const struct comparison_side *side, const json_t
         if (run.count)
             runs[run_count++] = run;
     }
-    struct time_samples samples = time_samples_pool(runs, run_count, is_drawn(last_of(side, list)));
+    struct time_samples samples =
+        pooling == POOL_PROCESSOR_ROUNDS
+            ? time_samples_rounds(runs, run_count)
+            : time_samples_pool(runs, run_count, is_drawn(last_of(trial->side, trial->list)));
     free(runs);
     return samples;
 }
@@ -119,6 +172,40 @@ static size_t sample_count(const struct comparison_side *side)
     for (size_t i = 0; i < side->count; i++)
         count += side->records[i]->samples_ms.count;
     return count;
+}
+
+// Whether both sides have as many records of the trial, which `longbp run --against` takes in turn: beside other
+// programs the processors' speed differs more from round to round than in one.
+static bool in_rounds(const struct trial_side *base, const struct trial_side *new)
+{
+    size_t rounds = pooled_count(base);
+    return rounds > 1 && rounds == pooled_count(new) && !is_drawn(last_of(base->side, base->list)) &&
+           !is_drawn(last_of(new->side, new->list));
+}
+
+// The samples of a trial that both sides have, which go to *end, or why they may not be compared.
+static void take_times(struct comparison *comparison, struct trial_comparison *trial, struct trial_side *base,
+                       struct trial_side *new, double **end)
+{
+    struct time_trial *time = &trial->time;
+    choose_waits(base, new, &comparison->other_waits);
+    struct side_times before = times_of(base), after = times_of(new);
+    time->processor_time = (before.wanted || after.wanted) && before.known && after.known;
+    enum pooling pooling = time->processor_time ? POOL_PROCESSOR_TIME : POOL_SAMPLES;
+    if (time->processor_time && in_rounds(base, new))
+        pooling = POOL_PROCESSOR_ROUNDS;
+    time->base = pool(base, pooling, end);
+    time->new = pool(new, pooling, end);
+    if (time->processor_time && trial->new->provenance.threads != 1) {
+        time->clock_base = pool(base, POOL_SAMPLES, end);
+        time->clock_new = pool(new, POOL_SAMPLES, end);
+    }
+    if (!record_same_machine(trial->base, trial->new))
+        time->unusable = "measured on another processor or card, or with another number of threads";
+    else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
+        time->unusable = "the same seeds drew other columns";
+    else if (!time->base.count != !time->new.count && !record_waits_alike(trial->base, trial->new))
+        time->unusable = "threads waited in another way at barriers (provenance.spin_count)";
 }
 
 static void make_pairs(struct comparison *comparison, const struct comparison_side *base,
@@ -140,22 +227,9 @@ static void make_pairs(struct comparison *comparison, const struct comparison_si
         if (!match)
             continue;
         comparison->both++;
-        if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK) {
-            struct side_times before = times_of(base, list), after = times_of(new, match);
-            trial->time.processor_time = (before.wanted || after.wanted) && before.known && after.known;
-            trial->time.base = pool(base, list, trial->time.processor_time, &end);
-            trial->time.new = pool(new, match, trial->time.processor_time, &end);
-            if (trial->time.processor_time && trial->new->provenance.threads != 1) {
-                trial->time.clock_base = pool(base, list, false, &end);
-                trial->time.clock_new = pool(new, match, false, &end);
-            }
-            if (!record_same_machine(trial->base, trial->new))
-                trial->time.unusable = "measured on another processor or card, or with another number of threads";
-            else if (!record_waits_alike(trial->base, trial->new))
-                trial->time.unusable = "threads waited in another way at barriers (provenance.spin_count)";
-            else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
-                trial->time.unusable = "the same seeds drew other columns";
-        }
+        if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK)
+            take_times(comparison, trial, &(struct trial_side){.side = base, .list = list},
+                       &(struct trial_side){.side = new, .list = match}, &end);
     }
     comparison->base_only = comparison->count - comparison->both;
     json_object_foreach(new_lists, key, list)

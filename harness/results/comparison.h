@@ -2,8 +2,9 @@
 //
 // Trials are the same if their ids are. Where a file has several records of a trial, the last one counts; the
 // samples of all that were taken by the same revision on the same machine, and ended ok, are pooled
-// (time_samples.h). Of a method that draws its columns sample i walks the same columns in both files, and is held
-// against that sample; what drew no column is left out.
+// (time_samples.h), but for those whose threads waited in another way than most in both files did
+// (record_waits_alike). Of a method that draws its columns sample i walks the same columns in both files, and is
+// held against that sample; what drew no column is left out.
 #pragma once
 #include "harness/results/gradient_bits.h"
 #include "harness/results/quantity.h"
@@ -45,6 +46,7 @@ struct comparison {
     size_t count, both, base_only, new_only;
     size_t by_change[CHANGE_COUNT];  // trials
     size_t processor_times;          // trials whose times are of the processors
+    size_t other_waits;              // records whose times are left out, for their threads waited in another way
     size_t let_pass;                 // figures that grew within what --allow says
     size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
     unsigned long bits_causes;       // of those that changed

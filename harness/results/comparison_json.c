@@ -43,6 +43,7 @@ static json_t *times_json(const struct comparison *comparison)
     set(object, "measured", json_integer((json_int_t)time->measured));
     set(object, "judged", json_integer((json_int_t)time->judged));
     set(object, "unsteady", json_integer((json_int_t)time->unsteady));
+    set(object, "other_waits", json_integer((json_int_t)comparison->other_waits));
     set(object, "spread", time->spread_known ? number(time->spread) : json_null());
     set(object, "shared", number(time->shared));
     set(object, "disturbed", number(time->disturbed));
@@ -76,6 +77,7 @@ static json_t *time_json(const struct trial_comparison *trial)
     set(object, "new_samples", json_integer((json_int_t)time->new.taken));
     set(object, "processor_time", json_boolean(trial->time.processor_time));
     set(object, "draws", json_integer((json_int_t)time->base.draws));
+    set(object, "rounds", json_integer((json_int_t)time->base.rounds));
     set(object, "base_ms", middle_json(time->base));
     set(object, "new_ms", middle_json(time->new));
     return object;

@@ -62,6 +62,11 @@ static void write_counts(const struct comparison *comparison, const char *before
         fprintf(stream, "%stimes: %s (%zu of %zu trials judged, threshold %.3g %%)\n", before,
                 time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
                 100 * comparison->options.threshold);
+    if (comparison->other_waits)
+        fprintf(stream,
+                "%s%zu record%s left out of the times: their threads waited in another way at barriers "
+                "(provenance.spin_count)\n",
+                before, comparison->other_waits, comparison->other_waits == 1 ? " is" : "s are");
     if (comparison->processor_times)
         fprintf(stream,
                 "%sprocessor time of %zu of them, whose samples other programs disturbed: waits are not in it\n",

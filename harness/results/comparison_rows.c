@@ -112,7 +112,8 @@ static void add_time(struct comparison_rows *rows, const struct trial_comparison
         snprintf(row->base, sizeof row->base, "%.4g ms", time_samples_middle(time->base));
         snprintf(row->new, sizeof row->new, "%.4g ms", time_samples_middle(time->new));
         if (trial->time.processor_time)
-            text_append(row->note, sizeof row->note, "of the processors, ");
+            text_append(row->note, sizeof row->note, "of the processors, %s",
+                        time->base.rounds ? "round by round, " : "");
         if (time->base.draws)
             text_append(row->note, sizeof row->note, "mean of %zu draws, ", time->base.draws);
         append_ratio(row, time->ratio);

@@ -62,28 +62,28 @@ static double mean_of(const double *values, size_t count)
     return sum / (double)count;
 }
 
-// The samples of a trial as logarithms.
+// The samples of a trial as logarithms, in blocks of draws or rounds; blocks: 0: there are none.
 struct trial_logs {
     double *base, *new;
-    size_t base_count, new_count, draws;
+    size_t base_count, new_count, blocks;
 };
 
-// Of every draw the ratio of its means: the times of draws differ, but for both sides alike.
-static double *draw_ratios(const struct trial_logs *logs)
+// Of every block the ratio of its means: the times of blocks differ, but for both sides alike.
+static double *block_ratios(const struct trial_logs *logs)
 {
-    size_t m = logs->base_count / logs->draws, n = logs->new_count / logs->draws;
-    double *ratios = malloc(logs->draws * sizeof *ratios);
+    size_t m = logs->base_count / logs->blocks, n = logs->new_count / logs->blocks;
+    double *ratios = malloc(logs->blocks * sizeof *ratios);
     CHECK(ratios);
-    for (size_t d = 0; d < logs->draws; d++)
+    for (size_t d = 0; d < logs->blocks; d++)
         ratios[d] = exp(mean_of(logs->new + d *n, n) - mean_of(logs->base + d * m, m));
     return ratios;
 }
 
-// What is left of each draw's samples without the mean of all of them.
-static void align_draws(struct trial_logs *logs)
+// What is left of each block's samples without the mean of all of them.
+static void align_blocks(struct trial_logs *logs)
 {
-    for (size_t d = 0; d < logs->draws; d++) {
-        size_t m = logs->base_count / logs->draws, n = logs->new_count / logs->draws;
+    for (size_t d = 0; d < logs->blocks; d++) {
+        size_t m = logs->base_count / logs->blocks, n = logs->new_count / logs->blocks;
         double *base = logs->base + d * m, *new = logs->new + d *n;
         double mean = (mean_of(base, m) * (double)m + mean_of(new, n) * (double)n) / (double)(m + n);
         for (size_t i = 0; i < m; i++)
@@ -100,13 +100,18 @@ static bool narrow(const double *values, size_t count)
 
 static bool steady(const struct time_trial *trial, const struct trial_logs *logs)
 {
-    if (!logs->draws)
+    if (!logs->blocks)
         return (trial->base.runs > 1 || narrow(trial->base.ms, trial->base.count)) &&
                (trial->new.runs > 1 || narrow(trial->new.ms, trial->new.count));
-    double *ratios = draw_ratios(logs);
-    bool result = (trial->base.runs > 1 && trial->new.runs > 1) || narrow(ratios, logs->draws);
+    double *ratios = block_ratios(logs);
+    bool result = (trial->base.runs > 1 && trial->new.runs > 1) || narrow(ratios, logs->blocks);
     free(ratios);
     return result;
+}
+
+static size_t block_count(const struct time_samples *samples)
+{
+    return samples->draws ? samples->draws : samples->rounds;
 }
 
 // Why the samples of a trial allow for no ratio, or NULL.
@@ -118,8 +123,8 @@ static const char *unfit(const struct time_trial *trial)
         return "only one of the two files has samples";
     if (!trial->base.draws != !trial->new.draws)
         return "the samples of one file walked a draw of columns each, those of the other all the same";
-    size_t blocks = trial->base.draws ? trial->base.draws : 1;
-    if (rank_test_least_p(trial->base.count, trial->new.count, blocks) > RANK_TEST_LEVEL)
+    size_t blocks = block_count(&trial->base);
+    if (rank_test_least_p(trial->base.count, trial->new.count, blocks ? blocks : 1) > RANK_TEST_LEVEL)
         return trial->base.draws ? "too few draws for any conclusion; 6 in one round or 5 in three are the least"
                                  : "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
     return NULL;
@@ -133,8 +138,8 @@ static void judge_samples(struct time_change *change, struct time_trial *trial, 
         return;
     }
     struct rank_test test;
-    align_draws(logs);
-    rank_test(&test, logs->base, logs->base_count, logs->new, logs->new_count, logs->draws ? logs->draws : 1);
+    align_blocks(logs);
+    rank_test(&test, logs->base, logs->base_count, logs->new, logs->new_count, logs->blocks ? logs->blocks : 1);
     trial->judged = true;
     change->judged++;
     trial->ratio = exponential(test.shift);
@@ -174,7 +179,7 @@ static void judge_trial(struct time_change *change, struct time_trial *trial)
         return;
     }
     struct trial_logs logs = {logarithms(trial->base), logarithms(trial->new), trial->base.count, trial->new.count,
-                              trial->base.draws};
+                              block_count(&trial->base)};
     judge_samples(change, trial, &logs);
     free(logs.base);
     free(logs.new);

@@ -2,8 +2,8 @@
 // machine.
 //
 // A trial's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval;
-// where sample i of either side walked draw i, of the samples over their draw's geometric mean, exchanged within
-// draws (rank_test.h): times of different draws are not compared. It
+// where sample i of either side walked draw i, or both were taken in turn round by round, of the samples over their
+// draw's or round's geometric mean, exchanged within it (rank_test.h): times of different ones are not compared. It
 // carries three errors: the noise of the samples, which the interval shows; the machine's drift from trial to
 // trial, which shows as `spread` among trials that share a method, a context or a dtype, and is taken for no less
 // than what shared machines are known for, which for processor times is more; and its drift from one run to the

@@ -73,6 +73,21 @@ struct time_samples time_samples_pool(const struct time_run *runs, size_t run_co
     return samples;
 }
 
+struct time_samples time_samples_rounds(const struct time_run *runs, size_t run_count)
+{
+    size_t each = shortest(runs, run_count);
+    struct time_samples samples = {.ms = runs[0].ms,
+                                   .count = each * run_count,
+                                   .runs = run_count,
+                                   .rounds = run_count,
+                                   .disturbed = disturbed_runs(runs, run_count, 0)};
+    for (size_t i = 0; i < run_count; i++) {
+        samples.taken += runs[i].count;
+        memmove(runs[0].ms + i * each, runs[i].ms, each * sizeof *runs[i].ms);
+    }
+    return samples;
+}
+
 static void keep_draws(struct time_samples *samples, size_t draws)
 {
     samples->count = samples->draws ? samples->count / samples->draws * draws : samples->count;
