@@ -60,11 +60,11 @@ static void disturbed_is_beyond_what_is_free(void **state)
     }
 }
 
-// A record of a run has the field; with numbers of a busy machine the table and the picture say so.
+// A record of a run has the field; with numbers of a busy machine the table and the pictures of times say so.
 static void people_are_told(void **state)
 {
     struct scratch *scratch = *state;
-    assert_int_equal(run(scratch, "$L run experiments/chunk.json --axis context=64 --axis chunk=8,16,32 "
+    assert_int_equal(run(scratch, "$L run experiments/chunk.json --axis context=64,128 --axis chunk=8,16,32 "
                                   "--quiet --out one.jsonl > table && grep -q '\"load\": *{\"before\"' one.jsonl"),
                      0);
     assert_int_equal(run(scratch,
@@ -77,7 +77,8 @@ static void people_are_told(void **state)
     assert_int_equal(run(scratch, "! grep -q 'something else' idle"), 0);
     assert_int_equal(run(scratch,
                          "$L plot busy.jsonl --out busy-pictures && $L plot idle.jsonl --out idle-pictures && "
-                         "grep -lq 'something else ran beside' busy-pictures/*.svg && "
+                         "grep -q 'something else ran beside' busy-pictures/chunk-time.svg && "
+                         "! grep -q 'something else ran beside' busy-pictures/chunk-memory.svg && "
                          "! grep -lq 'something else ran beside' idle-pictures/*.svg"),
                      0);
 }

@@ -183,6 +183,7 @@ static bool tabulate_time(const struct record *const *records, size_t count, FIL
 
 static const struct figure step_time = {
     .name = "time",
+    .times = true,
     .needs = "times at two contexts or more, for one method at least",
     .within = along_context,
     .tabulate = tabulate_time,
@@ -219,6 +220,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
 
 static const struct figure chunk = {
     .name = "chunk",
+    .times = true,
     .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",
     .one_context = true,
     .within = nothing,
@@ -275,6 +277,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
 
 static const struct figure sparsity = {
     .name = "sparsity",
+    .times = true,
     .needs = "two budgets or more of a sampling method at one context, and a seco record with the same chunk (time "
              "panel, "
              "of samples that each walked a draw of their own) or \"bias\": true (error panels)",
@@ -444,6 +447,7 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
 
 static const struct figure timeline = {
     .name = "timeline",
+    .times = true,
     .own_axes = true,
     .needs = "records with a time line (\"timeline\": true)",
     .one_context = true,

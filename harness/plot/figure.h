@@ -13,6 +13,7 @@ struct figure {
     bool one_context;          // a picture is of one context
     bool own_axes;             // has no curves, or axes as published: not to be set
     bool every_commit;         // of all records of a trial; else of the last
+    bool times;                // shows them, so that it says whether they were disturbed
     bool estimates;            // of plans it shows estimates of time
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then

@@ -75,6 +75,7 @@ static const char *const along_all[] = {"context", "dtype", "device", "batch", N
 
 const struct figure figure_history = {
     .name = "history",
+    .times = true,
     .needs = "a trial that several commits have",
     .every_commit = true,
     .within = along_all,

@@ -168,6 +168,7 @@ const struct figure figure_published_memory = {
 
 const struct figure figure_published_time = {
     .name = "published-time",
+    .times = true,
     .own_axes = true,
     .needs = "times or estimates of an experiment that has published points",
     .estimates = true,

@@ -208,6 +208,7 @@ static const char *const along_runs[] = {"train", "optimizer", NULL};
 
 const struct figure figure_training = {
     .name = "training",
+    .times = true,
     .needs = "training runs (\"train\") at one context, at most 14",
     .one_context = true,
     .within = along_runs,

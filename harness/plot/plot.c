@@ -186,7 +186,7 @@ static void captions(const struct figure *figure, const struct group *group, con
         size_t used = strlen(machine);
         snprintf(machine + used, 400 - used, "%spublished: %s", used ? "; " : "", group->published->source);
     }
-    if (disturbed) {
+    if (disturbed && figure->times) {
         size_t used = strlen(machine);
         snprintf(machine + used, 400 - used, "; times of %zu of %zu trials: something else ran beside them",
                  disturbed, group->count);
