@@ -121,6 +121,7 @@ static void what_is_measured_decides_before_what_is_planned(void **state)
     json_decref(found);
     write_claim(scratch, published, "{'at most': 0.5}", "'planned only', 'plan_holds': true");
     found = claim(scratch, 0);
+    assert_int_equal(json_array_size(json_object_get(found, "pictures")), 0);
     assert_string_equal(json_string_value(json_object_get(found, "decided_by")), "published form");
     json_decref(found);
     write_claim(scratch, published, "{'at most': 0.4}", "'planned only', 'plan_holds': false");
@@ -254,7 +255,8 @@ static void the_committed_verdicts_hold(void **state)
     char *out = text_of(*state, "out"), *err = text_of(*state, "err");
     if (code != 0)
         fail_msg("exit code %d: %s%s", code, out, err);
-    static const char *const papers[] = {"SeCO: ", "SpaCO: ", "StreamBP: "};
+    static const char *const papers[] = {
+        "SeCO: ", "SpaCO: ", "StreamBP: ", "seco-decimals (arXiv 2505.16710; picture gradient-error)\n"};
     for (size_t i = 0; i < COUNT(papers); i++)
         assert_non_null(strstr(out, papers[i]));
     free(out);

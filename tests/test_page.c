@@ -134,6 +134,7 @@ static void test_claims_of_these_records(void **state)
         "'least', 'field': 'peak_bytes', 'records': ['not-here.jsonl']}], 'holds': {'at most': 1}, 'verdict': "
         "'not run'}]}");
     char *page = page_of(scratch, "--claims c.json");
+    assert_null(strstr(page, "Figure: ")); // one record makes none
     assert_non_null(strstr(page, "<span class=\"verdict reproduced\">reproduced"));
     assert_non_null(strstr(page, "few bytes"));
     assert_non_null(strstr(page, "none &lt;b&gt;"));

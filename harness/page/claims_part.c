@@ -26,7 +26,22 @@ static void write_verdict(const struct claim *claim, FILE *stream)
     fputs("</span></td>", stream);
 }
 
-static void write_claim(const struct claim *claim, FILE *stream)
+// Its figures, as far as the page has them, whatever the setting.
+static void write_links(const struct claim *claim, const struct page_figures *figures, FILE *stream)
+{
+    const char *before = ". Figure: ";
+    for (size_t p = 0; claim->pictures[p]; p++)
+        for (size_t i = 0; i < figures->count; i++) {
+            if (strcmp(figures->items[i].kind, claim->pictures[p]) != 0)
+                continue;
+            fprintf(stream, "%s<a href=\"#picture-%zu\">", before, i + 1);
+            html_text(stream, figures->items[i].name);
+            fputs("</a>", stream);
+            before = ", ";
+        }
+}
+
+static void write_claim(const struct claim *claim, const struct page_figures *figures, FILE *stream)
 {
     fputs("<tr><th scope=\"row\"><span class=\"paper\">", stream);
     html_text(stream, claim->paper);
@@ -37,6 +52,7 @@ static void write_claim(const struct claim *claim, FILE *stream)
     if (*claim->cause)
         fputs(". ", stream);
     html_text(stream, claim->cause);
+    write_links(claim, figures, stream);
     fputs("</span></th><td class=\"n\">", stream);
     html_text(stream, claim->published);
     fputs("</td>", stream);
@@ -46,7 +62,8 @@ static void write_claim(const struct claim *claim, FILE *stream)
     fputs("</tr>\n", stream);
 }
 
-static void write_claims(const struct claims *claims, size_t count, FILE *stream)
+static void write_claims(const struct claims *claims, size_t count, const struct page_figures *figures,
+                         FILE *stream)
 {
     fputs("<p>What papers say, held against these records: over gradient checkpointing as they ran it, and over a "
           "lean "
@@ -60,7 +77,7 @@ static void write_claims(const struct claims *claims, size_t count, FILE *stream
           stream);
     for (size_t i = 0; i < claims->count; i++)
         if (claims->items[i].decided_by >= 0)
-            write_claim(&claims->items[i], stream);
+            write_claim(&claims->items[i], figures, stream);
     fputs("</tbody></table></div>\n", stream);
     if (count < claims->count)
         fprintf(
@@ -91,7 +108,7 @@ bool claims_part(const struct page *page, FILE *stream, size_t *count, struct st
     for (size_t i = 0; fine && i < claims.count; i++)
         *count += claims.items[i].decided_by >= 0;
     if (fine && *count)
-        write_claims(&claims, *count, stream);
+        write_claims(&claims, *count, &page->figures, stream);
     claims_close(&claims);
     free(paths);
     return fine;

@@ -5,17 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct drawn {
-    char *name, *html;
-};
-
 // A page of more is slow to open and to look through: of a sweep over many settings the rest is for `longbp plot`.
 #define PICTURES_MAX 60
-
-struct collection {
-    size_t count;
-    struct drawn *items;
-};
 
 // --- a picture as a part of a page
 
@@ -105,9 +96,9 @@ static json_t *labels_of(const char *table)
 
 static void take(void *taker, const struct picture *picture, const char *svg)
 {
-    struct collection *collection = taker;
+    struct page_figures *figures = taker;
     char *html = NULL;
-    size_t bytes, number = collection->count + 1;
+    size_t bytes, number = figures->count + 1;
     FILE *stream = open_memstream(&html, &bytes);
     CHECK(stream);
     json_t *labels = labels_of(picture->table);
@@ -127,70 +118,78 @@ static void take(void *taker, const struct picture *picture, const char *svg)
     CHECK(fclose(stream) == 0);
     free(series);
     json_decref(labels);
-    collection->items = realloc(collection->items, number * sizeof *collection->items);
-    CHECK(collection->items);
-    collection->items[collection->count++] = (struct drawn){strdup(picture->name), html};
+    figures->items = realloc(figures->items, number * sizeof *figures->items);
+    CHECK(figures->items);
+    figures->items[figures->count++] = (struct page_figure){strdup(picture->name), strdup(picture->kind), html};
 }
 
 // --- all of them
 
-static void write_index(const struct collection *collection, FILE *stream)
+static void write_index(const struct page_figures *figures, FILE *stream)
 {
     fputs("<nav class=\"figures\" aria-label=\"Figures\"><ul>\n", stream);
-    for (size_t i = 0; i < collection->count; i++) {
+    for (size_t i = 0; i < figures->count; i++) {
         fprintf(stream, "<li><a href=\"#picture-%zu\">", i + 1);
-        html_text(stream, collection->items[i].name);
+        html_text(stream, figures->items[i].name);
         fputs("</a></li>\n", stream);
     }
     fputs("</ul></nav>\n", stream);
 }
 
-// Without gnuplot the rest of the page is still worth having.
-static bool is_missing_gnuplot(const struct status *status)
+bool page_figures_draw(struct page_figures *figures, const struct page *page, struct status *status)
 {
-    return status->code == STATUS_UNSUPPORTED;
+    const struct report_request *report = page->request->report;
+    struct picture_room room = {.left = PICTURES_MAX};
+    const struct plot_request request = {.paths = report->paths,
+                                         .path_count = report->path_count,
+                                         .conditions = report->conditions,
+                                         .condition_count = report->condition_count,
+                                         .max_context_paths = report->max_context_paths,
+                                         .max_context_count = report->max_context_count,
+                                         .published = report->published,
+                                         .form = {.take = take, .taker = figures, .room = &room, .formats = "svg"}};
+    struct status drawing = {0};
+    bool fine = page->results.count + report->max_context_count == 0 || plot(&request, &drawing);
+    figures->left_out = room.left_out;
+    if (!fine && drawing.code == STATUS_UNSUPPORTED) {
+        fprintf(stderr, "longbp: warning: the page has no figures: %s\n", drawing.message);
+        figures->missing = drawing;
+        return true;
+    }
+    if (!fine)
+        *status = drawing;
+    return fine;
+}
+
+void page_figures_free(struct page_figures *figures)
+{
+    for (size_t i = 0; i < figures->count; i++) {
+        free(figures->items[i].name);
+        free(figures->items[i].kind);
+        free(figures->items[i].html);
+    }
+    free(figures->items);
+    *figures = (struct page_figures){0};
 }
 
 bool figures_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct report_request *report = page->request->report;
-    struct collection collection = {0};
-    struct picture_room room = {.left = PICTURES_MAX};
-    struct status drawing = {0};
-    const struct plot_request request = {
-        .paths = report->paths,
-        .path_count = report->path_count,
-        .conditions = report->conditions,
-        .condition_count = report->condition_count,
-        .max_context_paths = report->max_context_paths,
-        .max_context_count = report->max_context_count,
-        .published = report->published,
-        .form = {.take = take, .taker = &collection, .room = &room, .formats = "svg"}};
-    bool fine = page->results.count + report->max_context_count == 0 || plot(&request, &drawing);
-    if (!fine && is_missing_gnuplot(&drawing)) {
-        fprintf(stderr, "longbp: warning: the page has no figures: %s\n", drawing.message);
+    const struct page_figures *figures = &page->figures;
+    (void)status;
+    if (figures->missing.code != STATUS_OK) {
         fputs("<p>Left out: ", stream);
-        html_text(stream, drawing.message);
+        html_text(stream, figures->missing.message);
         fputs(".</p>\n", stream);
-        *count = 1;
-        fine = true;
-    } else if (!fine) {
-        *status = drawing;
     }
-    if (collection.count > 4)
-        write_index(&collection, stream);
-    for (size_t i = 0; i < collection.count; i++) {
-        fputs(collection.items[i].html, stream);
-        free(collection.items[i].html);
-        free(collection.items[i].name);
-    }
-    if (room.left_out)
+    if (figures->count > 4)
+        write_index(figures, stream);
+    for (size_t i = 0; i < figures->count; i++)
+        fputs(figures->items[i].html, stream);
+    if (figures->left_out)
         fprintf(stream,
                 "<p class=\"quiet\">%zu more figures are left out: <code>longbp plot</code> draws them, "
-                "<code>--where</code> "
-                "chooses records.</p>\n",
-                room.left_out);
-    *count += collection.count;
-    free(collection.items);
-    return fine;
+                "<code>--where</code> chooses records.</p>\n",
+                figures->left_out);
+    *count = figures->count + (figures->missing.code != STATUS_OK);
+    return true;
 }

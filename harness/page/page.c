@@ -116,7 +116,8 @@ bool page_write(const struct page_request *request, const char *path, struct sta
     bool fine = output_file_check(path, status) &&
                 results_open(&page.results, report->paths, report->path_count, report->every, status) &&
                 record_filter(&page.results, report->conditions, report->condition_count, status) &&
-                published_load(&page.published, report->published, status) && write_parts(&page, written, status);
+                published_load(&page.published, report->published, status) &&
+                page_figures_draw(&page.figures, &page, status) && write_parts(&page, written, status);
     if (fine) {
         FILE *stream = open_memstream(&html, &bytes);
         CHECK(stream);
@@ -127,6 +128,7 @@ bool page_write(const struct page_request *request, const char *path, struct sta
     free(html);
     for (size_t i = 0; i < PARTS; i++)
         free(written[i].html);
+    page_figures_free(&page.figures);
     results_close(&page.results);
     published_free(&page.published);
     return fine;

@@ -3,11 +3,27 @@
 #include "harness/page/page.h"
 #include "harness/results/results.h"
 
+struct page_figure {
+    char *name, *kind, *html; // kind: by which claims name it
+};
+
+struct page_figures {
+    size_t count, left_out; // left_out: for there was no room
+    struct page_figure *items;
+    struct status missing; // why there are none: without gnuplot the rest of the page is still worth having
+};
+
 struct page {
     const struct page_request *request;
     struct results results;
     struct published published;
+    struct page_figures figures;
 };
+
+// The records' figures, which other parts tell of, before any part is written. False and a status if a file is
+// wrong. Release with page_figures_free.
+bool page_figures_draw(struct page_figures *figures, const struct page *page, struct status *status);
+void page_figures_free(struct page_figures *figures);
 
 // How many items a part wrote; false and a status if a file is wrong.
 typedef bool page_writer(const struct page *page, FILE *stream, size_t *count, struct status *status);

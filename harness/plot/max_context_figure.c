@@ -106,6 +106,7 @@ static bool draw(const struct max_context_request *request, const struct longest
         claim_pictures_find(name, claim, sizeof claim);
     const struct picture picture = {.form = request->form,
                                     .name = name,
+                                    .kind = name,
                                     .figure = figure,
                                     .claim = *claim ? claim : NULL,
                                     .table = table,

@@ -29,6 +29,7 @@ struct picture_form {
 struct picture {
     const struct picture_form *form;
     const char *name;                       // of the files
+    const char *kind;                       // the name without what tells settings apart, by which claims name it
     const char *figure;                     // the script
     const char *claim;                      // that it is about, above the setting; NULL: none
     const char *table;                      // tab-separated, with a header line

@@ -113,6 +113,7 @@ static bool draw(const struct planned_request *request, const char *path, const 
                  *profile ? " by profile " : "", profile);
         const struct picture picture = {.form = request->form,
                                         .name = name,
+                                        .kind = name,
                                         .figure = figure,
                                         .table = words,
                                         .setting = setting,

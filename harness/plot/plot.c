@@ -231,9 +231,9 @@ static bool draw(const struct picture_form *form, const struct results *results,
                  struct status *status)
 {
     const struct group *group = drawing->group;
-    char name[300], claim[900], setting[200], source[400], machine[400];
-    picture_name(group->experiment, drawing->figure, "", name, sizeof name);
-    claim_pictures_find(name, claim, sizeof claim);
+    char name[300], kind[300], claim[900], setting[200], source[400], machine[400];
+    picture_name(group->experiment, drawing->figure, "", kind, sizeof kind);
+    claim_pictures_find(kind, claim, sizeof claim);
     picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
     json_t *common = setting_common(group->records, group->count);
     setting_describe(common, context_of(group), setting, sizeof setting);
@@ -241,6 +241,7 @@ static bool draw(const struct picture_form *form, const struct results *results,
     captions(drawing->figure, group, results, source, machine);
     const struct picture picture = {.form = form,
                                     .name = name,
+                                    .kind = kind,
                                     .figure = drawing->figure->name,
                                     .claim = *claim ? claim : NULL,
                                     .table = group->table,

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TEXTS_MAX 16 // of a list
+#define TEXTS_MAX CLAIM_PICTURES_MAX // of a list
 
 static const char *const verdict_names[] = {"reproduced", "not reproduced", "planned only", "not run", NULL};
 const char *const claim_baseline_names[] = {"none", "published form", "lean", NULL};
@@ -197,6 +197,7 @@ static bool read_claim(struct claim *claim, struct json_field field, const struc
         !read_texts(json_field_get(field, "pictures"), &pictures, status) ||
         !read_committed(claim, field, status) || !json_is_array(figures.value))
         return status->code != STATUS_OK ? false : json_field_expected(figures, status, "a list of figures");
+    memcpy(claim->pictures, pictures.items, sizeof claim->pictures);
     if (json_array_size(figures.value) && !read_bound(claim, json_field_get(field, "holds"), status))
         return false;
     for (size_t i = 0; i < json_array_size(figures.value); i++)

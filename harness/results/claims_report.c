@@ -52,8 +52,10 @@ static void write_causes(const struct claims *claims, bool markdown, FILE *strea
     fputc('\n', stream);
     for (size_t i = 0; i < claims->count; i++) {
         const struct claim *claim = &claims->items[i];
-        if (*claim->cause)
-            fprintf(stream, "%s%s (%s): %s\n", markdown ? "- " : "", claim->id, claim->source, claim->cause);
+        fprintf(stream, "%s%s (%s", markdown ? "- " : "", claim->id, claim->source);
+        for (size_t p = 0; claim->pictures[p]; p++)
+            fprintf(stream, "%s%s", p ? ", " : "; picture ", claim->pictures[p]);
+        fprintf(stream, ")%s%s\n", *claim->cause ? ": " : "", claim->cause);
     }
 }
 
@@ -97,10 +99,13 @@ static void write_json(const struct claims *claims, FILE *stream)
                                    judgement_json(claim->found), "committed", judgement_json(claim->committed),
                                    "changed", (int)claim_changed(claim));
         CHECK(object);
-        json_t *figures = json_object();
+        json_t *figures = json_object(), *pictures = json_array();
+        for (size_t p = 0; claim->pictures[p]; p++)
+            CHECK(json_array_append_new(pictures, json_string(claim->pictures[p])) == 0);
         for (int b = 0; b < BASELINE_COUNT; b++)
             CHECK(json_object_set_new(figures, claim_baseline_names[b], figure_json(&claim->figures[b])) == 0);
-        CHECK(json_object_set_new(object, "figures", figures) == 0 && json_array_append_new(list, object) == 0);
+        CHECK(json_object_set_new(object, "figures", figures) == 0 &&
+              json_object_set_new(object, "pictures", pictures) == 0 && json_array_append_new(list, object) == 0);
     }
     json_dumpf(list, stream, JSON_INDENT(1));
     fputc('\n', stream);
