@@ -1,5 +1,6 @@
-# Relative L2 error of the gradient by method and dtype, on a logarithmic axis from left to right; an upright bar is the
-# noise floor: full against itself in that dtype, summed in another order. A difference of exactly 0 stands at the left edge.
+# Relative L2 error of the gradient by method and dtype, on a logarithmic axis from left to right, broken where nothing lies;
+# an upright bar is the noise floor: full against itself in that dtype, summed in another order. A difference of exactly 0
+# stands at the left edge.
 load scripts.'/style.gp'
 
 dtypes = ''
@@ -7,18 +8,36 @@ dtype_count = 0
 see(name) = strstrt(dtypes, '"'.name.'"') ? 0 : (dtypes = dtypes.' "'.name.'"', dtype_count = dtype_count + 1)
 stats data using (see(strcol('dtype')), 1) nooutput
 
-# The ends of the axis: whole powers of ten around everything above 0.
-small = 1e300
-large = 0
-extend(v) = v > 0 ? (small = v < small ? v : small, large = v > large ? v : large) : 0
-stats data using (extend(column('relative_l2')), extend(column('noise_floor')), 1) nooutput
-if (large == 0) { small = 1e-17; large = 1e-15 }
-high_end = 10.0**ceil(log10(large) + 0.1)
+# The axis has whole decades; of three or more in a row that have nothing in them it is broken, and left of all stands 0.
+power(v) = int(floor(log10(v) + 1e-9))
+least = 1000
+most = -1000
 zeros = 0
-stats data using (column('relative_l2') == 0 ? (zeros = zeros + 1) : 0) nooutput
-low_end = 10.0**(floor(log10(small / 1.1)) - (zeros > 0))
-
-spot(v) = v > 0 ? v : v == 0 ? low_end : NaN
+extend(v) = v > 0 ? (least = power(v) < least ? power(v) : least, most = power(v) > most ? power(v) : most) : v == 0 ? (zeros = 1) : 0
+stats data using (extend(column('relative_l2')), extend(column('noise_floor')), 1) nooutput
+if (least > most) { least = -17; most = -16 }
+decades = most - least + 1
+array taken[decades]
+array shown[decades]
+array place[decades]
+do for [k=1:decades] { taken[k] = k == 1 || k == decades }
+occupy(v) = v > 0 ? (taken[power(v) - least + 1] = 1) : 0
+stats data using (occupy(column('relative_l2')), occupy(column('noise_floor')), 1) nooutput
+last = 0
+do for [k=1:decades] {
+    if (taken[k]) { do for [j=last+1:k] { shown[j] = j == k || k - last <= 3 }; last = k }
+}
+# In decades from the left: where each begins, and the middles of what is left out.
+gap = 0.35
+end = zeros ? gap : 0
+breaks = zeros ? sprintf(' %g', gap / 2) : ''
+shown_count = 0
+do for [k=1:decades] {
+    if (!shown[k] && shown[k > 1 ? k - 1 : 1]) { breaks = breaks.sprintf(' %g', end + gap / 2); end = end + gap }
+    place[k] = end
+    if (shown[k]) { end = end + 1; shown_count = shown_count + 1 }
+}
+spot(v) = v > 0 ? place[power(v) - least + 1] + log10(v) - power(v) : v == 0 ? 0 : NaN
 marks = '7 5 9 13 11 6'
 shape(k) = int(word(marks, 1 + (k - 1) % 6))
 width = 900
@@ -38,20 +57,27 @@ set lmargin at screen across(60 + 6.6 * (longest > 12 ? longest : 12))
 set rmargin at screen across(870)
 set tmargin at screen down(75)
 
-set logscale x
-set xrange [low_end : high_end]
-decades = log10(high_end / low_end)
-ends = decades > 12 ? 100.0 : 10.0
-set xtics low_end * (zeros ? ends : 1), ends, high_end
-if (zeros) { set xtics add ('0' low_end) }
-if (decades < 3) {
-    do for [power=floor(log10(low_end) + 0.5):floor(log10(high_end) + 0.5)-1] {
-        do for [digit in '2 5'] { set xtics add (sprintf('%se%d', digit, power) digit * 10.0**power) }
-    }
+set xrange [0 : end]
+set xtics (zeros ? '0' : '' 0)
+do for [k=1:decades] {
+    step = shown_count > 12 ? 2 : 1
+    if (shown[k] && k % step == 0) { set xtics add (sprintf('1e%d', least + k - 1) place[k]) }
+    if (shown[k] && (k == decades || !shown[k < decades ? k + 1 : k])) { set xtics add (sprintf('1e%d', least + k) place[k] + 1) }
+    if (shown[k] && shown_count < 4) { do for [digit in '2 5'] { set xtics add (sprintf('%se%d', digit, least + k - 1) place[k] + log10(digit + 0)) } }
 }
 unset mxtics
-set format x '1e%T'
-set label 98 'relative L2 error against the f64 reference' at screen 0.6,down(bottom + 42) center textcolor rgb ink
+# The axis between its breaks.
+set border 2
+from = 0
+do for [k=1:words(breaks) + 1] {
+    to = k > words(breaks) ? end : word(breaks, k) - gap / 5
+    set arrow 400+k from first from,graph 0 to first to,graph 0 nohead lw 1 lc rgb '#999999' back
+    if (k <= words(breaks)) {
+        set label 400+k '//' at first word(breaks, k) + 0.0,graph 0 center font small_font textcolor rgb pale front
+        from = word(breaks, k) + gap / 5
+    }
+}
+set label 98 'relative L2 error against the f64 reference'.(words(breaks) > zeros ? '; nothing lies in what is left out at //' : '') at screen 0.6,down(bottom + 42) center textcolor rgb ink
 set yrange [series_count + 0.6 : 0.4]
 unset ytics
 do for [i=1:series_count] {

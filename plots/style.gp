@@ -26,6 +26,10 @@ colour(method) = toned(word(colours, place(method)))
 # Series of one method share colour and shape; the dashes and the filling of the mark tell them apart.
 mark(method, rank) = int(word(rank % 2 ? hollow : filled, place(method)))
 dash(rank) = int(word('1 2 4 5 3', 1 + rank % 5))
+# More line than gap: a curve of few points is seen between its marks.
+set dashtype 2 (10,5)
+set dashtype 4 (12,4,3,4)
+set dashtype 5 (12,4,3,4,3,4)
 # A method's fourth series and those behind it have colours that no method has (Tol's muted set), another one each; with nine
 # colours and five kinds of dashes none is repeated before the forty-ninth.
 muted = '#332288 #88CCEE #AA4499 #117733 #DDAA33 #882255 #999933 #661100 #44AA99'

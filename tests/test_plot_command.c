@@ -186,6 +186,21 @@ static void axes_of_bars_are_left(void **state)
     assert_says(scratch, "err", "gradient-error: --log leaves its axes as they are");
 }
 
+// Decades in which nothing lies take no room: errors of f32 and f64 share a picture, and 0 has a place.
+static void an_axis_is_broken_where_nothing_lies(void **state)
+{
+    struct scratch *scratch = *state;
+    char *results = realpath("results/gradient-error.jsonl", NULL);
+    assert_non_null(results);
+    setenv("R", results, 1);
+    free(results);
+    expect_drawn(scratch, "", "$L plot --scripts \"$P\" --format svg --figures gradient-error --out drawn \"$R\"");
+    expect_drawn(
+        scratch, "",
+        "for tick in 0 1e-16 1e-14 1e-7 5e-7 1e-6 //; do grep -q \"[ >]$tick<\" drawn/gradient-error.svg || "
+        "{ echo $tick; exit 1; }; done; ! grep -qE '1e-(8|9|1[0-3])<' drawn/gradient-error.svg");
+}
+
 // A logarithmic axis of dots is not to be set either. What a paper claims of the figure stands below its heading.
 static void longest_contexts_say_what_is_claimed(void **state)
 {
@@ -253,6 +268,7 @@ int main(void)
         TEST(pictures_are_drawn_whole_or_not_at_all),
         TEST(help_names_every_figure),
         TEST(axes_of_bars_are_left),
+        TEST(an_axis_is_broken_where_nothing_lies),
         TEST(longest_contexts_say_what_is_claimed),
         TEST(commits_are_held_against_each_other),
         TEST(pictures_of_claims_are_there),
