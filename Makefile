@@ -94,10 +94,12 @@ figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=)
 	@mkdir -p $(RESULTS) $(PICTURES)
 	@for name in $(FIGURES); do \
 	  $(BUILD)/longbp run experiments/$$name.json --out $(RESULTS)/$$name.jsonl $(RUN) || exit $$?; done
-	@$(BUILD)/longbp plot --out $(PICTURES) $(patsubst %,$(RESULTS)/%.jsonl,$(filter-out accumulators,$(FIGURES)))
-	@$(BUILD)/longbp plot --out $(PICTURES) --figures accumulators $(RESULTS)/accumulators.jsonl
+	@tools/pictures $(BUILD)/longbp $(RESULTS) $(PICTURES) $(FIGURES)
 	@$(BUILD)/longbp report $(FIGURES:%=$(RESULTS)/%.jsonl) --html $(BUILD)/report.html && echo $(BUILD)/report.html
 figure-programs: all
+
+pictures: all ## draw what was measured and planned (RESULTS=) anew (PICTURES=)
+	@tools/pictures $(BUILD)/longbp $(RESULTS) $(PICTURES)
 
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
 	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
@@ -281,5 +283,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs pictures papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
 .SECONDARY:
