@@ -61,6 +61,17 @@ static void test_sizes_beyond_addresses(void **state)
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 
+// What a message quotes does not write to the terminal.
+static void test_control_characters_in_messages(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    assert_false(status_set(&status, STATUS_BAD_INPUT, "%s", "a\x1b[31m\n\x7f\xc2\x9b\xc3\xa9"));
+    assert_string_equal(status.message, "a?[31m?"
+                                        "???"
+                                        "\xc3\xa9");
+}
+
 // The known answers that the authors of Random123 publish for philox4x32-10.
 static void test_philox_known_answers(void **state)
 {
@@ -184,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arena_peak_by_category),
         cmocka_unit_test(test_sizes_beyond_addresses),
+        cmocka_unit_test(test_control_characters_in_messages),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_random_moments),
         cmocka_unit_test(test_normal_bits),

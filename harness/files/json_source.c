@@ -37,19 +37,6 @@ static char *short_name(const char *name)
     return shortened;
 }
 
-// Control characters, of ASCII and of Unicode's second block (C1), as "?": a hostile file must not write to the
-// terminal.
-static void disarm(char *text)
-{
-    for (; *text; text++) {
-        unsigned char byte = (unsigned char)text[0], next = (unsigned char)text[1];
-        if (byte < 0x20 || byte == 0x7f)
-            text[0] = '?';
-        else if (byte == 0xc2 && next >= 0x80 && next < 0xa0)
-            text[0] = text[1] = '?';
-    }
-}
-
 // Line and column, from 1, of a byte.
 static void position(const struct json_source *source, size_t offset, size_t *line, size_t *column)
 {
@@ -114,7 +101,6 @@ static bool syntax_error(const struct json_source *source, size_t offset, const 
 {
     char message[400], where[48] = "";
     snprintf(message, sizeof message, "%s%s%s", what, *detail ? ": " : "", detail);
-    disarm(message);
     if (source->positions) {
         size_t line, column;
         position(source, offset, &line, &column);
@@ -157,30 +143,22 @@ bool json_source_parse(struct json_source *source, const char *name, const char 
 // file that is being written, or for /proc.
 static bool read_all(struct json_source *source, int file, const char *path, struct status *status)
 {
-    size_t capacity = JSON_SOURCE_BYTES_MAX + 1, used = 0;
-    char *text = malloc(capacity + 1);
-    CHECK(text);
-    while (used < capacity) {
-        ssize_t count = read(file, text + used, capacity - used);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0) {
-            free(text);
-            return status_set(status, STATUS_IO, "%s: cannot be read: %s", path, strerror(errno));
+    size_t room = 0;
+    for (ssize_t count = 1; count != 0 && source->bytes <= JSON_SOURCE_BYTES_MAX;) {
+        if (source->bytes == room) {
+            room = room ? 2 * room : 16384;
+            source->text = realloc(source->text, room + 1);
+            CHECK(source->text);
         }
-        if (count == 0)
-            break;
-        used += (size_t)count;
+        count = read(file, source->text + source->bytes, room - source->bytes);
+        if (count < 0 && errno != EINTR)
+            return status_set(status, STATUS_IO, "%s: cannot be read: %s", path, strerror(errno));
+        source->bytes += count > 0 ? (size_t)count : 0;
     }
-    if (used > JSON_SOURCE_BYTES_MAX) {
-        free(text);
+    if (source->bytes > JSON_SOURCE_BYTES_MAX)
         return status_set(status, STATUS_BAD_INPUT, "%s: more than %zu bytes (is this the right file?)", path,
                           JSON_SOURCE_BYTES_MAX);
-    }
-    text[used] = '\0';
-    char *fitted = realloc(text, used + 1);
-    source->text = fitted ? fitted : text;
-    source->bytes = used;
+    source->text[source->bytes] = '\0';
     return true;
 }
 
@@ -392,7 +370,6 @@ bool json_source_error(const struct json_source *source, struct json_path path, 
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    disarm(message);
     if (source->positions) {
         size_t line, column;
         json_source_locate(source, path, part, &line, &column);

@@ -19,7 +19,7 @@ struct status {
     char message[1024];
 };
 
-// Sets code and message unless a status is already set: the first reason is the true one. Returns false.
+// Sets code and message, control characters as "?", unless one is set: the first is the true one. Returns false.
 bool status_set(struct status *status, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // "ok", "oom", "unsupported", "bad_input", "io", "failed".
