@@ -161,11 +161,12 @@ static void longest_contexts_are_records(void **state)
 {
     const struct scratch *scratch = *state;
     static const char longest[] =
-        "{'setting': {'device': 'plan-cuda', 'batch': 1, 'model': 'm'}, 'methods': [{'method': "
+        "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'batch': 1, 'model': 'm'}, 'methods': [{'method': "
         "{'name': 'full'}, 'max_context': 100, 'peak_bytes': 9}, {'method': {'name': 'seco'}, "
         "'max_context': 250, 'peak_bytes': 8}, {'method': {'name': 'spaco'}, 'max_context': 0}]}",
                       largest[] =
-                          "{'setting': {'device': 'plan-cuda', 'context': 5, 'model': 'm'}, 'methods': [{'method': "
+                          "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'context': 5, 'model': 'm'}, "
+                          "'methods': [{'method': "
                           "{'name': 'full'}, 'max_batch': 2}, {'method': {'name': 'seco'}, 'max_batch': 3}]}";
     static const struct {
         const char *file, *field;
@@ -185,9 +186,10 @@ static void longest_contexts_are_records(void **state)
         json_decref(found);
     }
     // Nothing is times what another has none of; files are told apart by all of their paths.
-    static const char others[] = "{'setting': {'device': 'plan-cuda', 'batch': 1, 'model': 'm'}, 'methods': "
-                                 "[{'method': {'name': 'full'}, 'max_context': 7, 'host_peak_bytes': 0}, "
-                                 "{'method': {'name': 'seco'}, 'max_context': 7, 'host_peak_bytes': 5}]}",
+    static const char others[] =
+        "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'batch': 1, 'model': 'm'}, 'methods': "
+        "[{'method': {'name': 'full'}, 'max_context': 7, 'host_peak_bytes': 0}, "
+        "{'method': {'name': 'seco'}, 'max_context': 7, 'host_peak_bytes': 5}]}",
                       folder[] = "a-folder-whose-name-is-as-long-as-that-of-some-in-a-home-folder-of-somebody";
     char figure[600], path[200];
     assert_int_equal(mkdir(scratch_path(scratch, folder).text, 0777), 0);
@@ -208,6 +210,11 @@ static void longest_contexts_are_records(void **state)
     write_quoted(scratch, "longest.json", "{}");
     assert_int_equal(run(scratch, "sed -i s/a-folder.*a.json/longest.json/ c.json; $L claims c.json"), 2);
     assert_says(scratch, "err", "longest.json: not what `longbp max-context --json` or");
+    write_quoted(
+        scratch, "longest.json",
+        "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'batch': 1}, 'methods': [{'max_context': 5}]}");
+    assert_int_equal(run(scratch, "$L claims c.json"), 2);
+    assert_says(scratch, "err", "longest.json: row 1: not a record: \"trial.method\" is missing");
 }
 
 static void mistakes_are_told_with_their_place(void **state)

@@ -72,7 +72,7 @@ static void what_is_no_record_is_refused(void **state)
         assert_int_equal(run(scratch, "test ! -e none.jsonl"), 0);
     }
     assert_int_equal(run(scratch, "$L convert gone.jsonl --out none.jsonl"), 2);
-    assert_says(scratch, "err", "gone.jsonl: cannot be read");
+    assert_says(scratch, "err", "gone.jsonl: No such file");
 }
 
 int main(void)

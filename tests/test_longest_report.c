@@ -105,11 +105,32 @@ static void cards_are_as_many(void **state)
     published_free(&published);
 }
 
+// More cards than can be counted are not none.
+static void cards_beyond_counting_are_no_crash(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct published nothing = {0};
+    struct longest_contexts contexts;
+    struct status status = {0};
+    char *text =
+        quoted("{'setting': {'batch': 3, 'model': 'a\\tb', 'parallel': {'data': 4294967296, 'sequence': "
+               "4294967296}}, 'limit_bytes': 1, 'methods': [{'method': {'name': 'full'}, 'max_context': 7}]}");
+    scratch_text(scratch, "m.json", text);
+    struct scratch_path path = scratch_path(scratch, "m.json");
+    assert_true(longest_contexts_open(&contexts, (const char *[]){path.text}, 1, &nothing, &status));
+    assert_true(contexts.groups[0].cards == SIZE_MAX && contexts.rows[0].tokens == 7);
+    assert_non_null(
+        strstr(contexts.groups[0].words, "a b, ")); // a tab would be another column of a picture's table
+    longest_contexts_close(&contexts);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(longest_contexts_are_tables, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_are_as_many, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(cards_beyond_counting_are_no_crash, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("longest report", tests, NULL, NULL);
 }

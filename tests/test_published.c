@@ -34,6 +34,10 @@ static void bad_points_are_refused_with_the_line(void **state)
         {"e-max-context.csv", "# P\nmethod,host,kilotokens\n,1 TB,3\n", ":3: host is yes or empty, found \"1 TB\""},
         {"e-memory.csv", "# P\nmethod,attention,context,peak_mib\ncheckpoint,held,1,2\n",
          ":3: expected a choice of the option that the column names, found \"held\""},
+        {"e-memory.csv",
+         "# P\nseries,method,model,training,profile,weights,optimizer,host,mark,setting,cards,chunk,context,rate,"
+         "peak_mib,stages,inner\n",
+         ":2: more columns than are read, found \"inner\""},
         {"e-speed.csv", "# P\n", "the name is not EXPERIMENT-memory.csv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

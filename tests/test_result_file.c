@@ -229,6 +229,10 @@ static void test_a_file_that_is_not_there(void **state)
     assert_false(result_file_read(&file, ((struct scratch *)*state)->folder, &status));
     assert_non_null(strstr(status.message, "Is a directory"));
     result_file_close(&file);
+    status = (struct status){0};
+    assert_false(result_file_read(&file, "/dev/zero", &status)); // which has no end
+    assert_non_null(strstr(status.message, "/dev/zero: a device"));
+    result_file_close(&file);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

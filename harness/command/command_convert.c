@@ -8,6 +8,7 @@
 #include "harness/files/output_file.h"
 #include "harness/results/record.h"
 #include "harness/results/record_check.h"
+#include "harness/results/result_file.h"
 #include "harness/run/exit_code.h"
 #include "harness/spec/trial.h"
 #include <errno.h>
@@ -90,9 +91,9 @@ static bool convert_line(const char *line, const char *where, struct output_file
 
 static bool convert(const struct arguments *arguments, struct output_file *out, struct status *status)
 {
-    FILE *in = fopen(arguments->in, "r");
+    FILE *in = result_stream_open(arguments->in, status);
     if (!in)
-        return status_set(status, STATUS_IO, "%s: cannot be read: %s", arguments->in, strerror(errno));
+        return false;
     char *line = NULL, where[600];
     size_t room = 0, number = 0;
     bool fine = output_file_open(out, arguments->out, status);

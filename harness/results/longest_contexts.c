@@ -47,7 +47,8 @@ static size_t cards_of(const json_t *setting)
     size_t cards = 1;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t ranks = count_at(parallel, kinds[i]);
-        cards *= ranks ? ranks : 1;
+        if (ranks && __builtin_mul_overflow(cards, ranks, &cards))
+            cards = SIZE_MAX;
     }
     return cards;
 }

@@ -121,7 +121,8 @@ static bool read_header(struct reader *reader, char *line)
         contexts += strcmp(word, "context") == 0;
         batches += strcmp(word, "batch") == 0;
         methods += strcmp(word, "method") == 0;
-        CHECK(reader->column_count < COLUMNS_LIMIT);
+        if (reader->column_count == COLUMNS_LIMIT)
+            return refuse(reader, "more columns than are read", word);
         reader->options[reader->column_count] = option;
         reader->columns[reader->column_count++] = column;
     }

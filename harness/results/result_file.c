@@ -6,6 +6,7 @@
 #include "harness/results/record_skim.h"
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // Whether a last line without its newline is what is left of a record: it has a record's first bytes or, behind
 // other records, some of them. Anything else is not ours.
@@ -123,12 +124,29 @@ static bool visit_line(struct result_file *file, struct result_line *line, const
     return visit->function(visit->visitor, line, status);
 }
 
+FILE *result_stream_open(const char *path, struct status *status)
+{
+    struct stat info;
+    FILE *stream = fopen(path, "rb");
+    if (!stream || fstat(fileno(stream), &info) != 0) {
+        status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    } else if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) {
+        status_set(status, STATUS_BAD_INPUT, "%s: a device; expected a result file, or a pipe that gives one",
+                   path);
+    } else {
+        return stream;
+    }
+    if (stream)
+        fclose(stream);
+    return NULL;
+}
+
 static bool scan(struct result_file *file, const char *path, const struct visit *visit, struct status *status)
 {
     *file = (struct result_file){.path = strdup(path)};
-    FILE *stream = fopen(path, "rb");
+    FILE *stream = result_stream_open(path, status);
     if (!stream)
-        return status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+        return false;
     char *text = NULL;
     size_t capacity = 0, number = 0;
     bool fine = true;

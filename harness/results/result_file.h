@@ -3,6 +3,7 @@
 #pragma once
 #include "harness/files/interned.h"
 #include "harness/results/record.h"
+#include "kernels/base/status.h"
 
 struct result_file {
     char *path;
@@ -16,6 +17,8 @@ struct result_file {
     bool unterminated;        // the last record is whole but lacks its newline: write one before appending
 };
 
+// To be read from line by line; NULL and a status if there is none, or a device, which may have no end.
+FILE *result_stream_open(const char *path, struct status *status);
 // Reads every record. False and a status that names file and line when a line is not a record of this program's
 // schema; a torn last line (no newline, not JSON, but with a record's beginning) is left out instead. Release with
 // result_file_close, also after a failure.
