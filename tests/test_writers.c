@@ -86,7 +86,7 @@ static void devices_and_pipes_are_written_to(void **state)
 static void a_name_is_a_name(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char *const names[] = {"'| touch ran'",
+    static const char *const names[] = {"'| touch ran'", "'\xff'",
                                         "\"a 'b' \\\"c\\\" <x;*?[y]\n\\$(touch ran)\\`touch ran\\`\""};
     prepare(scratch);
     for (size_t i = 0; i < COUNT(writers); i++) {
@@ -119,6 +119,29 @@ static void closed_streams_get_nothing_of_it(void **state)
     }
 }
 
+// More than stdout keeps back, and less.
+static void a_full_stdout_is_told(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const commands[] = {
+        "plan --model tiny --context 4096 --method seco --chunk 64 --categories --json",
+        "max-context --model tiny --memory-limit 8MiB --methods all --json",
+        "advise --model tiny --context 1024 --memory-limit 64MiB --methods all --json",
+        "frontier --model tiny --methods all --device-memory 2MiB,4MiB,8MiB,16MiB --json",
+        "grad --model tiny --context 8 --method full --out g",
+        "verify --shape 'one token' --json",
+        "list keys --json",
+        "report r.jsonl --format json",
+        "compare r.jsonl r.jsonl --format json",
+    };
+    prepare(scratch);
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        const struct writer writer = {commands[i], false};
+        expect(scratch, &writer, "> full", 2);
+        assert_says(scratch, "err", "writing to stdout: No space left on device");
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -128,6 +151,7 @@ int main(void)
         TEST(devices_and_pipes_are_written_to),
         TEST(a_name_is_a_name),
         TEST(closed_streams_get_nothing_of_it),
+        TEST(a_full_stdout_is_told),
     };
     return cmocka_run_group_tests_name("writers", tests, NULL, NULL);
 }

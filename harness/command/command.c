@@ -2,6 +2,7 @@
 #include "harness/files/names.h"
 #include "harness/files/unfinished.h"
 #include "kernels/base/host_memory.h"
+#include "kernels/base/status.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -64,4 +65,12 @@ int command_start(const struct command *command, int argc, char **argv)
         return EXIT_BAD_INPUT;
     }
     return code;
+}
+
+void command_print(json_t *result, size_t flags)
+{
+    // What stdout does not take command_start tells.
+    CHECK(result && (json_dumpf(result, stdout, flags) == 0 || ferror(stdout)));
+    putchar('\n');
+    json_decref(result);
 }

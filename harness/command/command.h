@@ -3,6 +3,7 @@
 #pragma once
 
 #include "harness/run/exit_code.h"
+#include <jansson.h>
 
 struct command {
     const char *name;
@@ -18,6 +19,9 @@ const struct command *command_find(const char *name);
 int command_unknown(const char *name);
 // Runs it with the arguments behind its name. The exit code; 2 if its result did not reach stdout.
 int command_start(const struct command *command, int argc, char **argv);
+
+// Prints a result and a newline, and releases it. flags: jansson's.
+void command_print(json_t *result, size_t flags);
 
 int command_run(int argc, char **argv);
 int command_verify(int argc, char **argv);

@@ -219,9 +219,7 @@ static void print_json(const struct plan_flags *flags, const struct advice *advi
         advice->asked.left_out, "limited_by", limit, "command", fits ? json_string(command) : json_null(),
         "candidates", (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
         provenance.revision, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
-    CHECK(object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
-    putchar('\n');
-    json_decref(object);
+    command_print(object, JSON_INDENT(2));
     free(command);
 }
 

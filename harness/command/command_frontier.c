@@ -179,9 +179,7 @@ static void print_json(const struct frontier *frontier)
     json_t *object = json_pack("{s:o, s:o, s:O, s:s, s:o}", "setting", setting, "frontier", rows, "left_out",
                                frontier->asked.left_out, "revision", provenance.revision, "dirty",
                                provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
-    CHECK(object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
-    putchar('\n');
-    json_decref(object);
+    command_print(object, JSON_INDENT(2));
 }
 
 int command_frontier(int argc, char **argv)

@@ -4,6 +4,7 @@
 #include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
+#include "harness/results/record.h"
 #include "harness/run/choice.h"
 #include "harness/run/ranks.h"
 #include "harness/run/setup.h"
@@ -82,13 +83,11 @@ static void print_report(const struct trial *trial, const struct step_report *re
         json_array_append_new(columns, json_integer(report->columns.items[i]));
     json_t *loss = json_real(report->loss); // NULL when it is not finite
     json_t *object =
-        json_pack("{s:o, s:s, s:o, s:I, s:s}", "loss", loss ? loss : json_null(), "method", trial->method->name,
-                  "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", out);
+        json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", loss ? loss : json_null(), "method", trial->method->name,
+                  "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
     if (trial->chosen)
         json_object_set_new(object, "chosen", choice_made(trial));
-    CHECK(object && json_dumpf(object, stdout, 0) == 0);
-    putchar('\n');
-    json_decref(object);
+    command_print(object, 0);
 }
 
 // Rank 0 has everyone's gradients and writes them.

@@ -313,11 +313,10 @@ int command_list(int argc, char **argv)
         if (strcmp(lists[i].name, arguments.what) != 0)
             continue;
         json_t *list = lists[i].list(arguments.json);
-        if (arguments.json) {
-            json_dumpf(list, stdout, JSON_INDENT(2));
-            putchar('\n');
-        }
-        json_decref(list);
+        if (arguments.json)
+            command_print(list, JSON_INDENT(2));
+        else
+            json_decref(list);
         return EXIT_FINE;
     }
     fprintf(stderr, "%s: nothing called \"%s\"; " LISTS "\n", argv[0], arguments.what);

@@ -301,9 +301,7 @@ static void print_json(const struct arguments *arguments, const struct table *ta
     provenance_take(&provenance);
     json_object_set_new(object, "revision", json_string(provenance.revision));
     json_object_set_new(object, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
-    CHECK(object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
-    putchar('\n');
-    json_decref(object);
+    command_print(object, JSON_INDENT(2));
 }
 
 static void set_two_groups(json_t *trial)

@@ -247,9 +247,7 @@ static void print_json(const struct plan *plan)
                       : profile->rates[plan->trial.dtype].count ? "measured rates"
                                                                 : "roofline";
     json_object_set_new(object, "estimate", how ? json_string(how) : json_null());
-    CHECK(json_dumpf(object, stdout, JSON_INDENT(2)) == 0);
-    putchar('\n');
-    json_decref(object);
+    command_print(object, JSON_INDENT(2));
 }
 
 static char *command_line(int argc, char **argv)

@@ -41,9 +41,7 @@ static void print_json(const struct verify_case *result)
                                result->shape, "options", result->options, "good", (int)result->good, "relative_l2",
                                number(result->error.relative_l2), "max_abs", number(result->error.max_abs),
                                "cosine", number(result->error.cosine), "reason", result->reason);
-    json_dumpf(object, stdout, 0);
-    putchar('\n');
-    json_decref(object);
+    command_print(object, 0);
 }
 
 static double worse(double a, double b)
