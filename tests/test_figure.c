@@ -96,6 +96,15 @@ static void test_memory_table(void **state)
         "2\tseco\tseco, chunk 64\t0\t128\t180\t150\t1000000\t0\tNaN\n"
         "3\tseco\tseco, chunk 128\t1\t128\t200\t150.5\t1000000\t0\tNaN\n"
         "3\tseco\tseco, chunk 128\t1\t256\t300\t250\t1000000\t0\t70\n");
+    // What ends a row or a column is none of a label.
+    char *broken[] = {
+        record(1, "e", "ok", "f32", 256, "{'name': 'seco', 'chunk': 'a\\tb\\n'}", ", 'peak_bytes': 3"),
+        record(2, "e", "ok", "f32", 128, "{'name': 'seco', 'chunk': 'a\\tb\\n'}", ", 'peak_bytes': 2"), NULL};
+    expect_table(
+        "memory", broken,
+        "series\tmethod\tlabel\trank\tcontext\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\thost_peak_bytes\n"
+        "1\tseco\tseco, chunk a b \t0\t128\t2\tNaN\t1000000\t0\tNaN\n"
+        "1\tseco\tseco, chunk a b \t0\t256\t3\tNaN\t1000000\t0\tNaN\n");
     char *alone[] = {record(1, "e", "ok", "f32", 256, full, ", 'peak_bytes': 300"),
                      record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 300"), NULL};
     assert_null(table_of("memory", alone)); // no curve: every series has one context

@@ -66,6 +66,10 @@ static void samples_have_their_columns(void **state)
     expect_good(RECORD(TRIAL("") ", 'samples_ms': [0.5, 3], 'sample_columns': [0, 2], 'mean_ms': 1.75, "
                                  "'mean_error_ms': null"));
     expect_good(RECORD(TRIAL("") ", 'samples_ms': [], 'sample_columns': [1, 2, 3], 'estimate_ms': 7")); // a plan's
+    expect_bad("{'schema': 2, 'id': '" ID
+               "', 'experiment': 'e', 'status': 'ok', 'trial': {'dtype': 'f32', 'device': "
+               "'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'fu\\tll'}}}",
+               "'trial.method.name' is missing, or has control characters");
     expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1, -1]"),
                "'sample_columns' is not an array of whole numbers");
     expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1.5]"), "'sample_columns' is not an array of whole numbers");

@@ -10,4 +10,7 @@ void text_append(char *text, size_t bytes, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text + used, bytes - used, format, arguments);
     va_end(arguments);
+    for (char *c = text + used; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' ';
 }

@@ -1,4 +1,5 @@
-// Text: words put together in a buffer of fixed size; what does not fit is cut off.
+// Text: words put together in a buffer of fixed size; what does not fit is cut off. Control characters, which would
+// end a row of a table or write to the terminal, become spaces.
 #pragma once
 #include <stddef.h>
 

@@ -1,5 +1,6 @@
 #include "harness/plot/figure.h"
 #include "harness/files/names.h"
+#include "harness/files/text.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
 #include "harness/spec/trial.h"
@@ -302,7 +303,8 @@ static const char *sums_dtype(const struct record *record, bool kv)
 static void dtype_label(const struct record *record, const struct record *const *records, size_t count, char *text,
                         size_t bytes)
 {
-    snprintf(text, bytes, "%s", record->trial.dtype);
+    *text = 0;
+    text_append(text, bytes, "%s", record->trial.dtype);
     for (int kv = 1; kv >= 0; kv--) {
         const char *own = sums_dtype(record, kv);
         bool alone = true;
@@ -310,8 +312,7 @@ static void dtype_label(const struct record *record, const struct record *const 
             alone &= strcmp(records[i]->trial.dtype, record->trial.dtype) != 0 ||
                      strcmp(sums_dtype(records[i], kv), own) == 0;
         if (!alone && *own) {
-            size_t used = strlen(text);
-            snprintf(text + used, bytes - used, ", %s gradients %s", kv ? "kv" : "weight", own);
+            text_append(text, bytes, ", %s gradients %s", kv ? "kv" : "weight", own);
         }
     }
 }
@@ -435,7 +436,9 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
             order = record->timeline.category_order;
             for (size_t i = 0; i < json_array_size(order); i++) {
                 const char *name = json_string_value(json_array_get(order, i));
-                fprintf(table, "\t%s", name ? name : "unnamed");
+                char word[64] = "";
+                text_append(word, sizeof word, "%s", name ? name : "unnamed");
+                fprintf(table, "\t%s", word);
             }
             fputc('\n', table);
         }

@@ -1,5 +1,6 @@
 // History: time and peak memory of every trial that several commits have, over what they were at its first, from
 // commit to commit, and where `longbp history` says that they changed.
+#include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/results/history.h"
 #include "harness/results/step_time.h"
@@ -45,8 +46,10 @@ static void put_trial(FILE *table, const struct history *history, size_t at, siz
     for (size_t p = 0; p < trial->count; p++) {
         const struct history_point *point = &trial->points[p];
         const struct history_commit *commit = &history->commits[point->commit];
-        fprintf(table, "%zu\t%s\t%s\t%zu\t%zu\t%.7s%s", series, record_method(first), trial->what.text,
-                rank_of(history, at), point->commit + 1, commit->revision, commit->dirty ? "+" : "");
+        char revision[16] = "";
+        text_append(revision, sizeof revision, "%.7s%s", commit->revision, commit->dirty ? "+" : "");
+        fprintf(table, "%zu\t%s\t%s\t%zu\t%zu\t%s", series, record_method(first), trial->what.text,
+                rank_of(history, at), point->commit + 1, revision);
         number(table, time_of(point->record) / time_of(first));
         number(table, peak_of(point->record) / peak_of(first));
         fprintf(table, "\t%d\t%d\n", p > 0 && has_changed_time(history, trial, point->commit),

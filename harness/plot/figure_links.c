@@ -1,5 +1,6 @@
 // Ranks over links: the estimated time of a step against how many share it, how much of it the busiest waits, and
 // what the one that sends the most sends; a series per method, kind of links and ZeRO's level.
+#include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
 #include "kernels/base/status.h"
@@ -112,8 +113,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
                 if (kinds[k].zero > 0) {
                     fprintf(table, "zero %.0f, ", kinds[k].zero);
                 }
-                fprintf(table, "%s\t%zu\t%zu", *kinds[k].links ? kinds[k].links : "the card's links",
-                        shares_before(kinds, k), links_before(kinds, k) + 1);
+                char links[200] = "";
+                text_append(links, sizeof links, "%s", *kinds[k].links ? kinds[k].links : "the card's links");
+                fprintf(table, "%s\t%zu\t%zu", links, shares_before(kinds, k), links_before(kinds, k) + 1);
                 put_record(table, series->records[r]);
             }
             most = series->record_count > most ? series->record_count : most;

@@ -1,5 +1,6 @@
 #include "harness/plot/planned_figure.h"
 #include "harness/files/size.h"
+#include "harness/files/text.h"
 #include "harness/results/setting.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -39,13 +40,13 @@ static bool write_front(const json_t *output, FILE *table)
     fputs("series\tmethod\tlabel\trank\tpeak_bytes\thost_peak_bytes\tseconds\tlimit_bytes\twords\n", table);
     for (size_t i = 0; i < rows; i++) {
         const json_t *row = json_array_get(front, i);
-        const char *method = text(json_object_get(row, "method"), "name");
         bool host = number(row, "host_peak_bytes") > 0;
-        char label[200], words[400];
-        snprintf(words, sizeof words, "%s", text(row, "label"));
+        char method[64] = "", label[200] = "", words[400] = "";
+        text_append(method, sizeof method, "%s", text(json_object_get(row, "method"), "name"));
+        text_append(words, sizeof words, "%s", text(row, "label"));
         for (char *c = words; *c; c++)
             *c = *c == '_' ? '-' : *c; // an underscore would be markup
-        snprintf(label, sizeof label, "%s%s", method, host ? ", some of it on the host" : "");
+        text_append(label, sizeof label, "%s%s", method, host ? ", some of it on the host" : "");
         size_t series = series_of(label, labels, &count);
         fprintf(table, "%zu\t%s\t%s\t%d\t%.15g\t%.15g\t%.9g\t%.15g\t%s\n", series, method, label, host,
                 number(row, "peak_bytes"), number(row, "host_peak_bytes"), 1e-3 * number(row, "estimate_ms"),
@@ -64,15 +65,16 @@ static bool write_frontier(const json_t *output, FILE *table)
     fputs("series\tmethod\tlabel\trank\tdevice_bytes\tmax_context\n", table);
     for (size_t i = 0; i < rows; i++) {
         const json_t *row = json_array_get(frontier, i);
-        char label[200], size[32];
-        size_text((size_t)number(row, "host_bytes"), size, sizeof size);
-        snprintf(label, sizeof label, "%s%s%s", text(row, "method"), number(row, "host_bytes") > 0 ? ", host " : "",
-                 number(row, "host_bytes") > 0 ? size : "");
+        char method[64] = "", label[200] = "", size[32];
+        double host = number(row, "host_bytes");
+        size_text(host > 0 && host < 0x1p63 ? (size_t)host : 0, size, sizeof size);
+        text_append(method, sizeof method, "%s", text(row, "method"));
+        text_append(label, sizeof label, "%s%s%s", method, host > 0 ? ", host " : "", host > 0 ? size : "");
         if (!(number(row, "max_context") > 0))
             continue;
         size_t series = series_of(label, labels, &count), rank = series_of(size, sizes, &hosts) - 1;
-        fprintf(table, "%zu\t%s\t%s\t%zu\t%.15g\t%.15g\n", series, text(row, "method"), label, rank,
-                number(row, "device_bytes"), number(row, "max_context"));
+        fprintf(table, "%zu\t%s\t%s\t%zu\t%.15g\t%.15g\n", series, method, label, rank, number(row, "device_bytes"),
+                number(row, "max_context"));
     }
     free(sizes);
     free(labels);

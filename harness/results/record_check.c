@@ -178,6 +178,14 @@ static bool check_samples(const json_t *record, const char *where, struct status
     return true;
 }
 
+bool record_check_method(const json_t *method)
+{
+    const char *name = json_string_value(json_object_get(method, "name"));
+    while (name && (unsigned char)*name >= 0x20 && *name != 0x7f)
+        name++;
+    return name && !*name;
+}
+
 bool record_check(const json_t *record, const char *where, struct status *status)
 {
     if (!json_is_object(record))
@@ -195,8 +203,9 @@ bool record_check(const json_t *record, const char *where, struct status *status
         !check_samples(record, where, status))
         return false;
     const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
-    if (!json_is_string(json_object_get(method, "name")))
-        return status_set(status, STATUS_BAD_INPUT, "%s: not a record: \"trial.method.name\" is missing", where);
+    if (!record_check_method(method))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: not a record: \"trial.method.name\" is missing, or has control characters", where);
     const char *id = json_string_value(json_object_get(record, "id"));
     if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32)
         return status_set(status, STATUS_BAD_INPUT, "%s: \"id\" is \"%.40s\", not 32 hexadecimal digits", where,

@@ -1,5 +1,6 @@
 #include "harness/results/record_skim.h"
 #include "harness/files/json_skim.h"
+#include "harness/results/record_check.h"
 #include "harness/results/record_fields.h"
 #include "harness/results/record_json.h"
 #include "kernels/base/status.h"
@@ -331,7 +332,7 @@ static bool holds(const struct record *record)
     return record->schema == RECORD_SCHEMA && strlen(record->id) == 32 &&
            strspn(record->id, "0123456789abcdef") == 32 && trial->batch >= 1 && trial->context >= 1 &&
            as_many(&record->sample_columns, times) && as_many(&record->slowdown, times) &&
-           json_is_string(json_object_get(trial->method, "name"));
+           record_check_method(trial->method);
 }
 
 bool record_skim(struct record *record, const char *text, size_t bytes, struct interned *interned)

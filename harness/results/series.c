@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // qsort_r
 #include "harness/results/series.h"
+#include "harness/files/text.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
 #include <string.h>
@@ -124,18 +125,15 @@ static int compare_records(const struct record *a, const struct record *b, const
 // Appends one option: "chunk 128", "sampler uniform".
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
-    size_t used = strlen(series->label);
-    char *end = series->label + used;
-    size_t room = sizeof series->label - used;
-    const char *comma = used ? ", " : "";
+    const char *comma = *series->label ? ", " : "";
     if (json_is_string(value)) {
-        snprintf(end, room, "%s%s %s", comma, key, json_string_value(value));
+        text_append(series->label, sizeof series->label, "%s%s %s", comma, key, json_string_value(value));
     } else if (strcmp(key, "chunk") == 0 && json_integer_value(value) == 0) {
-        snprintf(end, room, "%swhole context", comma);
+        text_append(series->label, sizeof series->label, "%swhole context", comma);
     } else {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
         CHECK(text);
-        snprintf(end, room, "%s%s %s", comma, key, text);
+        text_append(series->label, sizeof series->label, "%s%s %s", comma, key, text);
         free(text);
     }
 }
