@@ -42,7 +42,7 @@ FIGURES  := context-sweep chunk sparsity gradient-error timeline accumulation ac
 all: $(BUILD)/longbp ## build the program (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk tests/fuzz/fuzz.mk | expand -t 20
 
 # What a program is linked with: of the objects those that it needs. Thin: it holds their names.
 LIBRARY  := $(BUILD)/longbp.a
@@ -213,30 +213,6 @@ test-pytorch: all ## gradients and training runs in f64 against PyTorch, transfo
 $(PYTORCH): run/tools/%: all
 	@$(SUITE) $* sh -c 'cd / && exec $(PYTHON) $(CURDIR)/tools/$*.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp)'
 
-# clang's fuzzer over the readers of files, from what the repository has of each and tests/fuzz; what it finds on the way is
-# kept in build/fuzz/corpus. The kernels as gcc builds them, for they need its OpenMP.
-SECONDS  ?= 30
-FUZZERS  := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
-FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -g -O1 -fsanitize=fuzzer
-SEEDS     = $(wildcard tests/fuzz/$(1)/* $(SEEDS_$(1)))
-SEEDS_spec      := experiments/*.json
-SEEDS_profile   := experiments/devices/*.json
-SEEDS_published := experiments/published/*.csv
-comma    := ,
-READERS  := $(filter $(BUILD)/harness/% $(BUILD)/methods/%,$(OBJECTS))
-$(BUILD)/fuzz/%.o: %.c
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(FUZZ)-no-link,address,undefined -MMD -MP -c -o $@ $<
-$(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/tests/fuzz_%.o $(READERS:$(BUILD)/%=$(BUILD)/fuzz/%) $(filter $(BUILD)/kernels/%,$(OBJECTS))
-	$(call say,LINK,$@)
-	$(Q)$(FUZZ),address,undefined -o $@ $^ $(LDLIBS) -lgomp -ldl
-fuzz: $(FUZZERS:%=fuzz-%) ## clang's fuzzer over the readers of files, SECONDS=30 each
-fuzz-%: $(BUILD)/fuzz/fuzz_%
-	@mkdir -p $(BUILD)/fuzz/corpus/$*
-	@$< -max_total_time=$(SECONDS) -print_final_stats=1 -dict=tests/fuzz/$*.dict -artifact_prefix=$(BUILD)/fuzz/ \
-	  $(BUILD)/fuzz/corpus/$* -seed_inputs=$(subst $(eval) ,$(comma),$(strip $(call SEEDS,$*)))
-
 $(BUILD)/bench/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lbenchmark $(LDLIBS)
@@ -274,7 +250,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 	  install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/$${shell#*:} || exit 1; done
 	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
 
-include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk
+include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk
 # Those that take longest, more than ten seconds, are begun first: so all cores end together.
 LONGEST  := $(addprefix run/$(BUILD)/tests/test_,simt_ops replicas ranks_command host_memory methods ops advise largest_turn planner optimizer_steps)
 test-runs: test-cuda-emulated $(if $(SANITIZE),,test-rehearse) $(LONGEST) test-bf16 $(RUNS)
@@ -283,5 +259,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs pictures papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) fuzz bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs pictures papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) bench format lint man install clean FORCE
 .SECONDARY:

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a file of published points, of each quantity, are refused with a reason, or are points
-// whose values are positive.
+// Fuzz target: any bytes as a file of published points, of the quantity that their number says, are refused with a
+// reason, or are points whose values are positive.
 #define _GNU_SOURCE // memfd_create
 #include "harness/results/published.h"
 #include "tests/fuzzed_file.h"
@@ -25,13 +25,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static struct fuzzed_path folders[PUBLISHED_QUANTITIES];
     struct fuzzed_path file = fuzzed_file(bytes, count);
-    for (int quantity = 0; quantity < PUBLISHED_QUANTITIES; quantity++) {
-        char name[64];
-        snprintf(name, sizeof name, "e-%s.csv", published_quantity_name((enum published_quantity)quantity));
-        if (!*folders[quantity].text) {
-            folders[quantity] = fuzzed_folder(file, name);
-        }
-        read_points(folders[quantity].text);
+    size_t quantity = count % PUBLISHED_QUANTITIES;
+    char name[64];
+    snprintf(name, sizeof name, "e-%s.csv", published_quantity_name((enum published_quantity)quantity));
+    if (!*folders[quantity].text) {
+        folders[quantity] = fuzzed_folder(file, name);
     }
+    read_points(folders[quantity].text);
     return 0;
 }

@@ -25,14 +25,19 @@ static inline struct fuzzed_path fuzzed_file(const uint8_t *bytes, size_t count)
     return path;
 }
 
+static inline void fuzzed_name(struct fuzzed_path folder, struct fuzzed_path file, const char *name)
+{
+    char link[128];
+    snprintf(link, sizeof link, "%s/%s", folder.text, name);
+    CHECK(symlink(file.text, link) == 0);
+}
+
 // A new folder in which that file has this name; made once, and left.
 static inline struct fuzzed_path fuzzed_folder(struct fuzzed_path file, const char *name)
 {
     struct fuzzed_path folder = {"/tmp/longbp-fuzz-XXXXXX"};
-    char link[128];
     CHECK(mkdtemp(folder.text));
-    snprintf(link, sizeof link, "%s/%s", folder.text, name);
-    CHECK(symlink(file.text, link) == 0);
+    fuzzed_name(folder, file, name);
     return folder;
 }
 

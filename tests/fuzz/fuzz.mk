@@ -1,0 +1,21 @@
+# clang's fuzzer over the readers of files, from what the repository has of each and this folder; what it finds on the way is
+# kept in build/fuzz/corpus. The kernels as gcc builds them, for they need its OpenMP.
+SECONDS  ?= 30
+EXECUTIONS ?= 1e8
+FUZZERS  := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
+FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -g -O1 -fsanitize=fuzzer
+READERS  := $(filter $(BUILD)/harness/% $(BUILD)/methods/%,$(OBJECTS))
+PROGRAMS := $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%)
+$(BUILD)/fuzz/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(FUZZ)-no-link,address,undefined -MMD -MP -c -o $@ $<
+$(PROGRAMS): $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/tests/fuzz_%.o $(READERS:$(BUILD)/%=$(BUILD)/fuzz/%) $(filter $(BUILD)/kernels/%,$(OBJECTS))
+	$(call say,LINK,$@)
+	$(Q)$(FUZZ),address,undefined -o $@ $^ $(LDLIBS) -lgomp -ldl
+fuzz: $(FUZZERS:%=fuzz-%) ## clang's fuzzer over the readers of files, SECONDS=30 each
+fuzz-%: $(BUILD)/fuzz/fuzz_%
+	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) $*
+fuzz-campaign: $(PROGRAMS) ## the same in turn until results/fuzz.jsonl has EXECUTIONS=1e8; goes on where it stopped
+	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) --record results/fuzz.jsonl --until $(EXECUTIONS) $(FUZZERS)
+.PHONY: fuzz fuzz-campaign
