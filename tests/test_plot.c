@@ -327,7 +327,7 @@ static void test_choices_that_are_none(void **state)
         const char *series, *condition, *message;
     } wrong[] = {
         {"sec", NULL, "--series: no picture has \"sec\""},
-        {"full,seco, chunk 12", NULL, "\n  full\n  seco, chunk 64\n  seco, chunk 128"},
+        {"full,seco, chunk 12", NULL, "of: \"full\" \"seco, chunk 64\" \"seco, chunk 128\""},
         {"", NULL, "--series: no picture has \"\""},
         {NULL, "context=7", "--where: none of these 6 records"},
         {NULL, "contxt=256", "--where: no field \"contxt\""},

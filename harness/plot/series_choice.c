@@ -30,12 +30,8 @@ void series_choice_close(struct series_choice *choice)
 static void see(struct series_choice *choice, const char *label)
 {
     char entry[256];
-    snprintf(entry, sizeof entry, "\n  %.200s", label);
-    size_t length = strlen(entry);
-    for (const char *at = choice->seen; (at = strstr(at, entry)); at++)
-        if (at[length] == '\n' || !at[length])
-            return;
-    if (strlen(choice->seen) + length < sizeof choice->seen)
+    snprintf(entry, sizeof entry, " \"%.200s\"", label);
+    if (!strstr(choice->seen, entry) && strlen(choice->seen) + strlen(entry) < sizeof choice->seen)
         text_append(choice->seen, sizeof choice->seen, "%s", entry);
 }
 
