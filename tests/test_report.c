@@ -8,6 +8,8 @@
 #include "tests/scratch.h"
 #include "tests/words.h"
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 static bool report_of(const struct scratch *scratch, bool markdown, bool summary, char **text,
                       struct status *status)
 {
@@ -30,103 +32,114 @@ static bool report(const struct scratch *scratch, bool markdown, char **text, st
     return report_of(scratch, markdown, false, text, status);
 }
 
-// A record that was predicted by measured rates, with its range; slowdown "": none is known.
-static void add_prediction(FILE *stream, int id, const char *method, int context, double measured_ms,
-                           double predicted_ms, const char *slowdown)
+// Of another experiment.
+static const char other[] = "# P\nmethod,context,seconds\nseco,1,1\n";
+
+// The report, squeezed, of these records beside these published points, to be freed.
+static char *reported(const struct scratch *scratch, const char *file, const char *published, const char *records)
+{
+    char *text;
+    struct status status = {0};
+    scratch_text(scratch, file, published);
+    scratch_text(scratch, "r.jsonl", records);
+    if (!report(scratch, false, &text, &status))
+        fail_msg("%s", status.message);
+    return squeezed(text);
+}
+
+// A trial that was predicted by measured rates.
+struct prediction {
+    const char *method;
+    int context;
+    double measured_ms, predicted_ms;
+    const char *slowdown; // with its key; "": none is known
+};
+
+// With its range, as a line.
+static void put_prediction(FILE *stream, size_t id, const struct prediction *p)
 {
     char *text, *line;
     assert_true(
         asprintf(
             &text,
-            "{'schema': 2, 'id': '%032x', 'experiment': 'p', 'status': 'ok', 'reason': '', 'trial': {'model': "
+            "{'schema': 2, 'id': '%032zx', 'experiment': 'p', 'status': 'ok', 'reason': '', 'trial': {'model': "
             "'small', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': %d, 'seed': 1, 'method': {'name': "
             "%s}}, 'peak_bytes': 1, 'lower_bound_bytes': 1, 'median_ms': %g, 'estimate_ms': %g, "
             "'estimate_low_ms': %g, 'estimate_high_ms': %g, 'profile': 'host', 'samples_ms': [%g, %g, %g]%s, "
             "'provenance': {}}",
-            id, context, method, measured_ms, predicted_ms, 0.9 * predicted_ms, 1.1 * predicted_ms,
-            0.5 * measured_ms, measured_ms, 2 * measured_ms, slowdown) > 0);
+            id, p->context, p->method, p->measured_ms, p->predicted_ms, 0.9 * p->predicted_ms,
+            1.1 * p->predicted_ms, 0.5 * p->measured_ms, p->measured_ms, 2 * p->measured_ms, p->slowdown) > 0);
     line = quoted(text);
     fprintf(stream, "%s\n", line);
     free(line);
     free(text);
 }
 
+// Their report, to be freed.
+static char *reported_predictions(const struct scratch *scratch, const struct prediction *predictions, size_t count)
+{
+    char *records;
+    size_t bytes;
+    FILE *stream = open_memstream(&records, &bytes);
+    for (size_t i = 0; i < count; i++)
+        put_prediction(stream, i + 1, &predictions[i]);
+    assert_int_equal(fclose(stream), 0);
+    char *text = reported(scratch, "e-memory.csv", points, records);
+    free(records);
+    return text;
+}
+
 // The errors of predictions, and the order of trials of one context whose times differ by more than a tenth.
 static void predictions_are_held_against_times(void **state)
 {
-    const struct scratch *scratch = *state;
-    char *records, *text;
-    size_t bytes;
-    FILE *stream = open_memstream(&records, &bytes);
-    add_prediction(stream, 1, SECO(64), 1024, 100, 105, "");      // 5 %
-    add_prediction(stream, 2, SECO(128), 1024, 80, 120, "");      // 50 %: as if slower than chunk 64
-    add_prediction(stream, 3, "'checkpoint'", 1024, 95, 110, ""); // 15.8 %, too near to chunk 64 for an order
-    add_prediction(stream, 4, SECO(64), 2048, 300, 270, "");      // 10 %, at another context
-    assert_int_equal(fclose(stream), 0);
-    scratch_text(scratch, "e-memory.csv", points);
-    scratch_text(scratch, "r.jsonl", records);
-    struct status status = {0};
-    if (!report(scratch, false, &text, &status))
-        fail_msg("%s", status.message);
+    static const struct prediction predictions[] = {
+        {SECO(64), 1024, 100, 105, ""},      // 5 %
+        {SECO(128), 1024, 80, 120, ""},      // 50 %: as if slower than chunk 64
+        {"'checkpoint'", 1024, 95, 110, ""}, // 15.8 %, too near to chunk 64 for an order
+        {SECO(64), 2048, 300, 270, ""},      // 10 %, at another context
+    };
     static const char *const words[] = {
         "seco, chunk 64 1024 100.0 105.0 94.5 115.5 5.0 - -\n",
         "seco, chunk 64 2048 300.0 270.0 243.0 297.0 -10.0 - -\n",
         // checkpoint is slower than chunk 128, too, and was predicted to be faster
         "4 trials, 1 of them measured within the range of their prediction: median error 12.9 %, worst 50.0 % "
-        "(seco, "
-        "chunk 128, context 1024); of 2 pairs whose times differ by more than 10 %, 0 in the right order, 2 in the "
-        "wrong one\n",
+        "(seco, chunk 128, context 1024); of 2 pairs whose times differ by more than 10 %, 0 in the right order, 2 "
+        "in the wrong one\n",
         NULL};
-    expect_words(squeezed(text), words);
+    char *text = reported_predictions(*state, predictions, COUNT(predictions));
+    expect_words(text, words);
     assert_null(strstr(text, "at the speed of the calibration"));
     free(text);
-    free(records);
 }
 
 // What a machine lost since its profile was measured is taken out sample by sample, and stands beside what it did
 // not lose.
 static void slowdowns_are_taken_out(void **state)
 {
-    const struct scratch *scratch = *state;
-    char *records, *text;
-    size_t bytes;
-    FILE *stream = open_memstream(&records, &bytes);
     // 50, 100 and 200 ms at once, half and a quarter of the speed: 50 each; the other 40 by its first and last
-    add_prediction(stream, 1, SECO(64), 1024, 100, 55, ", 'slowdown': [1, 2, 4]");
-    add_prediction(stream, 2, SECO(128), 1024, 80, 38, ", 'slowdown': [1, 1.5, 4]");
-    assert_int_equal(fclose(stream), 0);
-    scratch_text(scratch, "e-memory.csv", points);
-    scratch_text(scratch, "r.jsonl", records);
-    struct status status = {0};
-    if (!report(scratch, false, &text, &status))
-        fail_msg("%s", status.message);
+    static const struct prediction predictions[] = {{SECO(64), 1024, 100, 55, ", 'slowdown': [1, 2, 4]"},
+                                                    {SECO(128), 1024, 80, 38, ", 'slowdown': [1, 1.5, 4]"}};
     static const char *const words[] = {
         "seco, chunk 64 1024 100.0 55.0 49.5 60.5 -45.0 2.00 10.0\n",
         "seco, chunk 128 1024 80.0 38.0 34.2 41.8 -52.5 2.00 -5.0\n",
         "2 trials, 0 of them measured within the range of their prediction: median error 48.8 %, worst 52.5 % "
-        "(seco, "
-        "chunk 128, context 1024); of 1 pairs whose times differ by more than 10 %, 1 in the right order, 0 in the "
-        "wrong one\n",
+        "(seco, chunk 128, context 1024); of 1 pairs whose times differ by more than 10 %, 1 in the right order, 0 "
+        "in the wrong one\n",
         "2 trials at the speed of the calibration, each sample divided by its slowdown, which is how many times as "
-        "long "
-        "as then a yardstick took around it (1.00 to 4.00): median error 7.5 %, worst 10.0 % (seco, chunk 64, "
-        "context "
-        "1024); of 1 pairs whose times differ by more than 10 %, 1 in the right order, 0 in the wrong one\n",
+        "long as then a yardstick took around it (1.00 to 4.00): median error 7.5 %, worst 10.0 % (seco, chunk 64, "
+        "context 1024); of 1 pairs whose times differ by more than 10 %, 1 in the right order, 0 in the wrong "
+        "one\n",
         NULL};
-    expect_words(squeezed(text), words);
+    char *text = reported_predictions(*state, predictions, COUNT(predictions));
+    expect_words(text, words);
     free(text);
-    free(records);
 }
 
 static void points_are_held_against_their_records(void **state)
 {
     const struct scratch *scratch = *state;
-    char *records = all_records(), *text;
-    scratch_text(scratch, "e-memory.csv", points);
-    scratch_text(scratch, "r.jsonl", records);
+    char *records = all_records(), *text = reported(scratch, "e-memory.csv", points, records);
     struct status status = {0};
-    if (!report(scratch, false, &text, &status))
-        fail_msg("%s", status.message);
     static const char *const words[] = {
         "e, memory\npublished: A paper, Figure 1", "planned", "seco, chunk 64, dKV f32 1024 100.0 50.0 0.500\n",
         "seco, chunk 64, dKV f32 2048 200.0 100.0 0.500\n", "seco, chunk 64, dKV bf16 2048 200.0 250.0 1.250\n",
@@ -137,7 +150,7 @@ static void points_are_held_against_their_records(void **state)
         "seco, chunk 64, dKV bf16 1 1.250 1.250 2048 1 0\n", "seco, chunk 128 0 - - - 0 1\n",
         // 50 MiB in 1024 tokens, half of it the bound; 100 MiB published
         "seco, chunk 64, dKV f32 1024 to 2048 25600 51200 2.0000 102400 0.500\n", NULL};
-    expect_words(squeezed(text), words);
+    expect_words(text, words);
     const char *beside = strstr(text, "e, memory"); // behind the table of all records
     assert_null(strstr(beside, "4096"));
     assert_null(strstr(beside, "30.0"));
@@ -160,42 +173,35 @@ static void curves_are_of_one_setting(void **state)
                      record(4, SECO(64) ", 'inner': 'checkpoint'", "f32", 2048, 40),
                      record(5, SECO(64), "f32", 1024, 50),
                      record(6, SECO(64), "f32", 2048, 70)};
-    char *text = NULL, *out;
+    char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    for (size_t i = 0; i < COUNT(lines); i++) {
         if (i >= 4)
             strstr(lines[i], "\"seed\": 1")[8] = '2';
         fprintf(stream, "%s\n", lines[i]);
         free(lines[i]);
     }
     assert_int_equal(fclose(stream), 0);
-    scratch_text(scratch, "e-memory.csv", points);
-    scratch_text(scratch, "r.jsonl", text);
-    struct status status = {0};
-    if (!report(scratch, false, &out, &status))
-        fail_msg("%s", status.message);
+    char *out = reported(scratch, "e-memory.csv", points, text);
     static const char *const words[] = {"seco, chunk 64, seed 1 1024 to 2048 25600 51200 ",
                                         "seco, chunk 64, seed 1, inner checkpoint 1024 to 2048 5120 10240 ",
                                         "seco, chunk 64, seed 2 1024 to 2048 10240 20480 ", NULL};
-    expect_words(squeezed(out), words);
+    expect_words(out, words);
     free(out);
     free(text);
 }
 
 static void times_of_plans_are_called_estimates(void **state)
 {
-    const struct scratch *scratch = *state;
-    char *records = all_records(), *text;
-    scratch_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nseco,64,1024,2.048\nseco,64,9,1\n");
-    scratch_text(scratch, "r.jsonl", records);
-    struct status status = {0};
-    assert_true(report(scratch, false, &text, &status));
+    char *records = all_records(),
+         *text = reported(*state, "e-time.csv",
+                          "# P\nmethod,chunk,context,seconds\nseco,64,1024,2.048\nseco,64,9,1\n", records);
     static const char *const words[] = {"published: P (measured)\n",
                                         "ours: an estimate (roofline, profile card), not a measurement\n",
                                         "no record of ours for 1 of 2 published points\n",
                                         "seco, chunk 64, dKV f32 1024 2.048 1.024 0.500\n", NULL};
-    expect_words(squeezed(text), words);
+    expect_words(text, words);
     assert_null(strstr(text, "per token"));
     free(text);
     free(records);
@@ -204,23 +210,19 @@ static void times_of_plans_are_called_estimates(void **state)
 // Of a method that draws its columns the mean over draws is ours, with how many they had; one draw is none.
 static void times_of_draws_say_how_many_columns(void **state)
 {
-    const struct scratch *scratch = *state;
+    static const char published[] = "# P\nmethod,chunk,context,seconds\nspaco,64,1024,2.048\nseco,64,1024,1\n";
     char *line = record(1, "'spaco', 'chunk': 64, 'budget': 2, 'sampler': 'bernoulli'", "f32", 1024, 50),
          *end = strrchr(line, '}'), *lines, *text;
     assert_true(asprintf(&lines, "%.*s, \"sample_columns\": [1, 2, 2]}\n", (int)(end - line), line) > 0);
-    scratch_text(scratch, "e-time.csv", "# P\nmethod,chunk,context,seconds\nspaco,64,1024,2.048\nseco,64,1024,1\n");
-    scratch_text(scratch, "r.jsonl", lines);
-    struct status status = {0};
-    assert_true(report(scratch, false, &text, &status));
+    text = reported(*state, "e-time.csv", published, lines);
     static const char *const words[] = {"where columns are drawn ours is the mean over draws\n",
                                         "published s ours s ratio columns drawn\n",
                                         "spaco, chunk 64 1024 2.048 1.024 0.500 1.67\n", NULL};
-    expect_words(squeezed(text), words);
+    expect_words(text, words);
     free(text);
-    scratch_text(scratch, "r.jsonl", line);
-    assert_true(report(scratch, false, &text, &status));
+    text = reported(*state, "e-time.csv", published, line);
     static const char *const one_draw[] = {"published s ours s ratio\n", "spaco, chunk 64 1024 2.048 - -\n", NULL};
-    expect_words(squeezed(text), one_draw);
+    expect_words(text, one_draw);
     free(text);
     free(lines);
     free(line);
@@ -243,7 +245,7 @@ static char *with_number(char *line, const char *key, int number)
 static void points_may_run_along_the_batch(void **state)
 {
     const struct scratch *scratch = *state;
-    char *text = NULL, *out, *figure;
+    char *text = NULL, *figure;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
     struct parsed_record *parsed[4];
@@ -264,12 +266,9 @@ static void points_may_run_along_the_batch(void **state)
         free(line);
     }
     assert_int_equal(fclose(stream), 0);
-    scratch_text(scratch, "e-time.csv",
-                 "# P\nmethod,batch,context,seconds_per_sample\nseco,1,,2\nseco,2,1024,1.6\nseco,8,,1\n");
-    scratch_text(scratch, "r.jsonl", text);
-    struct status status = {0};
-    if (!report(scratch, false, &out, &status))
-        fail_msg("%s", status.message);
+    char *out =
+        reported(scratch, "e-time.csv",
+                 "# P\nmethod,batch,context,seconds_per_sample\nseco,1,,2\nseco,2,1024,1.6\nseco,8,,1\n", text);
     static const char *const words[] = {"e, time\npublished: P (measured)\n",
                                         "per sample: of ours the step's over its batch\n",
                                         "no record of ours for 1 of 3 published points\n",
@@ -279,9 +278,10 @@ static void points_may_run_along_the_batch(void **state)
                                         "worst at batch above published oom\n",
                                         "seco, context 1024 2 0.500 0.500 1 0 0\n",
                                         NULL};
-    expect_words(squeezed(out), words);
+    expect_words(out, words);
     assert_null(strstr(out, "seco, context 2048 2 "));
     struct published published;
+    struct status status = {0};
     assert_true(published_load(&published, scratch->folder, &status));
     stream = open_memstream(&figure, &bytes);
     const struct published_file *file = published_find(&published, "e", PUBLISHED_TIME);
@@ -329,11 +329,8 @@ static void where_a_steps_time_goes(void **state)
                  1, rows) > 0);
     records = quoted(text);
     free(text);
-    scratch_text(scratch, "other-time.csv", "# P\nmethod,context,seconds\nseco,1,1\n");
-    scratch_text(scratch, "r.jsonl", records);
     struct status status = {0};
-    if (!report(scratch, false, &text, &status))
-        fail_msg("%s", status.message);
+    text = reported(scratch, "other-time.csv", other, records);
     // launches, ms, of the step, GFLOP, GB, GFLOP/s, GB/s, of the roofline
     static const char *const words[] = {
         "e, where a step's time goes: seco, chunk 4\nsmall, f32, cpu, batch 1, context 8\n",
@@ -344,7 +341,7 @@ static void where_a_steps_time_goes(void **state)
         "gemm 7 x 8 x 9 1 20.000 20.0 % 1.000 - 50.0 - 5.0 %\nnorm 3 10.000 10.0 % - 0.010 - 1.0 100.0 %\n"
         "head 2 20.000 20.0 % 1.000 0.001 50.0 0.1 10.0 %\n gemm 1 x 2 x 3 1 15.000",
         "\nidle - 10.000 10.0 % - - - - -\nstep 8 100.000 100.0 % 22.000 0.011 220.0 0.1 33.0 %\n", NULL};
-    expect_words(squeezed(text), words);
+    expect_words(text, words);
     free(text);
     assert_true(report(scratch, true, &text, &status));
     static const char *const markdown[] = {"## e, where a step's time goes: seco, chunk 4\n",
@@ -355,12 +352,11 @@ static void where_a_steps_time_goes(void **state)
     char *end = strstr(records, "\"median_ms\""), *drawn;
     assert_true(asprintf(&drawn, "%.*s\"columns\": [1, 3], \"sample_columns\": [2, 0], \"mean_ms\": 80, %s",
                          (int)(end - records), records, end) > 0);
-    scratch_text(scratch, "r.jsonl", drawn);
-    assert_true(report(scratch, false, &text, &status));
+    text = reported(scratch, "other-time.csv", other, drawn);
     static const char *const of_draw[] = {"a step of 100.000 ms over draw 0, of 2 columns, taken apart beside the "
                                           "samples, whose mean over draws is 80.000 ms\n",
                                           NULL};
-    expect_words(squeezed(text), of_draw);
+    expect_words(text, of_draw);
     free(text);
     free(drawn);
     free(records);
@@ -376,7 +372,7 @@ static void without_anything_to_compare_it_says_what_there_is(void **state)
     assert_non_null(strstr(status.message, "holds no .csv"));
     free(text);
     status = (struct status){0};
-    scratch_text(scratch, "other-time.csv", "# P\nmethod,context,seconds\nseco,1,1\n");
+    scratch_text(scratch, "other-time.csv", other);
     assert_false(report_of(scratch, false, true, &text, &status));
     assert_non_null(strstr(status.message, "none says where its step's time goes"));
     assert_non_null(strstr(status.message, "experiments with published points: other"));

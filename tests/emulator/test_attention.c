@@ -2,8 +2,8 @@
 // function says, and folding query heads into rows or taking all at once changes nothing but the rounding.
 #include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
+#include "tests/emulator/plugin.h"
 #include "tests/fixture.h"
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -286,13 +286,7 @@ static void test_whole_as_blocks(void **state)
 
 int main(void)
 {
-    const char *path = getenv("LONGBP_CUDA");
-    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    moved = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_moved") : NULL;
-    if (!moved) {
-        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
-        return 1;
-    }
+    moved = (size_t(*)(void))emulated("emulator_moved");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_glue_of_a_call),  cmocka_unit_test(test_no_glue),
         cmocka_unit_test(test_glue_of_a_step),  cmocka_unit_test(test_folded_as_unfolded),

@@ -4,8 +4,8 @@
 #include "kernels/base/breakdown.h"
 #include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
+#include "tests/emulator/plugin.h"
 #include "tests/fixture.h"
-#include <dlfcn.h>
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -315,13 +315,7 @@ static void test_longest_heads(void **state)
 
 int main(void)
 {
-    const char *path = getenv("LONGBP_CUDA");
-    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    waits = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_waits") : NULL;
-    if (!waits) {
-        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
-        return 1;
-    }
+    waits = (size_t(*)(void))emulated("emulator_waits");
     longbp = getenv("LONGBP");
     if (!longbp) {
         fprintf(stderr, "LONGBP must name the program\n");

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "kernels/base/ops.h"
 #include "tests/asked.h"
-#include <dlfcn.h>
+#include "tests/emulator/plugin.h"
 
 static size_t (*pins)(void), (*pinned_bytes)(void);
 
@@ -133,14 +133,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     environment_settle(argv);
-    const char *path = getenv("LONGBP_CUDA");
-    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    pins = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_pins") : NULL;
-    pinned_bytes = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_pinned_bytes") : NULL;
-    if (!pins || !pinned_bytes) {
-        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
-        return 1;
-    }
+    pins = (size_t(*)(void))emulated("emulator_pins");
+    pinned_bytes = (size_t(*)(void))emulated("emulator_pinned_bytes");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pinned_memory_is_kept),
         cmocka_unit_test(pinned_memory_may_be_refused),
