@@ -4,6 +4,7 @@
 #include "harness/command/trial_flags.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
+#include "harness/files/unseen_labels.h"
 #include "harness/results/record.h"
 #include "harness/run/choice.h"
 #include "harness/run/ranks.h"
@@ -189,6 +190,8 @@ int command_grad(int argc, char **argv)
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
                 has_gradient(&trial, &status);
     int code = EXIT_FINE;
+    if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH)
+        unseen_labels_say(trial.data.path);
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "grad", arguments.launch, argc, argv, &status);
         done = status.code == STATUS_OK;

@@ -5,6 +5,7 @@
 #include "harness/command/compare_files.h"
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
+#include "harness/files/unseen_labels.h"
 #include "harness/run/child.h"
 #include "harness/run/dry_run.h"
 #include "harness/run/predicted_trial.h"
@@ -301,6 +302,28 @@ static int measure(const struct spec *spec, const struct sweep_options *options,
     return compare_files(options->against_out, options->out, &comparison, COMPARISON_TEXT, false, status);
 }
 
+// Of each batch file of the trials once, for a trial is a process of its own.
+static void say_unseen_labels(const struct spec *spec)
+{
+    json_t *said = json_object(); // by path
+    size_t count = spec_varies(spec, trial_key_find("data")) || spec_varies(spec, trial_key_find("train"))
+                       ? spec->trial_count
+                       : 1;
+    for (size_t i = 0; i < count; i++) {
+        struct trial trial;
+        struct status ignored = {0};
+        bool reads = spec_trial(spec, i, &trial, &ignored) && trial.data.kind == DATA_BATCH;
+        const char *const paths[] = {trial.data.path, trial.train.evaluate.path};
+        for (size_t p = 0; reads && p < sizeof paths / sizeof *paths; p++)
+            if (paths[p] && !json_object_get(said, paths[p])) {
+                json_object_set_new(said, paths[p], json_true());
+                unseen_labels_say(paths[p]);
+            }
+        trial_free(&trial);
+    }
+    json_decref(said);
+}
+
 static int run(const struct arguments *arguments, struct status *status)
 {
     struct spec spec = {0};
@@ -335,8 +358,10 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->dry_run) {
         code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
+        say_unseen_labels(&spec);
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
+        say_unseen_labels(&spec);
         code = measure(&spec, &options, arguments->compare, status);
     }
 cleanup:

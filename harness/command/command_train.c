@@ -5,6 +5,7 @@
 #include "harness/files/folder.h"
 #include "harness/files/sequences.h"
 #include "harness/files/size.h"
+#include "harness/files/unseen_labels.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
 #include "harness/run/progress.h"
@@ -433,6 +434,10 @@ int command_train(int argc, char **argv)
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
                 check_trial(&trial, &arguments, &status);
     int code = EXIT_FINE;
+    if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
+        unseen_labels_say(trial.data.path);
+        unseen_labels_say(trial.train.evaluate.path);
+    }
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);
         done = status.code == STATUS_OK;

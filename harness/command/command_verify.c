@@ -5,6 +5,7 @@
 #include "harness/command/flags.h"
 #include "harness/files/folder.h"
 #include "harness/files/json_source.h"
+#include "harness/files/unseen_labels.h"
 #include "harness/run/verify.h"
 #include <jansson.h>
 #include <math.h>
@@ -147,6 +148,8 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
     if (verified && like.adapter_folder && !request.config)
         verified = status_set(status, STATUS_BAD_INPUT,
                               "--lora %s: an adapter is of one model; give it with --model", like.adapter_folder);
+    if (verified && arguments->batch)
+        unseen_labels_say(arguments->batch);
     verified = verified && verify(&request, found, table, status);
     if (verified && !table->json)
         print_table(table, arguments->dtype, verify_bounds(request.dtype));

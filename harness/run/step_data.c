@@ -123,33 +123,14 @@ static bool read_first(struct batch_data *data, const struct trial *trial, struc
     return ok;
 }
 
-// What follows a document's last token is another document's: its label is no target (batch_set_documents), which
-// whoever shifted the ids by one has not asked for, but whoever labelled it on purpose should know.
-static void say_unseen_labels(const struct batch_data *data, const char *path)
-{
-    size_t unseen = 0;
-    for (size_t i = 0; data->documents && i + 1 < data->batch * data->context; i++)
-        unseen += (i + 1) % data->context > 0 && data->documents[i] != data->documents[i + 1] &&
-                  data->labels[i] != NO_TARGET;
-    if (unseen)
-        fprintf(stderr,
-                "longbp: %s: %zu label%s of a document's last token %s not counted: what follows is another "
-                "document's; "
-                "-100 there says the same\n",
-                path, unseen, unseen == 1 ? "" : "s", unseen == 1 ? "is" : "are");
-}
-
 static bool read_batch_file(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     const char *path = trial->data.path;
-    bool fine = trial->train.steps
-                    ? read_first(data, trial, status)
-                    : batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status) &&
-                          step_data_check(data, trial, path, 0, status) &&
-                          (!(terms_of(trial).required & BATCH_WEIGHTS) || check_weights(data, path, status));
-    if (fine)
-        say_unseen_labels(data, path);
-    return fine;
+    return trial->train.steps
+               ? read_first(data, trial, status)
+               : batch_file_read(data, path, trial->context, trial->batch, trial->config.vocab, status) &&
+                     step_data_check(data, trial, path, 0, status) &&
+                     (!(terms_of(trial).required & BATCH_WEIGHTS) || check_weights(data, path, status));
 }
 
 // Of every token its document, as the trial packs them.
