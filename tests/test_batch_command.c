@@ -80,6 +80,13 @@ static void documents_are_packed(void **state)
     assert_int_equal(run(scratch, GRAD " --tokens ids --token-dtype u32 --labels labels --batch 2 --context 4 "
                                        "--out c && cmp -s a c"),
                      1);
+    // One document is none: at a sequence's end no other document follows, and a label there counts.
+    struct written_tensor whole[] = {tensors[0],
+                                     {"labels", "I32", "[2,4]", {2, 3, 49, 7, -100, 7, 200, 9}, 8},
+                                     {"documents", "I64", "[2,4]", {4, 4, 4, 4, 0, 0, 0, 0}, 8}};
+    written_batch(scratch, "whole", whole, COUNT(whole) - 1);
+    written_batch(scratch, "one", whole, COUNT(whole));
+    assert_int_equal(run(scratch, GRAD " --batch whole --out d && " GRAD " --batch one --out e && cmp d e"), 0);
     char *plans[2];
     assert_int_equal(run(scratch, "$L plan --model tiny --method seco --batch packed --context 4 --json"), 0);
     plans[0] = text_of(scratch, "out");

@@ -85,13 +85,14 @@ static int32_t *targets_of(const struct batch *batch, struct device *device)
     return targets;
 }
 
-// The last token of a document has no target.
+// What follows a document's last token is another's: it has no target. At a row's end nothing follows, and it keeps
+// what it was given.
 static void end_targets(struct batch *batch, struct device *device)
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
     int32_t *targets = targets_of(batch, device);
     for (size_t row = 0; targets && row < rows; row++) {
-        bool last = row + B >= rows || batch->starts[row + B] != batch->starts[row];
+        bool last = row + B < rows && batch->starts[row + B] != batch->starts[row];
         targets[row] = last ? NO_TARGET : targets[row];
     }
     if (targets) {

@@ -63,8 +63,9 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
                          const void *settings, const struct batch_values *values);
 // Several documents in a sequence: attention sees none but its own, positions begin with each, and its last token
-// has no target. documents: [batch, context], a number for each token, which does not fall along a sequence. Before
-// the objective is chosen. Also on a device without data: there, too, it says what is seen.
+// has no target where another follows. documents: [batch, context], a number for each token, which does not fall
+// along a sequence. Before the objective is chosen. Also on a device without data: there, too, it says what is
+// seen.
 void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents);
 // Several sequences in a row of the batch, which begin with the same tokens: these stand there once, then what each
 // has of its own. Attention and positions are those of the sequences one by one. of: [batch, context], of each
