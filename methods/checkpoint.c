@@ -26,14 +26,14 @@ static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_
                                             OPTION_ATTENTION(struct checkpoint_options),
                                             {0}};
 
-static void backward(struct step *step, size_t l, struct stream *of_x, struct row_attended attended,
+static void backward(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
                      struct stream *of_grad)
 {
     struct tensor x = of_x->whole, grad = of_grad->whole;
     const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
     struct span all = {0, step->batch->context};
-    struct activations rebuilt = row_cell(attended, all, step->batch->batch, ATTENTION_WRITTEN);
+    struct activations rebuilt = row_cell(attention, all, step->batch->batch, ATTENTION_WRITTEN);
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
     kv_project(model, step->batch, l, all, x, kv, &rebuilt);
@@ -74,14 +74,14 @@ static double floor_bytes(const struct model *model, const void *of_method, size
     const struct checkpoint_options *options = of_method;
     (void)context;
     // Of the row that is walked the cell has what attention gave; of one stage that of the row below comes back.
-    double attended = options->attention == ROW_ATTENTION_KEPT ? cost_attention(model) : 0;
+    double attention = options->attention == ROW_ATTENTION_KEPT ? cost_attention(model) : 0;
     double kept = row_walk_kept(model, &options->stages, options->attention);
     bool one = options->stages.count <= 1 && options->stages.rows.count <= 1;
-    double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attended;
+    double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attention;
     if (options->offload == ROW_OFFLOAD_INPUTS && kept > few) {
         kept = few;
     }
-    return kept + cost_row_kv(model) + cost_cell(model) - attended;
+    return kept + cost_row_kv(model) + cost_cell(model) - attention;
 }
 
 const struct method method_checkpoint = {

@@ -2,7 +2,7 @@
 #include "kernels/transformer/cell.h"
 #include "kernels/transformer/forward.h"
 #include "kernels/transformer/head.h"
-#include "kernels/transformer/objective.h"
+#include "kernels/transformer/objective_pass.h"
 #include "kernels/transformer/unit.h"
 #include "methods/pipeline.h"
 

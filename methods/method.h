@@ -11,8 +11,7 @@
 // What a step reports besides the gradients, which are in the model's parameters. Zeroed before the first step;
 // release with step_report_free after the last.
 struct step_report {
-    double loss;
-    double metrics[OBJECTIVE_METRICS]; // as objective_sums_read has them
+    struct objective_sums sums; // as objective_sums_read has them
     double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
     struct index_list columns; // that were drawn, left to right
 };

@@ -70,7 +70,6 @@ void method_step(const struct method *method, struct model *model, const struct 
                  struct step_report *report)
 {
     struct device *device = model->device;
-    report->loss = 0;
     index_list_free(&report->columns);
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
@@ -81,9 +80,7 @@ void method_step(const struct method *method, struct model *model, const struct 
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
     range_pop(device);
-    struct objective_sums sums = objective_sums_read(device, batch, step.loss);
-    report->loss = sums.loss;
-    memcpy(report->metrics, sums.metrics, sizeof report->metrics);
+    report->sums = objective_sums_read(device, batch, step.loss);
     tensor_free(device, &step.loss);
 }
 

@@ -9,17 +9,18 @@ static struct tensor hidden(struct step *step)
                       model->device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
 }
 
-struct activations row_cell(struct row_attended attended, struct span chunk, size_t B, enum attention_output output)
+struct activations row_cell(struct kept_attention attention, struct span chunk, size_t B,
+                            enum attention_output output)
 {
     struct activations own = {0}, kept = {.attention = output,
-                                          .o = column_rows(attended.o, chunk, B),
-                                          .logsumexp = column_rows(attended.logsumexp, chunk, B)};
-    return attended.kept ? kept : own;
+                                          .o = column_rows(attention.o, chunk, B),
+                                          .logsumexp = column_rows(attention.logsumexp, chunk, B)};
+    return attention.kept ? kept : own;
 }
 
 // The output of row l: [T B, d], chunk by chunk.
 static struct tensor forward(struct step *step, size_t l, struct columns columns, struct tensor x,
-                             struct row_attended attended)
+                             struct kept_attention attention)
 {
     struct model *model = step->model;
     size_t B = step->batch->batch;
@@ -33,9 +34,9 @@ static struct tensor forward(struct step *step, size_t l, struct columns columns
     kv = kv_gather_take(model, step->batch, kv);
     for (size_t c = 0; c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
-        struct activations cell = row_cell(attended, chunk, B, ATTENTION_WRITE);
+        struct activations cell = row_cell(attention, chunk, B, ATTENTION_WRITE);
         cell_forward(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, column_rows(y, chunk, B),
-                     attended.kept ? &cell : NULL, KEEP_LEAN);
+                     attention.kept ? &cell : NULL, KEEP_LEAN);
     }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &kv);
@@ -56,8 +57,8 @@ struct state {
 // highest row is rebuilt.
 static struct stage_cost cost_of(const struct model *model, enum row_attention attention)
 {
-    double input = cost_hidden(model), attended = attention == ROW_ATTENTION_KEPT ? cost_attention(model) : 0;
-    return (struct stage_cost){.input = input, .row = input + attended, .top = -input, .below = -input - attended};
+    double input = cost_hidden(model), kept = attention == ROW_ATTENTION_KEPT ? cost_attention(model) : 0;
+    return (struct stage_cost){.input = input, .row = input + kept, .top = -input, .below = -input - kept};
 }
 
 // With several stages the embedding is looked up again.
@@ -74,57 +75,57 @@ static struct tensor embedding(const struct state *state)
 }
 
 // What attention gives in row l is put by: before the row's forward, which writes it, and behind it.
-static struct row_attended attended_new(struct state *state, bool kept)
+static struct kept_attention attention_new(struct state *state, bool kept)
 {
     const struct step *step = state->step;
     const struct config *c = &step->model->config;
     struct device *device = step->model->device;
     size_t rows = step->batch->context * step->batch->batch;
-    struct row_attended attended = {.kept = kept};
+    struct kept_attention attention = {.kept = kept};
     if (kept) {
-        attended.o =
+        attention.o =
             tensor_new(device, rows, c->heads * c->head_dim, device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-        attended.logsumexp =
+        attention.logsumexp =
             tensor_new(device, rows, c->heads, dtype_statistic(device->ops->dtype), CATEGORY_HIDDEN_CHECKPOINTS);
     }
-    return attended;
+    return attention;
 }
-static void attended_put(struct state *state, size_t l, struct row_attended attended)
+static void attention_put(struct state *state, size_t l, struct kept_attention attention)
 {
-    if (attended.kept) {
-        spill_put(&state->o, l, attended.o);
-        spill_put(&state->logsumexp, l, attended.logsumexp);
+    if (attention.kept) {
+        spill_put(&state->o, l, attention.o);
+        spill_put(&state->logsumexp, l, attention.logsumexp);
     }
 }
-static void attended_leave(struct state *state, size_t l)
+static void attention_leave(struct state *state, size_t l)
 {
     spill_leave(&state->o, l);
     spill_leave(&state->logsumexp, l);
 }
 
 // Whether a forward of row l comes right before its stage is walked, and keeps what attention gives.
-static bool is_attended(const struct state *state, size_t stage, size_t l)
+static bool keeps_attention(const struct state *state, size_t stage, size_t l)
 {
     return state->walk->attention == ROW_ATTENTION_KEPT &&
            (stage + 1 == state->stages.count || l + 1 < state->stages.items[stage].end);
 }
-static void attended_want(struct state *state, size_t stage, size_t l)
+static void attention_want(struct state *state, size_t stage, size_t l)
 {
-    if (is_attended(state, stage, l)) {
+    if (keeps_attention(state, stage, l)) {
         spill_want(&state->o, l);
         spill_want(&state->logsumexp, l);
     }
 }
-static struct row_attended attended_get(struct state *state, size_t stage, size_t l)
+static struct kept_attention attention_get(struct state *state, size_t stage, size_t l)
 {
-    struct row_attended attended = {.kept = is_attended(state, stage, l)};
-    if (attended.kept) {
-        attended.o = spill_get(&state->o, l);
-        attended.logsumexp = spill_get(&state->logsumexp, l);
+    struct kept_attention attention = {.kept = keeps_attention(state, stage, l)};
+    if (attention.kept) {
+        attention.o = spill_get(&state->o, l);
+        attention.logsumexp = spill_get(&state->logsumexp, l);
     }
-    return attended;
+    return attention;
 }
-static void attended_spend(struct state *state, size_t l)
+static void attention_spend(struct state *state, size_t l)
 {
     spill_spend(&state->o, l);
     spill_spend(&state->logsumexp, l);
@@ -135,16 +136,16 @@ static void attended_spend(struct state *state, size_t l)
 static struct tensor climb(struct state *state, size_t first, size_t end, struct tensor x, struct stage keep,
                            bool walked)
 {
-    bool attended = walked && state->walk->attention == ROW_ATTENTION_KEPT;
+    bool keeps = walked && state->walk->attention == ROW_ATTENTION_KEPT;
     for (size_t l = first; l < end; l++) {
-        struct row_attended of_row = attended_new(state, attended);
+        struct kept_attention of_row = attention_new(state, keeps);
         if (l >= keep.first && l < keep.end && is_kept(state, l)) {
             spill_put(&state->inputs, l, x);
         }
         struct tensor y = forward(state->step, l, state->columns, x, of_row);
-        attended_put(state, l, of_row);
-        if (attended && l > first) {
-            attended_leave(state, l - 1); // its copy had this row's time
+        attention_put(state, l, of_row);
+        if (keeps && l > first) {
+            attention_leave(state, l - 1); // its copy had this row's time
         }
         if (spill_has(&state->inputs, l)) {
             spill_leave(&state->inputs, l);
@@ -153,8 +154,8 @@ static struct tensor climb(struct state *state, size_t first, size_t end, struct
         }
         x = y;
     }
-    if (attended && end > first) {
-        attended_leave(state, end - 1);
+    if (keeps && end > first) {
+        attention_leave(state, end - 1);
     }
     return x;
 }
@@ -189,22 +190,22 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     struct model *model = state->step->model;
     for (size_t l = stage.end; l-- > stage.first;) {
         struct tensor x = input_of(state, l);
-        struct row_attended attended = attended_get(state, s, l);
+        struct kept_attention attention = attention_get(state, s, l);
         if (l > state->stages.items[0].first) {
             want(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
         }
         if (l > stage.first) {
-            attended_want(state, s, l - 1);
+            attention_want(state, s, l - 1);
         }
         struct stream of_x = {.device = model->device, .whole = x};
         struct stream of_grad = {.device = model->device, .whole = grad};
-        state->walk->backward(state->step, l, &of_x, attended, &of_grad);
+        state->walk->backward(state->step, l, &of_x, attention, &of_grad);
         if (spill_has(&state->inputs, l)) {
             spill_spend(&state->inputs, l);
         } else {
             tensor_free(model->device, &x);
         }
-        attended_spend(state, l);
+        attention_spend(state, l);
         unit_done(model, unit_of_layer(l));
     }
 }
@@ -241,7 +242,7 @@ void row_walk(struct step *step, const struct row_walk *walk)
     struct tensor grad = x;
     head_first_pass(model, step->batch, grad, walk->head_chunk, step->loss);
     want(&state, layers - 1);
-    attended_want(&state, state.stages.count - 1, layers - 1);
+    attention_want(&state, state.stages.count - 1, layers - 1);
     head_backward(model, step->batch, grad, 0, walk->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);
     unit_done(model, unit_of_head(model));

@@ -25,7 +25,7 @@ enum row_attention { ROW_ATTENTION_REBUILT, ROW_ATTENTION_KEPT };
     }
 
 // What attention gave in a row: o: [T B, H D], logsumexp: [T B, H].
-struct row_attended {
+struct kept_attention {
     bool kept;
     struct tensor o, logsumexp;
 };
@@ -36,7 +36,7 @@ struct row_walk {
     enum row_attention attention;
     const struct stage_options *stages;
     // grad: [T B, d], the gradient of the row's output, becomes that of its input x: [T B, d].
-    void (*backward)(struct step *step, size_t layer, struct stream *x, struct row_attended attended,
+    void (*backward)(struct step *step, size_t layer, struct stream *x, struct kept_attention attention,
                      struct stream *grad);
 };
 
@@ -44,7 +44,7 @@ struct row_walk {
 struct stages row_stages(const struct model *model, const struct stage_options *options,
                          enum row_attention attention);
 // The cell of a chunk, of which attention's part is to be written, or written; the cell's own if none is kept.
-struct activations row_cell(struct row_attended attended, struct span chunk, size_t batch,
+struct activations row_cell(struct kept_attention attention, struct span chunk, size_t batch,
                             enum attention_output output);
 // Both tensors are on the device.
 void row_walk(struct step *step, const struct row_walk *walk);

@@ -113,7 +113,7 @@ static void descend(struct state *state, struct stage stage)
             x.maker = state->step;
             unit_acquire(model, UNIT_EMBEDDING); // once for all parts
         }
-        state->walk->backward(state->step, l, &x, (struct row_attended){0}, &grad);
+        state->walk->backward(state->step, l, &x, (struct kept_attention){0}, &grad);
         if (l == 0) {
             unit_release(model, UNIT_EMBEDDING);
         }

@@ -8,7 +8,7 @@
 //   fixed       the columns given; factor K / t, or with compensation sequential what that sampler would have used.
 #pragma once
 #include "methods/columns.h"
-#include "methods/spaco.h"
+#include "methods/spaco_options.h"
 
 struct draw {
     struct index_list columns; // left to right

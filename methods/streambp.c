@@ -81,7 +81,7 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
 }
 
 // Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
-static void backward(struct step *step, size_t l, struct stream *x, struct row_attended attended,
+static void backward(struct step *step, size_t l, struct stream *x, struct kept_attention attention,
                      struct stream *grad)
 {
     const struct streambp_options *options = step->options;
@@ -98,7 +98,7 @@ static void backward(struct step *step, size_t l, struct stream *x, struct row_a
     stream_open(grad, columns.chunk * B);
     for (size_t c = columns.count; c-- > 0;) {
         struct span chunk = column_span(columns, c);
-        struct activations rebuilt = row_cell(attended, chunk, B, ATTENTION_WRITTEN);
+        struct activations rebuilt = row_cell(attention, chunk, B, ATTENTION_WRITTEN);
         if (c + 1 == columns.count) {
             want(x, grad, chunk, B);
         }
@@ -125,7 +125,7 @@ static bool attends_by_rows(const struct ranks *ranks)
     return ranks->sequence.size > 1 && ranks->exchange != EXCHANGE_GATHER;
 }
 
-static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, struct row_attended attended,
+static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
                              struct stream *of_grad)
 {
     const struct streambp_options *options = step->options;
@@ -135,7 +135,7 @@ static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, s
     struct span all = {0, step->batch->context};
     struct columns columns = columns_of(step->batch->context, options->chunk);
     size_t B = step->batch->batch;
-    struct activations row = row_cell(attended, all, B, ATTENTION_WRITTEN);
+    struct activations row = row_cell(attention, all, B, ATTENTION_WRITTEN);
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
     project(step, l, of_x, kv);
@@ -145,9 +145,9 @@ static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, s
         tensor_new(model->device, x.rows, config->heads * config->head_dim, x.dtype, CATEGORY_WORKSPACE);
     for (size_t c = columns.count; c-- > 0;) {
         struct span chunk = column_span(columns, c);
-        struct activations behind = {.attention = ATTENTION_WRITTEN, .o = column_rows(row.o, chunk, B)};
-        cell_output_forward(model, l, chunk, column_rows(x, chunk, B), &behind, options->keep);
-        cell_output_backward(model, l, chunk, &behind, column_rows(grad_o, chunk, B), column_rows(grad, chunk, B));
+        struct activations output = {.attention = ATTENTION_WRITTEN, .o = column_rows(row.o, chunk, B)};
+        cell_output_forward(model, l, chunk, column_rows(x, chunk, B), &output, options->keep);
+        cell_output_backward(model, l, chunk, &output, column_rows(grad_o, chunk, B), column_rows(grad, chunk, B));
     }
     struct kv grad_kv = kv_gradients_new(model, step->batch);
     cell_attend_backward(model, step->batch, l, &row, kv, kv_segment(step->batch, grad_kv), grad_o, grad);

@@ -1,6 +1,6 @@
 // Fixture: small models and batches for tests, and gradients read back as one array of f64.
 #pragma once
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "methods/method.h"
 
 // A decoder that exercises everything at small size; change it before fixture_open.

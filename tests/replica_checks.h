@@ -30,7 +30,7 @@ static struct measured step_of(struct model *model, struct batch *batch, const s
     device->counters = (struct counters){0};
     method_step(method, model, batch, options, &report);
     assert_int_equal(device->status.code, STATUS_OK);
-    struct measured measured = {device->counters, device->arena.peak_bytes, report.loss};
+    struct measured measured = {device->counters, device->arena.peak_bytes, report.sums.loss};
     step_report_free(&report);
     options_free(&method->options, options);
     return measured;

@@ -4,6 +4,7 @@
 #include "harness/run/environment.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
+#include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/onednn.h"
 #include <math.h>
 #include <setjmp.h>

@@ -42,7 +42,7 @@ static double step_alone(struct fixture *f, const struct method *method, const v
     alone.normaliser = f->batch.normaliser;
     method_step(method, &f->model, &alone, options, &report);
     batch_close(&alone, f->device);
-    double loss = report.loss;
+    double loss = report.sums.loss;
     step_report_free(&report);
     return loss;
 }
@@ -74,9 +74,9 @@ static void packed_is_as_if_alone(void **state)
             }
             double *alone = fixture_gradients(&f);
             if (!(relative_l2(packed, alone, f.gradient_count) <= 1e-13) ||
-                !(fabs(loss - report.loss) <= 1e-13 * fabs(loss))) {
+                !(fabs(loss - report.sums.loss) <= 1e-13 * fabs(loss))) {
                 fail_msg("%s, documents of %zu: relative L2 %.2e, loss %.17g, alone %.17g", (*m)->name, lengths[i],
-                         relative_l2(packed, alone, f.gradient_count), report.loss, loss);
+                         relative_l2(packed, alone, f.gradient_count), report.sums.loss, loss);
             }
             options_free(&(*m)->options, options);
             free(alone);

@@ -31,7 +31,7 @@ static double *take_step(struct fixture *f, const struct method *method, void *o
     model_zero_gradients(&f->model);
     method_step(method, &f->model, &f->batch, options, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
-    *taken = (struct taken){f->device->counters, f->device->arena.peak_bytes, {0}, report.loss};
+    *taken = (struct taken){f->device->counters, f->device->arena.peak_bytes, {0}, report.sums.loss};
     memcpy(taken->by_category, f->device->arena.peak_by_category, sizeof taken->by_category);
     step_report_free(&report);
     options_free(&method->options, options);

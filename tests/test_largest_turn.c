@@ -4,6 +4,7 @@
 #include "harness/run/largest_turn.h"
 #include "harness/run/max_context.h"
 #include "harness/run/planned_step.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
 
 // Few heads of keys and values: one layer's are less than its input.

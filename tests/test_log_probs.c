@@ -64,8 +64,8 @@ static void test_the_loss_is_their_mean(void **state)
                 assert_true(none == (log_prob[r] == 0));
                 sum -= log_prob[r];
             }
-            double error = fabs(sum / (double)f.batch.normaliser.rows - report.loss);
-            assert_true(error <= cases[c].tolerance * report.loss);
+            double error = fabs(sum / (double)f.batch.normaliser.rows - report.sums.loss);
+            assert_true(error <= cases[c].tolerance * report.sums.loss);
             free(log_prob);
         }
         step_report_free(&report);
@@ -106,7 +106,7 @@ static void test_as_reference(void **state)
         struct step_report report = {0};
         void *options = fixture_options(*m, "chunk=4 budget=2 loss=all");
         free(fixture_step(&f, (*m)->name, options, &report));
-        assert_true(fabs(report.loss - log(2)) <= 1e-14 || strcmp((*m)->name, "null") == 0);
+        assert_true(fabs(report.sums.loss - log(2)) <= 1e-14 || strcmp((*m)->name, "null") == 0);
         options_free(&(*m)->options, options);
         step_report_free(&report);
     }

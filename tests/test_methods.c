@@ -33,7 +33,7 @@ static void check_forward(struct fixture *f, double loss)
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         void *options = fixture_options(method_find("forward"), "chunk=%zu head_chunk=%zu", chunks[i], i * 3);
         double *found = fixture_step(f, "forward", options, &report);
-        assert_true(fabs(report.loss - loss) <= 1e-13 * fabs(loss));
+        assert_true(fabs(report.sums.loss - loss) <= 1e-13 * fabs(loss));
         for (size_t g = 0; g < f->gradient_count; g++) {
             assert_true(found[g] == 0);
         }
@@ -50,7 +50,7 @@ static void check_all_methods(struct fixture *f, const char *what)
     fixture_open(f);
     struct step_report report = {0};
     double *expected = fixture_step(f, "full", NULL, &report);
-    double loss = report.loss;
+    double loss = report.sums.loss;
     for (const struct method *const *m = methods; *m; m++) {
         bool spaco = strcmp((*m)->name, "spaco") == 0;
         if (!(*m)->exact && !spaco) {
@@ -72,7 +72,7 @@ static void check_all_methods(struct fixture *f, const char *what)
                 }
                 offset += count;
             }
-            assert_true(fabs(report.loss - loss) <= 1e-13 * fabs(loss));
+            assert_true(fabs(report.sums.loss - loss) <= 1e-13 * fabs(loss));
             options_free(&(*m)->options, options);
             free(found);
         }
@@ -243,7 +243,7 @@ static double loss_at(struct fixture *f, struct tensor weight, size_t element, d
     data[element] = value;
     free(fixture_step(f, "full", NULL, &report));
     data[element] = before;
-    double loss = report.loss;
+    double loss = report.sums.loss;
     step_report_free(&report);
     return loss;
 }

@@ -20,7 +20,7 @@ static void test_token_mean_three_ways(void **state)
     const struct method *full = method_find("full");
     void *options = fixture_options(full, "head_chunk=4");
     struct step_report report = {0};
-    double *expected = fixture_step(&f, "full", options, &report), loss = report.loss;
+    double *expected = fixture_step(&f, "full", options, &report), loss = report.sums.loss;
     for (size_t i = 0; i < f.context * f.batch_size; i++) {
         f.weights[i] = 1;
     }
@@ -30,7 +30,7 @@ static void test_token_mean_three_ways(void **state)
         fixture_set_objective(&f, f.device, &f.batch, 0);
         double *found = fixture_step(&f, "full", options, &report);
         assert_true(relative_l2(found, expected, f.gradient_count) <= 1e-15 * 8);
-        assert_true(fabs(report.loss - loss) <= 1e-15 * 8 * loss);
+        assert_true(fabs(report.sums.loss - loss) <= 1e-15 * 8 * loss);
         free(found);
     }
     options_free(&full->options, options);
@@ -45,9 +45,9 @@ static void check_method(const char *method, const void *options, struct fixture
     struct step_report report = {0};
     double *found = fixture_step(f, method, options, &report);
     double l2 = relative_l2(found, expected, f->gradient_count);
-    if (!(l2 <= 1e-13) || !(fabs(report.loss - loss) <= 1e-13 * fmax(1, fabs(loss)))) {
+    if (!(l2 <= 1e-13) || !(fabs(report.sums.loss - loss) <= 1e-13 * fmax(1, fabs(loss)))) {
         fail_msg("%s under %s %s: relative L2 %.2e, loss %.17g, of full %.17g", method, f->objective->name,
-                 f->settings, l2, report.loss, loss);
+                 f->settings, l2, report.sums.loss, loss);
     }
     free(found);
     step_report_free(&report);
@@ -77,7 +77,7 @@ static void test_methods_agree(void **state)
     for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
         open_documents(&f);
         struct step_report report = {0};
-        double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss;
+        double *expected = fixture_step(&f, "full", NULL, &report), loss = report.sums.loss;
         assert_true(isfinite(loss) && loss != 0);
         for (const struct method *const *m = methods; *m; m++) {
             for (size_t i = 0; i < TEXTS && ((*m)->exact || (*m)->make_exact); i++) {
@@ -97,7 +97,7 @@ static void test_methods_agree(void **state)
             void *two = fixture_options(spaco, "chunk=5 budget=2");
             free(fixture_step(&f, "spaco", two, &report));
             options_free(&spaco->options, two);
-            assert_true(fabs(report.loss - loss) <= 1e-13 * fmax(1, fabs(loss)));
+            assert_true(fabs(report.sums.loss - loss) <= 1e-13 * fmax(1, fabs(loss)));
         }
         free(expected);
         step_report_free(&report);
@@ -136,7 +136,7 @@ static void test_deferred(void **state)
             f.device->counters.flops = 0;
             gradients[off] = fixture_step(&f, method->name, options, &report);
             flops[off] = f.device->counters.flops;
-            losses[off] = report.loss;
+            losses[off] = report.sums.loss;
             if (off && !(relative_l2(gradients[0], gradients[1], f.gradient_count) <= 1e-13)) {
                 fail_msg("%s, %s %s: relative L2 %.2e", method->name, texts[i / 2 % 4], f.settings,
                          relative_l2(gradients[0], gradients[1], f.gradient_count));
@@ -237,13 +237,14 @@ static void test_narrow_dtypes(void **state)
             const struct method *seco = method_find("seco");
             void *options = fixture_options(seco, "chunk=8");
             struct step_report report = {0};
-            double *expected = fixture_step(&f64, "full", NULL, &report), loss = report.loss;
+            double *expected = fixture_step(&f64, "full", NULL, &report), loss = report.sums.loss;
             double *found = fixture_step(&f, "seco", options, &report);
             options_free(&seco->options, options);
             double error = relative_l2(found, expected, f.gradient_count);
-            if (!(error <= bounds[i] && error > 0 && fabs(report.loss - loss) <= bounds[i] * fmax(1, fabs(loss)))) {
+            if (!(error <= bounds[i] && error > 0 &&
+                  fabs(report.sums.loss - loss) <= bounds[i] * fmax(1, fabs(loss)))) {
                 fail_msg("%s %s, %s: relative L2 %.2e, loss %.9g, in f64 %.9g", f.objective->name, f.settings,
-                         dtype_name(f.dtype), error, report.loss, loss);
+                         dtype_name(f.dtype), error, report.sums.loss, loss);
             }
             free(found);
             free(expected);

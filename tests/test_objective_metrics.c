@@ -131,13 +131,13 @@ static void test_what_they_mean(void **state)
             of_rows(&f, l, expected);
         }
         free(fixture_step(&f, "full", NULL, &report));
-        check(&f, "full", report.metrics, expected, seen);
+        check(&f, "full", report.sums.metrics, expected, seen);
         for (const struct method *const *m = methods; *m && (n % 3 == 0 || !*f.settings); m++) {
             void *options = fixture_options(*m, "chunk=5 head_chunk=2 budget=2 loss=all");
             bool all = (*m)->exact || (objective_gathers(&f.batch) && (*m)->make_exact); // whatever is drawn
             if (all) {
                 free(fixture_step(&f, (*m)->name, options, &report));
-                check(&f, (*m)->name, report.metrics, expected, seen);
+                check(&f, (*m)->name, report.sums.metrics, expected, seen);
             }
             options_free(&(*m)->options, options);
         }
@@ -168,7 +168,7 @@ static void test_nothing_counts(void **state)
     struct step_report report = {0};
     free(fixture_step(&f, "full", NULL, &report));
     for (int m = 0; m < OBJECTIVE_METRICS; m++) {
-        assert_true(report.metrics[m] == 0);
+        assert_true(report.sums.metrics[m] == 0);
     }
     step_report_free(&report);
     fixture_close(&f);

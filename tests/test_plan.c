@@ -2,7 +2,7 @@
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
 #include "harness/run/environment.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/published.h"
 #include "harness/run/planned_step.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 

@@ -138,7 +138,7 @@ static void step_of(struct model *model, struct batch *batch, const struct setti
     device->counters = (struct counters){0};
     method_step(method, model, batch, options, &report);
     assert_int_equal(device->status.code, STATUS_OK);
-    *measured = (struct measured){device->counters, device->arena.peak_bytes, report.loss};
+    *measured = (struct measured){device->counters, device->arena.peak_bytes, report.sums.loss};
     step_report_free(&report);
     options_free(&method->options, options);
 }

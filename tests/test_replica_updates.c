@@ -1,6 +1,6 @@
 // Updates of replicas: what an optimizer makes of weights at every level of ZeRO. Started by itself this program
 // starts itself under mpirun, with 2, 3 and 4 ranks.
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "tests/replicas.h"
 
 static struct measured update_of(struct model *model, struct batch *batch, size_t t)
@@ -16,7 +16,7 @@ static struct measured update_of(struct model *model, struct batch *batch, size_
     method_step(method, model, batch, options, &report);
     optimizer_step(model);
     assert_int_equal(device->status.code, STATUS_OK);
-    struct measured measured = {device->counters, device->arena.peak_bytes, report.loss};
+    struct measured measured = {device->counters, device->arena.peak_bytes, report.sums.loss};
     step_report_free(&report);
     options_free(&method->options, options);
     return measured;

@@ -103,9 +103,9 @@ static void check_method(struct fixture *f, const struct method *method, const c
         method->make_exact(options, f->batch.context);
     double *found = fixture_step(f, method->name, options, &report);
     double error = relative_l2(found, expected, f->gradient_count);
-    if (!(error <= 1e-13) || !(fabs(report.loss - loss) <= 1e-13 * fmax(1, fabs(loss))))
+    if (!(error <= 1e-13) || !(fabs(report.sums.loss - loss) <= 1e-13 * fmax(1, fabs(loss))))
         fail_msg("%s, %s, under %s %s: relative L2 %.2e, loss %.17g, of separate sequences %.17g", method->name,
-                 text, f->objective->name, f->settings, error, report.loss, loss);
+                 text, f->objective->name, f->settings, error, report.sums.loss, loss);
     free(found);
     options_free(&method->options, options);
     step_report_free(&report);
@@ -139,7 +139,7 @@ static void shared_is_as_if_apart(void **state)
         open_sequences(&f, targets);
         struct step_report report = {0};
         struct normaliser apart = f.batch.normaliser;
-        double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss;
+        double *expected = fixture_step(&f, "full", NULL, &report), loss = report.sums.loss;
         assert_true(isfinite(loss) && loss != 0);
         share(&f);
         struct normaliser *counted = &f.batch.normaliser;
@@ -169,7 +169,7 @@ static void a_pair_may_defer(void **state)
         targets[i] = i % T < 5 ? NO_TARGET : (int32_t)(i % 31);
     f.targets = targets;
     fixture_open(&f);
-    double *expected = fixture_step(&f, "full", NULL, &report), loss = report.loss, reference[2 * T];
+    double *expected = fixture_step(&f, "full", NULL, &report), loss = report.sums.loss, reference[2 * T];
     int32_t ids[2 * T];
     for (size_t i = 0; i < COUNT(of); i++) {
         size_t from = i < T ? i : i + 5;

@@ -90,7 +90,7 @@ static struct outcome step_of(const struct trial *trial, const char *device, boo
     model_zero_gradients(&setup.model);
     method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
     assert_int_equal(setup.device->status.code, STATUS_OK);
-    outcome.loss = report.loss;
+    outcome.loss = report.sums.loss;
     outcome.arena = setup.device->arena;
     outcome.counters = setup.device->counters;
     for (size_t i = 0; i < setup.model.parameter_count && !setup.device->ops->dataless; i++) {

@@ -29,7 +29,7 @@ static void estimate_open(struct estimate *e)
     fixture_open(&e->fixture);
     e->report = (struct step_report){0};
     e->exact = fixture_step(&e->fixture, "full", NULL, &e->report);
-    e->exact_loss = e->report.loss;
+    e->exact_loss = e->report.sums.loss;
 }
 
 static void estimate_close(struct estimate *e)
@@ -85,7 +85,7 @@ static double *expectation(struct estimate *e, const struct spaco_options *optio
             for (size_t i = 0; i < e->fixture.gradient_count; i++) {
                 mean[i] += p * gradient[i];
             }
-            *loss += p * e->report.loss;
+            *loss += p * e->report.sums.loss;
             free(gradient);
         }
         index_list_free(&fixed.columns);
@@ -132,7 +132,7 @@ static void test_objectives_unbiased(void **state)
         }
         fixture_open(&e.fixture);
         e.exact = fixture_step(&e.fixture, "full", NULL, &e.report);
-        e.exact_loss = e.report.loss;
+        e.exact_loss = e.report.sums.loss;
         struct spaco_options options = spaco_options(SAMPLER_BERNOULLI, 2, COMPENSATION_PAPER);
         options.loss = sums ? LOSS_ALL : LOSS_SAMPLED;
         double mean_loss, *mean = expectation(&e, &options, &mean_loss);

@@ -1,7 +1,7 @@
 // Tests of harness/spec: good specs give the trials they say, in their order; bad ones are refused at their place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "methods/spaco.h"
+#include "methods/spaco_options.h"
 #include "tests/scratch.h"
 #include "tests/spec_of.h"
 

@@ -34,17 +34,18 @@ static void assert_same(struct fixture *f, const char *what)
     for (const struct method *const *m = methods; *m; m++) {
         for (size_t w = 0; has_stages(*m) && w < COUNT(walks); w++) {
             void *options = fixture_options(*m, "%s", walks[w]);
-            double *expected = fixture_step(f, (*m)->name, options, &report), loss = report.loss;
+            double *expected = fixture_step(f, (*m)->name, options, &report), loss = report.sums.loss;
             options_free(&(*m)->options, options);
             for (size_t s = 0; s < COUNT(layouts); s++) {
                 struct status status = {0};
                 options = fixture_options(*m, "%s %s", walks[w], layouts[s]);
                 if ((*m)->check(options, &f->config, f->context, &status)) {
                     double *found = fixture_step(f, (*m)->name, options, &report);
-                    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.loss != loss) {
+                    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 ||
+                        report.sums.loss != loss) {
                         fail_msg("%s: %s, %s, %s: relative L2 %.2e, loss %.17g, without stages %.17g", what,
                                  (*m)->name, walks[w], layouts[s], relative_l2(found, expected, f->gradient_count),
-                                 report.loss, loss);
+                                 report.sums.loss, loss);
                     }
                     free(found);
                 }

@@ -28,7 +28,7 @@ static void check_micro_batches(struct fixture f)
     for (const struct method *const *m = methods; *m; m++) {
         void *options = fixture_options(*m, OPTIONS);
         struct step_report report = {0};
-        double *expected = fixture_step(&f, (*m)->name, options, &report), loss = report.loss, sum = 0;
+        double *expected = fixture_step(&f, (*m)->name, options, &report), loss = report.sums.loss, sum = 0;
         model_zero_gradients(&f.model);
         for (size_t first = 0, count = first_count; first < f.batch_size; first += count, count = 4 - first) {
             struct batch micro;
@@ -36,7 +36,7 @@ static void check_micro_batches(struct fixture f)
             fixture_set_objective(&f, f.device, &micro, first);
             micro.normaliser = whole.normaliser;
             method_step(*m, &f.model, &micro, options, &report);
-            sum += report.loss;
+            sum += report.sums.loss;
             batch_close(&micro, f.device);
         }
         double *found = fixture_gradients(&f);
@@ -190,7 +190,7 @@ static void check_absent(struct fixture *f, const struct method *method, void *o
 {
     struct absent absent = {.listener = {.acquire = come, .release = leave}};
     struct step_report report = {0};
-    double *expected = fixture_step(f, method->name, options, &report), loss = report.loss;
+    double *expected = fixture_step(f, method->name, options, &report), loss = report.sums.loss;
     for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
         leave(&absent.listener, &f->model, unit);
     }
@@ -201,7 +201,7 @@ static void check_absent(struct fixture *f, const struct method *method, void *o
     for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
         come(&absent.listener, &f->model, unit); // and so it is absent after the step
     }
-    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.loss != loss) {
+    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.sums.loss != loss) {
         fail_msg("%s: a weight is read that was not acquired", method->name);
     }
     free(found);

@@ -70,7 +70,7 @@ static void check_micro_batches(const struct objective *objective, const char *o
         found[i] = training_run_gradients(&runs[i], &count);
     }
     assert_true(training_run_norm(found[0], found[1], count) <= 1e-13 * training_run_norm(found[1], NULL, count));
-    assert_true(near(runs[0].report.loss, runs[1].report.loss));
+    assert_true(near(runs[0].report.sums.loss, runs[1].report.sums.loss));
     for (int i = 1; i < 4; i++)
         assert_true(fabs(training_run_step(&runs[0]) / training_run_step(&runs[1]) - 1) <= 1e-11);
     for (int i = 0; i < 2; i++) {
@@ -282,9 +282,9 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
         while (train.step < ALL) {
             assert_true(train_step(&train, &report, &status));
             if (run == 0)
-                losses[train.step - 1] = report.loss;
-            else if (report.loss != losses[train.step - 1])
-                fail_msg("%s: step %zu: %.17g, without a stop %.17g", json, train.step, report.loss,
+                losses[train.step - 1] = report.sums.loss;
+            else if (report.sums.loss != losses[train.step - 1])
+                fail_msg("%s: step %zu: %.17g, without a stop %.17g", json, train.step, report.sums.loss,
                          losses[train.step - 1]);
             if (run == 0 && train.step == HALF)
                 assert_true(checkpoint_write(scratch->folder, HALF, &setup.model, NULL, &world, &status));

@@ -106,10 +106,10 @@ static void micro_batches_make_one_step(void **state)
         }
         double difference = training_run_norm(found[0], found[1], count),
                size = training_run_norm(found[1], NULL, count);
-        if (!(difference <= 1e-13 * size) || !near(runs[0].report.loss, runs[1].report.loss) ||
+        if (!(difference <= 1e-13 * size) || !near(runs[0].report.sums.loss, runs[1].report.sums.loss) ||
             !same_metrics(&runs[0].train.sums, &runs[1].train.sums))
             fail_msg("%s: gradients differ by %.2e, losses %.17g and %.17g", asked[i].objective, difference / size,
-                     runs[0].report.loss, runs[1].report.loss);
+                     runs[0].report.sums.loss, runs[1].report.sums.loss);
         for (int r = 0; r < 2; r++) {
             free(found[r]);
             training_run_close(&runs[r]);

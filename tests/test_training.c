@@ -2,7 +2,7 @@
 // weights and state; planned as measured, the bytes as the formulas say. Where copies are late, no wait can be left
 // out.
 #include "kernels/base/ops.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "kernels/transformer/unit.h"
 #include "tests/fixture.h"
 #include "tests/late.h"

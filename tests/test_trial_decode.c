@@ -1,7 +1,7 @@
 // Tests of trial_decode: defaults, and every wrong value refused at its place.
 // JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "methods/spaco.h"
+#include "methods/spaco_options.h"
 #include "tests/scratch.h"
 #include "tests/trial_of.h"
 

@@ -2,6 +2,7 @@
 // that of the program, both ways, and every row decodes what it says it takes. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_key_words.h"
+#include "harness/spec/trial_keys.h"
 #include "tests/quoted.h"
 #include <setjmp.h>
 #include <stdarg.h>

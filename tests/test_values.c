@@ -126,8 +126,8 @@ static void check_gradients(struct fixture *f, const json_t *item, const char *m
     const char *title = text(item, "title");
     double loss = number_of(item, "loss");
     size_t found = 0;
-    if (!(fabs(report->loss - loss) <= TOLERANCE * loss)) {
-        fail_msg("%s, %s: loss %.17g, outside %.17g", title, method, report->loss, loss);
+    if (!(fabs(report->sums.loss - loss) <= TOLERANCE * loss)) {
+        fail_msg("%s, %s: loss %.17g, outside %.17g", title, method, report->sums.loss, loss);
     }
     for (size_t k = 0; k < f->model.parameter_count; k++) {
         const struct parameter *p = &f->model.parameters[k];

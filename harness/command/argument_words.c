@@ -166,7 +166,7 @@ void typed_word_offer(struct typed_word typed, const char *word, const char *end
         fprintf(stream, "%.*s%s%s\t%s\n", (int)typed.kept, typed.text, word, end, about);
 }
 
-// A word, or the kind of one, with `end` behind it.
+// A word, or the kind of one, with `end` after it.
 static void offer_named(struct offer offer, const char *name)
 {
     const struct kind *kind = kind_find(name);

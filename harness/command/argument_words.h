@@ -1,6 +1,6 @@
 // Argument words: what may be typed for an argument, by its name in a command's help. "text|markdown" is one of
 // these words, a name in capitals one of what there is of the kind ("METHOD"), "A,B" a list whose later items are
-// as the last, "A=B" a value behind a name.
+// as the last, "A=B" a value after a name.
 #pragma once
 #include <stddef.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ static void offer_options(const struct argp_option *options, struct typed_word t
     typed_word_offer(typed, "--help", "", "what the command does, and its options", stdout);
 }
 
-// What may stand behind the options, by its name in the usage: "[RESULTS...]".
+// What may stand after the options, by its name in the usage: "[RESULTS...]".
 static void offer_operands(const char *usage, struct typed_word typed)
 {
     char name[256];

@@ -29,7 +29,7 @@ struct flag {
 #define COUNT_AT(type, member, from, to)                                                                           \
     .kind = FLAG_COUNT, .place = offsetof(type, member), .least = (from), .most = (to)
 
-// What stands in argv[1] where a shell asks what may be typed next: the words behind it are the command's
+// What stands in argv[1] where a shell asks what may be typed next: the words after it are the command's
 // arguments so far, of which the last one, maybe empty, is being typed.
 #define ARGUMENTS_COMPLETE "--complete"
 

@@ -17,7 +17,7 @@ extern const struct command commands[];
 const struct command *command_find(const char *name);
 // Says so on stderr, and which was meant; the exit code.
 int command_unknown(const char *name);
-// Runs it with the arguments behind its name. The exit code; 2 if its result did not reach stdout.
+// Runs it with the arguments after its name. The exit code; 2 if its result did not reach stdout.
 int command_start(const struct command *command, int argc, char **argv);
 
 // Prints a result and a newline, and releases it. flags: jansson's.

@@ -46,7 +46,7 @@ struct sizes {
 struct frontier {
     struct method_trials asked;
     struct sizes device, host; // of the host the first is 0
-    // Of a method's trials at a device's and a host's size: [host][device][method], and behind the methods all.
+    // Of a method's trials at a device's and a host's size: [host][device][method], and after the methods all.
     struct span *methods; // of asked.trials
     size_t method_count;
     size_t *largest;

@@ -82,7 +82,7 @@ static void print_report(const struct trial *trial, const struct step_report *re
     json_t *columns = json_array();
     for (size_t i = 0; i < report->columns.count; i++)
         json_array_append_new(columns, json_integer(report->columns.items[i]));
-    json_t *loss = json_real(report->loss); // NULL when it is not finite
+    json_t *loss = json_real(report->sums.loss); // NULL when it is not finite
     json_t *object =
         json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", loss ? loss : json_null(), "method", trial->method->name,
                   "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
@@ -146,7 +146,7 @@ static bool compute(const struct trial *trial, const struct world *world, const 
     }
     if (done) {
         size_t peak_bytes = setup.device->arena.peak_bytes;
-        gather(world, &report.loss, &peak_bytes);
+        gather(world, &report.sums.loss, &peak_bytes);
         if (world->comm.rank == 0)
             print_report(trial, &report, peak_bytes, out);
     }

@@ -4,6 +4,7 @@
 #include "harness/results/record_fields.h"
 #include "harness/spec/profile.h"
 #include "harness/spec/trial_key_words.h"
+#include "harness/spec/trial_keys.h"
 #include "methods/method.h"
 
 #include <jansson.h>
@@ -66,7 +67,7 @@ static json_t *row_of(const char *name, const char *summary, const char *source,
 static json_t *list_methods(bool json)
 {
     json_t *list = json_array();
-    bool chosen = false; // auto comes behind those that walk
+    bool chosen = false; // auto comes after those that walk
     for (size_t i = 0; !chosen; i++) {
         const struct method *method = methods[i] ? methods[i] : &method_auto;
         chosen = !methods[i];

@@ -6,6 +6,7 @@
 #include "harness/command/shell.h"
 #include "harness/files/json_source.h"
 #include "harness/spec/trial_key_words.h"
+#include "harness/spec/trial_keys.h"
 #include <string.h>
 
 #define FIRST_KEY 0x1000

@@ -43,7 +43,7 @@ bool folder_has_room(const char *folder, size_t bytes, const char *what, const c
 // Writes what of an opened model trains (model_can_train), in the dtype that it has: its weights and config.json;
 // or with LoRA the factors as PEFT keeps them, with the rank and scale, and `base`, the folder of the weights
 // below; NULL: there is none. Or both, and the weights below are those beside. Each file is whole or not there;
-// weights come behind what describes them, and factors last. world: the ranks that have parts of the model, which
+// weights come after what describes them, and factors last. world: the ranks that have parts of the model, which
 // all come here: rank 0 writes everyone's.
 bool folder_save(const char *folder, struct model *model, const char *base, const struct world *world,
                  struct status *status);

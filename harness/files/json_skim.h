@@ -22,8 +22,8 @@ struct json_cursor {
     const char *at, *end;
 };
 void json_cursor_space(struct json_cursor *cursor);
-bool json_cursor_take(struct json_cursor *cursor, char sign); // behind white space
+bool json_cursor_take(struct json_cursor *cursor, char sign); // after white space
 bool json_cursor_word(struct json_cursor *cursor, const char *word);
 bool json_cursor_string(struct json_cursor *cursor);
 bool json_cursor_number(struct json_cursor *cursor);
-bool json_cursor_value(struct json_cursor *cursor); // any, behind white space
+bool json_cursor_value(struct json_cursor *cursor); // any, after white space

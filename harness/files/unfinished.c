@@ -27,7 +27,7 @@ void unfinished_add(const char *path)
 {
     static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ, SIGABRT};
     int i = PATHS_MAX;
-    while (i > 0 && !paths[i - 1]) // behind the last one: the order counts
+    while (i > 0 && !paths[i - 1]) // after the last one: the order counts
         i--;
     CHECK(i < PATHS_MAX);
     paths[i] = path;

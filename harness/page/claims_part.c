@@ -89,11 +89,11 @@ static void write_claims(const struct claims *claims, size_t count, const struct
 
 bool claims_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct report_request *report = page->request->report;
-    const char *path = page->request->claims ? page->request->claims : "experiments/claims.json";
+    const struct report_request *report = page->report;
+    const char *path = page->claims ? page->claims : "experiments/claims.json";
     char found[PATH_MAX];
     // The file that nobody named may be missing.
-    if (!page->request->claims && access(share_resolve(path, found), R_OK) != 0)
+    if (!page->claims && access(share_resolve(path, found), R_OK) != 0)
         return true;
     struct claim_files files = {0};
     const char **paths = calloc(report->path_count + report->max_context_count + 1, sizeof *paths);

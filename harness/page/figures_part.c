@@ -138,7 +138,7 @@ static void write_index(const struct page_figures *figures, FILE *stream)
 
 bool page_figures_draw(struct page_figures *figures, const struct page *page, struct status *status)
 {
-    const struct report_request *report = page->request->report;
+    const struct report_request *report = page->report;
     struct picture_room room = {.left = PICTURES_MAX};
     const struct plot_request request = {.paths = report->paths,
                                          .path_count = report->path_count,

@@ -109,7 +109,7 @@ static void write_page(const struct page *page, const struct written written[PAR
 bool page_write(const struct page_request *request, const char *path, struct status *status)
 {
     const struct report_request *report = request->report;
-    struct page page = {.request = request};
+    struct page page = {.report = request->report, .claims = request->claims};
     struct written written[PARTS] = {0};
     char *html = NULL;
     size_t bytes = 0;

@@ -1,6 +1,6 @@
 // Part of a page: writes its HTML from the records, or nothing if they do not have it.
 #pragma once
-#include "harness/page/page.h"
+#include "harness/results/report.h"
 #include "harness/results/results.h"
 
 struct page_figure {
@@ -14,7 +14,8 @@ struct page_figures {
 };
 
 struct page {
-    const struct page_request *request;
+    const struct report_request *report; // as in page.h
+    const char *claims;
     struct results results;
     struct published published;
     struct page_figures figures;

@@ -49,10 +49,10 @@ static void write_title(const struct record_table *table, size_t column, FILE *s
     char title[200], end[40];
     snprintf(title, sizeof title, "%s", record_table_title(table, column));
     snprintf(end, sizeof end, "_%s", unit);
-    size_t length = strlen(title), behind = strlen(end);
-    bool in_name = !shown->figure && *unit && length > behind && strcmp(title + length - behind, end) == 0;
+    size_t length = strlen(title), end_length = strlen(end);
+    bool in_name = !shown->figure && *unit && length > end_length && strcmp(title + length - end_length, end) == 0;
     if (in_name)
-        title[length - behind] = 0;
+        title[length - end_length] = 0;
     for (char *c = title; !shown->figure && *c; c++)
         *c = *c == '_' || *c == '.' ? ' ' : *c;
     html_text(stream, strcmp(title, "+-") == 0 ? "±" : title);
@@ -151,7 +151,7 @@ static void write_table(const struct record_table *table, bool chosen, FILE *str
 
 bool records_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct record_table_request *request = &page->request->report->table;
+    const struct record_table_request *request = &page->report->table;
     struct record_table table;
     const char *columns = request->columns ? request->columns : columns_shown;
     bool fine = record_table_open(&table, &page->results, columns, request->sort, status);

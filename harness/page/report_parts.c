@@ -30,7 +30,7 @@ static void text_close(struct text *text, FILE *html)
 // Of records of which the page's table has the last of each trial, every one counts.
 bool history_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct report_request *report = page->request->report;
+    const struct report_request *report = page->report;
     const struct history_report form = {.format = TABLE_MARKDOWN, .compared = true};
     struct results results = {0};
     struct histories histories = {0};
@@ -75,7 +75,7 @@ bool published_part(const struct page *page, FILE *stream, size_t *count, struct
 
 bool longest_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct report_request *report = page->request->report;
+    const struct report_request *report = page->report;
     struct longest_contexts contexts;
     struct text text;
     if (!report->max_context_count)

@@ -41,7 +41,7 @@ static double budget_of(const struct record *record)
     return option ? record_option_number(record, option->name) : NAN;
 }
 
-// Numbers behind a tab each.
+// Numbers after a tab each.
 static void trials(FILE *table, const double *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -368,7 +368,7 @@ static double event_value(const json_t *events, size_t event, size_t column)
 }
 
 // The event with the most live bytes from `start` on, within one of TIMELINE_STEPS equal spans of the axis; *end is
-// the first event behind that span.
+// the first event after that span.
 static size_t highest_of_step(const json_t *events, size_t categories, size_t axis, size_t start, size_t *end)
 {
     size_t count = json_array_size(events), highest = start;

@@ -1,5 +1,5 @@
 // What is resident with each optimizer, and what a step takes: a row per record, in groups of an optimizer with its
-// options and LoRA; behind a group's the peaks of runs that are published, by optimizer and what trains.
+// options and LoRA; after a group's the peaks of runs that are published, by optimizer and what trains.
 #include "harness/plot/figure.h"
 #include "kernels/base/status.h"
 #include <math.h>

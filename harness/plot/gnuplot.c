@@ -42,7 +42,7 @@ char *gnuplot_scripts(const char *given, struct status *status)
 }
 
 // NAME="value": letters and spaces as they are, every other byte as an octal escape, so that nothing in a value
-// means anything to gnuplot. Digits too: behind an escape they would be taken as its own.
+// means anything to gnuplot. Digits too: after an escape they would be taken as its own.
 static char *assignment(const struct gnuplot_variable *variable)
 {
     char *text = malloc(strlen(variable->name) + 4 * strlen(variable->value) + 4);
@@ -80,7 +80,7 @@ static void close_file(FILE *file)
         fclose(file);
 }
 
-// All that was written to the file, with a 0 behind it, to be freed.
+// All that was written to the file, with a 0 after it, to be freed.
 static char *contents(FILE *file, size_t *bytes)
 {
     struct stat info;

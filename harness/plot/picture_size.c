@@ -11,7 +11,7 @@ static const struct unit {
     double mm;
 } units[] = {{"mm", 1}, {"cm", 10}, {"in", 25.4}};
 
-// Digits with a point at most, and the text behind them; 0 if there are none.
+// Digits with a point at most, and the text after them; 0 if there are none.
 static double read_number(const char **text)
 {
     char digits[24], *end;

@@ -1,6 +1,6 @@
 // History: records of many commits, trial by trial: how every figure went, and at which commit it changed.
 //
-// A commit is the revision that records carry; what was built from changed files is a commit of its own behind it.
+// A commit is the revision that records carry; what was built from changed files is a commit of its own after it.
 // At each commit every trial that it has is compared (comparison.h) with what it was at the last commit before that
 // has it: figures that are the same in every run change where they are not equal, times where the test of `compare`
 // says so.

@@ -287,7 +287,7 @@ bool longest_contexts_open(struct longest_contexts *contexts, const char *const 
                            const struct published *published, struct status *status)
 {
     *contexts = (struct longest_contexts){0};
-    json_t **outputs = calloc(count + 1, sizeof(json_t *)); // behind the last NULL
+    json_t **outputs = calloc(count + 1, sizeof(json_t *)); // after the last NULL
     bool *taken = calloc(points_of(published) + 1, sizeof *taken);
     CHECK(outputs && taken);
     for (size_t i = 0; status->code == STATUS_OK && i < count; i++)

@@ -147,7 +147,7 @@ static bool read_number(const struct reader *reader, const struct column *column
     return true;
 }
 
-// Of any method that has the option: of which one the point is may come behind it.
+// Of any method that has the option: of which one the point is may come after it.
 static bool is_choice(const char *option, const char *word)
 {
     bool found = false;

@@ -216,9 +216,9 @@ static const char *example_of(const struct record_columns *columns, const char *
     json_t *value;
     json_object_foreach(columns->known, key, value)
     {
-        size_t before = stands ? (size_t)(stands - name) + 1 : 0, behind = stands ? strlen(stands + 5) : 0;
-        if (stands && strlen(key) > before + behind && strncmp(key, name, before) == 0 &&
-            strcmp(key + strlen(key) - behind, stands + 5) == 0)
+        size_t before = stands ? (size_t)(stands - name) + 1 : 0, after = stands ? strlen(stands + 5) : 0;
+        if (stands && strlen(key) > before + after && strncmp(key, name, before) == 0 &&
+            strcmp(key + strlen(key) - after, stands + 5) == 0)
             return key;
     }
     return NULL;

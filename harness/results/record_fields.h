@@ -18,7 +18,7 @@ enum field_type {
     FIELD_NUMBER,   // double, of any sign
     FIELD_ARRAY,    // const json_t *, an array of anything; NULL: null
     FIELD_OBJECT,   // with members a struct of them that begins with `bool given`, else const json_t *
-    FIELD_TRIAL,    // such a struct, with the JSON it was read from behind `given`, which is what is written
+    FIELD_TRIAL,    // such a struct, with the JSON it was read from after `given`, which is what is written
     FIELD_ROWS,     // struct record_parts: an array of objects, each a struct of `members`
     FIELD_MAP,      // struct record_parts: an object of objects; each struct begins with its name, const char *
     FIELD_TALLY,    // double [CATEGORY_COUNT], counts by category (kernels/base/arena.h); NaN: not named

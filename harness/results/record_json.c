@@ -310,7 +310,7 @@ json_t *record_json(const struct record *record)
 
 // --- a part of it
 
-// What is behind the keys; NULL: nothing. A new reference.
+// What is after the keys; NULL: nothing. A new reference.
 static json_t *value_in(const json_t *json, const char *const *keys)
 {
     for (; *keys; keys++)

@@ -11,7 +11,7 @@ void record_clear(struct record *record);
 void record_read(struct record *record, const json_t *object);
 // The record as an object with its fields in the table's order, a new reference.
 json_t *record_json(const struct record *record);
-// What is behind these keys, which end in NULL, a new reference; null: nothing.
+// What is after these keys, which end in NULL, a new reference; null: nothing.
 json_t *record_value(const struct record *record, const char *const *keys);
 // A number of a field of that type; null if it is not finite.
 json_t *record_number_json(enum field_type type, double value);

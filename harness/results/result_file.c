@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Whether a last line without its newline is what is left of a record: it has a record's first bytes or, behind
+// Whether a last line without its newline is what is left of a record: it has a record's first bytes or, after
 // other records, some of them. Anything else is not ours.
 static bool is_torn(const char *tail, size_t bytes, bool first)
 {

@@ -106,7 +106,7 @@ static bool are_all(struct trials *trials, const char *path)
     return read && trials->have_all;
 }
 
-// FILE.bak, to be freed; where older results are there of trials that FILE does not have, as behind a sweep that
+// FILE.bak, to be freed; where older results are there of trials that FILE does not have, as after a sweep that
 // was to measure them anew and never came to its end, FILE.bak.2 and so on.
 static char *backup_of(const char *file)
 {

@@ -9,8 +9,8 @@ struct result_log {
     int file;
     bool regular;               // a device or a pipe is written to, but cannot be locked, resumed or cut
     bool unterminated;          // a newline must come first
-    bool torn;                  // what is behind `end` must be cut off
-    off_t end;                  // behind the last whole record
+    bool torn;                  // what is after `end` must be cut off
+    off_t end;                  // after the last whole record
     struct result_ids existing; // of the records that were there
 };
 

@@ -15,7 +15,7 @@ void results_begin(struct results *results, bool every)
     CHECK(every || results->places);
 }
 
-// Where a record stands: that of its trial in its experiment, else behind all.
+// Where a record stands: that of its trial in its experiment, else after all.
 static size_t place_of(struct results *results, const struct record *record)
 {
     char *key;

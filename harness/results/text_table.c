@@ -123,7 +123,7 @@ static void print_row(char *const *words, size_t columns, const int *widths, con
 }
 
 // As wide as a terminal may be taken for. A table that is wider has its first column's words in several lines,
-// which are broken behind commas.
+// which are broken after commas.
 #define TEXT_WIDTH      120
 #define FIRST_WIDTH_MIN 40
 

@@ -3,7 +3,7 @@
 #include "harness/files/folder.h"
 #include "harness/files/safetensors.h"
 #include "kernels/base/ops.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Child: one trial measured in a process of its own, so that whatever happens to it is a record and never the end
-// of the sweep. The child is the program's hidden command `trial`: the trial's JSON on stdin, its record on stdout.
+// of the sweep. The child is the program's hidden command `trial` (trial_child.h).
 #pragma once
 #include "kernels/base/status.h"
 
@@ -32,6 +32,3 @@ bool child_run(const char *program, const struct launch *launch, const char *tri
 void child_result_free(struct child_result *result);
 // What follows `trial` on a rank's command line.
 #define TRIAL_OF_RANKS "ranks"
-// The child's side: dies with its parent, reads the trial, runs it and writes its record. The exit code.
-// store: whether REFERENCE_STORE is one. ranked: it is one rank of several.
-int child_main(bool store, bool ranked);

@@ -172,14 +172,14 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
     return true;
 }
 
-// The largest of everyone's numbers; of their complements it finds the smallest.
-static size_t largest_of(const struct world *world, size_t own)
+// The largest of everyone's numbers, or the smallest.
+static size_t among_ranks(const struct world *world, size_t own, bool largest)
 {
     size_t *all = calloc(world->comm.size, sizeof *all);
     CHECK(all);
     world->ops->gather(world, all, &own, sizeof own);
     for (size_t rank = 0; world->comm.rank == 0 && rank < world->comm.size; rank++)
-        own = all[rank] > own ? all[rank] : own;
+        own = (all[rank] > own) == largest ? all[rank] : own;
     world->ops->broadcast(world, &own, sizeof own);
     free(all);
     return own;
@@ -191,11 +191,11 @@ bool choose_within(struct trial *trial, const struct world *world, struct status
     if (!is_open(trial))
         return true;
     // On the machine that has most of them; of ranks that are not started yet, on this one.
-    size_t beside = world->comm.size > 1 ? largest_of(world, world->local_rank) + 1 : trial_ranks(trial);
+    size_t beside = world->comm.size > 1 ? among_ranks(world, world->local_rank, true) + 1 : trial_ranks(trial);
     if (!ranks_possible(trial, status) || !own_limits(trial, world, beside, &limits, status))
         return false;
-    limits.device_bytes = ~largest_of(world, ~limits.device_bytes);
-    limits.host_bytes = ~largest_of(world, ~limits.host_bytes);
+    limits.device_bytes = among_ranks(world, limits.device_bytes, false);
+    limits.host_bytes = among_ranks(world, limits.host_bytes, false);
     return choose(trial, world, limits, status);
 }
 

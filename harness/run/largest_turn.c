@@ -1,6 +1,7 @@
 // Layers further up leave less to be kept, but for the lowest of all: its input is the embedding, which is looked
 // up again, where that of any other is kept. So it is one of the two lowest.
 #include "harness/run/largest_turn.h"
+#include "kernels/transformer/optimizer_step.h"
 
 #define COMPARED 2
 

@@ -5,6 +5,7 @@
 #include "harness/run/ranks_possible.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
+#include "kernels/transformer/optimizer_step.h"
 #include <string.h>
 
 #define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices

@@ -1,6 +1,7 @@
 // Pair sums: how far the difference of a pair's log-probs, which preferences are judged by, is off where its sums
 // over tokens are kept in a narrow dtype.
 #pragma once
+#include "kernels/transformer/batch.h"
 #include "kernels/transformer/objective.h"
 
 // Means over the pairs.

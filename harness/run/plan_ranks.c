@@ -1,4 +1,5 @@
 #include "harness/run/plan_ranks.h"
+#include "harness/run/rank_figures.h"
 #include "harness/run/rank_walks.h"
 #include <math.h>
 
@@ -14,7 +15,7 @@ static const struct setup *walk(void *walker, struct comm comm, struct trace *tr
     if (!run_open_part(run, &comm) || !run_take_samples(run))
         return NULL;
     run->draws_planned = run->result.sample_count;
-    run->ranks[comm.rank] = rank_figures_of(&run->result, run->first.loss);
+    run->ranks[comm.rank] = rank_figures_of(&run->result, run->first.sums.loss);
     return &run->setup;
 }
 
@@ -54,7 +55,7 @@ bool plan_ranks(struct run *run)
     run->result.estimate_ms = NAN;
     done = done && (!walks.links || estimate(run, &walks));
     if (done)
-        ranks_merge(&run->result, run->ranks, walks.count);
+        rank_figures_merge(&run->result, run->ranks, walks.count);
     rank_walks_close(&walks);
     return done;
 }

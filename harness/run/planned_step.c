@@ -2,6 +2,7 @@
 #include "harness/run/largest_turn.h"
 #include "harness/run/rank_walks.h"
 #include "harness/run/ranks_possible.h"
+#include "kernels/transformer/optimizer_step.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,7 @@
-// Ranks: a trial over several processes, or its plan: what each came to, put together, and their gradients,
-// gathered.
+// Ranks: a trial over several processes: what starts them, the device of each, and their gradients, gathered.
 #pragma once
 #include "harness/run/gradient_error.h"
-#include "harness/run/record_line.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/world.h"
 
 // What starts a trial's ranks: words (launch.h) with `program`, NULL: this one, and its arguments, ending in NULL.
@@ -15,15 +14,6 @@ extern const char *const ranks_of_trial[];
 // The device that a rank opens, "cuda:1": of those with cards each rank of a machine has its own.
 #define RANK_DEVICE_BYTES 24
 void ranks_device(char device[RANK_DEVICE_BYTES], const struct trial *trial, const struct world *world);
-// What this rank came to.
-struct rank_figures rank_figures_of(const struct trial_result *result, double loss);
-// all: on rank 0 the figures of every rank; and there samples_ms becomes that of the slowest rank each time.
-void ranks_gather(const struct world *world, struct rank_figures *all, const struct rank_figures *own,
-                  double *samples_ms, size_t sample_count);
-// The step's: that of the highest stages, of which each has its sequences'; the others' is 0.
-double ranks_loss(const struct rank_figures *ranks, size_t count);
-// The result's figures of all ranks: the most memory, and what that rank had besides; everyone's work.
-void ranks_merge(struct trial_result *result, const struct rank_figures *ranks, size_t count);
 // The gradients of all ranks' parts, on rank 0; on others an empty set. Release with gradient_set_free.
 void ranks_gradients(struct gradient_set *set, const struct model *model, struct split split, size_t context,
                      const struct world *world);

@@ -61,7 +61,7 @@ static void fill_step(struct record *record, const struct trial_result *result)
     const struct step_report *step = result->step;
     if (!step)
         return;
-    record->loss = result->trial->planned ? NAN : result->curve ? result->curve->loss[0] : step->loss;
+    record->loss = result->trial->planned ? NAN : result->curve ? result->curve->loss[0] : step->sums.loss;
     record->columns = number_list_make(step->columns.count);
     for (size_t i = 0; i < step->columns.count; i++)
         record->columns.items[i] = (double)step->columns.items[i];

@@ -1,4 +1,4 @@
-// Reference: steps that are not measured, each on a device that is opened for it and closed behind it.
+// Reference: steps that are not measured, each on a device that is opened for it and closed after it.
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
 #include <math.h>
@@ -24,7 +24,7 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
             reason = setup.device->status;
     }
     if (loss)
-        *loss = report.loss;
+        *loss = report.sums.loss;
     setup_close(&setup);
     step_report_free(&report);
     // Not the method's own failure, whatever its kind: the check could not be made.

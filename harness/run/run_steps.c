@@ -1,6 +1,7 @@
 #include "harness/run/run_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/timer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,6 @@
 #include "harness/run/step_data.h"
 #include "harness/files/sequences.h"
+#include "harness/run/shared_prompt.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
 #include <string.h>
@@ -226,4 +227,13 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
             random_normal_values(trial, "reference log-probs", trial->context, STEP_DATA_NOISE, status);
     }
     return status->code == STATUS_OK;
+}
+
+// How long a row of a group is turns out here; whether the method's options go with it, too.
+bool step_data_pack(struct batch_data *data, const struct trial *trial, struct status *status)
+{
+    const struct method *method = trial->method;
+    return trial->group <= 1 ||
+           (shared_prompt_pack(data, trial->group, trial->data.path, status) &&
+            (!method->check || method->check(trial->options, &trial->config, data->context, status)));
 }

@@ -20,5 +20,7 @@ bool step_data_check(const struct batch_data *data, const struct trial *trial, c
                      struct status *status);
 // What a step without data needs to know alone: its documents, and the labels where sequences share a prompt.
 bool step_data_read_shape(struct batch_data *data, const struct trial *trial, struct status *status);
+// Sequences of groups into a row each group, as the trial has them; false and a status.
+bool step_data_pack(struct batch_data *data, const struct trial *trial, struct status *status);
 // Which of them are noise: a sum of enum batch_value.
 unsigned step_data_noise(const struct trial *trial);

@@ -1,7 +1,5 @@
 #include "harness/run/step_logprobs.h"
-#include "harness/files/adapter.h"
-#include "harness/files/folder.h"
-#include "harness/run/ranks_possible.h"
+#include "harness/run/step_data.h"
 #include "methods/log_probs.h"
 
 #define CHUNK      512
@@ -29,7 +27,6 @@ static struct log_prob_options adapter_off(const struct trial *trial)
     return options;
 }
 
-// [batch, context], sequence-major, 0 where this rank does not have them; to be freed.
 static double *forward(struct model *model, const struct batch *batch, struct log_prob_options options)
 {
     struct device *device = model->device;
@@ -51,64 +48,9 @@ static double *forward(struct model *model, const struct batch *batch, struct lo
     return turned;
 }
 
-// The second model with its own adapter, if it has one.
-static struct log_prob_options of_folder(const struct trial *trial)
+double *step_logprobs_read(struct model *model, const struct batch *batch, bool without_adapter)
 {
-    return usual(!adapter_is_in(trial->reference.folder));
-}
-
-// The second model with the first micro-batch as its batch.
-static bool open_folder(struct setup *setup, const struct trial *trial, const struct setup_options *options,
-                        struct status *status)
-{
-    struct setup_options own = *options;
-    struct trial reference = *trial; // what it points to is borrowed
-    own.optimizer = NULL;            // and of the same sequences, though its own objective may group them otherwise
-    *setup = (struct setup){0};
-    reference.model_folder = trial->reference.folder;
-    reference.quantisation = QUANTISATION_NONE;
-    reference.reference = (struct reference_model){0};
-    reference.objective = objectives[0];
-    reference.objective_options = NULL;
-    // Factors, its own or some that are left out: all else is frozen.
-    bool adapted = adapter_is_in(reference.model_folder);
-    reference.adapter_folder = adapted ? reference.model_folder : NULL;
-    reference.lora = (struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q};
-    return folder_read_config(reference.model_folder, &reference.config, status) &&
-           (!adapted || adapter_read(reference.model_folder, &reference.config, &reference.lora, status)) &&
-           (!options->ranks || ranks_fit(&reference, status)) && setup_open(setup, &reference, &own, status);
-}
-
-bool step_logprobs_of_folder(struct batch_data *data, const struct trial *trial,
-                             const struct setup_options *options, struct status *status)
-{
-    struct setup setup;
-    if (trial->reference.kind != REFERENCE_FOLDER)
-        return true;
-    if (open_folder(&setup, trial, options, status)) {
-        data->reference_logprobs = forward(&setup.model, &setup.batch, of_folder(trial));
-        *status = setup.device->status;
-    }
-    setup_close(&setup);
-    return status->code == STATUS_OK;
-}
-
-bool step_logprobs_open(struct setup *setup, const struct trial *trial, const char *device, struct status *status)
-{
-    struct setup_options options = setup_options_of(trial);
-    options.device = device;
-    options.apart = true;
-    return open_folder(setup, trial, &options, status);
-}
-
-double *step_logprobs_by(struct setup *setup, const struct trial *trial, const struct batch_data *data,
-                         struct status *status)
-{
-    setup_close_batch(setup);
-    setup_open_tokens(&setup->batch, setup->device, data);
-    double *log_probs = forward(&setup->model, &setup->batch, of_folder(trial));
-    *status = setup->device->status;
-    return log_probs;
+    return forward(model, batch, usual(without_adapter));
 }
 
 bool step_logprobs_asked(const struct trial *trial, bool dataless)

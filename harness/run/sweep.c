@@ -7,6 +7,7 @@
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
+#include "harness/run/record_line.h"
 #include "harness/run/reference_store.h"
 #include "harness/run/sweep_possible.h"
 #include "harness/run/sweep_table.h"

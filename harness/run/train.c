@@ -1,9 +1,11 @@
 #include "harness/run/train.h"
 #include "harness/run/ranks.h"
+#include "harness/run/step_batch.h"
 #include "harness/run/step_data.h"
 #include "kernels/base/timer.h"
 #include "kernels/transformer/bucket.h"
-#include "kernels/transformer/objective.h"
+#include "kernels/transformer/objective_pass.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "methods/forward_pass.h"
 #include <math.h>
 #include <string.h>
@@ -98,7 +100,7 @@ static bool read_data(struct train *train, struct train_data *from, size_t first
     if (!step_data_read_shape(data, trial, status))
         return false;
     batch_data_keep(data, first % trial->batch, count);
-    return setup_pack(data, trial, status);
+    return step_data_pack(data, trial, status);
 }
 
 // Adds what `count` sequences divide by, a micro-batch after another.
@@ -113,8 +115,8 @@ static bool count_data(struct train *train, struct train_data *from, size_t firs
         struct batch batch;
         ok = read_data(train, from, first + i, count - i < most ? count - i : most, &data, status);
         if (ok) {
-            setup_open_tokens(&batch, train->counter, &data);
-            setup_set_objective(&batch, train->counter, train->trial, &data);
+            step_batch_open(&batch, train->counter, &data);
+            step_batch_set_objective(&batch, train->counter, train->trial, &data);
             normaliser_add(sum, &batch.normaliser);
             batch_close(&batch, train->counter);
         }
@@ -157,18 +159,16 @@ static bool add_micro_batch(struct train *train, size_t part, const struct norma
     if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, whole, report, status))
         return false;
     train->setup->model.adds_more = part + 1 < trial->train.accumulate;
-    double loss = report->loss, ms = report->ms, asked_ms = report->asked_ms;
+    const struct step_report before = *report;
     void *options = options_copy(&method->options, trial->options);
     if (method->draw)
         method->draw(options, index);
     method_step(method, &train->setup->model, &train->setup->batch, options, report);
     options_free(&method->options, options);
     setup_close_batch(train->setup);
-    report->loss += loss;
-    report->ms += ms;
-    report->asked_ms += asked_ms;
-    for (size_t i = 0; i < OBJECTIVE_METRICS; i++)
-        train->sums.metrics[i] += report->metrics[i];
+    objective_sums_add(&report->sums, OBJECTIVE_SUMS, &before.sums, 1);
+    report->ms += before.ms;
+    report->asked_ms += before.asked_ms;
     return true;
 }
 
@@ -256,8 +256,7 @@ static bool is_fine(const struct train *train)
 
 static void sum_over_ranks(const struct train *train, struct objective_sums *sums)
 {
-    world_sum(train->world, &sums->loss, 1);
-    world_sum(train->world, sums->metrics, OBJECTIVE_METRICS);
+    world_sum(train->world, (double *)sums, OBJECTIVE_SUMS);
 }
 
 // What the rate of the step after `done` is multiplied by, as transformers' schedulers have it, but that step s of
@@ -279,8 +278,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     struct device *device = train->setup->device;
     double factor = rate_factor(&trial->train, train->step);
     train->rate = factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
-    report->loss = 0;
-    train->sums = (struct objective_sums){0};
+    report->sums = (struct objective_sums){0};
     device_timer_start(device);
     if (device->ops->dataless) // a plan, of the turn that it was given
         optimizer_begin_again(model, train->step + 1, factor);
@@ -293,7 +291,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     report->ms = device_timer_stop_ms(device);
     if (!add_gradients(train, report, status))
         return false;
-    train->sums.loss = report->loss;
+    train->sums = report->sums;
     if (!is_fine(train))
         return true; // the device says why
     sum_over_ranks(train, &train->sums);
@@ -332,13 +330,6 @@ static struct row_range share_of(const struct train *train, size_t count)
     return trial_share(train->trial, count, ranks->replicas.rank / ranks->sequence.size);
 }
 
-static void add(struct objective_sums *sums, const struct objective_sums *part)
-{
-    sums->loss += part->loss;
-    for (size_t i = 0; i < OBJECTIVE_METRICS; i++)
-        sums->metrics[i] += part->metrics[i];
-}
-
 bool train_evaluate(struct train *train, struct objective_sums *found, struct status *status)
 {
     const struct trial *trial = train->trial;
@@ -366,7 +357,7 @@ bool train_evaluate(struct train *train, struct objective_sums *found, struct st
             return false;
         struct objective_sums part = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
         if (!idle)
-            add(found, &part);
+            objective_sums_add(found, OBJECTIVE_SUMS, &part, 1);
         setup_close_batch(train->setup);
     }
     if (is_fine(train))

@@ -28,7 +28,7 @@ struct train {
 // also after a failure.
 bool train_open(struct train *train, const struct trial *trial, struct setup *setup, const struct world *world,
                 struct status *status);
-// The next step. report: the loss of this rank's sequences, times with those of the update and of a reference's
+// The next step. report: sums of this rank's sequences, times with those of the update and of a reference's
 // pass, columns of the last micro-batch. False and a status if tokens cannot be read, or (failed) if the loss is
 // not finite; what the device fails at is in its status.
 bool train_step(struct train *train, struct step_report *report, struct status *status);

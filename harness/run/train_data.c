@@ -1,7 +1,6 @@
 #include "harness/run/train_data.h"
-#include "harness/run/setup.h"
+#include "harness/run/reference_model.h"
 #include "harness/run/step_data.h"
-#include "harness/run/step_logprobs.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/transformer/batch.h"
 #include <string.h>
@@ -93,13 +92,13 @@ bool train_data_feeds(struct train_data *data, size_t steps, size_t count, struc
 
 // --- a second model
 
-static bool refer_batch(struct train_data *data, struct setup *setup, size_t index, size_t count,
+static bool refer_batch(struct train_data *data, struct reference_model *reference, size_t index, size_t count,
                         struct status *status)
 {
     struct batch_data read;
     size_t context = data->sequences.context;
     bool ok = sequences_read(&data->sequences, index, count, &read, status);
-    double *log_probs = ok ? step_logprobs_by(setup, data->trial, &read, status) : NULL;
+    double *log_probs = ok ? reference_model_logprobs(reference, &read, status) : NULL;
     for (size_t i = 0; log_probs && i < count; i++)
         memcpy(data->reference + sequences_item(&data->sequences, index + i) * context, log_probs + i * context,
                context * sizeof *log_probs);
@@ -111,7 +110,8 @@ static bool refer_batch(struct train_data *data, struct setup *setup, size_t ind
 bool train_data_refer(struct train_data *data, size_t count, const char *device, struct status *status)
 {
     const struct trial *trial = data->trial;
-    struct setup setup;
+    struct reference_model reference;
+    struct setup_options options = setup_options_of(trial);
     size_t all = train_data_count(data);
     if (trial->reference.kind != REFERENCE_FOLDER)
         return true;
@@ -120,10 +120,12 @@ bool train_data_refer(struct train_data *data, size_t count, const char *device,
         return status_set(status, STATUS_OOM, "no room on the host for the reference's log-probs of %zu sequences",
                           data->sequences.count);
     count = count < all ? count : all;
-    bool ok = step_logprobs_open(&setup, trial, device, status);
+    options.device = device;
+    bool ok = reference_model_open(&reference, trial, &options, status);
     for (size_t first = 0; ok && first < count; first += trial->batch)
-        ok = refer_batch(data, &setup, first, count - first < trial->batch ? count - first : trial->batch, status);
-    setup_close(&setup);
+        ok = refer_batch(data, &reference, first, count - first < trial->batch ? count - first : trial->batch,
+                         status);
+    reference_model_close(&reference);
     return ok;
 }
 
@@ -157,7 +159,7 @@ static bool read_sequences(struct train_data *data, size_t index, size_t count, 
         free(read->reference_logprobs);
         read->reference_logprobs = reference;
     }
-    return setup_pack(read, data->trial, status);
+    return step_data_pack(read, data->trial, status);
 }
 
 bool train_data_read(struct train_data *data, size_t index, size_t count, struct batch_data *read,

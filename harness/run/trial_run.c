@@ -14,6 +14,7 @@
 #include "harness/run/choice.h"
 #include "harness/run/plan_ranks.h"
 #include "harness/run/provenance.h"
+#include "harness/run/rank_figures.h"
 #include "harness/run/ranks.h"
 #include "harness/run/ranks_possible.h"
 #include "harness/run/reference_store.h"
@@ -130,11 +131,11 @@ static void note_device_memory(struct run *run)
 // On rank 0: the result of all.
 static void gather_ranks(struct run *run)
 {
-    struct rank_figures own = rank_figures_of(&run->result, run->first.loss);
-    ranks_gather(run->world, run->ranks, &own, run->samples_ms, run->result.sample_count);
+    struct rank_figures own = rank_figures_of(&run->result, run->first.sums.loss);
+    rank_figures_gather(run->world, run->ranks, &own, run->samples_ms, run->result.sample_count);
     if (run_is_first(run)) {
-        run->first.loss = ranks_loss(run->ranks, run->world->comm.size);
-        ranks_merge(&run->result, run->ranks, run->world->comm.size);
+        run->first.sums.loss = rank_figures_loss(run->ranks, run->world->comm.size);
+        rank_figures_merge(&run->result, run->ranks, run->world->comm.size);
     }
 }
 

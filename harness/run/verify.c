@@ -164,11 +164,11 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
         gradient_compare(&errors, &set, &reference->gradients);
         result->error = errors.overall;
         // A loss of another gradient is wrong as well.
-        double loss_error = fabs(report.loss - reference->loss) / fmax(1, fabs(reference->loss));
+        double loss_error = fabs(report.sums.loss - reference->loss) / fmax(1, fabs(reference->loss));
         result->good = errors.overall.relative_l2 <= bounds.relative_l2 && errors.overall.max_abs <= bounds.max_abs;
         if (!(loss_error <= bounds.relative_l2)) {
             result->good = false;
-            snprintf(result->reason, sizeof result->reason, "loss %.17g, reference %.17g", report.loss,
+            snprintf(result->reason, sizeof result->reason, "loss %.17g, reference %.17g", report.sums.loss,
                      reference->loss);
         }
         gradient_report_free(&errors);

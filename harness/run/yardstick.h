@@ -9,6 +9,6 @@ struct yardstick;
 
 // On a device of its own, whose memory is in nobody's peak. NULL and a status (unsupported, oom) if there is none.
 struct yardstick *yardstick_open(const char *device, enum dtype dtype, struct status *status);
-// Seconds of one run of the mix, the mean over so many, behind one that is not timed.
+// Seconds of one run of the mix, the mean over so many, after one that is not timed.
 double yardstick_s(struct yardstick *yardstick, size_t runs);
 void yardstick_close(struct yardstick *yardstick);

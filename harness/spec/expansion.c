@@ -13,7 +13,7 @@ size_t axis_size(const struct axis *axis)
 
 size_t expansion_product(size_t a, size_t b)
 {
-    return a > SPEC_TRIALS_MAX || b > SPEC_TRIALS_MAX ? SPEC_TRIALS_MAX + 1 : a * b;
+    return a > EXPANSION_TRIALS_MAX || b > EXPANSION_TRIALS_MAX ? EXPANSION_TRIALS_MAX + 1 : a * b;
 }
 
 static bool is_of_method(const struct axis *axis)
@@ -24,7 +24,7 @@ static bool is_of_method(const struct axis *axis)
 static size_t method_variants(const struct expansion *e)
 {
     size_t variants = 0;
-    for (size_t i = 0; i < e->entry_count && variants <= SPEC_TRIALS_MAX; i++)
+    for (size_t i = 0; i < e->entry_count && variants <= EXPANSION_TRIALS_MAX; i++)
         variants += e->entries[i].variants;
     return variants;
 }
@@ -36,7 +36,7 @@ size_t expansion_count(struct expansion *e)
         e->sizes[i] = is_of_method(&e->axes[i]) ? method_variants(e) : axis_size(&e->axes[i]);
         total = expansion_product(total, e->sizes[i]);
     }
-    return total > SPEC_TRIALS_MAX ? SPEC_TRIALS_MAX + 1 : total;
+    return total > EXPANSION_TRIALS_MAX ? EXPANSION_TRIALS_MAX + 1 : total;
 }
 
 // The method of variant number n: the entry, with one value for each of its own axes, the last fastest.

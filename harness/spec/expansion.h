@@ -1,10 +1,10 @@
 // Expansion: a spec taken apart into axes and method entries, and the product of them, whose trials are numbered.
 #pragma once
 #include "harness/spec/override.h"
-#include "harness/spec/spec.h"
 #include "harness/spec/trial_decode.h"
 
-#define ENTRY_KEYS NAMED_OPTIONS_MAX
+#define ENTRY_KEYS           NAMED_OPTIONS_MAX
+#define EXPANSION_TRIALS_MAX 100000
 
 // The values of one key, or of one option of a method entry: a list, or just one.
 struct axis {

@@ -9,7 +9,7 @@ struct method_fields {
     struct named_options given;
 };
 
-// All methods, and auto behind them.
+// All methods, and auto after them.
 struct named_tables method_tables(void);
 bool method_fields_read(struct method_fields *fields, struct json_field entry, struct status *status);
 // The name and every option: a new reference. Options NULL: the defaults.

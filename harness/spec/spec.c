@@ -400,10 +400,10 @@ static bool check_limits(struct trial_fields *fields, struct status *status)
 static bool expand(struct expansion *e, struct spec *spec, struct status *status)
 {
     size_t total = expansion_count(e);
-    if (total > SPEC_TRIALS_MAX)
+    if (total > EXPANSION_TRIALS_MAX)
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: the axes multiply to more than %d trials; use fewer values, or several specs",
-                          e->source.name, SPEC_TRIALS_MAX);
+                          e->source.name, EXPANSION_TRIALS_MAX);
     size_t slots = 2 * total + 1;
     uint32_t *table = calloc(slots, sizeof *table);
     spec->trials = calloc(total, sizeof *spec->trials);

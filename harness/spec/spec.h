@@ -3,8 +3,6 @@
 #pragma once
 #include "harness/spec/trial.h"
 
-#define SPEC_TRIALS_MAX 100000
-
 struct spec_trial {
     char id[TRIAL_ID_BYTES];
     uint32_t place; // in the product of the axes

@@ -55,7 +55,7 @@ struct training {
 };
 
 // Where the log-probs come from that an objective holds the model's against.
-struct reference_model {
+struct reference_source {
     enum {
         REFERENCE_NONE,        // the objective reads none
         REFERENCE_FILE,        // the batch file
@@ -90,7 +90,7 @@ struct trial {
     size_t prompt; // tokens of a sequence that it begins with and does not predict; 0: as the data have it
     const struct objective *objective;
     void *objective_options; // the objective's own struct
-    struct reference_model reference;
+    struct reference_source reference;
     struct lora lora;
     char *adapter_folder;           // of the factors to begin with; NULL: random ones
     enum quantisation quantisation; // of the layers' projections, which then must not train

@@ -2,31 +2,13 @@
 // axes picked.
 #pragma once
 #include "harness/spec/method_decode.h"
-#include "harness/spec/trial_keys.h"
+#include "harness/spec/trial_id.h"
 
 // What was given for each key; value NULL: left out. A key that was left out has the path it is missed at.
 struct trial_fields {
     struct json_field keys[TRIAL_KEYS_MAX]; // in the order of trial_keys; all but the method, which is taken apart:
     struct method_fields method;
 };
-
-// What keys mean where they are left out, kept from one trial to the next: of a spec nearly all agree in what that
-// depends on, and to find it out takes longer than all else of a trial. Zeroed: nothing is kept yet.
-struct trial_defaults {
-    struct trial_basis { // what defaults depend on
-        struct config config;
-        enum dtype dtype;
-        bool planned;
-        size_t train_steps;
-        const struct method *method;
-    } basis;
-    struct kept_default {
-        bool known, bare_known;
-        json_t *value;       // NULL: it must be given
-        json_t *name, *bare; // of an object with this name all else; name NULL: it has none
-    } keys[TRIAL_KEYS_MAX];
-};
-void trial_defaults_free(struct trial_defaults *defaults);
 
 // The field of a key by its name.
 struct json_field *trial_field(struct trial_fields *fields, const char *key);

@@ -1,5 +1,6 @@
 #define XXH_INLINE_ALL
 #include "harness/spec/trial_id.h"
+#include "harness/spec/method_decode.h"
 #include "harness/spec/trial_key_decode.h"
 #include <string.h>
 #include <xxhash.h>

@@ -1,7 +1,25 @@
 // Trial id: a hash of what of a trial differs from the defaults, so that a new key, or a new option of a method,
 // changes the id of no trial there is.
 #pragma once
-#include "harness/spec/trial_decode.h"
+#include "harness/spec/trial_keys.h"
+
+// What keys mean where they are left out, kept from one trial to the next: of a spec nearly all agree in what that
+// depends on, and to find it out takes longer than all else of a trial. Zeroed: nothing is kept yet.
+struct trial_defaults {
+    struct trial_basis { // what defaults depend on
+        struct config config;
+        enum dtype dtype;
+        bool planned;
+        size_t train_steps;
+        const struct method *method;
+    } basis;
+    struct kept_default {
+        bool known, bare_known;
+        json_t *value;       // NULL: it must be given
+        json_t *name, *bare; // of an object with this name all else; name NULL: it has none
+    } keys[TRIAL_KEYS_MAX];
+};
+void trial_defaults_free(struct trial_defaults *defaults);
 
 // What differs from the defaults, of objects their members: a new reference. canonical: the trial's, every key with
 // its defaults spelled out. defaults: as for trial_decode_fields.

@@ -1,6 +1,6 @@
 // Trial key words: what a key may be given, and its default, in words.
 #pragma once
-#include "harness/spec/trial_keys.h"
+#include "harness/spec/trial_key.h"
 
 // " of tokens", or nothing.
 void trial_key_unit(const struct trial_key *key, char *text, size_t bytes);

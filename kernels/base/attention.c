@@ -2,6 +2,7 @@
 // see all keys apart from those before them; keys in blocks, which attention_merge puts together; the backward's
 // workspace is taken here.
 #include "kernels/base/front.h"
+#include "kernels/base/ops.h"
 
 // Keys of [first, first + keys) seen by the queries at positions below `end`, together.
 static double keys_seen(size_t end, size_t first, size_t keys)

@@ -24,7 +24,7 @@ static size_t row_of(struct breakdown *b, const struct range *range, enum work w
     return b->row_count++;
 }
 
-// Adds up the time of the first `count` moments; `end` is the mark behind the last of them. Backwards: the first
+// Adds up the time of the first `count` moments; `end` is the mark after the last of them. Backwards: the first
 // wait is for the last mark, and then all are there.
 static void add_up(struct breakdown *b, struct device *device, size_t count, size_t end)
 {

@@ -34,7 +34,7 @@ struct comm_ops {
                           const struct row_range *owned, bool all);
     // Ends the processes of all ranks now, this one's too: the reason has been written. NULL: there is one process.
     void (*abort)(const struct comm *comm);
-    // Of the comm of all ranks, behind all use. NULL: nothing.
+    // Of the comm of all ranks, after its last use. NULL: nothing.
     void (*close)(const struct comm *comm);
 };
 

@@ -70,7 +70,7 @@ struct documents {
     // on the device. NULL and no tensor: 0.
     const int32_t *starts;
     struct tensor device_starts;
-    // By sequence, the tokens of its first document, all of them, where the others continue it: theirs stand behind
+    // By sequence, the tokens of its first document, all of them, where the others continue it: theirs stand after
     // its last, and see it; else 0. [batch] and [batch, 1] i32. NULL and no tensor: 0.
     const int32_t *prefixes;
     struct tensor device_prefixes;
@@ -101,16 +101,16 @@ static inline bool attention_is_masked(struct attention_shape shape)
 struct seen_keys {
     uint32_t first, end, own; // in 32 bits, as positions are: a card has few registers
 };
-// Of the query behind which `behind` begins, one after its position, in a document that begins at `start`.
-HOST_DEVICE static inline struct seen_keys seen_keys_of(uint32_t behind, size_t window, uint32_t start,
+// Of the query at position `next` - 1, in a document that begins at `start`.
+HOST_DEVICE static inline struct seen_keys seen_keys_of(uint32_t next, size_t window, uint32_t start,
                                                         uint32_t prefix)
 {
     struct seen_keys seen = {0, start > 0 ? prefix : 0, start};
-    uint32_t stands = behind - start + seen.end; // behind its position in what it sees
-    if (window > 0 && window < stands) {
+    uint32_t all = next - start + seen.end; // that it sees without a window
+    if (window > 0 && window < all) {
         uint32_t most = (uint32_t)window;
-        seen.first = stands - most;
-        seen.own = behind - start > most ? behind - most : start;
+        seen.first = all - most;
+        seen.own = next - start > most ? next - most : start;
     }
     return seen;
 }

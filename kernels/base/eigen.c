@@ -41,12 +41,12 @@ static struct scratch scratch_of(double *start, size_t s, size_t rank)
     struct scratch scratch = {.count = 2 * rank * s + s * s + SAMPLES * s + s + WORK * s + integers};
     if (start) {
         scratch.vectors = start;
-        scratch.gram = start + 2 * rank * s; // behind them, and behind their transpose
+        scratch.gram = start + 2 * rank * s; // after them, and after their transpose
         scratch.samples = scratch.gram + s * s;
         scratch.values = scratch.samples + SAMPLES * s;
         scratch.work = scratch.values + s;
-        void *behind = scratch.work + WORK * s;
-        scratch.integers = behind;
+        void *rest = scratch.work + WORK * s;
+        scratch.integers = rest;
     }
     return scratch;
 }

@@ -1,8 +1,8 @@
 // Front: what the fronts of operations (ops.h) have in common: the cost and the range of one, and the parts that
 // tensors longer than the device takes are taken in. For ops.c, attention.c and memory.c alone.
 #pragma once
+#include "kernels/base/device.h"
 #include "kernels/base/observer.h"
-#include "kernels/base/ops.h"
 #include "kernels/base/rates.h"
 
 static inline bool failed(const struct device *device)

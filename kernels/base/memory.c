@@ -1,5 +1,6 @@
 // Memory: tensors of a device, and their values' way from the host and back.
 #include "kernels/base/front.h"
+#include "kernels/base/ops.h"
 #include <string.h>
 
 #define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device

@@ -16,18 +16,21 @@ enum objective_metric {
 
 #define OBJECTIVE_SUMS (1 + (size_t)OBJECTIVE_METRICS)
 
+// As the tensor has them, one after another.
 struct objective_sums {
     double loss, metrics[OBJECTIVE_METRICS];
 };
 
-// to: [1] or [OBJECTIVE_SUMS]. The loop's constant bounds leave a card's sums in registers.
-HOST_DEVICE static inline void objective_sums_add(double *to, size_t count, const struct objective_sums *sums,
+// to: the tensor's elements, [1] or [OBJECTIVE_SUMS], or such a struct. The loop's constant bounds leave a card's
+// sums in registers.
+HOST_DEVICE static inline void objective_sums_add(void *to, size_t count, const struct objective_sums *sums,
                                                   double weight)
 {
-    to[0] += weight * sums->loss;
+    double *values = (double *)to;
+    values[0] += weight * sums->loss;
     for (size_t i = 0; i < OBJECTIVE_METRICS; i++) {
         if (count > 1) {
-            to[1 + i] += weight * sums->metrics[i];
+            values[1 + i] += weight * sums->metrics[i];
         }
     }
 }

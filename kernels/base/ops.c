@@ -1,3 +1,4 @@
+#include "kernels/base/ops.h"
 #include "kernels/base/dynamic_map.h"
 #include "kernels/base/front.h"
 

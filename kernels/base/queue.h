@@ -10,7 +10,7 @@
 // waited for. A wrong place is a bug: abort.
 void copy_out(struct device *device, struct tensor host, struct tensor t);
 void copy_in(struct device *device, struct tensor t, struct tensor host);
-// host = t, beside what follows, behind the operations that were asked to write t. Whoever overwrites or releases t
+// host = t, beside what follows, after the operations that were asked to write t. Whoever overwrites or releases t
 // waits for the event.
 struct event copy_out_written(struct device *device, struct tensor host, struct tensor t);
 // Of a failed device, too: what it was asked for before is still under way. Events do not outlive a reset of the

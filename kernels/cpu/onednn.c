@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cpu/onednn.h"
+#include "kernels/base/status.h"
 // Not under AddressSanitizer: its search for leaks dies in the threads of a library that makes its own code.
 #if __has_include(<dnnl_version.h>) && !defined(__SANITIZE_ADDRESS__)
 #include <dnnl_version.h>

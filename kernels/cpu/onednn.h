@@ -1,7 +1,7 @@
 // oneDNN: its GEMM of bf16 and of f32, for processors that it serves better than the BLAS does. The library is
 // loaded when asked for.
 #pragma once
-#include "kernels/cpu/bf16_gemm.h"
+#include "kernels/cpu/gemm_tile.h"
 
 struct onednn;
 // For products of this dtype. NULL where there is no oneDNN 2, where this program was built without its header, or

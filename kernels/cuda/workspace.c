@@ -199,7 +199,7 @@ static double attention_backward_glue(const struct device *device, struct attent
     for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, device->whole_attention, &b);) {
         bytes += block_bytes(shape, &b) + segment_bytes(shape, segments, segment_count, &b);
     }
-    return bytes + CUDA_ATTENTION_TILE * F32; // zeros behind the logsumexp
+    return bytes + CUDA_ATTENTION_TILE * F32; // zeros after the logsumexp
 }
 
 // Of cuBLASLt's kernels for large products in bf16.

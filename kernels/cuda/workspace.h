@@ -48,7 +48,7 @@ size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cu
 struct cuda_attention_workspace {
     size_t grad_q_sum; // f32 [rows, heads * head_dim]: over the rectangles, folded; if there are any
     size_t grad_q;     // bf16, as many elements: of one block of keys
-    size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]; and a tile behind
+    size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]; and a tile after
     size_t delta, accumulator;         // cuDNN's: f32 [batch, heads, queries], and with head_dim
     size_t q, o, grad_o;               // bf16, folded; over them the causal block's part: they are spent by then
     struct cuda_attention_part {

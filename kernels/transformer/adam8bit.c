@@ -3,6 +3,7 @@
 #include "kernels/transformer/adam8bit.h"
 #include "kernels/base/dynamic_map.h"
 #include "kernels/transformer/adamw.h"
+#include "kernels/transformer/optimizer.h"
 
 #define CODED_MIN 4096 // elements
 

@@ -1,6 +1,7 @@
 // AdamW: Adam with decoupled weight decay; moments in f32 or bf16, a master copy of the weights in f32, and new
 // weights in bf16 rounded to nearest or stochastically.
 #include "kernels/transformer/adamw.h"
+#include "kernels/transformer/optimizer.h"
 
 static const struct option rows[] = {
     OPTIONS_ADAMW(1e-4, 0.01, MASTER_NONE), OPTION_WHEN(struct adamw_options), {0}};

@@ -1,5 +1,5 @@
 #include "kernels/transformer/all_to_all.h"
-#include "kernels/transformer/attend.h"
+#include "kernels/transformer/attention_shape.h"
 
 bool heads_divide(size_t heads, size_t kv_heads, size_t ranks)
 {

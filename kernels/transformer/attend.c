@@ -1,20 +1,7 @@
 #include "kernels/transformer/attend.h"
 #include "kernels/transformer/all_to_all.h"
+#include "kernels/transformer/attention_shape.h"
 #include "kernels/transformer/ring.h"
-
-struct attention_shape attention_shape_of(const struct config *c, const struct batch *batch, size_t layer,
-                                          struct token_run run, size_t B)
-{
-    return (struct attention_shape){
-        .queries = run.count,
-        .start = run.start,
-        .batch = B,
-        .heads = c->heads,
-        .kv_heads = c->kv_heads,
-        .head_dim = c->head_dim,
-        .mask = {.window = config_window(c, layer),
-                 .documents = batch_documents(batch, (struct span){run.start, run.count})}};
-}
 
 // How ranks that share the tokens attend; EXCHANGE_GATHER, for itself, also where none do.
 static enum exchange exchange_of(const struct model *model, const struct batch *batch)

@@ -6,9 +6,6 @@
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/kv.h"
 
-// Of a run of tokens of B sequences.
-struct attention_shape attention_shape_of(const struct config *config, const struct batch *batch, size_t layer,
-                                          struct token_run run, size_t B);
 // Whether ranks send each other something while they attend.
 bool attend_sends(const struct model *model, const struct batch *batch);
 // The segment as far as the keys before `end` go.

@@ -1,3 +1,4 @@
+#include "kernels/transformer/batch.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/transformer/objective.h"
 #include <math.h>

@@ -4,7 +4,8 @@
 // turn changes; the published code zeroes it (factor_state = reset). Factors begin as any model's do, where the
 // paper's begin with B = 0.
 #include "kernels/transformer/bread.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
 enum { FACTOR_STATE_KEEP, FACTOR_STATE_RESET };

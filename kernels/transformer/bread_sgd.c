@@ -3,7 +3,8 @@
 // II. Deviations: a whole layer is updated at once, not a matrix after another. With when = end all gradients are
 // kept, and the bits are the same.
 #include "kernels/transformer/bread.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/unit_parameters.h"
 
 struct bread_sgd_options {
     struct bread_options bread;

@@ -1,5 +1,5 @@
 #include "kernels/transformer/bucket.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
 enum { CAN_TRAIN, FROZEN, BUCKETS };
@@ -365,7 +365,7 @@ static void start_sum(struct model *model, struct bucket *bucket)
     }
 }
 
-// What comes behind a sum of each rank's share alone.
+// What comes after a sum of each rank's share alone.
 static void start_sum_of_all(struct model *model, struct bucket *bucket)
 {
     if (model->ranks.zero == ZERO_NOTHING && model->ranks.sum == SUM_ORDERED) {
@@ -392,7 +392,7 @@ bool bucket_is_summing(const struct model *model, size_t unit)
     return bucket && (bucket->sum.delivery.going || bucket->sum_coming.going);
 }
 
-void bucket_sum_on(struct model *model, size_t unit)
+void bucket_advance_sum(struct model *model, size_t unit)
 {
     struct bucket *bucket = training_of(model, unit);
     if (bucket->sum.delivery.going) {

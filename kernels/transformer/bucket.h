@@ -66,6 +66,6 @@ void bucket_add(struct model *model, size_t unit);
 // under way, and complete when it has come on, a message at a time, until it is not any more.
 void bucket_sum(struct model *model, size_t unit);
 bool bucket_is_summing(const struct model *model, size_t unit);
-void bucket_sum_on(struct model *model, size_t unit);
+void bucket_advance_sum(struct model *model, size_t unit);
 // The whole is added to the share that is kept, and freed.
 void bucket_keep_share(struct model *model, size_t unit);

@@ -1,3 +1,4 @@
+#include "kernels/transformer/cell.h"
 #include "kernels/transformer/attend.h"
 #include "kernels/transformer/cell_parts.h"
 #include "kernels/transformer/mlp.h"

@@ -48,7 +48,7 @@ void cell_backward_attention(struct model *model, const struct batch *batch, siz
 // Attention of all of the batch's own tokens, from x: q, o and logsumexp, and what its backward needs; frees none.
 void cell_attend_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
                          struct kv kv, struct activations *a, enum keep how);
-// What stands behind it, of a chunk: a has its rows of o, written.
+// What stands after it, of a chunk: a has its rows of o, written.
 void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
                          struct activations *a, enum keep how);
 // grad: that of the cell's output, becomes that of what attention's backward adds to; grad_o: the chunk's rows of

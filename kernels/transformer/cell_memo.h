@@ -1,7 +1,8 @@
 // Cell memo: cells on a device without data that remembers what each cost (kernels/base/memo.h).
 #pragma once
 #include "kernels/base/memo.h"
-#include "kernels/transformer/cell.h"
+#include "kernels/transformer/activations.h"
+#include "kernels/transformer/model.h"
 
 enum cell_part { CELL_KV_PROJECT, CELL_KV_PROJECT_BLOCK, CELL_FORWARD, CELL_BACKWARD_MLP, CELL_BACKWARD_ATTENTION };
 

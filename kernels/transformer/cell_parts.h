@@ -2,10 +2,12 @@
 // kv_project.c alone.
 #pragma once
 #include "kernels/base/observer.h"
+#include "kernels/transformer/activations.h"
+#include "kernels/transformer/batch.h"
 #include "kernels/transformer/blocks.h"
-#include "kernels/transformer/cell.h"
 #include "kernels/transformer/cell_memo.h"
 #include "kernels/transformer/cell_memory.h"
+#include "kernels/transformer/kv.h"
 #include "kernels/transformer/norm.h"
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/rotation.h"

@@ -16,7 +16,7 @@ struct rope_scaling {
 // Of so many layers, the first, each may see all keys where the others have a window.
 #define CONFIG_FULL_LAYERS 256
 
-// Where the norms of a layer's two blocks, attention and MLP, stand: before what a block reads; behind what it
+// Where the norms of a layer's two blocks, attention and MLP, stand: before what a block reads; after what it
 // makes, before that is added (OLMo 2); or both (Gemma 3).
 enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
 extern const char *const norms_names[];      // ending in NULL

@@ -5,6 +5,7 @@
 // Moments are not turned with the directions. Deviation: singular vectors come from the Gram matrix in f64.
 #include "kernels/transformer/galore.h"
 #include "kernels/transformer/adam8bit.h"
+#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/projector.h"
 
 static const struct option rows[] = {OPTIONS_GALORE, {0}};
@@ -100,7 +101,7 @@ static void move(struct model *model, struct parameter *p, struct tensor n)
     struct device *device = model->device;
     struct adam_step adam = adamw_step(model, p);
     size_t rows = p->value.rows, cols = p->value.cols, most = device->ops->rules->block_rows(device, cols) / 8 * 8;
-    double after = adam.form == ADAM_TORCH ? 1 : 1 - adam.rate * adam.decay; // of what decays behind the step
+    double after = adam.form == ADAM_TORCH ? 1 : 1 - adam.rate * adam.decay; // of what decays after the step
     struct sgd_step step = {.rate = adam.rate, .decay = adam.decay, .decoupled = true, .rounding = adam.rounding};
     for (size_t row = 0; row < rows && device->status.code == STATUS_OK; row += most) {
         size_t count = most < rows - row ? most : rows - row;

@@ -1,7 +1,7 @@
 // Head and loss, in blocks of tokens so that never more than block * vocab logits exist; and the embedding.
 #pragma once
 #include "kernels/transformer/model.h"
-#include "kernels/transformer/objective.h"
+#include "kernels/transformer/objective_pass.h"
 
 // x: [n, d], the last layer's output for the tokens from `start` on, becomes the gradient of itself.
 // loss += these tokens' share of the objective, weighted. head_chunk: tokens per block, 0 for all at once.

@@ -1,3 +1,4 @@
+#include "kernels/transformer/cell.h"
 #include "kernels/transformer/cell_parts.h"
 
 // Of a block of x, before RoPE and the norm of keys.

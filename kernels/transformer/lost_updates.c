@@ -1,4 +1,5 @@
 #include "kernels/transformer/lost_updates.h"
+#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/weight_options.h"
 #include <math.h>
 

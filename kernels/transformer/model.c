@@ -1,9 +1,9 @@
 #include "kernels/transformer/model.h"
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/bucket.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "kernels/transformer/training.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/transformer/unit_parameters.h"
 #include "kernels/transformer/weights.h"
 #include <math.h>
 #include <stdarg.h>
@@ -94,7 +94,7 @@ void model_list(struct model *model, const struct config *config, const struct l
 bool model_has(const struct model *model, const struct parameter *parameter)
 {
     const struct ranks *ranks = &model->ranks;
-    const struct parameter *above = model->final_norm; // the layers' are before it, and behind the embedding
+    const struct parameter *above = model->final_norm; // the layers' are before it, and after the embedding
     bool bottom = ranks_lowest(ranks), top = ranks_highest(ranks);
     if (parameter == model->embedding) {
         return bottom || (top && model->head == model->embedding);

@@ -87,8 +87,8 @@ struct model {
     const struct optimizer *optimizer; // NULL: none
     const void *optimizer_options;     // the optimizer's own struct
     bool updates_in_walk; // a unit's gradient lives from the first sum to its update, when it is complete
-    bool adds_more; // walks of the same update follow: what is kept whole is summed over ranks behind the last
-    bool keeps_gradients; // behind a walk with an update all gradients are there, and whole
+    bool adds_more;       // walks of the same update follow: what is kept whole is summed over ranks after the last
+    bool keeps_gradients; // after a walk with an update all gradients are there, and whole
     struct update update;
     struct turn turn;
     struct lost_updates *lost_updates; // of the update under way; NULL: nobody asks

@@ -9,6 +9,7 @@
 #include "kernels/transformer/adam8bit.h"
 #include "kernels/transformer/galore.h"
 #include "kernels/transformer/host_work.h"
+#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/projector.h"
 
 struct natural_galore_options {

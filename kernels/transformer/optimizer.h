@@ -55,22 +55,6 @@ const struct optimizer *optimizer_find(const char *name);
 // "when". Then there is one micro-batch, and nothing can be made of all gradients together.
 bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options);
 
-// Whether behind the walks of an update all gradients are there, and whole: they are neither updated in the walk
+// Whether after the walks of an update all gradients are there, and whole: they are neither updated in the walk
 // nor, by the option "sums", projected in it.
 bool optimizer_keeps_gradients(const struct optimizer *optimizer, const void *options);
-
-// What the model's optimizer, which it must have, does with the gradients of the walks between the two, of one or
-// several micro-batches: update number t, from 1 on, of everything that trains, at the rate of its options times
-// rate_factor, which a schedule says.
-// To go on from a state that was kept behind update t: optimizer_begin of t, and then the state is that.
-void optimizer_begin(struct model *model, size_t t, double rate_factor);
-void optimizer_step(struct model *model);
-
-// Of one step that is taken again and again, in place of optimizer_begin: whose turn it is stays.
-void optimizer_begin_again(struct model *model, size_t t, double rate_factor);
-// Lets layers train by turns, of which the first is this one's.
-void optimizer_give_turn(struct model *model, size_t layer);
-// The lowest layers, upwards and at most `most`, that have a turn within the first so many updates (0: any number).
-// Returns how many they are; none where all trains together.
-size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *options, const struct config *config,
-                              size_t updates, size_t layers[], size_t most);

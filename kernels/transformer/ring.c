@@ -1,5 +1,5 @@
 #include "kernels/transformer/ring.h"
-#include "kernels/transformer/attend.h"
+#include "kernels/transformer/attention_shape.h"
 
 // The rank whose keys and values are here at stop number `stop`.
 static size_t owner_at(const struct comm *ranks, size_t stop)

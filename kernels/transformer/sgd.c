@@ -1,4 +1,5 @@
 // SGD, with momentum and weight decay as torch.optim.SGD has them, or decoupled decay.
+#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/weight_options.h"
 
 struct sgd_options {

@@ -4,7 +4,7 @@
 #include "kernels/transformer/lost_updates.h"
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/projector.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/transformer/unit_parameters.h"
 #include "kernels/transformer/weights.h"
 #include <string.h>
 
@@ -400,12 +400,12 @@ static void leave(struct model *model, size_t unit)
 }
 
 // Sums that are under way come on; those that are complete leave. Whether any are under way still.
-static bool sum_on(struct model *model)
+static bool advance_sums(struct model *model)
 {
     bool any = false;
     for (size_t unit = unit_count(model); unit-- > 0;) { // in the order of a backward pass
         if (bucket_is_summing(model, unit)) {
-            bucket_sum_on(model, unit);
+            bucket_advance_sum(model, unit);
             if (bucket_is_summing(model, unit)) {
                 any = true;
             } else {
@@ -419,7 +419,7 @@ static bool sum_on(struct model *model)
 void gradients_leave(struct model *model, size_t unit)
 {
     bucket_add(model, unit); // of a unit that nothing was added to
-    sum_on(model);
+    advance_sums(model);
     bucket_sum(model, unit);
     if (!bucket_is_summing(model, unit)) {
         leave(model, unit);
@@ -428,7 +428,7 @@ void gradients_leave(struct model *model, size_t unit)
 
 void gradients_settle(struct model *model)
 {
-    while (sum_on(model)) {
+    while (advance_sums(model)) {
     }
     gradients_arrive(model);
 }

@@ -1,6 +1,7 @@
 // Weight options: what all optimizers can be asked of the weights that they move, and of their state.
 #pragma once
-#include "kernels/transformer/optimizer.h"
+#include "kernels/base/options.h"
+#include "kernels/transformer/model.h"
 
 // In the order of the names below.
 enum { ROUND_NEAREST, ROUND_STOCHASTIC };
@@ -71,7 +72,7 @@ struct weight_options {
     {                                                                                                              \
         .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when), .initial = (standard),   \
         .choices = OPTION_CHOICES("end", "walk"),                                                                  \
-        .help = "a unit's update: behind the walk, or within it, when its gradient is complete, which is freed"    \
+        .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"     \
     }
 #define OPTION_SEED(options)                                                                                       \
     {                                                                                                              \

@@ -1,7 +1,7 @@
 #include "kernels/transformer/weights.h"
 #include "kernels/base/queue.h"
 #include "kernels/transformer/bucket.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
 bool weights_are_quantised(const struct model *model, const struct parameter *p)

@@ -78,7 +78,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     d->counters = (struct counters){0};
     model_zero_gradients(&model);
     method_step(method, &model, &batch, options, &report);
-    run.loss = report.loss;
+    run.loss = report.sums.loss;
     run.arena = d->arena;
     run.counters = d->counters;
     run.status = d->status;

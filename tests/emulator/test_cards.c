@@ -40,7 +40,7 @@ static void step_on(const char *name, char bus_id[32])
     method_step(full, &f.model, &f.batch, options, &report);
     options_free(&full->options, options);
     assert_int_equal(f.device->status.code, STATUS_OK);
-    assert_true(isfinite(report.loss));
+    assert_true(isfinite(report.sums.loss));
     assert_non_null(strstr(f.device->description, f.device->bus_id));
     memcpy(bus_id, f.device->bus_id, sizeof f.device->bus_id);
     batch_close(&f.batch, f.device);

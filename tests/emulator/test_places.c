@@ -1,10 +1,10 @@
 // The emulated CUDA device's second place: copies in streams of their own, each of which may be late.
 #include "kernels/base/ops.h"
 #include "kernels/base/queue.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/optimizer_step.h"
 #include "kernels/transformer/unit.h"
+#include "tests/emulator/plugin.h"
 #include "tests/fixture.h"
-#include <dlfcn.h>
 #include <omp.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -429,14 +429,8 @@ static void each_queue_may_be_late(void **state)
 
 int main(void)
 {
-    const char *path = getenv("LONGBP_CUDA");
-    void *plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    eager = plugin ? (void (*)(unsigned))dlsym(plugin, "emulator_eager") : NULL;
-    waits = plugin ? (size_t(*)(void))dlsym(plugin, "emulator_waits") : NULL;
-    if (!eager || !waits) {
-        fprintf(stderr, "LONGBP_CUDA must name the emulated plug-in: %s\n", path ? dlerror() : "it is not set");
-        return 1;
-    }
+    eager = (void (*)(unsigned))emulated("emulator_eager");
+    waits = (size_t(*)(void))emulated("emulator_waits");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_queue_may_be_late),
         cmocka_unit_test(an_offloaded_step_needs_each_wait),

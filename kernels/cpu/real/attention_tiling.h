@@ -3,7 +3,7 @@
 // Tiles of S are held transposed, [keys, rows], so that whatever belongs to a row (maximum, sum, logsumexp, delta)
 // is a vector along the tile's columns, and those that see a key are a run of columns: the causal mask cuts it on
 // the left, a window or another document's beginning on the right. A prefix that documents continue is seen by all
-// columns behind it, but for a window. Tiles that no column sees are left out. Blocks and lanes are cut by the
+// columns after it, but for a window. Tiles that no column sees are left out. Blocks and lanes are cut by the
 // shape alone.
 #pragma once
 #include "kernels/cpu/real/kernels.h"
@@ -153,7 +153,7 @@ static inline size_t first_column(const struct tiling *t, const struct block *bl
     return row > block->row ? min(row - block->row, block->columns) : 0;
 }
 
-// The column behind the block's last that sees the key, which is no prefix's: columns from it on are masked.
+// The column after the block's last that sees the key, which is no prefix's: columns from it on are masked.
 static inline size_t end_column(const struct tiling *t, const struct block *block, size_t key)
 {
     size_t low = 0, high = block->rows;
@@ -223,7 +223,7 @@ static inline void mask_prefix_key(const struct tiling *t, const struct block *b
             s[c] = -REAL_INFINITY;
 }
 
-// S of the columns that do not see a key becomes -infinity: P is zero there. Keys behind the last pad the tile.
+// S of the columns that do not see a key becomes -infinity: P is zero there. Keys after the last pad the tile.
 static inline void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows,
                         struct columns columns, struct view s)
 {

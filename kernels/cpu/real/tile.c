@@ -64,7 +64,7 @@ void tile_multiply(struct view c, bool accumulate, struct view a, struct view b,
     }
 }
 
-// Lanes of a, and behind them of b, by index.
+// Lanes of a, and after them of b, by index.
 static inline __attribute__((always_inline)) vector pick(vector a, vector b, vector_bits index)
 {
 #ifdef __clang__ // has no shuffle by a variable

@@ -19,7 +19,7 @@
 // spent and their memory is free.
 //
 // Rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask hides what
-// lies behind the last key. For cuDNN before 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
+// lies after the last key. For cuDNN before 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
 // where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the backward's logsumexp as packed
 // on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say since 9.12 (pull
 // request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend does before that, in

@@ -21,16 +21,6 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 // run.
 #define LOADED_LATER_BYTES ((size_t)512 << 20)
 
-struct CUstream_st *cuda_stream(const struct device *device)
-{
-    return backend(device)->queues.streams[QUEUE_COMPUTE];
-}
-
-size_t cuda_shared_bytes(const struct device *device)
-{
-    return backend(device)->shared_bytes;
-}
-
 // ---- memory
 
 static struct backend *backend_of(const struct arena *arena)

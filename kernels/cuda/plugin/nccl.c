@@ -209,7 +209,7 @@ static struct members group_of(const struct comm *comm)
 
 // ---- the table
 
-// What the line is asked for next happens behind what the device was asked for before.
+// What the line is asked for next happens after what the device was asked for before.
 static void follow(struct nccl *nccl, struct device *device, const struct line *line)
 {
     backend(device)->nccl = nccl;

@@ -11,7 +11,7 @@ namespace
 
 constexpr int THREADS = 256;
 
-// count: heads of a block. Block r stands at position start + r / batch - starts[r], behind a prefix so much
+// count: heads of a block. Block r stands at position start + r / batch - starts[r], after a prefix so much
 // further on, with no starts at start + r.
 template <int N, class T>
 __global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts,

@@ -1,0 +1,29 @@
+#include "harness/run/step_batch.h"
+
+void step_batch_open(struct batch *batch, struct device *device, const struct batch_data *data)
+{
+    bool dataless = device->ops->dataless;
+    batch_open(batch, device, dataless ? NULL : data->ids, dataless ? NULL : data->labels, data->context,
+               data->batch);
+    if (data->documents)
+        batch_set_documents(batch, device, data->documents);
+    if (data->of)
+        batch_set_branches(batch, device, data->of, data->sequences);
+}
+
+void step_batch_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
+                              const struct batch_data *data)
+{
+    batch_set_objective(batch, device, trial->objective, trial->objective_options,
+                        &(struct batch_values){.weights = data->weights,
+                                               .old_logprobs = data->old_logprobs,
+                                               .reference_logprobs = data->reference_logprobs,
+                                               .advantages = data->advantages});
+}
+
+void step_batch_share(struct batch *batch, const struct model *model)
+{
+    const struct comm *ranks = &model->ranks.sequence;
+    if (ranks->size > 1)
+        batch_share(batch, model->device, ranks->size, ranks->rank);
+}

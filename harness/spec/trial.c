@@ -1,0 +1,91 @@
+#include "harness/spec/trial.h"
+#include "harness/spec/links.h"
+#include "kernels/transformer/objective.h"
+#include <string.h>
+
+bool trial_plans_on(const char *device)
+{
+    return !strncmp(device, "plan", 4);
+}
+
+size_t trial_row_tokens(const struct trial *trial)
+{
+    size_t T = trial->context, prompt = trial->prompt < T ? trial->prompt : T - 1;
+    if (trial->group <= 1)
+        return T;
+    // The prompt's last token is each sequence's own, and the last one's target is nobody's.
+    return prompt ? prompt - 1 + trial->group * (T - prompt) : trial->group * T;
+}
+
+size_t trial_ranks(const struct trial *trial)
+{
+    return trial->parallel.data * trial->parallel.sequence * trial->parallel.stage;
+}
+
+bool trial_times_ranks(const struct trial *trial)
+{
+    return trial->parallel.exchange != EXCHANGE_RING || trial->parallel.sequence <= RING_RANKS_TIMED;
+}
+
+const struct links *trial_links(const struct trial *trial)
+{
+    const struct links *links = trial->links ? trial->links : trial->profile ? &trial->profile->links : NULL;
+    struct status why = {0};
+    if (!trial_times_ranks(trial))
+        return NULL;
+    return links && links->count && links_reach(links, trial_ranks(trial), &why) ? links : NULL;
+}
+
+struct split trial_split(const struct trial *trial)
+{
+    const struct parallel *parallel = &trial->parallel;
+    return (struct split){parallel->data,
+                          parallel->sequence,
+                          parallel->stage,
+                          (enum zero)parallel->zero,
+                          (enum exchange)parallel->exchange,
+                          (enum sum)parallel->sum,
+                          parallel->overlap};
+}
+
+size_t trial_together(const struct trial *trial)
+{
+    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
+    size_t group = trial->group > 1 ? trial->group : 1;
+    return pairs && group % 2 ? 2 * group : group;
+}
+
+struct row_range trial_share(const struct trial *trial, size_t sequences, size_t replica)
+{
+    size_t together = trial_together(trial);
+    struct row_range groups = comm_share(sequences / together, trial->parallel.data, replica);
+    return (struct row_range){groups.start * together, groups.count * together};
+}
+
+struct row_range trial_sequences(const struct trial *trial, size_t replica)
+{
+    return trial_share(trial, trial->batch, replica);
+}
+
+void trial_free(struct trial *trial)
+{
+    free(trial->canonical);
+    free(trial->profile);
+    free(trial->links);
+    free(trial->model_folder);
+    free(trial->adapter_folder);
+    free(trial->data.path);
+    free(trial->labels);
+    free(trial->train.evaluate.path);
+    free(trial->packing.lengths);
+    free(trial->reference.folder);
+    free(trial->host_folder);
+    free(trial->unsupported);
+    if (trial->options)
+        options_free(&trial->method->options, trial->options);
+    if (trial->objective_options)
+        options_free(&trial->objective->options, trial->objective_options);
+    if (trial->optimizer_options)
+        options_free(&trial->optimizer->options, trial->optimizer_options);
+    *trial = (struct trial){0};
+}
