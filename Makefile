@@ -225,11 +225,16 @@ format: ## clang-format every source
 # Nearly all of clang-tidy's time is the static analyzer's, which by default gives a function 225,000 states.
 ANALYZER := -Xclang -analyzer-config -Xclang max-nodes=40000
 lint: ## clang-format, clang-tidy and cppcheck, all without a finding
+	@$(MAKE) --no-print-directory --output-sync=target $(PARALLEL) lint-format lint-cppcheck lint-tidy lint-cuda
+lint-format:
 	@echo $(SOURCES) | xargs -n 16 -P $$(nproc) clang-format --dry-run -Werror
+lint-cppcheck:
 	@cppcheck --quiet -j $$(nproc) --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
 	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
+lint-tidy:
 	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \
 	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 $(ANALYZER) 2>/dev/null' clang-tidy
+.PHONY: lint-format lint-cppcheck lint-tidy
 
 # Man pages come from --help, one for the program and one per command.
 COMMANDS = $(shell $(BUILD)/longbp --commands)

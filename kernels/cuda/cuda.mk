@@ -100,7 +100,6 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(notdir $(MPI)) $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
 	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > longbp-cuda.tar.xz && ls -l longbp-cuda.tar.xz
 
-lint: lint-cuda
 lint-cuda:
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
 
