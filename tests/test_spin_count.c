@@ -1,10 +1,12 @@
 // How threads wait at a barrier: they do not spin beside other work, which they would keep from its end; what the
 // user has set stands, and records say which it was.
-#define _GNU_SOURCE // nftw, mkdtemp
+#define _GNU_SOURCE // nftw, mkdtemp, sched_setaffinity
+#include "harness/run/cores.h"
 #include "harness/run/spin_count.h"
 #include "tests/program.h"
 #include <jansson.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -50,13 +52,65 @@ static void end_neighbour(pid_t pid)
 static void nobody_spins_beside_other_work(void **state)
 {
     (void)state;
-    assert_int_equal(spin_count_choose(1, 1), SPIN_COUNT); // there is nobody to wait for
-    assert_int_equal(spin_count_choose(2, 1 << 20), SPIN_COUNT);
+    assert_int_equal(spin_count_choose(1, 1, 1), SPIN_COUNT); // there is nobody to wait for
+    assert_int_equal(spin_count_choose(4, 1, 1), SPIN_COUNT);
+    assert_int_equal(spin_count_choose(1, 2, 1 << 20), SPIN_COUNT);
     pid_t neighbour = start_neighbour();
-    size_t beside = spin_count_choose(4, 4), enough = spin_count_choose(4, 1 << 20);
+    size_t beside = spin_count_choose(1, 4, 4), enough = spin_count_choose(1, 4, 1 << 20);
     end_neighbour(neighbour);
     assert_int_equal(beside, 0);
     assert_int_equal(enough, SPIN_COUNT);
+}
+
+// Ranks are beside each other.
+static void nor_do_more_ranks_than_there_are_cores_for(void **state)
+{
+    (void)state;
+    assert_int_equal(spin_count_choose(3, 2, 5), 0);
+    assert_int_equal(spin_count_choose(3, 2, 1 << 20), SPIN_COUNT);
+}
+
+// A control group and those above it may allow less time than the processors have.
+static void quotas_are_read(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *path, *text;
+    } files[] = {{"cpu.max", "600000 100000\n"},
+                 {"a/cpu.max", "max 100000\n"},
+                 {"a/b/cpu.max", "150000 100000\n"},
+                 {"c/cpu.max", "junk\n"}};
+    assert_int_equal(run(scratch, "mkdir -p a/b c"), 0);
+    for (size_t i = 0; i < COUNT(files); i++)
+        scratch_file(scratch, files[i].path, files[i].text, strlen(files[i].text));
+    static const struct {
+        const char *cgroup;
+        size_t processors, cores;
+    } cases[] = {
+        {"0::/a/b\n", 8, 2}, {"0::/a/b\n", 1, 1}, {"0::/a\n", 8, 6},           {"0::/\n", 8, 6},
+        {"0::/c\n", 4, 4},   {"", 8, 6},          {"0::/none/at/all\n", 8, 6}, {"1:cpu:/a/b\n0::/a/b\n", 8, 2}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t cores = cores_allowed(cases[i].processors, scratch->folder, cases[i].cgroup);
+        if (cores != cases[i].cores)
+            fail_msg("\"%s\" of %zu: %zu", cases[i].cgroup, cases[i].processors, cores);
+    }
+}
+
+static void cores_are_those_that_it_may_run_on(void **state)
+{
+    (void)state;
+    assert_true(cores_usable() >= 1);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        _exit(sched_setaffinity(0, sizeof one, &one) == 0 && cores_usable() == 1 ? 0 : 1);
+    }
+    int ended;
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
 }
 
 // Of a record of one trial, measured with these variables and as many threads as there are processors; NaN: null.
@@ -96,7 +150,11 @@ static void records_say_how_threads_waited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(running_threads_are_read), cmocka_unit_test(nobody_spins_beside_other_work),
+        cmocka_unit_test(running_threads_are_read),
+        cmocka_unit_test(nobody_spins_beside_other_work),
+        cmocka_unit_test(nor_do_more_ranks_than_there_are_cores_for),
+        cmocka_unit_test_setup_teardown(quotas_are_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test(cores_are_those_that_it_may_run_on),
         cmocka_unit_test_setup_teardown(records_say_how_threads_waited, scratch_setup, scratch_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

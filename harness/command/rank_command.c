@@ -1,4 +1,5 @@
 #include "harness/command/rank_command.h"
+#include "harness/run/environment.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
@@ -84,6 +85,7 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
         arguments[i] = argv[i];
     arguments[argc] = "--as-rank";
     int ended = -1;
+    environment_choose_spins(trial_ranks(trial));
     if (ranks_launch_open(&launch, trial, NULL, arguments, words, status))
         ended = run_launcher(&launch, name, status);
     launch_close(&launch);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // sched_getaffinity, on_exit
 #include "harness/run/environment.h"
 #include "harness/files/unfinished.h"
+#include "harness/run/cores.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/program_path.h"
 #include "harness/run/provenance.h"
@@ -133,20 +134,29 @@ static bool has_threads(void)
 // Says of GOMP_SPINCOUNT that it was chosen here.
 #define CHOSEN "LONGBP_SPINS"
 
-static bool set_spin_count(void)
+size_t environment_threads(size_t processes)
 {
     cpu_set_t set;
-    size_t own = sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
-    size_t threads = threads_asked() ? threads_asked() : own;
+    size_t asked = threads_asked(), each = cores_usable() / processes;
+    if (asked)
+        return asked;
+    if (processes == 1 && sched_getaffinity(0, sizeof set, &set) == 0) // of one the OpenMP library's own choice
+        return (size_t)CPU_COUNT(&set);
+    return each ? each : 1;
+}
+
+static bool set_spin_count(size_t processes)
+{
     char count[24];
-    snprintf(count, sizeof count, "%zu", spin_count_choose(threads, (size_t)sysconf(_SC_NPROCESSORS_ONLN)));
+    snprintf(count, sizeof count, "%zu",
+             spin_count_choose(processes, environment_threads(processes), cores_usable()));
     return setenv("GOMP_SPINCOUNT", count, 1) == 0 && setenv(CHOSEN, "by load", 1) == 0;
 }
 
-void environment_choose_spins(void)
+void environment_choose_spins(size_t processes)
 {
     if (getenv(CHOSEN))
-        set_spin_count();
+        set_spin_count(processes);
 }
 
 bool environment_settle(char **argv)
@@ -159,7 +169,7 @@ bool environment_settle(char **argv)
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;
     }
     if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
-        changed |= set_spin_count();
+        changed |= set_spin_count(1);
     if (changed) {
         execv(program_path(), argv);
         fprintf(stderr,

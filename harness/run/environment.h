@@ -1,6 +1,7 @@
 // Environment: what the libraries read from it as they are loaded, settled before anything is measured.
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 
 // Before any library's own code runs, this file ends the program with a message and exit code 2 if its address
 // space has no room for the buffers that OpenBLAS takes as it is loaded: that would look for some for ever.
@@ -17,8 +18,12 @@ void environment_open_streams(void);
 // - GOMP_SPINCOUNT: how long a thread spins at a barrier before it sleeps, by what else runs now (spin_count.h).
 //   Whatever this program starts waits in the same way.
 bool environment_settle(char **argv);
-// Chooses GOMP_SPINCOUNT anew, for the processes that are started next; what the user has set stands.
-void environment_choose_spins(void);
+// Chooses GOMP_SPINCOUNT anew, for the processes that are started next, so many at a time; what the user has set
+// stands.
+void environment_choose_spins(size_t processes);
+// Threads of each of so many processes that share this machine's cores: what OMP_NUM_THREADS says, or as many as
+// each has cores of its own, at least one.
+size_t environment_threads(size_t processes);
 
 // The program's exit code, on its way out of main. A library that gives up, as libgomp does without memory, says
 // why and exits with 1 by itself, which here would mean that a check failed: that becomes a 2.

@@ -3,6 +3,7 @@
 // so that whoever kills it can remove them.
 #define _GNU_SOURCE // sigabbrev_np
 #include "harness/run/launch.h"
+#include "harness/run/environment.h"
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
@@ -94,8 +95,7 @@ static bool add_mpirun(struct launch *launch, struct status *status)
     if (getuid() == 0)
         add(launch, "--allow-run-as-root");
     if (!getenv("OMP_NUM_THREADS")) {
-        size_t processors = (size_t)sysconf(_SC_NPROCESSORS_ONLN), each = processors / launch->ranks;
-        snprintf(threads, sizeof threads, "OMP_NUM_THREADS=%zu", each ? each : 1);
+        snprintf(threads, sizeof threads, "OMP_NUM_THREADS=%zu", environment_threads(launch->ranks));
         add(launch, "-x");
         add(launch, threads);
     }

@@ -24,14 +24,14 @@ static size_t others_now(void)
     return spin_count_others(text);
 }
 
-size_t spin_count_choose(size_t threads, size_t cores)
+size_t spin_count_choose(size_t processes, size_t threads, size_t cores)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     bool busy = threads > 1; // else there is nobody to wait for
     for (size_t i = 0; busy && i < READINGS; i++) {
         if (i > 0)
             nanosleep(&pause, NULL);
-        busy = others_now() + threads > cores;
+        busy = others_now() + processes * threads > cores;
     }
     return busy ? 0 : SPIN_COUNT;
 }

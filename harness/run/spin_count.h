@@ -8,9 +8,10 @@
 
 #define SPIN_COUNT 5000
 
-// Of a process of so many threads on so many cores: 0 where other programs keep some of those busy, else
-// SPIN_COUNT. Asks /proc/loadavg, where others are busy for 8 ms: what they do for a moment counts for nothing.
-size_t spin_count_choose(size_t threads, size_t cores);
+// Of so many processes of so many threads each, on so many cores that they share (cores.h): 0 where these are fewer
+// than their threads, or other programs keep some of them busy, else SPIN_COUNT. Asks /proc/loadavg, where others
+// are busy for 8 ms: what they do for a moment counts for nothing.
+size_t spin_count_choose(size_t processes, size_t threads, size_t cores);
 // How many threads of other processes a text as that of /proc/loadavg says are running or ready to; 0 if it is
 // none.
 size_t spin_count_others(const char *loadavg);

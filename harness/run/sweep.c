@@ -164,13 +164,25 @@ static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, s
     return running;
 }
 
+// Of the trial: a plan of many ranks is one, too.
+static size_t process_count(const struct sweep *sweep, size_t index)
+{
+    struct trial trial;
+    struct status ignored = {0};
+    size_t count = 1;
+    if (spec_trial(sweep->spec, index, &trial, &ignored) && !trial.planned)
+        count = trial_ranks(&trial);
+    trial_free(&trial);
+    return count;
+}
+
 // The sides take turns at being the first.
 static bool run_round(struct sweep *sweep, size_t round, struct status *status)
 {
     bool running = true;
     for (size_t i = 0; i < sweep->spec->trial_count && running; i++) {
         size_t trial = sweep->order[i];
-        environment_choose_spins(); // for both sides alike
+        environment_choose_spins(process_count(sweep, trial)); // for both sides alike
         for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
             struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
             if (rounds_done(sweep, side, trial) <= round)

@@ -12,6 +12,7 @@
 #include "harness/run/trial_run.h"
 #include "harness/run/calibrate.h"
 #include "harness/run/choice.h"
+#include "harness/run/cores.h"
 #include "harness/run/plan_ranks.h"
 #include "harness/run/provenance.h"
 #include "harness/run/rank_figures.h"
@@ -26,7 +27,6 @@
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool take_reference(struct run *run)
 {
@@ -233,8 +233,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     provenance_take(&result->provenance);
     result->sums_relative_l2 = NAN;
     result->engine = run->world->engine;
-    result->oversubscribed =
-        world->comm.size * (size_t)result->provenance.threads > (size_t)sysconf(_SC_NPROCESSORS_ONLN);
+    result->oversubscribed = world->comm.size * (size_t)result->provenance.threads > cores_usable();
 
     *failed = !world_join(world, trial->device, &run->status) || !measure(run);
     if (*failed) {
