@@ -1,6 +1,7 @@
 // Replica checks: a step over ranks against one rank's, at every level of ZeRO: gradients and loss, bytes by closed
 // forms, and all that is counted as a plan of the same rank has it.
 #pragma once
+#include "kernels/transformer/weights.h"
 #include "methods/row.h"
 #include "tests/replicas.h"
 #include <math.h>
@@ -43,16 +44,16 @@ struct sent {
     size_t messages;
 };
 
-// Of `elements` blocks of 256 this rank's, and how many ranks have some.
+// Of blocks of so many bytes this rank's, and how many ranks have some.
 static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum, bool gather)
 {
     size_t P = world.comm.size, rank = world.comm.rank, own = blocks / P + (rank < blocks % P), owners = 0;
     for (size_t r = 0; r < P; r++) {
         owners += r != rank && blocks / P + (r < blocks % P) > 0;
     }
-    sent->bytes += sum ? (double)((blocks - own) * 256 * bytes) : 0;
+    sent->bytes += sum ? (double)((blocks - own) * bytes) : 0;
     sent->messages += sum ? owners : 0;
-    sent->bytes += gather ? (double)((P - 1) * own * 256 * bytes) : 0;
+    sent->bytes += gather ? (double)((P - 1) * own * bytes) : 0;
     sent->messages += gather && own ? P - 1 : 0;
 }
 
@@ -60,7 +61,7 @@ static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum
 static void pass_blocks(struct sent *sent, size_t blocks, size_t bytes, bool all)
 {
     size_t P = world.comm.size, own = blocks / P + (world.comm.rank < blocks % P);
-    sent->bytes += (double)((1 + all) * (blocks - own) * 256 * bytes);
+    sent->bytes += (double)((1 + all) * (blocks - own) * bytes);
     sent->messages += (1 + all) * (P - 1);
 }
 
@@ -157,7 +158,8 @@ static bool rebuilds_attention(const struct model *model, const struct method *m
     return rebuilds;
 }
 
-// By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired.
+// By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired, as codes
+// and scales if they are kept so. Blocks are of 256 numbers.
 static struct sent sent_by(const struct fixture *f, const struct method *method, const char *text, enum zero zero,
                            const size_t *uses)
 {
@@ -176,13 +178,14 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
     if (batch_is_shared(&f->batch) && objective_gathers(&f->batch)) {
         send_sums(&sent, &f->ranks->sequence, f->batch.sequences);
     }
-    size_t g = dtype_bytes(model->gradient_dtype), e = dtype_bytes(model->device->ops->dtype);
+    size_t g = 256 * dtype_bytes(model->gradient_dtype), e = 256 * dtype_bytes(model->device->ops->dtype);
+    size_t codes = model->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
-        size_t blocks[2] = {0};
+        size_t blocks[3] = {0};
         for (size_t i = 0; i < parameters.count; i++) {
             const struct parameter *p = &parameters.items[i];
-            blocks[p->trains] += (p->value.rows * p->value.cols + 255) / 256;
+            blocks[weights_are_codes(model, p) ? 2 : p->trains] += (p->value.rows * p->value.cols + 255) / 256;
         }
         if (blocks[1] && f->ranks->sum == SUM_ENGINE) {
             pass_blocks(&sent, blocks[1], g, zero == ZERO_NOTHING);
@@ -192,6 +195,8 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
         for (size_t use = 0; zero == ZERO_WEIGHTS && use < uses[unit]; use++) {
             send_blocks(&sent, blocks[0], e, false, true);
             send_blocks(&sent, blocks[1], e, false, true);
+            send_blocks(&sent, blocks[2], codes, false, true);
+            send_blocks(&sent, blocks[2], scales, false, true);
         }
     }
     return sent;

@@ -15,6 +15,7 @@
 struct setting {
     const char *options;
     bool tied, qk_norm, lora, documents, masked;
+    enum quantisation quantisation; // with lora
     enum dtype dtype;
     size_t context, sequences;         // 0: 23, and SEQUENCES
     size_t window;                     // of layers that have one; 0: none has
@@ -32,6 +33,7 @@ static struct fixture fixture_of(const struct setting *s)
     f.config.sliding_window = s->window;
     f.config.tied = s->tied;
     f.config.qk_norm = s->qk_norm;
+    f.quantisation = s->quantisation;
     f.dtype = s->dtype;
     f.rounding = s->dtype == DTYPE_BF16 ? DTYPE_BF16 : f.rounding;
     f.document = s->documents ? 7 : 0;

@@ -31,6 +31,8 @@ static void gradients_are_those_of_one_rank(void **state)
         {.options = "chunk=7 budget=2", .dtype = DTYPE_BF16},
         {.options = "chunk=9 budget=2", .lora = true, .documents = true, .masked = true, .qk_norm = true},
         {.options = "chunk=2 budget=1", .lora = true, .masked = true, .tied = true, .context = 3, .sequences = 5},
+        {.options = "chunk=6 budget=2", .lora = true, .quantisation = QUANTISATION_NF4, .qk_norm = true},
+        {.options = "chunk=9 budget=1", .lora = true, .quantisation = QUANTISATION_INT8, .dtype = DTYPE_BF16},
     };
     size_t checked = 0;
     for (size_t m = 0; methods[m]; m++) {
@@ -162,6 +164,8 @@ static void overlap_keeps_the_bits(void **state)
         {.options = "chunk=7 budget=2", .masked = true, .tied = true},
         {.options = "chunk=6 budget=2", .sequences = 4, .lora = true, .dtype = DTYPE_BF16},
     };
+    static const struct setting quantised = {
+        .options = "chunk=7", .lora = true, .quantisation = QUANTISATION_NF4, .dtype = DTYPE_F32};
     size_t P = world.comm.size, checked = 0;
     (void)state;
     for (size_t m = 0; methods[m]; m++) {
@@ -182,6 +186,8 @@ static void overlap_keeps_the_bits(void **state)
     assert_true(checked >= (P == 3 ? 10 : 12)); // 4 heads
     check_overlap(method_find("streambp"), &sequences[0],
                   (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false});
+    check_overlap(method_find("checkpoint"), &quantised,
+                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false});
     if (P == 4) {
         struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
         struct split both = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};

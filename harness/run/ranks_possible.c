@@ -95,10 +95,6 @@ static bool replicas_fit(const struct trial *trial, struct status *status)
                           "MPI, which carries the bytes of device %s, adds no bf16: leave parallel.sum out, or let "
                           "gradient_dtype be f32",
                           trial->device);
-    if (trial->parallel.zero == ZERO_WEIGHTS && trial->quantisation)
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "quantised weights are not kept in shares: parallel.zero is at most %d with them",
-                          ZERO_GRADIENTS);
     return true;
 }
 

@@ -17,3 +17,8 @@ struct tensor tensor_reshape(struct tensor t, size_t rows, size_t cols)
     t.cols = cols;
     return t;
 }
+
+struct tensor tensor_elements(struct tensor t, size_t first, size_t count)
+{
+    return tensor_rows(tensor_reshape(t, tensor_count(t), 1), first, count);
+}

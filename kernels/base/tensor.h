@@ -28,3 +28,5 @@ static inline size_t tensor_bytes(struct tensor t)
 struct tensor tensor_rows(struct tensor t, size_t start, size_t count);
 // The same data as [rows, cols]; the number of elements must not change.
 struct tensor tensor_reshape(struct tensor t, size_t rows, size_t cols);
+// Elements [first, first + count), as a column.
+struct tensor tensor_elements(struct tensor t, size_t first, size_t count);

@@ -1,13 +1,19 @@
 #include "kernels/transformer/bucket.h"
 #include "kernels/transformer/unit_parameters.h"
+#include "kernels/transformer/weights.h"
 #include <string.h>
 
-enum { CAN_TRAIN, FROZEN, BUCKETS };
+enum kind { CAN_TRAIN, FROZEN, CODES, BUCKETS };
 #define UNIT_PARAMETERS 64 // at most
 
 static struct bucket *buckets_of(const struct model *model, size_t unit)
 {
     return model->buckets + BUCKETS * unit;
+}
+
+static enum kind kind_of(const struct model *model, const struct bucket *bucket)
+{
+    return (enum kind)((bucket - model->buckets) % BUCKETS);
 }
 
 static const struct comm *replicas(const struct model *model)
@@ -39,8 +45,7 @@ static bool shares_gradients(const struct model *model)
 // What an update of shares makes the same again on every rank, and what is there in shares alone.
 static bool has_values(const struct model *model, const struct bucket *bucket)
 {
-    bool can_train = (bucket - model->buckets) % BUCKETS == CAN_TRAIN;
-    return shares_weights(model) || (model->ranks.zero != ZERO_NOTHING && can_train);
+    return shares_weights(model) || (model->ranks.zero != ZERO_NOTHING && kind_of(model, bucket) == CAN_TRAIN);
 }
 
 bool bucket_has_values(const struct model *model, const struct parameter *p)
@@ -59,14 +64,25 @@ static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_
     return t;
 }
 
+// Codes and scales of a parameter.
+static void set_codes(const struct model *model, struct parameter *p)
+{
+    const struct tensor *parts = p->bucket->values;
+    size_t words = quantised_words(model->quantisation, p->size), scales = quantised_blocks(p->size);
+    p->kept[0] = parts[0].data ? view(parts[0], p->block, words, 1) : tensor_none();
+    p->kept[1] = parts[1].data ? view(parts[1], p->block, scales, 1) : tensor_none();
+}
+
 // The unit's parameters that are in the bucket have their values, and gradients if they train, in these tensors.
 static void set_values(struct model *model, size_t unit, const struct bucket *bucket)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; has_values(model, bucket) && i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (p->bucket == bucket && has_values(model, bucket)) {
-            p->value.data = view(bucket->values, p->block, p->value.rows, p->value.cols).data;
+        if (p->bucket == bucket && kind_of(model, bucket) == CODES) {
+            set_codes(model, p);
+        } else if (p->bucket == bucket) {
+            p->value.data = view(bucket->values[0], p->block, p->value.rows, p->value.cols).data;
         }
     }
 }
@@ -138,8 +154,8 @@ struct parameter bucket_share(const struct model *model, const struct parameter 
     struct row_range piece = piece_of(p, own);
     size_t first = piece.count > 0 ? p->block + piece.start / BUCKET_BLOCK : own.start, count = piece.count;
     share.first = piece.start;
-    share.value = shares_weights(model) ? view(bucket->own_values, first - own.start, count, 1)
-                                        : view(bucket->values, first, count, 1);
+    share.value = shares_weights(model) ? view(bucket->own_values[0], first - own.start, count, 1)
+                                        : view(bucket->values[0], first, count, 1);
     share.grad = shares_gradients(model) ? view(bucket->own_grads, first - own.start, count, 1)
                                          : view(bucket->grads, first, count, 1);
     return share;
@@ -150,6 +166,18 @@ struct parameter bucket_share(const struct model *model, const struct parameter 
 static struct tensor blocks_new(struct model *model, size_t blocks, enum dtype dtype, enum category category)
 {
     return tensor_new(model->device, blocks, BUCKET_BLOCK, dtype, category);
+}
+
+// Values of so many blocks; of codes these, or behind them their scales. No tensor where there is no such part.
+static struct tensor values_new(struct model *model, const struct bucket *bucket, size_t part, size_t blocks)
+{
+    if (kind_of(model, bucket) != CODES) {
+        return part == 0 ? blocks_new(model, blocks, model->device->ops->dtype, CATEGORY_WEIGHTS) : tensor_none();
+    }
+    return part == 0
+               ? tensor_new(model->device, blocks, quantised_words(model->quantisation, BUCKET_BLOCK), DTYPE_I32,
+                            CATEGORY_WEIGHTS)
+               : tensor_new(model->device, blocks, quantised_blocks(BUCKET_BLOCK), DTYPE_F32, CATEGORY_WEIGHTS);
 }
 
 static void cut(struct model *model, struct bucket *bucket)
@@ -168,7 +196,6 @@ void buckets_open(struct model *model)
         return;
     }
     CHECK(!model->weights_place && !model->gradients_place && !model->optimizer_place);
-    CHECK(model->ranks.zero != ZERO_WEIGHTS || model->quantisation == QUANTISATION_NONE);
     model->buckets = calloc(BUCKETS * unit_count(model), sizeof *model->buckets);
     CHECK(model->buckets);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
@@ -177,7 +204,9 @@ void buckets_open(struct model *model)
         for (size_t i = 0; i < parameters.count; i++) {
             struct parameter *p = &parameters.items[i];
             if (model_has(model, p)) {
-                p->bucket = &buckets[model_can_train(model, p) ? CAN_TRAIN : FROZEN];
+                p->bucket = &buckets[model_can_train(model, p)     ? CAN_TRAIN
+                                     : weights_are_codes(model, p) ? CODES
+                                                                   : FROZEN];
                 p->block = p->bucket->blocks;
                 p->bucket->blocks += blocks_of(p);
             }
@@ -200,10 +229,12 @@ static void new_values(struct model *model, struct bucket *bucket)
 {
     bool shares = shares_weights(model);
     size_t blocks = shares ? own_of(model, bucket).count : bucket->blocks;
-    if (blocks > 0 && has_values(model, bucket)) {
-        struct tensor *values = shares ? &bucket->own_values : &bucket->values;
-        *values = blocks_new(model, blocks, model->device->ops->dtype, CATEGORY_WEIGHTS);
-        op_zero(model->device, *values); // what is between the parameters goes along with them
+    for (size_t part = 0; blocks > 0 && has_values(model, bucket) && part < PARAMETER_PARTS; part++) {
+        struct tensor *values = shares ? &bucket->own_values[part] : &bucket->values[part];
+        *values = values_new(model, bucket, part, blocks);
+        if (values->data) {
+            op_zero(model->device, *values); // what is between the parameters goes along with them
+        }
     }
 }
 
@@ -216,12 +247,19 @@ void bucket_new_values(struct model *model, size_t unit)
     }
 }
 
+static void free_parts(struct model *model, struct tensor *parts)
+{
+    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+        tensor_free(model->device, &parts[part]);
+    }
+}
+
 void bucket_free_values(struct model *model, size_t unit)
 {
     for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
         struct bucket *bucket = &buckets_of(model, unit)[b];
-        tensor_free(model->device, &bucket->values);
-        tensor_free(model->device, &bucket->own_values);
+        free_parts(model, bucket->values);
+        free_parts(model, bucket->own_values);
     }
 }
 
@@ -239,18 +277,57 @@ void bucket_write(struct model *model, const struct parameter *p, size_t first, 
     }
 }
 
+void bucket_write_codes(struct model *model, const struct parameter *p, size_t first, size_t count,
+                        const uint32_t *codes, const float *scales)
+{
+    enum quantisation q = model->quantisation;
+    const struct bucket *bucket = p->bucket;
+    struct row_range own = own_of(model, bucket), piece = piece_of(p, own);
+    size_t from = first > piece.start ? first : piece.start;
+    size_t to = first + count < piece.start + piece.count ? first + count : piece.start + piece.count;
+    if (from < to) {
+        size_t at = p->block * BUCKET_BLOCK + from - own.start * BUCKET_BLOCK;
+        op_upload(model->device,
+                  tensor_elements(bucket->own_values[0], quantised_words(q, at), quantised_words(q, to - from)),
+                  codes + quantised_words(q, from - first));
+        op_upload(model->device,
+                  tensor_elements(bucket->own_values[1], quantised_blocks(at), quantised_blocks(to - from)),
+                  scales + quantised_blocks(from - first));
+    }
+}
+
+// Codes as numbers of their width, which alone devices copy.
+static struct tensor copyable(struct tensor t)
+{
+    t.dtype = t.dtype == DTYPE_I32 ? DTYPE_F32 : t.dtype;
+    return t;
+}
+
 // Unless they are on their way.
 static void start_values(struct model *model, struct bucket *bucket)
 {
     struct row_range own = own_of(model, bucket);
-    if (bucket->blocks == 0 || bucket->values.data) {
+    if (bucket->blocks == 0 || bucket->values[0].data) {
         return;
     }
-    bucket->values = blocks_new(model, bucket->blocks, model->device->ops->dtype, CATEGORY_WEIGHTS);
-    if (own.count > 0) {
-        op_copy(model->device, tensor_rows(bucket->values, own.start, own.count), bucket->own_values);
+    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+        struct tensor values = bucket->values[part] = values_new(model, bucket, part, bucket->blocks);
+        if (values.data && own.count > 0) {
+            op_copy(model->device, copyable(tensor_rows(values, own.start, own.count)),
+                    copyable(bucket->own_values[part]));
+        }
+        if (values.data) {
+            bucket->values_coming[part] =
+                comm_start_gather_rows(replicas(model), model->device, values, bucket->owned);
+        }
     }
-    bucket->values_coming = comm_start_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+}
+
+static void wait_for_values(struct model *model, struct bucket *bucket)
+{
+    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+        comm_wait(replicas(model), model->device, &bucket->values_coming[part]);
+    }
 }
 
 void bucket_want(struct model *model, size_t unit)
@@ -266,7 +343,7 @@ void bucket_acquire(struct model *model, size_t unit)
     for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
         struct bucket *bucket = &buckets_of(model, unit)[b];
         start_values(model, bucket);
-        comm_wait(replicas(model), model->device, &bucket->values_coming);
+        wait_for_values(model, bucket);
         set_values(model, unit, bucket);
     }
 }
@@ -275,7 +352,7 @@ void bucket_release(struct model *model, size_t unit)
 {
     for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
         struct bucket *bucket = &buckets_of(model, unit)[b];
-        tensor_free(model->device, &bucket->values);
+        free_parts(model, bucket->values);
         set_values(model, unit, bucket);
     }
 }
@@ -291,12 +368,12 @@ static struct bucket *training_of(const struct model *model, size_t unit)
 void bucket_gather(struct model *model, size_t unit)
 {
     struct bucket *bucket = training_of(model, unit);
-    if (bucket && bucket->values.data) {
-        bucket->values_coming =
-            comm_start_gather_rows(replicas(model), model->device, bucket->values, bucket->owned);
+    if (bucket && bucket->values[0].data) {
+        bucket->values_coming[0] =
+            comm_start_gather_rows(replicas(model), model->device, bucket->values[0], bucket->owned);
     }
     if (bucket && !model->ranks.overlap) {
-        comm_wait(replicas(model), model->device, &bucket->values_coming);
+        wait_for_values(model, bucket);
     }
 }
 
@@ -304,10 +381,10 @@ void bucket_settle(struct model *model, size_t unit)
 {
     for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
         struct bucket *bucket = &buckets_of(model, unit)[b];
-        bool wanted = bucket->values_coming.going && shares_weights(model);
-        comm_wait(replicas(model), model->device, &bucket->values_coming);
+        bool wanted = bucket->values_coming[0].going && shares_weights(model);
+        wait_for_values(model, bucket);
         if (wanted) {
-            tensor_free(model->device, &bucket->values);
+            free_parts(model, bucket->values);
         }
     }
 }

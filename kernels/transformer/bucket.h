@@ -1,6 +1,7 @@
 // Bucket: parameters of a unit one after another in one tensor, which replicas sum and gather as one, and of which
 // each has a share. Each parameter begins with a block, and shares are of whole blocks, so that what optimizers
-// keep and round together is not cut. A unit has two: of what can train, and of what is frozen.
+// keep and round together, and what shares a scale of codes, is not cut. A unit has three: of what can train, of
+// what is frozen, and of what is frozen and kept as codes, which are gathered as such.
 //
 //     zero   whole on every rank, but                            sent per step, times (P - 1) / P
 //     0                                                          2 x gradients
@@ -16,11 +17,11 @@
 struct bucket {
     size_t blocks;
     struct row_range *owned; // [replicas] their shares of the blocks
-    // [blocks, BUCKET_BLOCK], and this rank's share; of either that which there is now. Neither of values: each
-    // parameter has its own.
-    struct tensor values, own_values, grads, own_grads;
+    // [blocks, BUCKET_BLOCK], of codes [blocks, words or scales of a block], and this rank's share; of either that
+    // which there is now. Neither of values: each parameter has its own.
+    struct tensor values[PARAMETER_PARTS], own_values[PARAMETER_PARTS], grads, own_grads;
     // What is on its way between the ranks: values; parts of the gradients' sum; and all of it.
-    struct delivery values_coming, sum_coming;
+    struct delivery values_coming[PARAMETER_PARTS], sum_coming;
     struct row_sum sum;
 };
 
@@ -32,8 +33,8 @@ void buckets_close(struct model *model);
 // Whether the shares of two replicas consist of pieces of the same lengths, in every bucket.
 bool buckets_alike(const struct model *model, size_t replica, size_t other);
 
-// Whether the parameter's values are in a bucket: its value is a view, or in zero 3, while it is not acquired,
-// none.
+// Whether the parameter's values, or the codes of them, are in a bucket: its value, or what is kept of it, is a
+// view, or in zero 3, while it is not acquired, none.
 bool bucket_has_values(const struct model *model, const struct parameter *parameter);
 // What this rank's optimizer moves of a parameter, and in zero 3 has of its values: a parameter of these elements
 // alone, [n, 1], with the tensors that there are of them now. n can be 0. All of it where there are no shares.
@@ -45,6 +46,9 @@ void bucket_new_values(struct model *model, size_t unit);
 void bucket_free_values(struct model *model, size_t unit);
 void bucket_write(struct model *model, const struct parameter *parameter, size_t first, size_t count,
                   const double *values);
+// The same of codes and scales; first a multiple of QUANTISATION_BLOCK.
+void bucket_write_codes(struct model *model, const struct parameter *parameter, size_t first, size_t count,
+                        const uint32_t *codes, const float *scales);
 // In zero 3 the unit's weights are gathered, and dropped. Where ranks overlap what they send with what they compute
 // (struct ranks) they can be wanted before: they are on their way from then on, and take their memory.
 void bucket_want(struct model *model, size_t unit);

@@ -10,8 +10,7 @@ bool weights_are_quantised(const struct model *model, const struct parameter *p)
            strncmp(p->name, "model.layers.", strlen("model.layers.")) == 0;
 }
 
-// Whether they are kept as codes and scales, and not as what these stand for.
-static bool are_codes(const struct model *model, const struct parameter *p)
+bool weights_are_codes(const struct model *model, const struct parameter *p)
 {
     return weights_are_quantised(model, p) && !model->dequantised;
 }
@@ -35,7 +34,7 @@ static void parameter_new(struct model *model, struct parameter *p)
     if (bucket_has_values(model, p)) {
         return;
     }
-    if (are_codes(model, p)) {
+    if (weights_are_codes(model, p)) {
         size_t words = quantised_words(model->quantisation, count);
         p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
         p->kept[1] = tensor_new_in(device, place, quantised_blocks(count), 1, DTYPE_F32, CATEGORY_WEIGHTS);
@@ -73,12 +72,6 @@ void weights_free(struct model *model, size_t unit)
     bucket_free_values(model, unit);
 }
 
-// Elements [first, first + count) of a tensor, as a column.
-static struct tensor elements(struct tensor t, size_t first, size_t count)
-{
-    return tensor_rows(tensor_reshape(t, tensor_count(t), 1), first, count);
-}
-
 void weights_write(struct model *model, struct parameter *p, size_t first, size_t count, double *values,
                    enum dtype rounding)
 {
@@ -93,19 +86,24 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
         float *scales = malloc((blocks + 1) * sizeof *scales);
         CHECK(codes && scales && first % QUANTISATION_BLOCK == 0);
         quantise(q, values, count, codes, scales);
-        if (are_codes(model, p)) {
-            op_upload(device, elements(p->kept[0], quantised_words(q, first), words), codes);
-            op_upload(device, elements(p->kept[1], quantised_blocks(first), blocks), scales);
-        } else {
+        if (!weights_are_codes(model, p)) {
             dequantise(q, codes, scales, count, rounding, values);
+        } else if (bucket_has_values(model, p)) {
+            bucket_write_codes(model, p, first, count, codes, scales);
+        } else {
+            op_upload(device, tensor_elements(p->kept[0], quantised_words(q, first), words), codes);
+            op_upload(device, tensor_elements(p->kept[1], quantised_blocks(first), blocks), scales);
         }
         free(scales);
         free(codes);
     }
+    if (weights_are_codes(model, p)) {
+        return;
+    }
     if (bucket_has_values(model, p)) {
         bucket_write(model, p, first, count, values);
-    } else if (!are_codes(model, p)) {
-        tensor_write(device, elements(p->kept[0].data ? p->kept[0] : p->value, first, count), values);
+    } else {
+        tensor_write(device, tensor_elements(p->kept[0].data ? p->kept[0] : p->value, first, count), values);
     }
 }
 
@@ -121,7 +119,7 @@ void weights_fetch(struct model *model, struct parameter *p)
 void weights_enter(struct model *model, struct parameter *p)
 {
     struct tensor value = p->value, *near = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
-    if (are_codes(model, p)) {
+    if (weights_are_codes(model, p)) {
         p->value = tensor_new(model->device, value.rows, value.cols, value.dtype, value.category);
         op_dequantise(model->device, p->value, model->quantisation, near[0], near[1]);
         tensor_free(model->device, &p->fetched[0]);
@@ -134,7 +132,7 @@ void weights_enter(struct model *model, struct parameter *p)
 
 void weights_store(struct model *model, struct parameter *p)
 {
-    if (p->kept[0].place == PLACE_HOST && !are_codes(model, p)) {
+    if (p->kept[0].place == PLACE_HOST && !weights_are_codes(model, p)) {
         copy_out(model->device, p->kept[0], p->value);
     }
 }
@@ -185,10 +183,10 @@ void weights_acquire(struct model *model, size_t unit)
     struct parameters parameters = unit_parameters(model, unit);
     weights_want(model, unit);
     event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
+    bucket_acquire(model, unit);
     for (size_t i = 0; i < parameters.count; i++) {
         weights_enter(model, &parameters.items[i]);
     }
-    bucket_acquire(model, unit);
 }
 
 void weights_release(struct model *model, size_t unit)
