@@ -1,5 +1,5 @@
-// Null: no gradient at all. It takes no time, or fails, hangs, crashes or runs out of memory on request, so that
-// the harness itself can be tested.
+// Null: no gradient at all. It takes no time, or fails, hangs, stops, crashes or runs out of memory on request, so
+// that the harness itself can be tested.
 #include "methods/method.h"
 #include "methods/pipeline.h"
 #include <signal.h>
@@ -10,6 +10,7 @@ enum behaviour {
     BEHAVIOUR_OK,
     BEHAVIOUR_FAIL,
     BEHAVIOUR_HANG,
+    BEHAVIOUR_STOP,
     BEHAVIOUR_OOM,
     BEHAVIOUR_CRASH,
     BEHAVIOUR_KILL,
@@ -27,7 +28,7 @@ static const struct option option_rows[] = {
      .type = OPTION_CHOICE,
      .offset = offsetof(struct null_options, behaviour),
      .initial = BEHAVIOUR_OK,
-     .choices = OPTION_CHOICES("ok", "fail", "hang", "oom", "crash", "kill", "exit"),
+     .choices = OPTION_CHOICES("ok", "fail", "hang", "stop", "oom", "crash", "kill", "exit"),
      .help = "what the step of method null does"},
     {.name = "at_rank",
      .type = OPTION_COUNT,
@@ -53,6 +54,9 @@ static void behave(struct device *device, enum behaviour behaviour)
         for (;;) {
             sleep(1);
         }
+    case BEHAVIOUR_STOP: // it answers nothing any more
+        raise(SIGSTOP);
+        break;
     case BEHAVIOUR_OOM: {
         struct tensor t = tensor_new(device, (size_t)1 << 40, 1 << 10, DTYPE_F64, CATEGORY_WORKSPACE);
         tensor_free(device, &t);
@@ -83,7 +87,7 @@ static void walk(struct step *step)
     const struct null_options *options = step->options;
     struct model *model = step->model;
     const struct comm *pipeline = &model->ranks.pipeline;
-    size_t rank = pipeline->first + pipeline->rank * pipeline->stride;
+    size_t rank = comm_world_rank(pipeline, pipeline->rank);
     double seconds = options->seconds;
     struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
     bool planned = model->device->ops->dataless; // a plan takes no time and comes to an end

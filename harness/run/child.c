@@ -4,6 +4,7 @@
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
 #include "harness/run/program_path.h"
+#include "harness/run/rank_answers.h"
 #include "harness/run/reference_store.h"
 #include "harness/spec/trial.h"
 #include "kernels/base/clock.h"
@@ -22,14 +23,15 @@
 #include <unistd.h>
 
 #define TAIL_BYTES 900 // of the child's stderr that are kept
+#define ANSWER_S   1.0 // that ranks have, which have no more time, to say who waits
 
 struct child {
     pid_t pid;
     int output, errors; // the parent's ends, not blocking; -1: closed
     char *line;         // what came on stdout
     size_t line_bytes, line_capacity;
-    char tail[TAIL_BYTES + 1];
-    size_t tail_bytes;
+    char *tail; // of stderr
+    size_t tail_bytes, tail_capacity;
     long oom_kills; // the machine's count when the child began
     double start_s;
 };
@@ -115,10 +117,21 @@ static int memory_file(const char *text)
     return file;
 }
 
+// Of what comes on stderr from here on.
+static void keep_tail(struct child *child, size_t bytes)
+{
+    child->tail = realloc(child->tail, bytes + 1);
+    CHECK(child->tail);
+    child->tail_capacity = bytes;
+    child->tail_bytes = 0;
+    *child->tail = 0;
+}
+
 static bool start(struct child *child, const char *program, const struct launch *launch, const char *trial,
                   int store, struct status *status)
 {
     *child = (struct child){.output = -1, .errors = -1, .oom_kills = oom_kills(), .start_s = clock_s()};
+    keep_tail(child, TAIL_BYTES);
     int input = memory_file(trial), output[2] = {-1, -1}, errors[2] = {-1, -1};
     pid_t parent = getpid();
     bool ready = input >= 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(errors, O_CLOEXEC) == 0;
@@ -177,18 +190,21 @@ static void read_errors(struct child *child)
         if (got <= 0)
             return;
         size_t fresh = (size_t)got;
-        size_t kept = child->tail_bytes + fresh > TAIL_BYTES ? TAIL_BYTES - fresh : child->tail_bytes;
+        size_t room = child->tail_capacity - fresh, kept = child->tail_bytes < room ? child->tail_bytes : room;
         memmove(child->tail, child->tail + child->tail_bytes - kept, kept);
         memcpy(child->tail + kept, chunk, fresh);
         child->tail_bytes = kept + fresh;
+        child->tail[child->tail_bytes] = 0;
     }
 }
 
-// Waits until the child has ended, and kills it if it must. `result->end` tells which kill was ours.
-static int wait_for(struct child *child, double timeout_s, int signals, struct child_result *result)
+// Waits until the child has ended, and kills it if it must. `result->end` tells which kill was ours. Before their
+// time is over for good, ranks are asked who waits for whom.
+static int wait_for(struct child *child, const struct launch *launch, double timeout_s, int signals,
+                    struct child_result *result)
 {
     int wait_status = 0;
-    bool killed = false;
+    bool killed = false, asked = false;
     while (waitpid(child->pid, &wait_status, WNOHANG) == 0) {
         double left_s = timeout_s > 0 && !killed ? child->start_s + timeout_s - clock_s() : INFINITY;
         struct pollfd events[] = {{.fd = signals, .events = POLLIN},
@@ -200,12 +216,21 @@ static int wait_for(struct child *child, double timeout_s, int signals, struct c
         read_errors(child);
         if (killed)
             continue;
-        if ((result->interrupted = child_signals_interrupted(signals)))
+        bool late = left_s <= 0 || (asked && rank_answers_complete(child->tail, launch->ranks));
+        if ((result->interrupted = child_signals_interrupted(signals))) {
             result->end = CHILD_INTERRUPTED;
-        else if (left_s <= 0)
+        } else if (late && launch && !asked) {
             result->end = CHILD_TIMEOUT;
-        else
+            asked = true;
+            timeout_s += ANSWER_S;
+            keep_tail(child, TAIL_BYTES + RANK_ANSWER_BYTES * launch->ranks);
+            kill(child->pid, RANK_ANSWERS_SIGNAL);
             continue;
+        } else if (late) {
+            result->end = CHILD_TIMEOUT;
+        } else {
+            continue;
+        }
         killed = true;
         kill(-child->pid, SIGKILL);
         kill(child->pid, SIGKILL); // should the group not exist yet
@@ -218,7 +243,6 @@ static int wait_for(struct child *child, double timeout_s, int signals, struct c
 
 static void judge(struct child *child, const struct launch *launch, int wait_status, struct child_result *result)
 {
-    child->tail[child->tail_bytes] = 0;
     char of_rank[160];
     bool explained = launch && launch_explain(launch, child->tail, of_rank, sizeof of_rank);
     for (size_t end = child->tail_bytes; end > 0 && child->tail[end - 1] == '\n';)
@@ -256,7 +280,7 @@ bool child_run(const char *program, const struct launch *launch, const char *tri
     *result = (struct child_result){.end = CHILD_RECORD};
     bool started = start(&child, program, launch, trial, store, status);
     if (started) {
-        int wait_status = wait_for(&child, timeout_s, signals, result);
+        int wait_status = wait_for(&child, launch, timeout_s, signals, result);
         char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;
         bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
         // A record that was complete when the time ran out is a record. Of ranks the first that failed has the
@@ -268,6 +292,8 @@ bool child_run(const char *program, const struct launch *launch, const char *tri
             child.line = NULL;
         } else if (result->end == CHILD_TIMEOUT) {
             snprintf(result->reason, sizeof result->reason, "did not end within %g seconds", timeout_s);
+            if (launch)
+                rank_answers_blame(child.tail, launch->ranks, result->blame, sizeof result->blame);
         } else if (result->end == CHILD_RECORD) {
             result->end = CHILD_CRASH;
             judge(&child, launch, wait_status, result);
@@ -276,6 +302,7 @@ bool child_run(const char *program, const struct launch *launch, const char *tri
     close_end(&child.output);
     close_end(&child.errors);
     free(child.line);
+    free(child.tail);
     result->wall_s = clock_s() - child.start_s;
     return started;
 }

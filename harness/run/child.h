@@ -16,6 +16,7 @@ struct child_result {
     bool interrupted;  // SIGINT or SIGTERM came, though the record may have come first
     char *line;        // CHILD_RECORD: without its newline
     char reason[1280]; // otherwise: why, with the tail of the child's stderr
+    char blame[160];   // CHILD_TIMEOUT of several ranks: which of them the others waited for
     double wall_s;
 };
 

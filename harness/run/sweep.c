@@ -45,8 +45,8 @@ static char *obituary_of_child(const struct trial *trial, struct child_result *c
         snprintf(child->reason, sizeof child->reason, "ended with something that is not its record: %.200s",
                  child->line);
     if (child->end == CHILD_TIMEOUT)
-        snprintf(child->reason, sizeof child->reason, "did not end within max_seconds, %g",
-                 trial->measure.max_seconds);
+        snprintf(child->reason, sizeof child->reason, "did not end within max_seconds, %g%s%s",
+                 trial->measure.max_seconds, *child->blame ? ": " : "", child->blame);
     return obituary(trial, status, child->reason, child->wall_s);
 }
 

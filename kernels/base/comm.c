@@ -61,11 +61,6 @@ static void count(struct device *device, struct traffic traffic)
     device->counters.messages += traffic.messages;
 }
 
-static size_t world_rank(const struct comm *comm, size_t rank)
-{
-    return comm->first + rank * comm->stride;
-}
-
 // The event's number.
 static size_t note(const struct comm *comm, const struct device *device, struct trace_event event)
 {
@@ -76,7 +71,7 @@ static size_t note(const struct comm *comm, const struct device *device, struct 
 static struct delivery meet(const struct comm *comm, struct device *device, struct traffic traffic)
 {
     CHECK(comm->size > 0 && comm->stride > 0);
-    CHECK(trace_group(world_rank(comm, comm->rank), comm->stride, comm->size) == comm->first);
+    CHECK(trace_group(comm_world_rank(comm, comm->rank), comm->stride, comm->size) == comm->first);
     count(device, traffic);
     size_t event = note(comm, device,
                         (struct trace_event){.kind = TRACE_MEET,
@@ -104,7 +99,7 @@ static void note_messages(const struct comm *comm, const struct device *device, 
     for (size_t i = 0; i < count; i++) {
         size_t event = note(comm, device,
                             (struct trace_event){.kind = kind,
-                                                 .peer = world_rank(comm, messages[i].peer),
+                                                 .peer = comm_world_rank(comm, messages[i].peer),
                                                  .sent_bytes = (double)tensor_bytes(messages[i].t)});
         delivery->event = delivery->events++ ? delivery->event : event;
     }

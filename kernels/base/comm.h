@@ -47,6 +47,12 @@ struct comm {
     struct trace *trace;  // of a rank without data, what it says; borrowed; NULL: nobody asks
 };
 
+// Its number of all there are.
+static inline size_t comm_world_rank(const struct comm *comm, size_t rank)
+{
+    return comm->first + rank * comm->stride;
+}
+
 // One rank alone: there is nobody to send to.
 extern const struct comm comm_self;
 // One of several ranks without data: what it would send is counted.

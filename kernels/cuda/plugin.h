@@ -9,7 +9,7 @@ struct cuda_plugin {
     const struct device_ops *(*ops)(enum dtype dtype);        // NULL: not in this dtype
     bool (*join)(struct world *world, struct status *status); // world_join
 };
-#define CUDA_PLUGIN_VERSION 3
+#define CUDA_PLUGIN_VERSION 4
 #define CUDA_PLUGIN_SYMBOL  "longbp_cuda"
 
 // Loads $LONGBP_CUDA, or longbp-cuda.so beside the program or in ../lib/longbp from there; once. False and a status

@@ -8,5 +8,5 @@ struct mpi_plugin {
     size_t version, world_bytes, message_bytes;
     bool (*open)(struct world *world, struct status *status);
 };
-#define MPI_PLUGIN_VERSION 2
+#define MPI_PLUGIN_VERSION 3
 #define MPI_PLUGIN_SYMBOL  "longbp_mpi"

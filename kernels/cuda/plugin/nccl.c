@@ -117,17 +117,20 @@ static void look_later(void)
 // Until the line has done what it needs others for.
 static bool settle(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
 {
+    nccl->world->ops->set_waiting(true);
     while (result == ncclInProgress) {
         look_later();
         ncclResult_t asked = nccl->f.ncclCommGetAsyncError(line->comm, &result);
         result = asked == ncclSuccess ? result : asked;
     }
+    nccl->world->ops->set_waiting(false);
     return fine(nccl, device, line, result);
 }
 
 void nccl_wait(struct nccl *nccl, struct device *device)
 {
     cudaError_t left = cudaErrorNotReady;
+    nccl->world->ops->set_waiting(true); // or for the card, of which the host does not know
     while (left == cudaErrorNotReady) {
         left = cudaStreamQuery(cuda_stream(device));
         for (struct line *line = nccl->lines; line && !nccl->failed; line = line->next) {
@@ -139,6 +142,7 @@ void nccl_wait(struct nccl *nccl, struct device *device)
             look_later();
         }
     }
+    nccl->world->ops->set_waiting(false);
     CUDA_CHECK(left);
 }
 
@@ -195,11 +199,6 @@ static struct line *line_of(struct nccl *nccl, struct device *device, struct mem
     line->next = nccl->lines;
     nccl->lines = line;
     return settle(nccl, device, line, result) ? line : NULL;
-}
-
-static long world_rank(const struct comm *comm, size_t rank)
-{
-    return (long)(comm->first + rank * comm->stride);
 }
 
 static struct members group_of(const struct comm *comm)
@@ -279,7 +278,8 @@ static void *start_message(const struct comm *comm, struct device *device, const
     struct nccl *nccl = comm->backend;
     bool send = send_count > 0;
     CHECK(send_count + receive_count == 1);
-    long own = world_rank(comm, comm->rank), peer = world_rank(comm, (send ? sends : receives)->peer);
+    long own = (long)comm_world_rank(comm, comm->rank);
+    long peer = (long)comm_world_rank(comm, (send ? sends : receives)->peer);
     long from = send ? own : peer, to = send ? peer : own;
     struct line *line = line_of(nccl, device, (struct members){from, to - from, 2, true});
     return line ? carry(nccl, device, line, send ? 1 : 0, sends, send_count, receives, receive_count) : NULL;

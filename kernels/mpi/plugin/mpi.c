@@ -1,5 +1,6 @@
 // MPI: the transport between processes. The only file that includes its header.
 #include "kernels/mpi/plugin.h"
+#include "kernels/mpi/plugin/waiting.h"
 #include <limits.h>
 #include <mpi.h>
 #include <string.h>
@@ -43,9 +44,10 @@ static size_t piece_count(const struct message *messages, size_t count)
     return pieces;
 }
 
-static int world_rank(const struct comm *comm, size_t rank)
+// Its number in MPI.
+static int number_of(const struct comm *comm, size_t rank)
 {
-    return (int)(comm->first + rank * comm->stride);
+    return (int)comm_world_rank(comm, rank);
 }
 
 struct started {
@@ -66,7 +68,7 @@ static void *start(const struct comm *comm, struct device *device, const struct 
         const struct message *m = &receives[i];
         size_t bytes = tensor_bytes(m->t);
         for (size_t p = 0; p < pieces_of(bytes); p++)
-            MPI_Irecv((char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, world_rank(comm, m->peer), 0,
+            MPI_Irecv((char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, number_of(comm, m->peer), 0,
                       backend->tensors, &started->requests[n++]);
     }
     for (size_t i = 0; i < send_count; i++) {
@@ -74,7 +76,7 @@ static void *start(const struct comm *comm, struct device *device, const struct 
         size_t bytes = tensor_bytes(m->t);
         for (size_t p = 0; p < pieces_of(bytes); p++)
             MPI_Isend((const char *)m->t.data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE,
-                      world_rank(comm, m->peer), 0, backend->tensors, &started->requests[n++]);
+                      number_of(comm, m->peer), 0, backend->tensors, &started->requests[n++]);
     }
     started->count = n;
     return started;
@@ -86,7 +88,9 @@ static void wait_for(const struct comm *comm, struct device *device, void *of_st
     (void)comm, (void)device;
     if (!started)
         return;
+    waiting_set(true);
     MPI_Waitall((int)started->count, started->requests, MPI_STATUSES_IGNORE);
+    waiting_set(false);
     free(started);
 }
 
@@ -101,10 +105,12 @@ static MPI_Comm group_of(const struct comm *comm)
     *made = (struct group){comm->first, comm->stride, comm->size, MPI_COMM_NULL, backend->groups};
     backend->groups = made;
     MPI_Group all, members;
-    int range[1][3] = {{world_rank(comm, 0), world_rank(comm, comm->size - 1), (int)comm->stride}};
+    int range[1][3] = {{number_of(comm, 0), number_of(comm, comm->size - 1), (int)comm->stride}};
     MPI_Comm_group(backend->tensors, &all);
     MPI_Group_range_incl(all, 1, range, &members);
+    waiting_set(true);
     MPI_Comm_create_group(backend->tensors, members, 0, &made->comm);
+    waiting_set(false);
     MPI_Group_free(&members);
     MPI_Group_free(&all);
     return made->comm;
@@ -125,15 +131,20 @@ static void *start_reduce(const struct comm *comm, struct device *device, struct
     }
     if (device->ops->synchronize)
         device->ops->synchronize(device);
+    MPI_Comm group = group_of(comm);
     if (all) {
-        MPI_Allreduce(MPI_IN_PLACE, t.data, (int)tensor_count(t), type, MPI_SUM, group_of(comm));
+        waiting_set(true);
+        MPI_Allreduce(MPI_IN_PLACE, t.data, (int)tensor_count(t), type, MPI_SUM, group);
+        waiting_set(false);
         return NULL;
     }
     int *counts = calloc(comm->size, sizeof *counts);
     CHECK(counts);
     for (size_t r = 0; r < comm->size; r++)
         counts[r] = (int)(owned[r].count * t.cols);
-    MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group_of(comm)); // to the tensor's beginning
+    waiting_set(true);
+    MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group); // to the tensor's beginning
+    waiting_set(false);
     size_t row = t.cols * dtype_bytes(t.dtype);
     memmove((char *)t.data + owned[comm->rank].start * row, t.data, owned[comm->rank].count * row);
     free(counts);
@@ -161,7 +172,9 @@ static const struct backend *backend_of(const struct world *world)
 
 static void meet(const struct world *world)
 {
+    waiting_set(true);
     MPI_Barrier(backend_of(world)->control);
+    waiting_set(false);
 }
 
 // Barriers of MPI spin, and take the time of those that are waited for.
@@ -169,35 +182,45 @@ static void rest(const struct world *world)
 {
     MPI_Request request;
     int done = 0;
+    waiting_set(true);
     MPI_Ibarrier(backend_of(world)->control, &request);
     for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE))
         nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+    waiting_set(false);
 }
 
 static void broadcast(const struct world *world, void *data, size_t bytes)
 {
+    waiting_set(true);
     for (size_t p = 0; p < pieces_of(bytes); p++)
         MPI_Bcast((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, 0, backend_of(world)->control);
+    waiting_set(false);
 }
 
 static void gather(const struct world *world, void *all, const void *own, size_t bytes)
 {
     CHECK(bytes <= PIECE_BYTES);
+    waiting_set(true);
     MPI_Gather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, backend_of(world)->control);
+    waiting_set(false);
 }
 
 static void send_to(const struct world *world, size_t to, const void *data, size_t bytes)
 {
+    waiting_set(true);
     for (size_t p = 0; p < pieces_of(bytes); p++)
         MPI_Send((const char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)to, 0,
                  backend_of(world)->control);
+    waiting_set(false);
 }
 
 static void receive_from(const struct world *world, size_t from, void *data, size_t bytes)
 {
+    waiting_set(true);
     for (size_t p = 0; p < pieces_of(bytes); p++)
         MPI_Recv((char *)data + p * PIECE_BYTES, piece(bytes, p), MPI_BYTE, (int)from, 0,
                  backend_of(world)->control, MPI_STATUS_IGNORE);
+    waiting_set(false);
 }
 
 static void close_world(struct world *world)
@@ -220,6 +243,7 @@ static const struct world_ops world_mpi = {.rest = rest,
                                            .gather = gather,
                                            .send = send_to,
                                            .receive = receive_from,
+                                           .set_waiting = waiting_set,
                                            .close = close_world};
 
 static bool open_world(struct world *world, struct status *status)
@@ -239,6 +263,7 @@ static bool open_world(struct world *world, struct status *status)
     MPI_Comm_rank(node, &local_rank);
     MPI_Comm_free(&node);
     world->local_rank = (size_t)local_rank;
+    waiting_open((size_t)rank, (size_t)size);
     world->comm = (struct comm){
         .ops = &comm_mpi, .rank = (size_t)rank, .size = (size_t)size, .stride = 1, .backend = backend};
     // "Open MPI v4.1.4, package: ..."

@@ -1,0 +1,70 @@
+#include "harness/run/rank_answers.h"
+#include "kernels/base/status.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Of those that are told alike; there may be very many.
+#define NAMED_MAX 8
+
+enum answer { NONE, COMPUTES, WAITS, ANSWERS };
+struct answers {
+    enum answer *of; // [ranks]
+    size_t counts[ANSWERS];
+};
+
+static struct answers answers_of(const char *text, size_t ranks)
+{
+    struct answers answers = {calloc(ranks, sizeof *answers.of), {ranks}};
+    CHECK(answers.of);
+    for (; (text = strstr(text, "rank ")); text++) {
+        size_t rank, count;
+        char word[16];
+        if (sscanf(text, "rank %zu of %zu: %15[a-z]", &rank, &count, word) != 3 || count != ranks || rank >= ranks)
+            continue;
+        enum answer answer = strcmp(word, "computes") == 0 ? COMPUTES : strcmp(word, "waits") == 0 ? WAITS : NONE;
+        answers.counts[answers.of[rank]]--;
+        answers.counts[answer]++;
+        answers.of[rank] = answer;
+    }
+    return answers;
+}
+
+bool rank_answers_complete(const char *text, size_t ranks)
+{
+    struct answers answers = answers_of(text, ranks);
+    free(answers.of);
+    return answers.counts[NONE] == 0;
+}
+
+// "rank 2 of 4 computed", "ranks 1, 2 of 4 computed".
+static void tell(FILE *blame, const struct answers *answers, size_t ranks, enum answer answer, const char *did)
+{
+    size_t named = 0, count = answers->counts[answer];
+    if (count == 0)
+        return;
+    fprintf(blame, "%srank%s ", ftell(blame) > 0 ? ", " : "", count > 1 ? "s" : "");
+    for (size_t rank = 0; rank < ranks && named < NAMED_MAX; rank++)
+        if (answers->of[rank] == answer)
+            fprintf(blame, "%s%zu", named++ > 0 ? ", " : "", rank);
+    fprintf(blame, "%s of %zu %s", count > named ? " and more" : "", ranks, did);
+}
+
+void rank_answers_blame(const char *text, size_t ranks, char *blame, size_t bytes)
+{
+    struct answers answers = answers_of(text, ranks);
+    blame[bytes - 1] = '\0';
+    FILE *file = fmemopen(blame, bytes - 1, "w");
+    CHECK(file);
+    if (answers.counts[WAITS] == ranks)
+        fprintf(file, "all %zu ranks waited for each other", ranks);
+    else if (answers.counts[COMPUTES] == ranks)
+        fprintf(file, "all %zu ranks computed", ranks);
+    else {
+        tell(file, &answers, ranks, COMPUTES, "computed");
+        tell(file, &answers, ranks, NONE, "did not answer");
+        fprintf(file, "%s", answers.counts[WAITS] ? ", the others waited" : "");
+    }
+    fclose(file);
+    free(answers.of);
+}

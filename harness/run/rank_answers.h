@@ -1,0 +1,17 @@
+// Rank answers: ranks that did not end in time are asked whether they wait for others, and each says so in a line
+// on its stderr, "rank 2 of 4: computes" or "rank 2 of 4: waits" (kernels/mpi/plugin/waiting.c). Who does not wait
+// is waited for.
+#pragma once
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+// What asks them, by their launcher, which passes it on.
+#define RANK_ANSWERS_SIGNAL SIGUSR1
+// A line is at most as long.
+#define RANK_ANSWER_BYTES 64
+
+// Whether the text has an answer of each of so many ranks.
+bool rank_answers_complete(const char *text, size_t ranks);
+// Who keeps the others from their end, as "rank 2 of 4 computed, the others waited".
+void rank_answers_blame(const char *text, size_t ranks, char *blame, size_t bytes);
