@@ -44,6 +44,28 @@ struct sent {
     size_t messages;
 };
 
+static size_t share_of(size_t blocks, size_t rank)
+{
+    size_t P = world.comm.size;
+    return blocks / P + (rank < blocks % P);
+}
+
+// In nodes: each rank of a node has the blocks that its like own in all of them, from the others of the node or for
+// them; and of these the others' like it.
+static void send_blocks_by_nodes(struct sent *sent, size_t node, size_t blocks, size_t bytes, bool sum, bool gather)
+{
+    size_t P = world.comm.size, rank = world.comm.rank, place = rank % node;
+    for (size_t r = 0; r < P; r++) {
+        size_t share = share_of(blocks, r), times = 0;
+        bool like = r % node == place;
+        times += sum && (!like || r != rank);
+        times += gather && like ? node - 1 : 0;
+        times += gather && r == rank ? P / node - 1 : 0;
+        sent->bytes += (double)(times * share * bytes);
+        sent->messages += share > 0 ? times : 0;
+    }
+}
+
 // Of blocks of so many bytes this rank's, and how many ranks have some.
 static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum, bool gather)
 {
@@ -186,6 +208,17 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
         for (size_t i = 0; i < parameters.count; i++) {
             const struct parameter *p = &parameters.items[i];
             blocks[weights_are_codes(model, p) ? 2 : p->trains] += (p->value.rows * p->value.cols + 255) / 256;
+        }
+        if (f->ranks->replicas.node > 1) {
+            size_t node = f->ranks->replicas.node, gathers = zero == ZERO_WEIGHTS ? uses[unit] : 0;
+            send_blocks_by_nodes(&sent, node, blocks[1], g, true, zero == ZERO_NOTHING);
+            for (size_t use = 0; use < gathers; use++) {
+                send_blocks_by_nodes(&sent, node, blocks[0], e, false, true);
+                send_blocks_by_nodes(&sent, node, blocks[1], e, false, true);
+                send_blocks_by_nodes(&sent, node, blocks[2], codes, false, true);
+                send_blocks_by_nodes(&sent, node, blocks[2], scales, false, true);
+            }
+            continue;
         }
         if (blocks[1] && f->ranks->sum == SUM_ENGINE) {
             pass_blocks(&sent, blocks[1], g, zero == ZERO_NOTHING);

@@ -62,6 +62,60 @@ static void test_sums_in_order(void **state)
     }
 }
 
+// In nodes: over each one's ranks in order, and then over the nodes in order, rounded once on each level; between
+// nodes goes as little as if each were a rank.
+static void test_sums_by_nodes(void **state)
+{
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    const size_t cols = 7, P = world.comm.size, rows = 2 * P + 3;
+    size_t checked = 0;
+    for (size_t i = 0; i < 3 * P; i++) {
+        enum dtype dtype = dtypes[i % 3], sums = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+        size_t node = i / 3 + 1;
+        if (node == 1 || node == P || P % node != 0) {
+            continue;
+        }
+        struct device *device = opened(dtype);
+        struct comm comm = world.comm;
+        comm.node = node;
+        struct tensor t = tensor_new(device, rows, cols, dtype, CATEGORY_GRADIENTS);
+        double *values = malloc(rows * cols * sizeof *values);
+        assert_non_null(values);
+        for (size_t k = 0; k < rows * cols; k++) {
+            values[k] = part_of(comm.rank, k / cols, k % cols);
+        }
+        tensor_write(device, t, values);
+        device->counters = (struct counters){0};
+        comm_sum(&comm, device, t);
+        tensor_read(device, t, values);
+        for (size_t k = 0; k < rows * cols; k++) {
+            double sum = 0;
+            for (size_t first = 0; first < P; first += node) {
+                double of_node = 0;
+                for (size_t r = first; r < first + node; r++) {
+                    of_node = dtype_round(of_node + dtype_round(part_of(r, k / cols, k % cols), dtype), sums);
+                }
+                sum = dtype_round(sum + dtype_round(of_node, dtype), sums);
+            }
+            assert_true(values[k] == dtype_round(sum, dtype));
+        }
+        size_t place = comm.rank % node, mine = 0, count = rows * cols, nodes = P / node;
+        for (size_t r = place; r < P; r += node) { // of the rows of its place in all nodes
+            mine += count / P + (r < count % P);
+        }
+        size_t own = count / P + (comm.rank < count % P);
+        double near = (double)(count - mine + (node - 1) * mine), far = (double)(mine - own + (nodes - 1) * own);
+        assert_true(device->counters.sent_bytes == (near + far) * (double)dtype_bytes(dtype));
+        assert_int_equal(device->counters.messages, 2 * (nodes * (node - 1) + nodes - 1));
+        free(values);
+        tensor_free(device, &t);
+        device_close(device);
+        checked++;
+    }
+    assert_int_equal(checked, P == 4 ? 3 : P == 6 ? 6 : 0);
+}
+
 // More than the scratch holds at a time, and owners of rows that do not stand in the order of the ranks.
 static void test_rows_in_blocks(void **state)
 {
@@ -150,7 +204,7 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
     struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
     struct comm comm = comm_planned(world.comm.rank, world.comm.size);
     struct ranks ranks =
-        ranks_of(&comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false},
+        ranks_of(&comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1},
                  &f->config, f->context);
     enum dtype sums = fixture_sums(f);
     struct model_options options = {
@@ -170,7 +224,7 @@ static void check_pipeline(const struct setting *s)
 {
     struct fixture one = fixture_of(s), part = fixture_of(s);
     struct measured alone, first, again, planned;
-    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
     struct ranks ranks = ranks_of(&world.comm, split, &one.config, one.context);
     fixture_open(&one);
     part.ranks = &ranks;
@@ -248,6 +302,7 @@ int main(int argc, char **argv)
     static const size_t counts[] = {1, 2, 3, 4, 6};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_in_order),
+        cmocka_unit_test(test_sums_by_nodes),
         cmocka_unit_test(test_rows_in_blocks),
         cmocka_unit_test(test_pipeline),
     };

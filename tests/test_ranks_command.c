@@ -322,6 +322,10 @@ static void plans_are_of_a_rank(void **state)
          "is not seen by keys that go round"},
         {"--method full --parallel sequence=2,exchange=star", "star"},
         {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
+        {"--method full --parallel data=2,node=2", "the 2 ranks of data and sequence are not two or more nodes"},
+        {"--method full --parallel data=2,sequence=3,node=4", "not two or more nodes of as many"},
+        {"--method full --parallel data=2,sequence=2,node=2,sum=engine", "give one of the two"},
+        {"--method full --parallel data=2,sequence=2,node=2,overlap=true", "give one of the two"},
         {"--method full --dtype bf16 --gradient-dtype bf16 --like cpu --parallel data=2,sum=engine",
          "adds no bf16"}};
     for (size_t i = 0; i < COUNT(refused); i++) {

@@ -6,8 +6,8 @@
 
 static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)
 {
-    check_split(method, s, (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false},
-                ALL);
+    check_split(method, s,
+                (struct split){replicas, 1, stages, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1}, ALL);
 }
 
 // Null has no gradient.
@@ -31,8 +31,6 @@ static void gradients_are_those_of_one_rank(void **state)
         {.options = "chunk=7 budget=2", .dtype = DTYPE_BF16},
         {.options = "chunk=9 budget=2", .lora = true, .documents = true, .masked = true, .qk_norm = true},
         {.options = "chunk=2 budget=1", .lora = true, .masked = true, .tied = true, .context = 3, .sequences = 5},
-        {.options = "chunk=6 budget=2", .lora = true, .quantisation = QUANTISATION_NF4, .qk_norm = true},
-        {.options = "chunk=9 budget=1", .lora = true, .quantisation = QUANTISATION_INT8, .dtype = DTYPE_BF16},
     };
     size_t checked = 0;
     for (size_t m = 0; methods[m]; m++) {
@@ -100,8 +98,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
                 if (!takes_exchange(methods[m], settings[i].options, exchange, P)) {
                     continue;
                 }
-                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false};
-                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false};
+                struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1};
+                struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1};
                 check_split(methods[m], &settings[i], split, i == 0 ? ALL : i < 5 ? ENDS : FIRST);
                 if (P == 4 && settings[i].sequences > 1) {
                     check_split(methods[m], &settings[i], both, ENDS);
@@ -115,7 +113,39 @@ static void shared_sequences_are_those_of_one_rank(void **state)
     const struct setting streamed = {
         .options = "chunk=4 offload=inputs+gradient", .sequences = 2, .context = 3, .tied = true, .qk_norm = true};
     check_split(method_find("streambp"), &streamed,
-                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false}, ENDS);
+                (struct split){1, P, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1}, ENDS);
+}
+
+// Codes of weights are kept in shares and come as such, with sums in their order and with overlap.
+static void quantised_weights_are_shared(void **state)
+{
+    (void)state;
+    static const struct setting nf4 = {
+        .options = "chunk=6", .lora = true, .quantisation = QUANTISATION_NF4, .qk_norm = true};
+    static const struct setting int8 = {
+        .options = "", .lora = true, .quantisation = QUANTISATION_INT8, .dtype = DTYPE_BF16};
+    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+    check_split(method_find("streambp"), &nf4, split, ENDS);
+    check_split(method_find("checkpoint"), &int8, split, ENDS);
+    check_overlap(method_find("checkpoint"), &int8, split);
+}
+
+// Sums and gathers within nodes first, of sequences and of tokens.
+static void nodes_sum_first(void **state)
+{
+    (void)state;
+    static const struct setting setting = {.options = "chunk=7", .masked = true};
+    static const struct setting factors = {
+        .options = "chunk=6", .lora = true, .quantisation = QUANTISATION_NF4, .tied = true, .dtype = DTYPE_F32};
+    static const struct split splits[] = {{4, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 2},
+                                          {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 2}};
+    for (size_t i = 0; world.comm.size == 4 && i < sizeof splits / sizeof *splits; i++) {
+        check_split(method_find("streambp"), &setting, splits[i], ALL);
+        check_split(method_find("full"), &factors, splits[i], ENDS);
+    }
+    if (world.comm.size == 4) {
+        check_split(method_find("seco"), &setting, splits[0], ALL);
+    }
 }
 
 // Sums that are the library's own: those of one rank but for their order, which no device adds in.
@@ -130,14 +160,14 @@ static void engines_sum_gradients(void **state)
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; takes_replicas(methods[m]) && i < sizeof settings / sizeof *settings; i++) {
             check_split(methods[m], &settings[i],
-                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false}, ALL);
+                        (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1}, ALL);
             checked++;
         }
     }
     assert_true(checked >= 10);
     if (P == 4) {
-        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false};
-        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false};
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1};
+        struct split tokens = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1};
         check_split(method_find("seco"), &settings[0], stages, ALL);
         check_split(method_find("streambp"), &settings[0], tokens, ENDS);
     }
@@ -145,7 +175,7 @@ static void engines_sum_gradients(void **state)
     for (enum sum sum = SUM_ORDERED; sum <= SUM_ENGINE; sum++) {
         struct fixture f = fixture_of(&settings[0]);
         struct ranks ranks;
-        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum, false});
+        open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum, false, 1});
         launches[sum] = step_of(&f.model, &f.batch, method_find("full"), "").counters.launches;
         fixture_close(&f);
     }
@@ -164,8 +194,7 @@ static void overlap_keeps_the_bits(void **state)
         {.options = "chunk=7 budget=2", .masked = true, .tied = true},
         {.options = "chunk=6 budget=2", .sequences = 4, .lora = true, .dtype = DTYPE_BF16},
     };
-    static const struct setting quantised = {
-        .options = "chunk=7", .lora = true, .quantisation = QUANTISATION_NF4, .dtype = DTYPE_F32};
+
     size_t P = world.comm.size, checked = 0;
     (void)state;
     for (size_t m = 0; methods[m]; m++) {
@@ -173,24 +202,22 @@ static void overlap_keeps_the_bits(void **state)
             const struct setting *setting = &tokens[(m + exchange) % 2];
             if (takes_exchange(methods[m], setting->options, exchange, P)) {
                 check_overlap(methods[m], setting,
-                              (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false});
+                              (struct split){1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1});
                 checked++;
             }
         }
         if (takes_replicas(methods[m])) {
             check_overlap(methods[m], &sequences[m % 2],
-                          (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false});
+                          (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1});
             checked++;
         }
     }
     assert_true(checked >= (P == 3 ? 10 : 12)); // 4 heads
     check_overlap(method_find("streambp"), &sequences[0],
-                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false});
-    check_overlap(method_find("checkpoint"), &quantised,
-                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false});
+                  (struct split){P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ENGINE, false, 1});
     if (P == 4) {
-        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
-        struct split both = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+        struct split stages = {2, 1, 2, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+        struct split both = {2, 2, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
         check_overlap(method_find("seco"), &sequences[0], stages);
         check_overlap(method_find("streambp"), &tokens[0], both);
     }
@@ -204,8 +231,8 @@ static void objectives_are_of_the_whole_step(void **state)
     struct fixture f = {0};
     for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
         struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
-        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
-        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+        struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
+        struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
         check_split(method_find("streambp"), &s, data, ENDS);
         s.sequences = 4;
         check_split(method_find("streambp"), &s, sequence, FIRST);
@@ -219,7 +246,7 @@ static void a_row_is_gathered_once_per_pass(void **state)
     struct ranks ranks;
     struct uses uses = {.listener = {.acquire = count_use}};
     open_replica(&f, &ranks,
-                 (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED, false});
+                 (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED, false, 1});
     f.model.listener = &uses.listener;
     step_of(&f.model, &f.batch, method_find("streambp"), "chunk=2");
     for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
@@ -236,6 +263,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_those_of_one_rank),
         cmocka_unit_test(products_are_those_of_one_rank),
         cmocka_unit_test(shared_sequences_are_those_of_one_rank),
+        cmocka_unit_test(quantised_weights_are_shared),
+        cmocka_unit_test(nodes_sum_first),
         cmocka_unit_test(engines_sum_gradients),
         cmocka_unit_test(overlap_keeps_the_bits),
         cmocka_unit_test(objectives_are_of_the_whole_step),

@@ -53,7 +53,7 @@ static void ids_stay_what_they_were(void **state)
                "pair_sums':false,"
                "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
                "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'data':1,'exchange':'gather','"
-               "overlap':false,'sequence':1,'stage':"
+               "node':1,'overlap':false,'sequence':1,'stage':"
                "1,'sum':'ordered','zero':0},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
                "reference':null,"

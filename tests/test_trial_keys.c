@@ -111,6 +111,7 @@ static const char *within(const char *parent, const char *key)
            : parallel && strcmp(key, "zero") == 0     ? "'data': 2, "
            : parallel && strcmp(key, "sum") == 0      ? "'data': 2, "
            : parallel && strcmp(key, "overlap") == 0  ? "'data': 2, "
+           : parallel && strcmp(key, "node") == 0     ? "'data': 4, "
            : parallel && strcmp(key, "exchange") == 0 ? "'sequence': 2, "
                                                       : "";
 }
@@ -144,6 +145,7 @@ static void expect_taken(const char *parent, const char *key, const char *value,
     const char *initial = strcmp(key, "exchange") == 0  ? "'gather'"
                           : strcmp(key, "sum") == 0     ? "'ordered'"
                           : strcmp(key, "overlap") == 0 ? "false"
+                          : strcmp(key, "node") == 0    ? "1"
                                                         : "0";
     struct trial *plain = *within(parent, key)   ? trial_with(parent, key, initial, &status)
                           : train                ? trial_with(parent, "steps", "100", &status)

@@ -64,6 +64,7 @@ struct record_parallel {
     double data, sequence, stage, zero;
     const char *exchange, *sum;
     int overlap;
+    double node;
 };
 
 struct record_trial {

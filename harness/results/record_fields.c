@@ -51,6 +51,8 @@ FIELDS parallel_fields[] = {
                 "the bytes"},
     {FIELD(record_parallel, overlap), .type = FIELD_BOOL,
      .meaning = "what data and sequence ranks send of weights and gradients goes while they compute"},
+    {FIELD(record_parallel, node), .type = FIELD_COUNT, .unit = "ranks",
+     .meaning = "of data and sequence send each other weights and gradients before nodes do"},
     {0}};
 
 FIELDS trial_fields[] = {

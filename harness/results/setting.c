@@ -146,6 +146,9 @@ static void append_ranks(char *text, size_t bytes, const json_t *parallel)
     if (json_is_true(json_object_get(parallel, "overlap"))) {
         text_append(text, bytes, ", overlapped");
     }
+    if (count_of(parallel, "node") > 1) {
+        text_append(text, bytes, ", nodes of %lld", count_of(parallel, "node"));
+    }
     if (count_of(parallel, "zero") > 0) {
         text_append(text, bytes, ", zero %lld", count_of(parallel, "zero"));
     }

@@ -33,12 +33,20 @@ static bool shares_alike(const struct trial *trial, size_t q, size_t other)
                           trial->context % (PIECES * ranks) == 0 && !trial->config.sliding_window);
 }
 
+// Have the same place in their nodes; the first node's sums are added to nobody's.
+static bool places_alike(const struct trial *trial, size_t replica, size_t other)
+{
+    size_t node = trial->parallel.node;
+    return node <= 1 || (replica % node == other % node && (replica < node) == (other < node));
+}
+
 // Of replicas of the stage that is open. The first adds what it has to nobody's.
 static bool replicas_alike(const struct rank_walks *walks, size_t replica, size_t other)
 {
     const struct trial *trial = walks->trial;
     struct split split = trial_split(trial);
-    return replica > 0 && other > 0 && shares_alike(trial, replica % split.sequence, other % split.sequence) &&
+    return replica > 0 && other > 0 && places_alike(trial, replica, other) &&
+           shares_alike(trial, replica % split.sequence, other % split.sequence) &&
            setup_sequences_alike(trial, walks->open->device->ops->name) &&
            trial_sequences(trial, split_data(split, replica)).count ==
                trial_sequences(trial, split_data(split, other)).count &&

@@ -45,7 +45,8 @@ struct split trial_split(const struct trial *trial)
                           (enum zero)parallel->zero,
                           (enum exchange)parallel->exchange,
                           (enum sum)parallel->sum,
-                          parallel->overlap};
+                          parallel->overlap,
+                          parallel->node};
 }
 
 size_t trial_together(const struct trial *trial)

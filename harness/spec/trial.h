@@ -35,6 +35,7 @@ struct parallel {
     int exchange;    // how those of sequence attend to each other's tokens (enum exchange)
     int sum;         // who adds gradients over those of data and sequence (enum sum)
     bool overlap;    // what these send each other goes while they compute
+    size_t node;     // so many of these, one after another, send each other before nodes do
 };
 
 enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };

@@ -203,6 +203,27 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
     return true;
 }
 
+// Nodes are as large as each other, and leave something between them.
+static bool check_node(const struct trial *trial, struct json_field field, struct status *status)
+{
+    const struct parallel *parallel = &trial->parallel;
+    size_t replicas = parallel->data * parallel->sequence;
+    if (parallel->node <= 1)
+        return true;
+    if (replicas % parallel->node || replicas == parallel->node)
+        return json_field_fail(field, status,
+                               "%zu: the %zu ranks of data and sequence are not two or more nodes of as many",
+                               parallel->node, replicas);
+    if (parallel->sum == SUM_ENGINE)
+        return json_field_fail(
+            field, status, "is of sums by the devices, and \"sum\" leaves them to the engine; give one of the two");
+    if (parallel->overlap)
+        return json_field_fail(field, status,
+                               "sums in two steps that are waited for, and \"overlap\" waits for none; give one of "
+                               "the two");
+    return true;
+}
+
 static bool check_together(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     if (trial->train.steps && !check_train(trial, fields, status))
@@ -234,6 +255,8 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "overlap"), status,
                                "is of what ranks of \"data\" or \"sequence\" send each other, and there is one; "
                                "give one of the two, or leave it out");
+    if (!check_node(trial, json_field_get(fields->keys[trial_key_find("parallel")], "node"), status))
+        return false;
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     size_t labels = trial_key_find("labels");

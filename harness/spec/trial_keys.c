@@ -156,6 +156,15 @@ static const struct trial_key parallel_keys[] = {
      .offset = AT(parallel.overlap),
      .meaning = "what ranks of data and sequence send each other of weights and gradients goes while they compute, "
                 "which takes memory of a layer more"},
+    {.name = "node",
+     .type = KEY_COUNT,
+     .offset = AT(parallel.node),
+     .minimum = 1,
+     .maximum = 65536,
+     .initial = 1,
+     .unit = "ranks",
+     .meaning = "of data and sequence are together: of gradients and weights they send each other first, and then "
+                "each to its like in the other nodes; both numbers of ranks fix the bits"},
     {0}};
 
 const struct trial_key trial_keys[] = {
@@ -359,7 +368,7 @@ const struct trial_key trial_keys[] = {
     {.name = "parallel",
      .type = KEY_OBJECT,
      .meaning = "ranks that share a step, a process each",
-     .argument = "data=N,sequence=N,zero=N,sum=WHO,overlap=true,exchange=HOW,stage=N",
+     .argument = "data=N,sequence=N,zero=N,sum=WHO,overlap=true,node=N,exchange=HOW,stage=N",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",

@@ -1,4 +1,5 @@
 #include "kernels/base/comm.h"
+#include "kernels/base/comm_levels.h"
 #include "kernels/base/memo.h"
 #include "kernels/base/trace.h"
 
@@ -31,6 +32,7 @@ struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size
     struct comm part = *comm;
     part.rank = (comm->rank - first) / stride;
     part.size = size;
+    part.node = 0;
     part.first = comm->first + first * comm->stride;
     part.stride = comm->stride * stride;
     CHECK(part.rank < size && first + (size - 1) * stride < comm->size);
@@ -217,6 +219,10 @@ struct delivery comm_start_gather_rows(const struct comm *comm, struct device *d
     if (comm->size == 1 || failed(device)) {
         return (struct delivery){0};
     }
+    if (comm->node > 1) {
+        comm_levels_gather_rows(comm, device, t, owned);
+        return (struct delivery){0};
+    }
     if (device->ops->dataless) {
         return meet(comm, device, gather_traffic(comm, t, owned));
     }
@@ -336,6 +342,10 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
     if (comm->size == 1 || failed(device)) {
         return;
     }
+    if (comm->node > 1) {
+        comm_levels_sum_rows(comm, device, t, owned);
+        return;
+    }
     size_t own = owned[comm->rank].count, largest = largest_share(comm, owned);
     // Of every rank's rows as many as find room here, so that all take as many turns.
     size_t wide_parts = t.dtype == DTYPE_BF16 ? 2 : 0;
@@ -361,6 +371,10 @@ struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *devic
 {
     struct row_range own = owned[comm->rank];
     if (comm->size == 1 || failed(device)) {
+        return (struct row_sum){0};
+    }
+    if (comm->node > 1) {
+        comm_levels_sum_rows(comm, device, t, owned);
         return (struct row_sum){0};
     }
     struct row_sum sum = {.mine = tensor_rows(t, own.start, own.count)};

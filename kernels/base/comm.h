@@ -43,6 +43,7 @@ struct comm {
     const struct comm_ops *ops;
     size_t rank, size;
     size_t first, stride; // rank r is number first + r * stride of all there are
+    size_t node;          // so many, one after another, are nearer to each other (comm_levels.h); 0, 1: nobody is
     void *backend;        // the transport's own
     struct trace *trace;  // of a rank without data, what it says; borrowed; NULL: nobody asks
 };
@@ -58,7 +59,8 @@ extern const struct comm comm_self;
 // One of several ranks without data: what it would send is counted.
 struct comm comm_planned(size_t rank, size_t size);
 
-// Rank's ranks [first, first + size) of a comm, `stride` apart; the comm's own rank must be among them.
+// Rank's ranks [first, first + size) of a comm, `stride` apart; the comm's own rank must be among them. Nodes are
+// forgotten.
 struct comm comm_part(const struct comm *comm, size_t first, size_t stride, size_t size);
 
 // Messages on their way, whose tensors, contiguous and on the device, are the transport's until they have been
@@ -84,7 +86,7 @@ struct row_range comm_share(size_t count, size_t ranks, size_t rank);
 // Rank r holds rows owned[r] of t; then every rank holds all of them.
 void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                       const struct row_range *owned);
-// The same, not waited for.
+// The same, not waited for, but where there are nodes.
 struct delivery comm_start_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                                        const struct row_range *owned);
 // Rank r's rows become their sum over the ranks, rank 0's first, rounded once; all others' are left as they were.

@@ -62,6 +62,7 @@ struct ranks ranks_of(const struct comm *all, struct split split, const struct c
                           .zero = split.zero,
                           .sum = split.sum,
                           .overlap = split.overlap};
+    ranks.replicas.node = split.node < replicas ? split.node : 0; // one node has all
     cut_layers(&ranks, config, context);
     return ranks;
 }

@@ -26,6 +26,7 @@ struct split {
     enum exchange exchange;
     enum sum sum;
     bool overlap;
+    size_t node; // replicas that are nearer to each other, one after another; 1: nobody is
 };
 // The share of the sequences that a rank of all has.
 static inline size_t split_data(struct split split, size_t rank)
@@ -36,7 +37,7 @@ static inline size_t split_data(struct split split, size_t rank)
 struct ranks {
     struct comm pipeline;          // the stages, the lowest first
     size_t first_layer, end_layer; // of this one's
-    struct comm replicas;          // those with the same layers
+    struct comm replicas;          // those with the same layers, and the nodes that they are in
     struct comm sequence;          // those of them with the same sequences
     enum exchange exchange;
     enum zero zero;

@@ -15,7 +15,7 @@ static void replicas_are_as_one_card(void **state)
     for (size_t m = 0; methods[m]; m++) {
         bool takes = (methods[m]->exact || methods[m]->draw) && methods[m]->parallel & PARALLEL_DATA;
         for (enum sum sum = SUM_ORDERED; takes && sum <= SUM_ENGINE; sum++) {
-            struct split split = {P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, sum, false};
+            struct split split = {P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, sum, false, 1};
             check_split(methods[m], &settings[(m + sum) % 2], split, ENDS);
             checked++;
         }
@@ -28,7 +28,7 @@ static void overlap_keeps_the_bits(void **state)
 {
     (void)state;
     static const struct setting setting = {.options = "chunk=7 budget=2", .sequences = 3, .masked = true};
-    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+    struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
     check_overlap(method_find("streambp"), &setting, split);
     check_overlap(method_find("seco"), &setting, split);
     split.sum = SUM_ENGINE;
@@ -40,7 +40,7 @@ static void shared_sequences_are_as_one_card(void **state)
 {
     (void)state;
     static const struct setting setting = {.options = "chunk=6", .sequences = 1, .qk_norm = true};
-    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
     check_split(method_find("streambp"), &setting, split, FIRST);
     split.exchange = EXCHANGE_RING;
     check_split(method_find("checkpoint"), &setting, split, FIRST);
@@ -59,7 +59,7 @@ static void stages_are_as_one_card(void **state)
         {.options = "chunk=4", .sequences = 2, .tied = true, .masked = true},
         {.options = "chunk=64", .sequences = 1},
     };
-    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false};
+    struct split split = {1, 1, world.comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         check_split(method_find("seco"), &settings[i], split, FIRST);
         check_split(method_find("spaco"), &settings[i], split, FIRST);
