@@ -1,7 +1,7 @@
 // Replica checks: a step over ranks against one rank's, at every level of ZeRO: gradients and loss, bytes by closed
 // forms, and all that is counted as a plan of the same rank has it.
 #pragma once
-#include "kernels/transformer/weights.h"
+#include "kernels/transformer/unit_parameters.h"
 #include "methods/row.h"
 #include "tests/replicas.h"
 #include <math.h>
@@ -207,7 +207,7 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
         size_t blocks[3] = {0};
         for (size_t i = 0; i < parameters.count; i++) {
             const struct parameter *p = &parameters.items[i];
-            blocks[weights_are_codes(model, p) ? 2 : p->trains] += (p->value.rows * p->value.cols + 255) / 256;
+            blocks[is_kept_as_codes(model, p) ? 2 : p->trains] += (p->value.rows * p->value.cols + 255) / 256;
         }
         if (f->ranks->replicas.node > 1) {
             size_t node = f->ranks->replicas.node, gathers = zero == ZERO_WEIGHTS ? uses[unit] : 0;

@@ -1,6 +1,5 @@
 #include "kernels/transformer/bucket.h"
 #include "kernels/transformer/unit_parameters.h"
-#include "kernels/transformer/weights.h"
 #include <string.h>
 
 enum kind { CAN_TRAIN, FROZEN, CODES, BUCKETS };
@@ -204,9 +203,9 @@ void buckets_open(struct model *model)
         for (size_t i = 0; i < parameters.count; i++) {
             struct parameter *p = &parameters.items[i];
             if (model_has(model, p)) {
-                p->bucket = &buckets[model_can_train(model, p)     ? CAN_TRAIN
-                                     : weights_are_codes(model, p) ? CODES
-                                                                   : FROZEN];
+                p->bucket = &buckets[model_can_train(model, p)    ? CAN_TRAIN
+                                     : is_kept_as_codes(model, p) ? CODES
+                                                                  : FROZEN];
                 p->block = p->bucket->blocks;
                 p->bucket->blocks += blocks_of(p);
             }

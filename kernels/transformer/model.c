@@ -211,7 +211,7 @@ void model_randomize_parameter(struct model *model, struct parameter *parameter,
 {
     enum { TOGETHER = 1 << 19 }; // a few MiB
     struct distribution d = distribution_of(parameter, seed);
-    if (parameter->value.data && !weights_are_quantised(model, parameter)) {
+    if (parameter->value.data && !is_quantised(model, parameter)) {
         op_random_normal(model->device, parameter->value, d.random, d.mean, d.deviation, rounding);
         return;
     }

@@ -1,4 +1,5 @@
 #include "kernels/transformer/unit_parameters.h"
+#include <string.h>
 
 size_t unit_of_layer(size_t layer)
 {
@@ -48,4 +49,15 @@ uint64_t unit_training(const struct model *model, size_t unit)
         training |= (uint64_t)(p->trains + 2 * p->projected) << 2 * i;
     }
     return training;
+}
+
+bool is_quantised(const struct model *model, const struct parameter *p)
+{
+    return model->quantisation != QUANTISATION_NONE && !p->vector &&
+           strncmp(p->name, "model.layers.", strlen("model.layers.")) == 0;
+}
+
+bool is_kept_as_codes(const struct model *model, const struct parameter *p)
+{
+    return is_quantised(model, p) && !model->dequantised;
 }

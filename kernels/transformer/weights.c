@@ -4,17 +4,6 @@
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
-bool weights_are_quantised(const struct model *model, const struct parameter *p)
-{
-    return model->quantisation != QUANTISATION_NONE && !p->vector &&
-           strncmp(p->name, "model.layers.", strlen("model.layers.")) == 0;
-}
-
-bool weights_are_codes(const struct model *model, const struct parameter *p)
-{
-    return weights_are_quantised(model, p) && !model->dequantised;
-}
-
 // Of the shape alone.
 static void value_none(struct model *model, struct parameter *p)
 {
@@ -34,7 +23,7 @@ static void parameter_new(struct model *model, struct parameter *p)
     if (bucket_has_values(model, p)) {
         return;
     }
-    if (weights_are_codes(model, p)) {
+    if (is_kept_as_codes(model, p)) {
         size_t words = quantised_words(model->quantisation, count);
         p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
         p->kept[1] = tensor_new_in(device, place, quantised_blocks(count), 1, DTYPE_F32, CATEGORY_WEIGHTS);
@@ -80,13 +69,13 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
     for (size_t i = 0; i < count; i++) {
         values[i] = dtype_round(values[i], rounding);
     }
-    if (weights_are_quantised(model, p)) {
+    if (is_quantised(model, p)) {
         size_t words = quantised_words(q, count), blocks = quantised_blocks(count);
         uint32_t *codes = malloc((words + 1) * sizeof *codes);
         float *scales = malloc((blocks + 1) * sizeof *scales);
         CHECK(codes && scales && first % QUANTISATION_BLOCK == 0);
         quantise(q, values, count, codes, scales);
-        if (!weights_are_codes(model, p)) {
+        if (!is_kept_as_codes(model, p)) {
             dequantise(q, codes, scales, count, rounding, values);
         } else if (bucket_has_values(model, p)) {
             bucket_write_codes(model, p, first, count, codes, scales);
@@ -97,7 +86,7 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
         free(scales);
         free(codes);
     }
-    if (weights_are_codes(model, p)) {
+    if (is_kept_as_codes(model, p)) {
         return;
     }
     if (bucket_has_values(model, p)) {
@@ -119,7 +108,7 @@ void weights_fetch(struct model *model, struct parameter *p)
 void weights_enter(struct model *model, struct parameter *p)
 {
     struct tensor value = p->value, *near = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
-    if (weights_are_codes(model, p)) {
+    if (is_kept_as_codes(model, p)) {
         p->value = tensor_new(model->device, value.rows, value.cols, value.dtype, value.category);
         op_dequantise(model->device, p->value, model->quantisation, near[0], near[1]);
         tensor_free(model->device, &p->fetched[0]);
@@ -132,7 +121,7 @@ void weights_enter(struct model *model, struct parameter *p)
 
 void weights_store(struct model *model, struct parameter *p)
 {
-    if (p->kept[0].place == PLACE_HOST && !weights_are_codes(model, p)) {
+    if (p->kept[0].place == PLACE_HOST && !is_kept_as_codes(model, p)) {
         copy_out(model->device, p->kept[0], p->value);
     }
 }

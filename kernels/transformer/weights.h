@@ -8,10 +8,6 @@
 // Allocates a unit's weights in the form that they are kept in, not yet set; and frees them.
 void weights_new(struct model *model, size_t unit);
 void weights_free(struct model *model, size_t unit);
-// Whether the parameter is one of a model's quantised ones: the weight of a layer's projection.
-bool weights_are_quantised(const struct model *model, const struct parameter *parameter);
-// Whether it is kept as codes and scales, and not as what these stand for.
-bool weights_are_codes(const struct model *model, const struct parameter *parameter);
 // Weights [first, first + count) of a parameter, in row-major order, become the values, rounded to `rounding`;
 // where they are quantised what the nearest codes stand for, rounded again. The values are spent. first: a multiple
 // of QUANTISATION_BLOCK; count too, unless it reaches the end. Of weights that ranks have in shares only those in
