@@ -187,6 +187,9 @@ static void test_a_tail_of_zeros_is_torn(void **state)
 
 static void test_bad_lines_are_named(void **state)
 {
+    expect_bad(*state, "{'step': 1, 'loss': 2.5}\n",
+               "r.jsonl:1: no record, but a step as `longbp train` prints it");
+    expect_bad(*state, "{'step': 0, 'evaluation_loss': 2.5}\n", "r.jsonl:1: no record, but a step");
     expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 2,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense\n", "not JSON");
     expect_bad(*state, "{\n  \"setting\": {},\n  \"methods\": []\n}\n",

@@ -28,6 +28,13 @@ static void place_of(const struct result_line *line, char where[600])
     snprintf(where, 600, "%.500s:%zu", line->path, line->number);
 }
 
+// Of a training run's own file, steps.jsonl.
+static bool is_step(const json_t *line)
+{
+    return !json_object_get(line, "schema") && json_object_get(line, "step") &&
+           (json_object_get(line, "loss") || json_object_get(line, "evaluation_loss"));
+}
+
 json_t *result_line_read(const struct result_line *line, struct status *status)
 {
     char where[600];
@@ -43,6 +50,12 @@ json_t *result_line_read(const struct result_line *line, struct status *status)
             where);
     else if (!record)
         status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);
+    else if (is_step(record))
+        status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: no record, but a step as `longbp train` prints it; a curve is drawn from the record of a spec "
+            "with \"train\", which `longbp run` writes",
+            where);
     else if (record_check(record, where, status))
         return record;
     json_decref(record);
