@@ -310,7 +310,8 @@ bool planner_fastest(struct planner *planner, struct candidate *fastest, struct 
 
 bool planner_unlimited(struct planner *planner, struct candidate *fastest, struct status *status)
 {
-    return search(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, 0, fastest, status);
+    size_t host_bytes = planner->limits.host_bytes ? NO_LIMIT : 0; // nothing is kept on a host that was not given
+    return search(planner, (struct planned_limits){NO_LIMIT, host_bytes}, 0, fastest, status);
 }
 
 // --- the front

@@ -32,7 +32,7 @@ void planner_close(struct planner *planner);
 // The candidate of the least time among those within the limits, of the least memory among equals; its step's
 // `fits` is false if none is, and then it is the one of the least bound in bytes, planned without limits.
 bool planner_fastest(struct planner *planner, struct candidate *fastest, struct status *status);
-// What would be the fastest if memory were no limit.
+// What would be the fastest if memory were no limit; nothing is kept on a host whose memory was not given.
 bool planner_unlimited(struct planner *planner, struct candidate *fastest, struct status *status);
 // Candidates within the limits of which no other has less time and less memory on the device, from the fastest, as
 // planner_fastest found it, to the one of the least memory; to be freed. *count 0: none fits.
