@@ -108,8 +108,8 @@ static bool check(const void *given, const struct config *config, size_t context
     if (options->budget > count) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "budget %zu is larger than the number of columns: %zu tokens in "
-                          "chunks of %zu are %zu columns",
-                          options->budget, context, options->column.chunk, count);
+                          "chunks of %zu are %zu column%s",
+                          options->budget, context, options->column.chunk, count, count == 1 ? "" : "s");
     }
     if (!fixed && options->budget == 0) {
         return status_set(status, STATUS_BAD_INPUT,
