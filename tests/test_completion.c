@@ -59,6 +59,28 @@ static void options_are_those_of_the_help(void **state)
     }
 }
 
+// Each of a command, of options that it has, and short enough for argp to leave it in one line; man pages are made
+// of the help.
+static void examples_are_of_options_that_there_are(void **state)
+{
+    struct scratch *scratch = *state;
+    char command[1024];
+    for (const struct command *c = commands; c->name; c++) {
+        if (!c->summary)
+            continue;
+        assert_non_null(c->examples);
+        snprintf(
+            command, sizeof command,
+            "$L help %s | sed -n '/^Examples:$/,$s/^  longbp/longbp/p' > examples; cat > expected << "
+            "'END'\n%s\nEND\n"
+            "cmp examples expected && ! grep -v '^longbp %s' examples && $L --complete %s -- | cut -f 1 > known && "
+            "! grep -oE -- '--[a-z-]+' examples | grep -vxFf known && ! grep -q '.\\{77\\}' examples",
+            c->name, c->examples, c->name, c->name);
+        if (run(scratch, command) != 0)
+            fail_msg("%s: %s", c->name, text_of(scratch, "examples"));
+    }
+}
+
 static void methods_and_profiles_are_all_that_there_are(void **state)
 {
     struct scratch *scratch = *state;
@@ -240,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(commands_are_those_of_the_help),
         TEST(options_are_those_of_the_help),
+        TEST(examples_are_of_options_that_there_are),
         TEST(methods_and_profiles_are_all_that_there_are),
         TEST(arguments_are_what_their_names_say),
         TEST(bash_completes),

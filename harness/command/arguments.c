@@ -1,5 +1,6 @@
 #include "harness/command/arguments.h"
 #include "harness/command/argument_words.h"
+#include "harness/command/command.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
 #include <errno.h>
@@ -104,6 +105,7 @@ struct parsing {
     const struct flag *flags;
     argp_parser_t own;
     void *input;
+    const char *title; // of the command
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -131,14 +133,42 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return error;
 }
 
+// The command of a title such as "longbp run"; NULL: none.
+static const struct command *command_titled(const char *title)
+{
+    const char *space = strrchr(title, ' ');
+    return space ? command_find(space + 1) : NULL;
+}
+
+// What stands behind the options of its help, to be freed; another part of it is left as it is.
+static char *with_examples(int key, const char *text, void *input)
+{
+    const struct parsing *parsing = input;
+    const struct command *command = key == ARGP_KEY_HELP_EXTRA ? command_titled(parsing->title) : NULL;
+    if (!command || !command->examples)
+        return (char *)text;
+    char *examples = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&examples, &bytes);
+    CHECK(stream);
+    fputs("Examples:", stream);
+    for (const char *line = command->examples; *line; line += *line == '\n') {
+        fprintf(stream, "\n  %.*s", (int)strcspn(line, "\n"), line);
+        line += strcspn(line, "\n");
+    }
+    CHECK(fclose(stream) == 0);
+    return examples;
+}
+
 void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input)
 {
     // Of an empty table glibc's help leaks two bytes.
     bool own = !argp->options && flags && flags->name;
     struct argp_option *options = own ? flag_options(flags) : NULL;
-    struct parsing parsing = {flags, argp->parser, input};
+    struct parsing parsing = {flags, argp->parser, input, argv[0]};
     struct argp whole = *argp;
     whole.parser = parse;
+    whole.help_filter = with_examples;
     if (own)
         whole.options = options;
     if (argc > 1 && strcmp(argv[1], ARGUMENTS_COMPLETE) == 0) {

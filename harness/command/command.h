@@ -9,6 +9,7 @@ struct command {
     const char *name;
     const char *summary; // NULL: hidden
     int (*run)(int argc, char **argv);
+    const char *examples; // lines of at most 76 letters, at the end of its help; NULL: none
 };
 
 // In the order of the help, ending in a NULL name.
