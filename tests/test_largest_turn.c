@@ -6,6 +6,7 @@
 #include "harness/run/planned_step.h"
 #include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
+#include "tests/sanitized.h"
 
 // Few heads of keys and values: one layer's are less than its input.
 #undef MODEL
@@ -26,12 +27,6 @@ static const char *const walks[] = {
     "{'name': 'spaco', 'chunk': 16, 'sampler': 'fixed', 'columns': [1, 3], 'stages': 2, 'loss': 'all'}",
 };
 static const char *const orders[] = {"ascending", "descending", "random"};
-// Of those that are walked to the end; under the sanitizers, which take several times as long, the last alone.
-#ifdef __SANITIZE_ADDRESS__
-enum { FIRST_ORDER = COUNT(orders) - 1 };
-#else
-enum { FIRST_ORDER = 0 };
-#endif
 static const struct {
     const char *options, *lora;
     bool in_walk; // unless it is told otherwise, which it is where columns are walked
@@ -124,7 +119,7 @@ static void check_steps(size_t kind, size_t walk)
         }
         free(json);
         trial_free(&trial);
-        for (size_t i = 2 * FIRST_ORDER; i < 2 * COUNT(orders); i++) {
+        for (size_t i = 0; i < 2 * COUNT(orders); i += STRIDE) {
             const char *device = i % 2 ? "cpu" : "plan-cpu";
             json = trial_json(kind, walk, i / 2, p, device,
                               ", 'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'}");
@@ -154,7 +149,7 @@ static void check_short_runs(size_t kind, size_t walk)
 // To the byte: what the largest turn takes is enough, and one byte less is not, for the plan as for the run.
 static void check_limits(size_t kind, size_t walk)
 {
-    for (size_t o = FIRST_ORDER; o < COUNT(orders); o++) {
+    for (size_t o = 0; o < COUNT(orders); o += STRIDE) {
         char *json = trial_json(kind, walk, o, 0, "plan-cpu", "");
         struct trial trial = trial_of(json);
         struct status status = {0};
@@ -185,7 +180,7 @@ static void check_limits(size_t kind, size_t walk)
 
 static void check_all(void (*check)(size_t kind, size_t walk))
 {
-    for (size_t i = 0; i < COUNT(kinds) * COUNT(walks); i++)
+    for (size_t i = 0; i < COUNT(kinds) * COUNT(walks); i += STRIDE)
         check(i / COUNT(walks), i % COUNT(walks));
 }
 

@@ -3,6 +3,7 @@
 // a new exact method is tested by existing.
 #include "harness/run/environment.h"
 #include "tests/fixture.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <omp.h>
 #include <setjmp.h>
@@ -163,7 +164,7 @@ static void test_windows_and_documents(void **state)
 {
     (void)state;
     static const size_t windows[] = {1, 3, 9, 23, 0, 0, 0, 5}, documents[] = {0, 0, 0, 0, 1, 6, 20, 9};
-    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i += STRIDE) {
         struct fixture f = fixture_default();
         f.config.sliding_window = windows[i];
         f.config.full_layers[0] = i % 2 ? 2 : 0;
@@ -264,7 +265,7 @@ static void check_finite_differences(struct fixture *f)
             norm += gradient[offset + i] * gradient[offset + i];
         }
         double scale = sqrt(norm / (count ? count : 1)), h = 2e-3;
-        for (size_t i = 0; i < (count < 4 ? count : 4); i++) {
+        for (size_t i = 0; i < (count < 4 ? count : 4); i += STRIDE) {
             size_t element = random_below(&random, p * 8 + i, count);
             double w = ((double *)parameter->value.data)[element];
             double near =
@@ -390,13 +391,13 @@ static void test_same_bits_on_any_threads(void **state)
         f.config.head_dim = 32;
         f.config.ffn = 200;
         f.config.vocab = 300;
-        f.context = 515;
+        f.context = 515 / STRIDE;
         fixture_open(&f);
         struct step_report report = {0};
         for (const struct method *const *m = methods; *m; m++) {
             void *options = fixture_options(*m, "chunk=128 budget=3");
             double *first = NULL;
-            for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+            for (size_t i = 0; i < sizeof threads / sizeof *threads; i += STRIDE) {
                 omp_set_num_threads(threads[i]);
                 double *found = fixture_step(&f, (*m)->name, options, &report);
                 if (first) {

@@ -4,6 +4,7 @@
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include "tests/records_of.h"
+#include "tests/sanitized.h"
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -98,9 +99,11 @@ static void one_rank_of_four_ends(void **state)
 {
     const struct scratch *scratch = *state;
     assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
-    check_one_of_four_ends(scratch, "'parallel': {'stage': 4}");
-    check_one_of_four_ends(scratch, "'batch': 4, 'parallel': {'data': 4, 'zero': 3}");
-    check_one_of_four_ends(scratch, "'parallel': {'sequence': 4, 'exchange': 'ring'}");
+    static const char *const parallels[] = {"'parallel': {'stage': 4}",
+                                            "'batch': 4, 'parallel': {'data': 4, 'zero': 3}",
+                                            "'parallel': {'sequence': 4, 'exchange': 'ring'}"};
+    for (size_t i = 0; i < COUNT(parallels); i += STRIDE)
+        check_one_of_four_ends(scratch, parallels[i]);
 }
 
 // At its time limit the ranks are asked who waits; of those that say nothing, too, the name is told.

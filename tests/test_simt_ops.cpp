@@ -1,6 +1,7 @@
 // Every own kernel of the CUDA device that computes an operation, run on the CPU by tests/simt, in f64, f32 and
 // bf16, held to the operation's cases (tests/cases), with the threads of a block in one order and in the other.
 #include "tests/cases/cases.h"
+#include "tests/sanitized.h"
 #include "tests/simt/device.h"
 #include <cuda_runtime.h>
 #include <memory>
@@ -67,7 +68,8 @@ void test_operations(void **)
 // Tiles are the card's; what does not depend on them is seen on one.
 void test_attention(void **)
 {
-    for (size_t bytes : CARDS) {
+    for (size_t card = 0; card < sizeof CARDS / sizeof *CARDS; card += STRIDE) {
+        size_t bytes = CARDS[card];
         simt::card_shared_bytes = bytes;
         for (enum dtype dtype : dtypes)
             for (const char *operation : TILED)
