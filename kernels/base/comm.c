@@ -1,5 +1,4 @@
 #include "kernels/base/comm.h"
-#include "kernels/base/comm_levels.h"
 #include "kernels/base/memo.h"
 #include "kernels/base/trace.h"
 
@@ -198,6 +197,52 @@ static struct delivery post_start(const struct comm *comm, struct device *device
     return delivery;
 }
 
+// ---- in nodes: first within each, then between those that have the same place in theirs
+
+// The ranks of this one's node; those with its place in theirs, a node each, and the rows that they own.
+struct levels {
+    struct comm near, far;
+    struct row_range *far_owned; // [far.size]
+};
+
+static struct levels levels_of(const struct comm *comm, const struct row_range *owned)
+{
+    size_t node = comm->node, nodes = comm->size / node, place = comm->rank % node;
+    CHECK(comm->size % node == 0);
+    struct levels levels = {comm_part(comm, comm->rank - place, 1, node), comm_part(comm, place, node, nodes),
+                            calloc(nodes, sizeof *levels.far_owned)};
+    CHECK(levels.far_owned);
+    for (size_t i = 0; i < nodes; i++) {
+        levels.far_owned[i] = owned[i * node + place];
+    }
+    return levels;
+}
+
+static void sum_rows_by_nodes(const struct comm *comm, struct device *device, struct tensor t,
+                              const struct row_range *owned)
+{
+    struct levels levels = levels_of(comm, owned);
+    // Each rank the rows that its like own in all nodes.
+    for (size_t first = 0; first < comm->size; first += comm->node) {
+        comm_sum_rows(&levels.near, device, t, owned + first);
+    }
+    comm_sum_rows(&levels.far, device, t, levels.far_owned);
+    free(levels.far_owned);
+}
+
+static void gather_rows_by_nodes(const struct comm *comm, struct device *device, struct tensor t,
+                                 const struct row_range *owned)
+{
+    struct levels levels = levels_of(comm, owned);
+    comm_gather_rows(&levels.far, device, t, levels.far_owned);
+    for (size_t first = 0; first < comm->size; first += comm->node) {
+        comm_gather_rows(&levels.near, device, t, owned + first);
+    }
+    free(levels.far_owned);
+}
+
+// ---- gathers and sums
+
 static size_t row_bytes(struct tensor t)
 {
     return t.cols * dtype_bytes(t.dtype);
@@ -220,7 +265,7 @@ struct delivery comm_start_gather_rows(const struct comm *comm, struct device *d
         return (struct delivery){0};
     }
     if (comm->node > 1) {
-        comm_levels_gather_rows(comm, device, t, owned);
+        gather_rows_by_nodes(comm, device, t, owned);
         return (struct delivery){0};
     }
     if (device->ops->dataless) {
@@ -343,7 +388,7 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
         return;
     }
     if (comm->node > 1) {
-        comm_levels_sum_rows(comm, device, t, owned);
+        sum_rows_by_nodes(comm, device, t, owned);
         return;
     }
     size_t own = owned[comm->rank].count, largest = largest_share(comm, owned);
@@ -374,7 +419,7 @@ struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *devic
         return (struct row_sum){0};
     }
     if (comm->node > 1) {
-        comm_levels_sum_rows(comm, device, t, owned);
+        sum_rows_by_nodes(comm, device, t, owned);
         return (struct row_sum){0};
     }
     struct row_sum sum = {.mine = tensor_rows(t, own.start, own.count)};

@@ -43,7 +43,7 @@ struct comm {
     const struct comm_ops *ops;
     size_t rank, size;
     size_t first, stride; // rank r is number first + r * stride of all there are
-    size_t node;          // so many, one after another, are nearer to each other (comm_levels.h); 0, 1: nobody is
+    size_t node;          // so many, one after another, are nearer to each other; 0, 1: nobody is
     void *backend;        // the transport's own
     struct trace *trace;  // of a rank without data, what it says; borrowed; NULL: nobody asks
 };
@@ -83,6 +83,11 @@ void comm_exchange(const struct comm *comm, struct device *device, const struct 
                    const struct message *receives, size_t receive_count);
 // Rank's share of so many, in order: as even as may be, the first ranks' one larger.
 struct row_range comm_share(size_t count, size_t ranks, size_t rank);
+// Where there are nodes, gathers and sums are first between the ranks of each, then between those that have the
+// same place in their nodes, which carry a node's share of what all would send each other. Sums then run over a
+// node's ranks in order, and over the nodes in order, rounded once on each level: both numbers alone fix their
+// bits.
+
 // Rank r holds rows owned[r] of t; then every rank holds all of them.
 void comm_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                       const struct row_range *owned);
