@@ -3,6 +3,7 @@
 #include "harness/spec/profile.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -109,12 +110,42 @@ static void what_is_written_is_read_again(void **state)
     json_decref(object);
 }
 
+// Of what a rank of several machines exchanges with all others as much goes over each kind of links as others are
+// behind it, at once; what is sent and what is received pass each other.
+static void each_kind_of_links_has_its_share(void **state)
+{
+    static const struct {
+        size_t rank, first, stride, size;
+        double sent, received, seconds;
+    } cases[] = {
+        {0, 0, 1, 4, 30, 10, 0.5 + 30.0 / 10},           // one machine
+        {9, 0, 1, 16, 10, 30, 0.5 + 30 * 8.0 / 15 / 10}, // 7 of 15 within it
+        {9, 0, 1, 12, 30, 30, 0.5 + 30 * 8.0 / 11 / 10}, // 3 of 11 within the last one
+        {0, 0, 8, 4, 30, 30, 0.5 + 30.0 / 10},           // one of each of four machines
+        {0, 0, 4, 4, 30, 30, 0.5 + 30 * 2.0 / 3 / 10},   // two of each of two
+        {0, 0, 1, 1, 30, 30, 0},
+    };
+    struct links links;
+    struct status status = {0};
+    assert_true(load(*state, OF("[" NEAR("8") ", " FAR "]"), &links, &status));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double seconds = links_seconds(&links, cases[i].rank, cases[i].first, cases[i].stride, cases[i].size,
+                                       cases[i].sent, cases[i].received);
+        if (fabs(seconds - cases[i].seconds) > 1e-12) {
+            fail_msg("%zu: %.17g s, expected %.17g", i, seconds, cases[i].seconds);
+        }
+    }
+    links.levels[0].bytes_per_s.value = 1; // the near ones are what takes longest
+    assert_true(fabs(links_seconds(&links, 9, 0, 1, 16, 30, 30) - (0.5 + 30 * 7.0 / 15)) < 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_that_come_with_the_program_are_read),
         cmocka_unit_test_setup_teardown(bad_files_are_refused_with_the_place, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_written_is_read_again, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(each_kind_of_links_has_its_share, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,6 +178,9 @@ static void test_not_deferred(void **state)
         options_free(&method_find("seco")->options, options);
         step_report_free(&report);
         f.model.listener = NULL;
+        assert_true(objective_defers(&f.batch) == (i > 0));
+        f.batch.normaliser.pairs = 2; // of a step with more: gradients are sums with those of other pairs
+        assert_false(objective_defers(&f.batch));
         fixture_close(&f);
         if (i) {
             free(found);

@@ -163,6 +163,27 @@ static void bad_files_are_refused_with_the_place(void **state)
     }
 }
 
+// Rates that were measured are no longer the card's where another number of its is given, but for its memory.
+static void measured_rates_go_with_their_numbers(void **state)
+{
+    static const char *const given[] = {"", ",memory_bytes=2000B,usable_bytes=900B", ",launch_s=2e-6"};
+    char *text =
+        quoted(START ", 'f32_flops_per_s': {'value': 3e9, 'source': 'e'}, 'rates': {'f32': {'source': 'f', "
+                     "'spread': [0.9, 1.1], 'operations': {'gemm_nt': {'axes': [[1, 2]], 'values': [5, 6]}}}}}");
+    struct scratch_path path = scratch_file(*state, "p.json", text, strlen(text));
+    for (size_t i = 0; i < COUNT(given); i++) {
+        char name[sizeof path.text + 80];
+        struct profile profile;
+        struct roofline roofline;
+        struct status status = {0};
+        snprintf(name, sizeof name, "%s%s", path.text, given[i]);
+        if (!profile_load(&profile, name, &status) || !profile_roofline(&profile, DTYPE_F32, &roofline, &status))
+            fail_msg("%s: %s", given[i], status.message);
+        assert_true((roofline.rates != NULL) == (i < 2));
+    }
+    free(text);
+}
+
 static void unknown_names_are_refused_with_the_known_ones(void **state)
 {
     (void)state;
@@ -195,6 +216,7 @@ static void what_is_written_is_read_again(void **state)
     assert_true(profile.flops_per_s[DTYPE_F32].value == 3e9);
     assert_true(profile.flops_per_s[DTYPE_BF16].value == 0);
     char *text = profile_text(&profile);
+    assert_non_null(strstr(text, "\"value\": 1000,")); // not rounded to six digits, as reals are
     struct scratch_path path = scratch_file(*state, "again.json", text, strlen(text));
     assert_true(profile_load(&again, path.text, &status));
     assert_memory_equal(&again, &profile, sizeof profile);
@@ -236,6 +258,7 @@ int main(void)
         cmocka_unit_test(the_cards_are_there),
         cmocka_unit_test(numbers_of_another_card),
         cmocka_unit_test_setup_teardown(bad_files_are_refused_with_the_place, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(measured_rates_go_with_their_numbers, scratch_setup, scratch_teardown),
         cmocka_unit_test(unknown_names_are_refused_with_the_known_ones),
         cmocka_unit_test_setup_teardown(what_is_written_is_read_again, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(an_operation_takes_the_longer_of_flops_and_bytes_and_a_launch,

@@ -32,6 +32,16 @@ static void nf4_has_the_published_levels(void **state)
     assert_true(nf4_level(1) == -0.6961928009986877f && nf4_level(14) == 0.7229568362236023f);
 }
 
+// Eight codes of four bits to a word, or four of eight.
+static void words_are_full(void **state)
+{
+    (void)state;
+    for (size_t count = 1; count < 70; count++) {
+        assert_int_equal(quantised_words(QUANTISATION_NF4, count), count / 8 + (count % 8 > 0));
+        assert_int_equal(quantised_words(QUANTISATION_INT8, count), count / 4 + (count % 4 > 0));
+    }
+}
+
 enum { MOST = 1000 };
 
 struct quantised {
@@ -147,8 +157,11 @@ static void zeros_and_what_is_no_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nf4_has_the_published_levels), cmocka_unit_test(what_can_be_represented_is_exact),
-        cmocka_unit_test(the_error_is_bounded),         cmocka_unit_test(codes_are_the_nearest),
+        cmocka_unit_test(nf4_has_the_published_levels),
+        cmocka_unit_test(words_are_full),
+        cmocka_unit_test(what_can_be_represented_is_exact),
+        cmocka_unit_test(the_error_is_bounded),
+        cmocka_unit_test(codes_are_the_nearest),
         cmocka_unit_test(zeros_and_what_is_no_number),
     };
     return cmocka_run_group_tests_name("quantisation", tests, NULL, NULL);

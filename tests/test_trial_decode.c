@@ -388,6 +388,36 @@ static void the_command_line_has_no_lines(void **state)
     expect_bad("{'method': 'full'}", origin, "x:1:1: key 'model': missing");
 }
 
+// Rows of a step's group of sequences, how many sequences stay together, and those of the second of two replicas.
+static void pairs_and_groups_stay_together(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        size_t rows, together, start, count;
+    } cases[] = {{"", 20, 1, 6, 6},
+                 {", 'prompt': 15", 20, 1, 6, 6},
+                 {", 'objective': 'dpo'", 20, 2, 6, 6},
+                 {", 'prompt': 15, 'group': 4", 14 + 4 * 5, 4, 8, 4},
+                 {", 'prompt': 15, 'group': 4, 'objective': 'dpo'", 14 + 4 * 5, 4, 8, 4},
+                 {", 'prompt': 15, 'group': 3, 'objective': 'dpo'", 14 + 3 * 5, 6, 6, 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[300];
+        snprintf(json, sizeof json,
+                 "{'model': 'tiny', 'method': 'full', 'context': 20, 'batch': 12, 'parallel': {'data': 2}%s}",
+                 cases[i].keys);
+        struct trial trial = trial_of(json);
+        struct row_range second = trial_sequences(&trial, 1);
+        assert_int_equal(trial_row_tokens(&trial), cases[i].rows);
+        assert_int_equal(trial_together(&trial), cases[i].together);
+        assert_int_equal(second.start, cases[i].start);
+        assert_int_equal(second.count, cases[i].count);
+        trial_free(&trial);
+    }
+    expect_bad("{'model': 'tiny', 'method': 'full', 'context': 20, 'prompt': 20}", "c",
+               "key 'prompt': leaves nothing to predict of 20 tokens; give fewer");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +429,7 @@ int main(void)
         cmocka_unit_test(bad_models_are_refused_with_the_place),
         cmocka_unit_test(bad_methods_are_refused_with_the_place),
         cmocka_unit_test(the_command_line_has_no_lines),
+        cmocka_unit_test(pairs_and_groups_stay_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,6 +65,7 @@ static double number_at(const char *prefix, const char *name, size_t i)
 
 static void set_weights(struct fixture *f)
 {
+    size_t weights = 0;
     for (size_t k = 0; k < f->model.parameter_count; k++) {
         const struct parameter *p = &f->model.parameters[k];
         double mean = strstr(p->name, "norm.weight") && !f->config.unit_offset ? 1 : 0;
@@ -73,8 +74,10 @@ static void set_weights(struct fixture *f)
             values[i] = 0.8 * number_at("", p->name, i) + mean;
         }
         tensor_write(f->device, p->value, values);
+        weights += parameter_is_factor(p) ? 0 : tensor_count(p->value);
         free(values);
     }
+    assert_int_equal(weights, config_parameters(&f->config));
 }
 
 static struct lora read_lora(const json_t *asked)
