@@ -109,23 +109,17 @@ static char *printed(char *format, int *code)
     return text;
 }
 
-// A line for each method: its cases, how many are off, the worst and where that is.
-static void the_command_says_it(void **state)
+// The line of a method's cases, a line of JSON each: how many, how many are off, the worst and where that is.
+static void expect_line(const char *table, const char *of_cases, const char *method)
 {
-    (void)state;
-    char line[600], where[300] = "", *rest, *text;
+    char line[600], where[300] = "", *copy = strdup(of_cases), *rest = copy, *text;
     size_t cases = 0, off = 0;
     double worst = -1, largest = 0;
-    int code;
-    mistake.method = "seco";
-    mistake.factor = 1 + 1e-10;
-    char *of_cases = printed("--json", &code), *table;
-    assert_int_equal(code, 1);
-    for (rest = of_cases; (text = strsep(&rest, "\n")) && *text;) {
+    while ((text = strsep(&rest, "\n")) && *text) {
         json_t *result = json_loads(text, 0, NULL);
         const char *options = json_string_value(json_object_get(result, "options"));
         double l2 = json_number_value(json_object_get(result, "relative_l2"));
-        if (strcmp(json_string_value(json_object_get(result, "method")), "seco") == 0) {
+        if (strcmp(json_string_value(json_object_get(result, "method")), method) == 0) {
             cases++;
             off += !json_is_true(json_object_get(result, "good"));
             largest = fmax(largest, json_number_value(json_object_get(result, "max_abs")));
@@ -137,18 +131,31 @@ static void the_command_says_it(void **state)
         }
         json_decref(result);
     }
-    assert_true(off == cases && cases > 2);
-    table = printed(NULL, &code);
-    assert_int_equal(code, 1);
-    snprintf(line, sizeof line, "\n%-12s %5zu %5zu %12.3g %12.3g  %s\n", "seco", cases, off, worst, largest, where);
+    bool wrong = mistake.method && strcmp(method, mistake.method) == 0;
+    assert_true(cases > 2 && off == (wrong ? cases : 0));
+    snprintf(line, sizeof line, "\n%-12s %5zu %5zu %12.3g %12.3g  %s\n", method, cases, off, worst, largest, where);
     if (!strstr(table, line)) {
         fail_msg("expected \"%s\" in:\n%s", line, table);
     }
-    free(table);
-    free(of_cases);
-    mistake.method = NULL;
-    free(printed(NULL, &code));
-    assert_int_equal(code, 0);
+    free(copy);
+}
+
+static void the_command_says_it(void **state)
+{
+    (void)state;
+    static const char *const lines_of[] = {"checkpoint", "streambp", "seco"};
+    for (int wrong = 0; wrong < 2; wrong++) {
+        int codes[2];
+        mistake.method = wrong ? "seco" : NULL;
+        mistake.factor = 1 + 1e-10;
+        char *of_cases = printed("--json", &codes[0]), *table = printed(NULL, &codes[1]);
+        assert_true(codes[0] == wrong && codes[1] == wrong);
+        for (size_t i = 0; i < COUNT(lines_of); i++) {
+            expect_line(table, of_cases, lines_of[i]);
+        }
+        free(table);
+        free(of_cases);
+    }
 }
 
 static void bounds_are_as_stated(void **state)
