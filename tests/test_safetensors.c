@@ -84,6 +84,7 @@ static const struct {
     {ONE("\"F32\"", "[1]", "[0,4.0]"), 4, "tensor w: \"data_offsets\" must be"},
     {ONE("\"F32\"", "[1]", "[4,0]"), 4, "tensor w: begins at 4, after its end at 0"},
     {ONE("\"F32\"", "[2]", "[0,8]"), 4, "tensor w: ends at byte 8 of the data, but the file holds 4"},
+    {ONE("\"U8\"", "[5]", "[0,5]"), 4, "tensor w: ends at byte 5 of the data, but the file holds 4"},
     {ONE("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, "but the file holds 4"},
     {ONE("\"F32\"", "[3]", "[0,8]"), 8, "tensor w: [3] of F32 needs 12 bytes, but its offsets give 8"},
     {ONE("\"F32\"", "[]", "[0,8]"), 8, "tensor w: [] of F32 needs 4 bytes, but its offsets give 8"},
@@ -91,6 +92,7 @@ static const struct {
     {ONE("\"F32\"", "[1]", "[0,4]"), 5, "1 bytes after the last tensor belong to no tensor"},
     {TWO("[0,4]", "[0,4]"), 8, "overlaps tensor"},
     {TWO("[0,4]", "[2,6]"), 8, "tensor b: overlaps tensor a"},
+    {TWO("[0,4]", "[3,7]"), 8, "tensor b: overlaps tensor a"},
     {TWO("[0,4]", "[8,12]"), 12, "tensor b: 4 bytes before it belong to no tensor"},
     {"{}", 3, "3 bytes after the last tensor belong to no tensor"},
 };

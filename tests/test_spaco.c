@@ -428,6 +428,12 @@ static void test_each_draw(void **state)
     struct status status = {0};
     assert_false(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, NULL, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
+    options = spaco_options(SAMPLER_BERNOULLI, 3, COMPENSATION_PAPER);
+    for (size_t columns = 63; columns <= 65; columns++) { // about as many as a word has bits
+        struct seen none = {.method = spaco, .most = 1};
+        assert_false(spaco->each_draw(&options, columns * CHUNK, 64, see, &none, &status));
+        assert_int_equal(none.draws, 0);
+    }
 }
 
 int main(int argc, char **argv)

@@ -51,6 +51,23 @@ void embedding_backward_cases(struct cases *c)
         case_check(c, grad_table, roundings, case_growth(n), "grad_table");
         case_end(c);
     }
+    // In any other order than the rows' the last would be lost beside the others.
+    for (size_t kind = 0; kind < kinds; kind++) {
+        const double rows[] = {0x1p60, -0x1p60, 1};
+        struct operand *ids = case_integers(c, 3, 0, 1);
+        struct operand *grad_table = case_random_in(c, dtypes[kind], 1, 9, 1, "table");
+        struct operand *grad_y = case_random(c, 3, 9, 1, "grad_y");
+        for (size_t i = 0; i < (size_t)3 * 9; i++) {
+            grad_table->values[i % 9] = 0;
+            grad_y->values[i] = rows[i / 9];
+        }
+        CASE_RUN(c, op_embedding_backward(c->device, grad_table->tensor, grad_y->tensor, ids->tensor));
+        for (size_t i = 0; i < 9; i++) {
+            grad_table->values[i] = 1;
+        }
+        case_check(c, grad_table, 0, 0, "order of rows");
+        case_end(c);
+    }
 }
 
 void cross_entropy_cases(struct cases *c)
