@@ -1,6 +1,7 @@
 // The base: arena, dtypes, random numbers, columns.
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
+#include "kernels/base/size_text.h"
 #include "methods/columns.h"
 #include <math.h>
 #include <setjmp.h>
@@ -43,6 +44,51 @@ static void test_arena_peak_by_category(void **state)
     device_close(device);
 }
 
+static void *give(struct arena *arena, size_t bytes, struct status *status)
+{
+    (void)bytes, (void)status;
+    return arena;
+}
+static void take(struct arena *arena, void *pointer, size_t bytes)
+{
+    (void)arena, (void)pointer, (void)bytes;
+}
+
+// What just fits does, a byte more does not; so does what only goes by, and what another place has of the same
+// memory counts.
+static void test_arena_limits(void **state)
+{
+    (void)state;
+    const struct arena_source source = {.allocate = give, .release = take};
+    size_t grown[CATEGORY_COUNT] = {[CATEGORY_DATA] = 512};
+    for (int shared = 0; shared < 2; shared++) {
+        struct arena arena, host;
+        struct status status = {0};
+        arena_open(&host, NULL, PLACE_HOST, source, 0);
+        arena_open(&arena, NULL, PLACE_DEVICE, source, shared ? 0 : 1024);
+        arena.beside = shared ? &host : NULL;
+        arena.shared_bytes = shared ? 1024 + 256 : 0;
+        assert_non_null(arena_allocate(&host, 256, CATEGORY_DATA, 0, &status));
+        assert_non_null(arena_allocate(&arena, 512, CATEGORY_WORKSPACE, 0, &status));
+        assert_non_null(arena_allocate(&arena, 512, CATEGORY_DATA, 0, &status));
+        assert_null(arena_allocate(&arena, 1, CATEGORY_DATA, 0, &status));
+        assert_int_equal(status.code, STATUS_OOM);
+        arena_release(&arena, &arena, 512, CATEGORY_WORKSPACE, 0);
+        assert_int_equal(arena.live_by_category[CATEGORY_WORKSPACE], 0);
+        arena_reset_peak(&arena);
+        assert_false(arena_touch(&arena, 513, grown));
+        assert_int_equal(arena.peak_bytes, 512);
+        assert_true(arena_touch(&arena, 512, grown));
+        assert_int_equal(arena.peak_bytes, 1024);
+        assert_int_equal(arena.peak_by_category[CATEGORY_DATA], 1024);
+        assert_int_equal(arena.live_bytes, 512);
+        arena_release(&arena, &arena, 512, CATEGORY_DATA, 0);
+        arena_release(&host, &host, 256, CATEGORY_DATA, 0);
+        arena_close(&arena);
+        arena_close(&host);
+    }
+}
+
 static void test_sizes_beyond_addresses(void **state)
 {
     (void)state;
@@ -52,6 +98,9 @@ static void test_sizes_beyond_addresses(void **state)
     assert_int_equal(device->status.code, STATUS_OOM);
     device->status = (struct status){0};
     tensor_new(device, SIZE_MAX / 8, 1, DTYPE_F64, CATEGORY_DATA);
+    assert_int_equal(device->status.code, STATUS_OOM);
+    device->status = (struct status){0};
+    tensor_new(device, SIZE_MAX / 2 + 1, 2, DTYPE_F64, CATEGORY_DATA); // whose product is 0
     assert_int_equal(device->status.code, STATUS_OOM);
     device_close(device);
     assert_null(device_open("abacus", DTYPE_F32, 0, &status));
@@ -70,6 +119,26 @@ static void test_control_characters_in_messages(void **state)
     assert_string_equal(status.message, "a?[31m?"
                                         "???"
                                         "\xc3\xa9");
+}
+
+static void test_sizes_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t bytes;
+        const char *text;
+    } sizes[] = {{0, "0 B"},
+                 {1023, "1023 B"},
+                 {1024, "1.00 KiB"},
+                 {1536, "1.50 KiB"},
+                 {1 << 20, "1.00 MiB"},
+                 {(size_t)5 << 29, "2.50 GiB"},
+                 {(size_t)1 << 40, "1.00 TiB"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char text[32];
+        size_text(sizes[i].bytes, text, sizeof text);
+        assert_string_equal(text, sizes[i].text);
+    }
 }
 
 // The known answers that the authors of Random123 publish for philox4x32-10.
@@ -196,6 +265,8 @@ int main(void)
         cmocka_unit_test(test_arena_peak_by_category),
         cmocka_unit_test(test_sizes_beyond_addresses),
         cmocka_unit_test(test_control_characters_in_messages),
+        cmocka_unit_test(test_sizes_in_words),
+        cmocka_unit_test(test_arena_limits),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_random_moments),
         cmocka_unit_test(test_normal_bits),

@@ -250,6 +250,57 @@ static void a_walk_alone_leaves_gradients(void **state)
     fixture_close(&f);
 }
 
+// All weights after two steps.
+static double *stepped(const struct kind *kind, double rate, double factor, size_t *count)
+{
+    struct fixture f = fixture_default();
+    struct step_report report = {0};
+    const struct method *full = method_find("full");
+    void *options = options_new(&full->options);
+    double *all = NULL;
+    f.dtype = f.rounding = strstr(kind->options, "bf16") ? DTYPE_BF16 : DTYPE_F64;
+    set_kind(&f, kind, false);
+    *(double *)((char *)f.optimizer_options + option_find(&f.optimizer->options, "rate")->offset) = rate;
+    fixture_open(&f);
+    for (size_t t = 1; t <= 2; t++) {
+        optimizer_begin(&f.model, t, factor);
+        model_zero_gradients(&f.model);
+        method_step(full, &f.model, &f.batch, options, &report);
+        optimizer_step(&f.model);
+    }
+    *count = 0;
+    for (size_t i = 0; i < f.model.parameter_count; i++) {
+        struct tensor w = f.model.parameters[i].value;
+        double *values = numbers_of(f.device, w);
+        all = realloc(all, (*count + tensor_count(w)) * sizeof *all);
+        assert_non_null(all);
+        memcpy(all + *count, values, tensor_count(w) * sizeof *all);
+        *count += tensor_count(w);
+        free(values);
+    }
+    options_free(&full->options, options);
+    step_report_free(&report);
+    fixture_close(&f);
+    return all;
+}
+
+// A schedule's factor of the rate and a rate that much lower are the same, bit for bit.
+static void schedules_are_of_the_rate(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        size_t count, other;
+        double *halved = stepped(&kinds[k], 0.05, 0.5, &count), *half = stepped(&kinds[k], 0.025, 1, &other);
+        assert_int_equal(count, other);
+        if (memcmp(halved, half, count * sizeof *half) != 0) {
+            fail_msg("%s %s: largest difference %.2e", kinds[k].optimizer, kinds[k].options,
+                     largest_difference(halved, half, count));
+        }
+        free(half);
+        free(halved);
+    }
+}
+
 static void a_state_that_the_model_cannot_have_is_refused(void **state)
 {
     (void)state;
@@ -412,6 +463,7 @@ int main(void)
         cmocka_unit_test(steps_take_what_is_planned),
         cmocka_unit_test(updates_in_the_walk_are_those_behind_it),
         cmocka_unit_test(a_walk_alone_leaves_gradients),
+        cmocka_unit_test(schedules_are_of_the_rate),
         cmocka_unit_test(a_state_that_the_model_cannot_have_is_refused),
         cmocka_unit_test(resident_bytes_are_those_derived),
         cmocka_unit_test(bytes_are_those_that_badam_prints),

@@ -278,7 +278,7 @@ void case_check(struct cases *c, struct operand *o, double roundings, double gro
     for (size_t i = 0; i < count; i++) {
         double d = found[i] == o->values[i] ? 0 : fabs(found[i] - o->values[i]); // infinity, too
         largest = fmax(largest, isinf(o->values[i]) ? 0 : fabs(o->values[i]));
-        if (!(d <= difference)) { // NaN too
+        if (!isnan(difference) && !(d <= difference)) { // NaN too, which stays
             difference = d;
             worst = i;
         }
