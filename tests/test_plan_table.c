@@ -73,6 +73,22 @@ static void plans_print_their_record(void **state)
     json_decref(json);
 }
 
+// By measured rates a time is a prediction, from as far as samples lay below it to as far as they lay above.
+static void predictions_say_how_far_off_they_may_be(void **state)
+{
+    (void)state;
+    static const char setting[] =
+        "plan --model tiny --context 512 --method full --like cpu --profile results/host.json";
+    json_t *json = longbp_json("%s --json", setting);
+    char *table;
+    assert_int_equal(longbp(&table, setting), 0);
+    expect_line(table, "time", "%.4g s  from %.4g to %.4g: prediction (measured rates, profile ",
+                number(json, "estimate_ms") / 1e3, number(json, "estimate_low_ms") / 1e3,
+                number(json, "estimate_high_ms") / 1e3);
+    free(table);
+    json_decref(json);
+}
+
 static void ranks_are_rows(void **state)
 {
     (void)state;
@@ -274,9 +290,13 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_print_their_record),      cmocka_unit_test(ranks_are_rows),
-        cmocka_unit_test(longest_contexts_print_theirs), cmocka_unit_test(advice_prints_its_front),
-        cmocka_unit_test(frontiers_print_theirs),        cmocka_unit_test(lists_print_theirs),
+        cmocka_unit_test(plans_print_their_record),
+        cmocka_unit_test(ranks_are_rows),
+        cmocka_unit_test(predictions_say_how_far_off_they_may_be),
+        cmocka_unit_test(longest_contexts_print_theirs),
+        cmocka_unit_test(advice_prints_its_front),
+        cmocka_unit_test(frontiers_print_theirs),
+        cmocka_unit_test(lists_print_theirs),
     };
     return cmocka_run_group_tests_name("tables of plans", tests, NULL, NULL);
 }
