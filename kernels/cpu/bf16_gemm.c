@@ -53,8 +53,8 @@ static void widened_gemm(const struct gemm_tile *tile, bool reverse)
 {
     _Alignas(64) float a[BLOCK_M * BLOCK_K], b[BLOCK_K * BLOCK_N], sums[BLOCK_M * BLOCK_N];
     size_t blocks = (tile->k + BLOCK_K - 1) / BLOCK_K;
-    // Of a single block the halves change places.
-    size_t depth = reverse && blocks == 1 ? (tile->k + 1) / 2 : BLOCK_K;
+    // Of one block the halves change places; two are cut into three, for the sum of two is the same either way.
+    size_t depth = reverse && blocks <= 2 ? (tile->k + blocks) / (blocks + 1) : BLOCK_K;
     blocks = depth ? (tile->k + depth - 1) / depth : 0;
     for (size_t col = 0; col < tile->n; col += BLOCK_N) {
         size_t cols = min(BLOCK_N, tile->n - col);
