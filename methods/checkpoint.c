@@ -27,7 +27,7 @@ static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_
                                             {0}};
 
 static void backward(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
-                     struct stream *of_grad)
+                     struct stream *of_grad, size_t next)
 {
     struct tensor x = of_x->whole, grad = of_grad->whole;
     const struct checkpoint_options *options = step->options;
@@ -39,6 +39,7 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     kv_project(model, step->batch, l, all, x, kv, &rebuilt);
     kv = kv_gather_take(model, step->batch, kv);
     cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
+    unit_prefetch(model, next);
     cell_backward_mlp(model, l, all, &rebuilt, grad);
     struct kv grad_kv = kv_gradients_new(model, step->batch);
     struct key_segment keys = kv_segment(step->batch, grad_kv);

@@ -13,38 +13,52 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
 }
 
 // Layer l's keys and values on the way up, of which the first `rows` are read; of the highest layer's the first
-// `highest`. The next layer's come meanwhile.
-static struct kv kv_upward(struct kv_store *kv, size_t l, struct stage stage, size_t rows, size_t highest)
+// `highest`. The next layer's are prefetched meanwhile.
+static struct kv acquire_kv_upward(struct kv_store *kv, size_t l, struct stage stage, size_t rows, size_t highest)
 {
-    if (l == stage.first) {
-        kv_store_want(kv, l, (struct kv_rows_wanted){.kv = l + 1 < stage.end ? rows : highest});
+    if (!slots_are_ahead(&kv->slots)) { // the walk's first column, or one layer in one slot
+        kv_store_prefetch(kv, l, (struct kv_prefix){.kv = l + 1 < stage.end ? rows : highest});
     }
     if (l + 1 < stage.end) {
-        kv_store_want(kv, l + 1, (struct kv_rows_wanted){.kv = l + 2 < stage.end ? rows : highest});
+        kv_store_prefetch(kv, l + 1, (struct kv_prefix){.kv = l + 2 < stage.end ? rows : highest});
     }
-    return kv_store_get(kv, l, (struct kv_rows_wanted){0}).kv;
+    return kv_store_acquire(kv, l, (struct kv_prefix){0}).kv;
+}
+
+// Beside the column's last layer.
+static void prefetch_next(struct model *model, struct kv_store *kv, struct column_next next)
+{
+    if (next.any && next.layer == 0) {
+        unit_prefetch(model, UNIT_EMBEDDING);
+    }
+    if (next.any) {
+        unit_prefetch(model, unit_of_layer(next.layer));
+    }
+    if (next.same && kv->slots.count > 1) {
+        kv_store_prefetch(kv, next.layer, (struct kv_prefix){.kv = next.rows});
+    }
 }
 
 // What of a layer is read on the way down: keys and values to the column's last, and their gradients.
-static struct kv_rows_wanted wanted_downward(const struct column *column, size_t batch)
+static struct kv_prefix prefix_downward(const struct column *column, size_t batch)
 {
-    struct kv_rows_wanted wanted = {.kv = (column->chunk.start + column->chunk.count) * batch,
-                                    .fresh = column->first};
+    struct kv_prefix prefix = {.kv = (column->chunk.start + column->chunk.count) * batch, .fresh = column->first};
     for (size_t i = 0; i < column->segment_count; i++) {
-        wanted.grad += column->segments[i].count * batch;
+        prefix.grad += column->segments[i].count * batch;
     }
-    return wanted;
+    return prefix;
 }
 
-// Layer l's, which were wanted, and their gradients, in the column's segments. The next layer's come meanwhile.
-static struct kv kv_downward(const struct column *column, size_t l, size_t batch)
+// Layer l's, which were prefetched, and their gradients, in the column's segments. The next layer's are prefetched
+// meanwhile.
+static struct kv acquire_kv_downward(const struct column *column, size_t l, size_t batch)
 {
     size_t row = 0;
-    struct kv_rows_wanted wanted = wanted_downward(column, batch);
+    struct kv_prefix prefix = prefix_downward(column, batch);
     if (l > column->stage.first) {
-        kv_store_want(column->kv, l - 1, wanted);
+        kv_store_prefetch(column->kv, l - 1, prefix);
     }
-    struct kv_layer layer = kv_store_get(column->kv, l, wanted);
+    struct kv_layer layer = kv_store_acquire(column->kv, l, prefix);
     for (size_t i = 0; i < column->segment_count; i++) {
         struct key_segment *segment = &column->segments[i];
         struct kv grad = kv_rows(layer.grad, row, segment->count * batch);
@@ -56,7 +70,7 @@ static struct kv kv_downward(const struct column *column, size_t l, size_t batch
 }
 
 void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv_store *kv, struct tensor x,
-                    struct tensor y, enum column_output output)
+                    struct tensor y, enum column_output output, struct column_next next)
 {
     const struct column_options *options = step->options;
     struct model *model = step->model;
@@ -69,10 +83,15 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
     size_t start = chunk.start * step->batch->batch;
     for (size_t l = stage.first; l < stage.end; l++) {
         bool highest = l + 1 == stage.end;
-        struct kv own = kv_upward(kv, l, stage, start, output == COLUMN_KV ? 0 : start);
+        struct kv own = acquire_kv_upward(kv, l, stage, start, output == COLUMN_KV ? 0 : start);
         unit_acquire(model, unit_of_layer(l));
+        if (highest && output != COLUMN_LOSS) {
+            prefetch_next(model, kv, next);
+        } else {
+            unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
+        }
         kv_project(model, step->batch, l, chunk, x, own, NULL);
-        kv_store_put(kv, l, start, rows);
+        kv_store_offload(kv, l, start, rows);
         if (!highest || output != COLUMN_KV) {
             bool given = highest && output == COLUMN_HIDDEN;
             struct tensor above = given ? y : hidden(model, rows, CATEGORY_ACTIVATIONS);
@@ -86,6 +105,7 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
         unit_release(model, unit_of_layer(l));
     }
     if (output == COLUMN_LOSS) {
+        prefetch_next(model, kv, next);
         head_loss(model, step->batch, x, chunk.start, options->head_chunk, step->loss);
     }
     if (owned) {
@@ -96,6 +116,18 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
 static bool under_head(const struct step *step, const struct column *column)
 {
     return column->stage.end == step->model->config.layers;
+}
+
+// Behind layer l of a rebuild comes the layer above; behind the last one the head, if it is there, and the way
+// down, which begins with the last one again.
+static void prefetch_upward(struct model *model, const struct column *column, size_t l, size_t batch)
+{
+    bool highest = l + 1 == column->stage.end, top = l + 1 == model->config.layers;
+    unit_prefetch(model,
+                  highest && !top ? unit_of_layer(l) : unit_of_layer(l + 1)); // above the last layer: the head
+    if (highest && column->kv->slots.count > 1) {
+        kv_store_prefetch(column->kv, l, prefix_downward(column, batch));
+    }
 }
 
 void column_rebuild(struct step *step, struct column *column)
@@ -118,12 +150,14 @@ void column_rebuild(struct step *step, struct column *column)
     }
     for (size_t l = first; l < end; l++) {
         struct activations *keep = inner ? NULL : &column->kept[l];
-        struct kv kv = kv_upward(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
+        struct kv kv =
+            acquire_kv_upward(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
         unit_acquire(model, unit_of_layer(l));
         if (!column->cached) {
             kv_project(model, step->batch, l, chunk, x[l], kv, keep);
-            kv_store_put(column->kv, l, start, rows);
+            kv_store_offload(column->kv, l, start, rows);
         }
+        prefetch_upward(model, column, l, B);
         x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : column->y;
         if (keep || x[l + 1].data) {
             cell_forward(model, step->batch, l, chunk, x[l], kv, x[l + 1], keep, options->keep);
@@ -141,7 +175,9 @@ void column_descend(struct step *step, struct column *column)
     struct tensor *x = column->inputs, grad = column->grad;
     size_t first = column->stage.first, end = column->stage.end, B = step->batch->batch;
     bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, column);
-    kv_store_want(column->kv, end - 1, wanted_downward(column, B)); // beside the head
+    if (!slots_are_ahead(&column->kv->slots)) { // one layer in one slot
+        kv_store_prefetch(column->kv, end - 1, prefix_downward(column, B));
+    }
     if (top) {
         grad = x[end];
         head_backward(model, step->batch, grad, chunk.start, options->head_chunk, column->weights, step->loss);
@@ -151,14 +187,19 @@ void column_descend(struct step *step, struct column *column)
         done(step, column, UNIT_EMBEDDING); // this rank's part of it, that of the head
     }
     for (size_t l = end; l-- > first;) {
-        struct kv kv = kv_downward(column, l, B);
+        struct kv kv = acquire_kv_downward(column, l, B);
         unit_acquire(model, unit_of_layer(l));
         if (inner) {
             cell_forward(model, step->batch, l, chunk, x[l], kv, tensor_none(), &column->kept[l], options->keep);
         }
+        if (l > first) {
+            unit_prefetch(model, unit_of_layer(l - 1));
+        } else {
+            prefetch_next(model, column->kv, column->next);
+        }
         cell_backward(model, step->batch, l, chunk, &column->kept[l], kv, column->segments, column->segment_count,
                       grad);
-        kv_store_put_gradients(column->kv, l, chunk.start * B);
+        kv_store_offload_gradients(column->kv, l, chunk.start * B);
         unit_release(model, unit_of_layer(l));
         if (l > first || first == 0) {
             tensor_free(device, &x[l]);

@@ -28,11 +28,20 @@ struct column_options {
 // that of the head, the column's share of the loss or what the objective gathers of it.
 enum column_output { COLUMN_KV, COLUMN_HIDDEN, COLUMN_LOSS };
 
+// Where a walk goes behind a column: its weights, and keys and values, are prefetched beside the column's last
+// layer.
+struct column_next {
+    bool any;     // else to no layer
+    size_t layer; // the lowest of the next column
+    bool same;    // which is of the same stage, and reads so many rows of that layer's keys and values
+    size_t rows;
+};
+
 // First pass over a chunk: keys and values of every layer of the stage into kv. x: [C B, d], the input of the
 // lowest; not read at row 0, whose input is the embedding. y: [C B, d], with COLUMN_HIDDEN the output of the
 // highest. With COLUMN_KV the highest layer stops after its keys and values.
 void column_forward(struct step *step, struct stage stage, struct span chunk, struct kv_store *kv, struct tensor x,
-                    struct tensor y, enum column_output output);
+                    struct tensor y, enum column_output output, struct column_next next);
 
 // Second pass over a chunk.
 struct column {
@@ -41,6 +50,7 @@ struct column {
     struct kv_store *kv; // of the stage's layers, with gradients
     bool cached;         // its keys and values are in kv already
     bool first, last;    // no column of the stage is walked before it, after it
+    struct column_next next;
     // The keys that take gradients, which lie side by side in kv's; the last holds the column's own. Whose tensors
     // they are is set layer by layer.
     struct key_segment *segments;

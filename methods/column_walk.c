@@ -123,6 +123,42 @@ static void kv_open(struct state *state, struct stage stage, size_t count)
                   tokens_of(state, count) * state->step->batch->batch);
 }
 
+// Behind a column of a first pass: the next one of the same stage, or else the layer `above`.
+static struct column_next next_of_pass(const struct state *state, struct stage stage, size_t c, size_t above)
+{
+    bool same = c + 1 < state->needed;
+    size_t rows = tokens_of(state, c + 1) * state->step->batch->batch;
+    return (struct column_next){.any = true, .layer = same ? stage.first : above, .same = same, .rows = rows};
+}
+
+// Columns whose keys and values stage s keeps.
+static size_t count_in(const struct state *state, size_t s)
+{
+    return s + 1 == state->stages.count ? state->needed : state->reached;
+}
+
+// Whether the first pass has column c's keys and values in stage s.
+static bool is_cached(const struct state *state, size_t s, size_t c)
+{
+    bool highest = s + 1 == state->stages.count;
+    return (highest && state->gathers) || c + 1 < count_in(state, s);
+}
+
+// Behind drawn column j of the second pass, or, of all of them, behind the first pass: the next one to the left in
+// stage s, or the first of the stage below.
+static struct column_next next_of_walk(const struct state *state, size_t s, size_t j)
+{
+    struct column_next next = {.any = j > 0 || (s > 0 && state->walk->drawn.count > 0), .same = j > 0};
+    if (next.any) {
+        next.layer = state->stages.items[next.same ? s : s - 1].first;
+    }
+    if (next.same) {
+        size_t c = state->walk->drawn.items[j - 1];
+        next.rows = tokens_of(state, c + is_cached(state, s, c)) * state->step->batch->batch;
+    }
+    return next;
+}
+
 // A stage's forward alone, to the input of the one above. Nothing else is kept.
 static void pass_through(struct state *state, size_t s)
 {
@@ -133,7 +169,8 @@ static void pass_through(struct state *state, size_t s)
     for (size_t c = 0; c < state->needed; c++) {
         struct span chunk = column_span(state->walk->columns, c);
         column_forward(state->step, stage, chunk, &state->kv, column_rows(state->x[s], chunk, B),
-                       column_rows(state->x[s + 1], chunk, B), COLUMN_HIDDEN);
+                       column_rows(state->x[s + 1], chunk, B), COLUMN_HIDDEN,
+                       next_of_pass(state, stage, c, stage.end));
     }
     kv_store_close(&state->kv);
 }
@@ -150,7 +187,7 @@ static struct tensor pass_below(struct state *state)
             struct span chunk = column_span(state->walk->columns, c);
             struct tensor x_c = x.data ? column_rows(x, chunk, B) : x;
             column_forward(state->step, (struct stage){l, l + 1}, chunk, &state->kv, x_c, column_rows(y, chunk, B),
-                           COLUMN_HIDDEN);
+                           COLUMN_HIDDEN, next_of_pass(state, (struct stage){l, l + 1}, c, l + 1));
         }
         kv_store_close(&state->kv);
         tensor_free(state->step->model->device, &x);
@@ -215,16 +252,20 @@ static void leave(struct state *state, struct parcel parcel,
     state->leaving = parcel;
 }
 
-// One column of a stage's first pass, or of the rank's. x: its input; no tensor: it is the embedding.
-static void cache_column(struct state *state, struct stage stage, struct span chunk, struct tensor x, bool loss)
+// Column c of a stage's first pass, or of the rank's. x: its input; no tensor: it is the embedding.
+static void cache_column(struct state *state, size_t s, size_t c, struct tensor x, bool loss)
 {
     struct model *model = state->step->model;
-    bool highest = ranks_highest(&model->ranks);
+    struct stage stage = state->stages.items[s];
+    struct span chunk = column_span(state->walk->columns, c);
+    bool highest = ranks_highest(&model->ranks), last = c + 1 == count_in(state, s);
     struct tensor y = highest ? tensor_none() : hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
     column_forward(state->step, stage, chunk, &state->kv, x, y,
                    !highest ? COLUMN_HIDDEN
                    : loss   ? COLUMN_LOSS
-                            : COLUMN_KV);
+                            : COLUMN_KV,
+                   last ? next_of_walk(state, s, state->walk->drawn.count)
+                        : next_of_pass(state, stage, c, stage.first));
     if (!highest) {
         leave(state, (struct parcel){.t = y, .owned = true}, pipeline_start_output);
     }
@@ -237,7 +278,7 @@ static void fill_cache(struct state *state, size_t s)
     const struct column_walk *walk = state->walk;
     bool highest = s + 1 == state->stages.count, gathers = highest && state->gathers;
     bool lowest = ranks_lowest(&state->step->model->ranks);
-    size_t count = highest ? state->needed : state->reached, B = state->step->batch->batch;
+    size_t count = count_in(state, s), B = state->step->batch->batch;
     kv_open(state, state->stages.items[s], count);
     for (size_t c = 0, j = 0; c < count; c++) {
         struct span chunk = column_span(walk->columns, c);
@@ -247,7 +288,7 @@ static void fill_cache(struct state *state, size_t s)
             return; // no column to its right reads its keys before its own second pass writes them
         }
         struct tensor x = lowest ? column_rows(state->x[s], chunk, B) : take_input(state, c);
-        cache_column(state, state->stages.items[s], chunk, x, loss);
+        cache_column(state, s, c, x, loss);
         if (!lowest && !drawn) {
             drop(state, &state->arrivals[c]);
         }
@@ -338,7 +379,7 @@ static void walk_back(struct state *state, size_t s)
     struct model *model = state->step->model;
     struct stage stage = state->stages.items[s];
     bool highest = s + 1 == state->stages.count;
-    size_t B = state->step->batch->batch, count = highest ? state->needed : state->reached;
+    size_t B = state->step->batch->batch;
     if (walk->drawn.count) {
         // All columns' are read and written by every column; those of a few stay.
         kv_store_open_gradients(&state->kv, walk->whole ? state->kv.place : PLACE_DEVICE, state->sampled * B);
@@ -351,7 +392,8 @@ static void walk_back(struct state *state, size_t s)
         struct column column = {.stage = stage,
                                 .chunk = chunk,
                                 .kv = &state->kv,
-                                .cached = (highest && state->gathers) || c + 1 < count,
+                                .cached = is_cached(state, s, c),
+                                .next = next_of_walk(state, s, j),
                                 .first = j + 1 == walk->drawn.count,
                                 .last = j == 0,
                                 .segments = state->segments,

@@ -35,6 +35,7 @@ static void walk(struct step *step)
         kv_project(model, step->batch, l, all, x[l], kv[l], keep);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
         struct kv seen = kv_gather(model, step->batch, kv[l]);
+        unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
         cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], keep, options->keep);
         kv_gathered_free(model, step->batch, &seen);
         unit_release(model, unit_of_layer(l));
@@ -51,6 +52,7 @@ static void walk(struct step *step)
     unit_done(model, unit_of_head(model));
     for (size_t l = layers; l-- > lowest;) {
         unit_acquire(model, unit_of_layer(l));
+        unit_prefetch(model, l > lowest ? unit_of_layer(l - 1) : UNIT_NONE);
         cell_backward_mlp(model, l, all, &kept[l], grad);
         struct kv seen = kv_gather_take(model, step->batch, kv[l]);
         struct kv grad_kv = kv_gradients_new(model, step->batch);

@@ -32,6 +32,7 @@ static struct tensor forward(struct step *step, size_t l, struct columns columns
         kv_project(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, NULL);
     }
     kv = kv_gather_take(model, step->batch, kv);
+    unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
     for (size_t c = 0; c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
         struct activations cell = row_cell(attention, chunk, B, ATTENTION_WRITE);
@@ -90,17 +91,17 @@ static struct kept_attention attention_new(struct state *state, bool kept)
     }
     return attention;
 }
-static void attention_put(struct state *state, size_t l, struct kept_attention attention)
+static void attention_offload(struct state *state, size_t l, struct kept_attention attention)
 {
     if (attention.kept) {
-        spill_put(&state->o, l, attention.o);
-        spill_put(&state->logsumexp, l, attention.logsumexp);
+        spill_offload(&state->o, l, attention.o);
+        spill_offload(&state->logsumexp, l, attention.logsumexp);
     }
 }
-static void attention_leave(struct state *state, size_t l)
+static void attention_release(struct state *state, size_t l)
 {
-    spill_leave(&state->o, l);
-    spill_leave(&state->logsumexp, l);
+    spill_release(&state->o, l);
+    spill_release(&state->logsumexp, l);
 }
 
 // Whether a forward of row l comes right before its stage is walked, and keeps what attention gives.
@@ -109,26 +110,26 @@ static bool keeps_attention(const struct state *state, size_t stage, size_t l)
     return state->walk->attention == ROW_ATTENTION_KEPT &&
            (stage + 1 == state->stages.count || l + 1 < state->stages.items[stage].end);
 }
-static void attention_want(struct state *state, size_t stage, size_t l)
+static void attention_prefetch(struct state *state, size_t stage, size_t l)
 {
     if (keeps_attention(state, stage, l)) {
-        spill_want(&state->o, l);
-        spill_want(&state->logsumexp, l);
+        spill_prefetch(&state->o, l);
+        spill_prefetch(&state->logsumexp, l);
     }
 }
-static struct kept_attention attention_get(struct state *state, size_t stage, size_t l)
+static struct kept_attention attention_acquire(struct state *state, size_t stage, size_t l)
 {
     struct kept_attention attention = {.kept = keeps_attention(state, stage, l)};
     if (attention.kept) {
-        attention.o = spill_get(&state->o, l);
-        attention.logsumexp = spill_get(&state->logsumexp, l);
+        attention.o = spill_acquire(&state->o, l);
+        attention.logsumexp = spill_acquire(&state->logsumexp, l);
     }
     return attention;
 }
-static void attention_spend(struct state *state, size_t l)
+static void attention_free(struct state *state, size_t l)
 {
-    spill_spend(&state->o, l);
-    spill_spend(&state->logsumexp, l);
+    spill_free(&state->o, l);
+    spill_free(&state->logsumexp, l);
 }
 
 // Up through rows [first, end) from the lowest one's input x. Those of rows `keep` are put by on the way, and what
@@ -140,35 +141,35 @@ static struct tensor climb(struct state *state, size_t first, size_t end, struct
     for (size_t l = first; l < end; l++) {
         struct kept_attention of_row = attention_new(state, keeps);
         if (l >= keep.first && l < keep.end && is_kept(state, l)) {
-            spill_put(&state->inputs, l, x);
+            spill_offload(&state->inputs, l, x);
         }
         struct tensor y = forward(state->step, l, state->columns, x, of_row);
-        attention_put(state, l, of_row);
+        attention_offload(state, l, of_row);
         if (keeps && l > first) {
-            attention_leave(state, l - 1); // its copy had this row's time
+            attention_release(state, l - 1); // its copy had this row's time
         }
         if (spill_has(&state->inputs, l)) {
-            spill_leave(&state->inputs, l);
+            spill_release(&state->inputs, l);
         } else {
             tensor_free(state->step->model->device, &x);
         }
         x = y;
     }
     if (keeps && end > first) {
-        attention_leave(state, end - 1);
+        attention_release(state, end - 1);
     }
     return x;
 }
 
 static struct tensor input_of(struct state *state, size_t l)
 {
-    return is_kept(state, l) || spill_has(&state->inputs, l) ? spill_get(&state->inputs, l) : embedding(state);
+    return is_kept(state, l) || spill_has(&state->inputs, l) ? spill_acquire(&state->inputs, l) : embedding(state);
 }
 
-static void want(struct state *state, size_t l)
+static void prefetch(struct state *state, size_t l)
 {
     if (is_kept(state, l)) {
-        spill_want(&state->inputs, l);
+        spill_prefetch(&state->inputs, l);
     }
 }
 
@@ -190,24 +191,31 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     struct model *model = state->step->model;
     for (size_t l = stage.end; l-- > stage.first;) {
         struct tensor x = input_of(state, l);
-        struct kept_attention attention = attention_get(state, s, l);
+        struct kept_attention attention = attention_acquire(state, s, l);
         if (l > state->stages.items[0].first) {
-            want(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
+            prefetch(state, l > stage.first ? l - 1 : state->stages.items[s - 1].first);
         }
         if (l > stage.first) {
-            attention_want(state, s, l - 1);
+            attention_prefetch(state, s, l - 1);
         }
         struct stream of_x = {.device = model->device, .whole = x};
         struct stream of_grad = {.device = model->device, .whole = grad};
-        state->walk->backward(state->step, l, &of_x, attention, &of_grad);
+        state->walk->backward(state->step, l, &of_x, attention, &of_grad, row_next(&state->stages, s, l));
         if (spill_has(&state->inputs, l)) {
-            spill_spend(&state->inputs, l);
+            spill_free(&state->inputs, l);
         } else {
             tensor_free(model->device, &x);
         }
-        attention_spend(state, l);
+        attention_free(state, l);
         unit_done(model, unit_of_layer(l));
     }
+}
+
+size_t row_next(const struct stages *stages, size_t s, size_t l)
+{
+    return l > stages->items[s].first ? unit_of_layer(l - 1)
+           : s > 0                    ? unit_of_layer(stages->items[s - 1].first)
+                                      : UNIT_NONE;
 }
 
 struct stages row_stages(const struct model *model, const struct stage_options *options,
@@ -241,8 +249,8 @@ void row_walk(struct step *step, const struct row_walk *walk)
     // The gradient of the row above; it becomes that of the row's input in its place.
     struct tensor grad = x;
     head_first_pass(model, step->batch, grad, walk->head_chunk, step->loss);
-    want(&state, layers - 1);
-    attention_want(&state, state.stages.count - 1, layers - 1);
+    prefetch(&state, layers - 1);
+    attention_prefetch(&state, state.stages.count - 1, layers - 1);
     head_backward(model, step->batch, grad, 0, walk->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);
     unit_done(model, unit_of_head(model));

@@ -35,14 +35,18 @@ struct row_walk {
     enum place kept;          // where the rows' inputs are kept, and what attention gave
     enum row_attention attention;
     const struct stage_options *stages;
-    // grad: [T B, d], the gradient of the row's output, becomes that of its input x: [T B, d].
+    // grad: [T B, d], the gradient of the row's output, becomes that of its input x: [T B, d]. next: the unit that
+    // the walk goes to then, to be prefetched.
     void (*backward)(struct step *step, size_t layer, struct stream *x, struct kept_attention attention,
-                     struct stream *grad);
+                     struct stream *grad, size_t next);
 };
 
 // The stages asked for: a row's input costs what a stage's does, and where attention is kept that besides.
 struct stages row_stages(const struct model *model, const struct stage_options *options,
                          enum row_attention attention);
+// The unit that the walk goes to behind the backward of row l of stage s: the row below; from a stage's lowest row
+// the lowest of the stage below, whose rows are rebuilt first.
+size_t row_next(const struct stages *stages, size_t s, size_t l);
 // The cell of a chunk, of which attention's part is to be written, or written; the cell's own if none is kept.
 struct activations row_cell(struct kept_attention attention, struct span chunk, size_t batch,
                             enum attention_output output);

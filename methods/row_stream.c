@@ -45,6 +45,7 @@ static void climb(struct state *state, size_t first, size_t end, struct stage ke
                        kv, NULL);
         }
         kv = kv_gather_take(model, state->step->batch, kv);
+        unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
         for (size_t c = 0; c < state->columns.count; c++) {
             struct span chunk = column_span(state->columns, c);
             struct tensor x = rows_of(state, state->x, c);
@@ -97,8 +98,9 @@ static void look_up(void *step, struct tensor part, size_t row)
     embed_rows(of->model, of->batch, part, row);
 }
 
-static void descend(struct state *state, struct stage stage)
+static void descend(struct state *state, size_t s)
 {
+    struct stage stage = state->stages.items[s];
     struct model *model = state->step->model;
     bool embeds = model->embedding->trains;
     for (size_t l = stage.end; l-- > stage.first;) {
@@ -113,7 +115,7 @@ static void descend(struct state *state, struct stage stage)
             x.maker = state->step;
             unit_acquire(model, UNIT_EMBEDDING); // once for all parts
         }
-        state->walk->backward(state->step, l, &x, (struct kept_attention){0}, &grad);
+        state->walk->backward(state->step, l, &x, (struct kept_attention){0}, &grad, row_next(&state->stages, s, l));
         if (l == 0) {
             unit_release(model, UNIT_EMBEDDING);
         }
@@ -144,13 +146,13 @@ static void embed_gradient(struct state *state)
     stream_open(&grad, state->columns.chunk * B);
     for (size_t c = 0; c < count; c++) {
         if (c == 0) {
-            stream_want(&grad, 0, column_span(state->columns, 0).count * B);
+            stream_prefetch(&grad, 0, column_span(state->columns, 0).count * B);
         }
         if (c + 1 < count) {
             struct span next = column_span(state->columns, c + 1);
-            stream_want(&grad, next.start * B, next.count * B);
+            stream_prefetch(&grad, next.start * B, next.count * B);
         }
-        embed_backward(model, state->step->batch, stream_get(&grad), column_span(state->columns, c).start);
+        embed_backward(model, state->step->batch, stream_acquire(&grad), column_span(state->columns, c).start);
     }
     stream_close(&grad);
 }
@@ -189,7 +191,7 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
         if (s + 1 < state.stages.count) {
             rebuild(&state, state.stages.items[s]);
         }
-        descend(&state, state.stages.items[s]);
+        descend(&state, s);
     }
     unit_done_below(model, lowest);
     if (model->embedding->trains) {

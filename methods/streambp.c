@@ -41,21 +41,21 @@ static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
     for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += most) {
         size_t next = row + most;
         if (row == 0) {
-            stream_want(x, 0, most);
+            stream_prefetch(x, 0, most);
         }
         if (next < n) {
-            stream_want(x, next, n - next < most ? n - next : most);
+            stream_prefetch(x, next, n - next < most ? n - next : most);
         }
-        kv_project_block(model, l, all, row, stream_get(x), kv);
+        kv_project_block(model, l, all, row, stream_acquire(x), kv);
     }
     stream_close(x);
     kv_rotate(model, step->batch, l, all, kv);
 }
 
-static void want(struct stream *x, struct stream *grad, struct span chunk, size_t B)
+static void prefetch(struct stream *x, struct stream *grad, struct span chunk, size_t B)
 {
-    stream_want(x, chunk.start * B, chunk.count * B);
-    stream_want(grad, chunk.start * B, chunk.count * B);
+    stream_prefetch(x, chunk.start * B, chunk.count * B);
+    stream_prefetch(grad, chunk.start * B, chunk.count * B);
 }
 
 // What the chunks have left of keys and values, where ranks share the tokens.
@@ -68,13 +68,13 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
     for (size_t c = 0; c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
         if (c == 0) {
-            want(x, grad, chunk, B);
+            prefetch(x, grad, chunk, B);
         }
         if (c + 1 < columns.count) {
-            want(x, grad, column_span(columns, c + 1), B);
+            prefetch(x, grad, column_span(columns, c + 1), B);
         }
-        kv_project_backward(step->model, step->batch, l, chunk, stream_get(x), grad_kv, stream_get(grad));
-        stream_put(grad);
+        kv_project_backward(step->model, step->batch, l, chunk, stream_acquire(x), grad_kv, stream_acquire(grad));
+        stream_offload(grad);
     }
     stream_close(grad);
     stream_close(x);
@@ -82,7 +82,7 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
 
 // Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
 static void backward(struct step *step, size_t l, struct stream *x, struct kept_attention attention,
-                     struct stream *grad)
+                     struct stream *grad, size_t next)
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
@@ -100,14 +100,15 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
         struct span chunk = column_span(columns, c);
         struct activations rebuilt = row_cell(attention, chunk, B, ATTENTION_WRITTEN);
         if (c + 1 == columns.count) {
-            want(x, grad, chunk, B);
+            prefetch(x, grad, chunk, B);
         }
         if (c > 0) {
-            want(x, grad, column_span(columns, c - 1), B);
+            prefetch(x, grad, column_span(columns, c - 1), B);
         }
-        cell_forward(model, step->batch, l, chunk, stream_get(x), kv, tensor_none(), &rebuilt, options->keep);
-        cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &keys, 1, stream_get(grad));
-        stream_put(grad);
+        cell_forward(model, step->batch, l, chunk, stream_acquire(x), kv, tensor_none(), &rebuilt, options->keep);
+        unit_prefetch(model, next);
+        cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &keys, 1, stream_acquire(grad));
+        stream_offload(grad);
     }
     stream_close(grad);
     stream_close(x);
@@ -126,7 +127,7 @@ static bool attends_by_rows(const struct ranks *ranks)
 }
 
 static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
-                             struct stream *of_grad)
+                             struct stream *of_grad, size_t next)
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
@@ -147,6 +148,7 @@ static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, s
         struct span chunk = column_span(columns, c);
         struct activations output = {.attention = ATTENTION_WRITTEN, .o = column_rows(row.o, chunk, B)};
         cell_output_forward(model, l, chunk, column_rows(x, chunk, B), &output, options->keep);
+        unit_prefetch(model, next);
         cell_output_backward(model, l, chunk, &output, column_rows(grad_o, chunk, B), column_rows(grad, chunk, B));
     }
     struct kv grad_kv = kv_gradients_new(model, step->batch);

@@ -487,6 +487,48 @@ static void copies_hide_behind_operations(void **state)
     }
 }
 
+// How long a step waits for copies, with its weights, keys and values on the host, over a link that is faster than
+// the shortest of what a column ends with.
+static double waits_s(const char *text, size_t context)
+{
+    struct status status = {0};
+    struct fixture f = fixture_default();
+    void *options = fixture_options(method_find("seco"), "chunk=5 offload=kv %s", text);
+    struct step_report report = {0};
+    struct model_options model_options = {
+        .kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype, .weights_place = PLACE_HOST};
+    f.config.layers = 6;
+    f.device = device_open("plan-cpu", f.dtype, 0, &status);
+    assert_non_null(f.device);
+    f.device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .link_bytes_per_s = 2e10};
+    model_open(&f.model, &f.config, &model_options, f.device);
+    batch_open(&f.batch, f.device, NULL, NULL, context, f.batch_size);
+    model_zero_gradients(&f.model);
+    f.device->counters = (struct counters){0};
+    method_step(method_find("seco"), &f.model, &f.batch, options, &report);
+    double waits = counters_clock_s(&f.device->counters) - f.device->counters.estimate_s;
+    options_free(&method_find("seco")->options, options);
+    step_report_free(&report);
+    batch_close(&f.batch, f.device);
+    model_close(&f.model);
+    device_close(f.device);
+    return waits;
+}
+
+// What a column begins with is prefetched while the one before it ends: however many there are, a step waits for
+// what its first ones begin with. Keys and values of a stage of one layer have one slot, and are waited for.
+static void no_column_waits_at_its_start(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"stages=1", "stages=3", "inner=checkpoint", "stage_rows=0,4"};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        double few = waits_s(texts[i], 20), many = waits_s(texts[i], 100);
+        assert_true(few > 0);
+        if (many > 1.05 * few)
+            fail_msg("%s: 4 columns wait for %g s, 20 for %g s", texts[i], few, many);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -496,6 +538,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_link_carries_the_formula), cmocka_unit_test(the_link_carries_keys_and_values),
         cmocka_unit_test(places_hold_the_formula),      cmocka_unit_test(no_wait_can_be_left_out),
         cmocka_unit_test(a_full_host_is_a_result),      cmocka_unit_test(copies_hide_behind_operations),
+        cmocka_unit_test(no_column_waits_at_its_start),
     };
     return cmocka_run_group_tests_name("offload", tests, NULL, NULL);
 }

@@ -317,7 +317,7 @@ static void what_was_wanted_in_vain_is_let_go(void **state)
     size_t live = f.device->arena.live_bytes, unit = unit_of_layer(1);
     for (int dropped = 0; dropped < 2; dropped++) {
         late_open(f.device, QUEUE_COMPUTE, dropped ? QUEUE_IN : QUEUE_COMPUTE);
-        unit_want(&f.model, unit);
+        unit_prefetch(&f.model, unit);
         const unsigned char *memory = unit_parameters(&f.model, unit).items[0].fetched[0].data;
         assert_true(f.device->arena.live_bytes > live);
         unit_settle(&f.model);
@@ -328,7 +328,7 @@ static void what_was_wanted_in_vain_is_let_go(void **state)
     }
     struct step_report report = {0};
     void *options = options_new(&method_find("null")->options);
-    unit_want(&f.model, unit);
+    unit_prefetch(&f.model, unit);
     method_step(method_find("null"), &f.model, &f.batch, options, &report);
     options_free(&method_find("null")->options, options);
     step_report_free(&report);

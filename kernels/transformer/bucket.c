@@ -329,7 +329,7 @@ static void wait_for_values(struct model *model, struct bucket *bucket)
     }
 }
 
-void bucket_want(struct model *model, size_t unit)
+void bucket_prefetch(struct model *model, size_t unit)
 {
     bool can_want = model->buckets && shares_weights(model) && model->ranks.overlap;
     for (size_t b = 0; can_want && b < BUCKETS; b++) {

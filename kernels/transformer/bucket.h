@@ -50,13 +50,13 @@ void bucket_write(struct model *model, const struct parameter *parameter, size_t
 void bucket_write_codes(struct model *model, const struct parameter *parameter, size_t first, size_t count,
                         const uint32_t *codes, const float *scales);
 // In zero 3 the unit's weights are gathered, and dropped. Where ranks overlap what they send with what they compute
-// (struct ranks) they can be wanted before: they are on their way from then on, and take their memory.
-void bucket_want(struct model *model, size_t unit);
+// (struct ranks) they can be prefetched: they are on their way from then on, and take their memory.
+void bucket_prefetch(struct model *model, size_t unit);
 void bucket_acquire(struct model *model, size_t unit);
 void bucket_release(struct model *model, size_t unit);
 // Every rank gets all that an update has changed of the unit's weights: by bucket_settle, with overlap, or at once.
 void bucket_gather(struct model *model, size_t unit);
-// What is on its way is there; what was wanted, and not acquired, is dropped.
+// What is on its way is there; what was prefetched, and not acquired, is dropped.
 void bucket_settle(struct model *model, size_t unit);
 
 // Of the unit's gradients that which is kept between steps, not set; it becomes 0; all of them are freed.

@@ -139,9 +139,6 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
     struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use = {0};
     bool keeping = keep && keep->attention != ATTENTION_WRITE;
-    if (y.cols > 0) {
-        unit_want(model, unit_of_layer(layer + 1)); // above the last layer: the head
-    }
     if (x.rows == 0) {
         if (a->attention != ATTENTION_WRITTEN) {
             attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
@@ -198,9 +195,6 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
     struct memo_use use;
     const struct cell_key key = {
         .part = CELL_BACKWARD_MLP, .rows = grad.rows, .training = unit_training(model, unit_of_layer(layer))};
-    if (layer > model->lowest_trained) {
-        unit_want(model, unit_of_layer(layer - 1));
-    }
     if (grad.rows == 0) {
         return;
     }

@@ -15,6 +15,7 @@ void row_forward(struct model *model, const struct batch *batch, size_t layer, s
         kv_project(model, batch, layer, span, tensor_rows(x, start * B, span.count * B), kv, NULL);
     }
     kv = kv_gather_take(model, batch, kv);
+    unit_prefetch(model, unit_of_layer(layer + 1));
     for (size_t start = 0; start < context; start += chunk) {
         struct span span = {start, context - start < chunk ? context - start : chunk};
         struct tensor rows = tensor_rows(x, start * B, span.count * B);

@@ -64,7 +64,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     acquire(model);
     if (backward) {
         unit_add(model, unit_of_head(model));
-        unit_want(model, unit_of_layer(c->layers - 1));
+        unit_prefetch(model, unit_of_layer(c->layers - 1));
     }
     if (backward && c->tied) {
         unit_add(model, UNIT_EMBEDDING);
@@ -153,7 +153,7 @@ void embed_rows(struct model *model, const struct batch *batch, struct tensor x,
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start)
 {
     unit_acquire(model, UNIT_EMBEDDING);
-    unit_want(model, unit_of_layer(0));
+    unit_prefetch(model, unit_of_layer(0));
     embed_rows(model, batch, x, start * batch->batch);
     unit_release(model, UNIT_EMBEDDING);
 }

@@ -45,7 +45,7 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
     }
 }
 
-static void bring(struct device *device, struct kv near, struct kv far, size_t rows)
+static void prefetch(struct device *device, struct kv near, struct kv far, size_t rows)
 {
     if (rows > 0) {
         copy_in(device, tensor_rows(near.k, 0, rows), tensor_rows(far.k, 0, rows));
@@ -53,20 +53,20 @@ static void bring(struct device *device, struct kv near, struct kv far, size_t r
     }
 }
 
-void kv_store_want(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted)
+void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
     struct device *device = store->model->device;
-    size_t i = slots_want(&store->slots);
+    size_t i = slots_prefetch_begin(&store->slots);
     if (store->place == PLACE_HOST) {
-        bring(device, store->near[i], store->kv[layer], wanted.kv);
+        prefetch(device, store->near[i], store->kv[layer], prefix.kv);
     }
-    if (store->grad_place == PLACE_HOST && !wanted.fresh) {
-        bring(device, store->near_grad[i], store->grad[layer], wanted.grad);
+    if (store->grad_place == PLACE_HOST && !prefix.fresh) {
+        prefetch(device, store->near_grad[i], store->grad[layer], prefix.grad);
     }
-    slots_asked(&store->slots);
+    slots_prefetch_end(&store->slots);
 }
 
-// The layer got last, where operations find it.
+// The layer acquired last, where operations find it.
 static struct kv_layer near(const struct kv_store *store, size_t layer)
 {
     size_t i = slots_current(&store->slots);
@@ -74,37 +74,37 @@ static struct kv_layer near(const struct kv_store *store, size_t layer)
                              .grad = store->grad_place == PLACE_HOST ? store->near_grad[i] : store->grad[layer]};
 }
 
-struct kv_layer kv_store_get(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted)
+struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
     struct device *device = store->model->device;
-    slots_get(&store->slots);
+    slots_acquire(&store->slots);
     struct kv_layer got = near(store, layer);
-    if (store->grad_place == PLACE_HOST && wanted.fresh && wanted.grad) {
-        op_zero(device, tensor_rows(got.grad.k, 0, wanted.grad));
-        op_zero(device, tensor_rows(got.grad.v, 0, wanted.grad));
+    if (store->grad_place == PLACE_HOST && prefix.fresh && prefix.grad) {
+        op_zero(device, tensor_rows(got.grad.k, 0, prefix.grad));
+        op_zero(device, tensor_rows(got.grad.v, 0, prefix.grad));
     }
     return got;
 }
 
-static void take_back(struct kv_store *store, struct kv far, struct kv near, size_t row, size_t rows)
+static void offload(struct kv_store *store, struct kv far, struct kv near, size_t row, size_t rows)
 {
     if (rows > 0) {
-        slots_put(&store->slots, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
-        slots_put(&store->slots, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
+        slots_offload(&store->slots, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
+        slots_offload(&store->slots, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
     }
 }
 
-void kv_store_put(struct kv_store *store, size_t layer, size_t row, size_t rows)
+void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows)
 {
     if (store->place == PLACE_HOST) {
-        take_back(store, store->kv[layer], near(store, layer).kv, row, rows);
+        offload(store, store->kv[layer], near(store, layer).kv, row, rows);
     }
 }
 
-void kv_store_put_gradients(struct kv_store *store, size_t layer, size_t rows)
+void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows)
 {
     if (store->grad_place == PLACE_HOST) {
-        take_back(store, store->grad[layer], near(store, layer).grad, 0, rows);
+        offload(store, store->grad[layer], near(store, layer).grad, 0, rows);
     }
 }
 

@@ -14,8 +14,8 @@ struct kv_store {
     struct kv near[2], near_grad[2]; // [slots]
 };
 
-// What of a layer comes: its first rows. fresh: the gradients have not been written yet, and are 0.
-struct kv_rows_wanted {
+// What of a layer is prefetched: its first rows. fresh: the gradients have not been written yet, and are 0.
+struct kv_prefix {
     size_t kv, grad;
     bool fresh;
 };
@@ -30,12 +30,12 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
                    size_t rows);
 // And their gradients; on the device they are 0.
 void kv_store_open_gradients(struct kv_store *store, enum place place, size_t rows);
-// A layer is wanted: while the one before it, which has been got, is used; nothing is read or put back any more of
-// the one before that.
-void kv_store_want(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted);
-struct kv_layer kv_store_get(struct kv_store *store, size_t layer, struct kv_rows_wanted wanted);
-// Of the layer got last, rows [row, row + rows) of the keys and values have been written; and the first rows of
-// their gradients.
-void kv_store_put(struct kv_store *store, size_t layer, size_t row, size_t rows);
-void kv_store_put_gradients(struct kv_store *store, size_t layer, size_t rows);
+// A layer is acquired next: while the one before it, which has been acquired, is used; nothing is read or offloaded
+// any more of the one before that.
+void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix);
+struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv_prefix prefix);
+// Of the layer acquired last, rows [row, row + rows) of the keys and values have been written; and the first rows
+// of their gradients.
+void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows);
+void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows);
 void kv_store_close(struct kv_store *store);

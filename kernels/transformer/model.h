@@ -53,10 +53,10 @@ struct layer {
     size_t seen; // updates that a state which is kept has seen in earlier turns
 };
 
-// What of a unit is between the places, and when it is there. Weights: asked for. Gradients: 0, whatever is kept;
+// What of a unit is between the places, and when it is there. Weights: prefetched. Gradients: 0, whatever is kept;
 // added to on the device; on their way to the host.
 struct transit {
-    bool wanted, zero, adding, leaving;
+    bool prefetched, zero, adding, offloading;
     struct event in, out;
 };
 

@@ -13,7 +13,7 @@ static struct spilled *item_of(struct spill *spill, size_t i)
     return &spill->items[i];
 }
 
-void spill_put(struct spill *spill, size_t i, struct tensor t)
+void spill_offload(struct spill *spill, size_t i, struct tensor t)
 {
     struct device *device = spill->device;
     struct spilled *item = item_of(spill, i);
@@ -35,7 +35,7 @@ bool spill_has(const struct spill *spill, size_t i)
     return spill->items[i].near.data || spill->items[i].far.data;
 }
 
-void spill_leave(struct spill *spill, size_t i)
+void spill_release(struct spill *spill, size_t i)
 {
     struct spilled *item = item_of(spill, i);
     if (spill->place == PLACE_HOST) {
@@ -44,7 +44,7 @@ void spill_leave(struct spill *spill, size_t i)
     }
 }
 
-void spill_want(struct spill *spill, size_t i)
+void spill_prefetch(struct spill *spill, size_t i)
 {
     struct device *device = spill->device;
     struct spilled *item = item_of(spill, i);
@@ -57,14 +57,14 @@ void spill_want(struct spill *spill, size_t i)
     }
 }
 
-struct tensor spill_get(struct spill *spill, size_t i)
+struct tensor spill_acquire(struct spill *spill, size_t i)
 {
     struct spilled *item = item_of(spill, i);
     event_wait(spill->device, QUEUE_COMPUTE, item->in);
     return item->near;
 }
 
-void spill_spend(struct spill *spill, size_t i)
+void spill_free(struct spill *spill, size_t i)
 {
     struct spilled *item = item_of(spill, i);
     tensor_free(spill->device, &item->near);

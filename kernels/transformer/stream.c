@@ -14,15 +14,15 @@ void stream_open(struct stream *stream, size_t rows)
     }
 }
 
-void stream_want(struct stream *stream, size_t row, size_t rows)
+void stream_prefetch(struct stream *stream, size_t row, size_t rows)
 {
-    size_t i = slots_want(&stream->slots);
+    size_t i = slots_prefetch_begin(&stream->slots);
     stream->spans[i].row = row;
     stream->spans[i].rows = rows;
     if (stream->slots.far) {
         copy_in(stream->device, tensor_rows(stream->parts[i], 0, rows), tensor_rows(stream->whole, row, rows));
     }
-    slots_asked(&stream->slots);
+    slots_prefetch_end(&stream->slots);
 }
 
 static struct tensor part_of(const struct stream *stream, size_t i)
@@ -34,9 +34,9 @@ static struct tensor part_of(const struct stream *stream, size_t i)
     return stream->make ? tensor_rows(stream->parts[0], 0, rows) : tensor_rows(stream->whole, row, rows);
 }
 
-struct tensor stream_get(struct stream *stream)
+struct tensor stream_acquire(struct stream *stream)
 {
-    size_t i = slots_get(&stream->slots);
+    size_t i = slots_acquire(&stream->slots);
     struct tensor part = part_of(stream, i);
     if (stream->make) {
         stream->make(stream->maker, part, stream->spans[i].row);
@@ -44,12 +44,12 @@ struct tensor stream_get(struct stream *stream)
     return part;
 }
 
-void stream_put(struct stream *stream)
+void stream_offload(struct stream *stream)
 {
     size_t i = slots_current(&stream->slots);
     if (stream->slots.far && !stream->read_only) {
         struct tensor rows = tensor_rows(stream->whole, stream->spans[i].row, stream->spans[i].rows);
-        slots_put(&stream->slots, rows, part_of(stream, i));
+        slots_offload(&stream->slots, rows, part_of(stream, i));
         stream->out = stream->slots.out;
     }
 }

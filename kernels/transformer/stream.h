@@ -6,11 +6,11 @@
 struct stream {
     struct device *device;
     struct tensor whole; // where it lies; one that is made again: its shape, without data
-    bool read_only;      // nobody reads what would be put back
+    bool read_only;      // nobody reads what would be offloaded
     // NULL: it is not made again. Writes the rows from `row` on.
     void (*make)(void *maker, struct tensor part, size_t row);
     void *maker;
-    // Of the last part that was put back, by this stream or by one before it of the same tensor.
+    // Of the last part that was offloaded, by this stream or by one before it of the same tensor.
     struct event out;
     // Between open and close:
     struct slots slots;
@@ -22,11 +22,11 @@ struct stream {
 
 // In parts of at most so many rows.
 void stream_open(struct stream *stream, size_t rows);
-// Rows [row, row + rows) are wanted, while the part before them, which has been got, is used; nothing is read of
-// the one before that any more.
-void stream_want(struct stream *stream, size_t row, size_t rows);
-// The part wanted first of those not yet got. It can be changed.
-struct tensor stream_get(struct stream *stream);
-// The part got last goes back.
-void stream_put(struct stream *stream);
+// Rows [row, row + rows) are acquired next, while the part before them, which has been acquired, is used; nothing
+// is read of the one before that any more.
+void stream_prefetch(struct stream *stream, size_t row, size_t rows);
+// The part prefetched first of those not yet acquired. It can be changed.
+struct tensor stream_acquire(struct stream *stream);
+// The part acquired last goes back.
+void stream_offload(struct stream *stream);
 void stream_close(struct stream *stream);

@@ -128,7 +128,7 @@ void training_free(struct model *model, size_t unit, bool keep)
 }
 
 // t, of the host, becomes a tensor of the device; far is what it was.
-static void come(struct device *device, struct tensor *t, struct tensor *far, bool copied)
+static void prefetch(struct device *device, struct tensor *t, struct tensor *far, bool copied)
 {
     if (t->place == PLACE_HOST) {
         *far = *t;
@@ -141,14 +141,14 @@ static void come(struct device *device, struct tensor *t, struct tensor *far, bo
     }
 }
 
-static void send(struct device *device, struct tensor t, struct tensor far)
+static void offload(struct device *device, struct tensor t, struct tensor far)
 {
     if (far.data) {
         copy_out(device, far, t);
     }
 }
 
-static void go(struct device *device, struct tensor *t, struct tensor *far)
+static void release(struct device *device, struct tensor *t, struct tensor *far)
 {
     if (far->data) {
         tensor_free(device, t);
@@ -206,7 +206,7 @@ void gradients_drop(struct model *model)
     }
 }
 
-void gradients_enter(struct model *model, size_t unit)
+void gradients_acquire(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
@@ -223,7 +223,7 @@ void gradients_enter(struct model *model, size_t unit)
         event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     }
     for (size_t i = 0; i < parameters.count; i++) {
-        come(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
+        prefetch(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
     }
     if (!transit->zero) {
         event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
@@ -233,17 +233,17 @@ void gradients_enter(struct model *model, size_t unit)
 }
 
 // What is on its way to the host is there.
-static void gradients_arrive(struct model *model)
+static void release_offloaded(struct model *model)
 {
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct transit *transit = &model->transits[unit];
         struct parameters parameters = unit_parameters(model, unit);
-        if (transit->leaving) {
+        if (transit->offloading) {
             event_wait(model->device, QUEUE_COMPUTE, transit->out);
             for (size_t i = 0; i < parameters.count; i++) {
-                go(model->device, &parameters.items[i].grad, &parameters.items[i].far_grad);
+                release(model->device, &parameters.items[i].grad, &parameters.items[i].far_grad);
             }
-            transit->leaving = false;
+            transit->offloading = false;
         }
     }
 }
@@ -257,7 +257,7 @@ static bool travels(const struct model *model)
            model->optimizer_place == PLACE_HOST;
 }
 
-static void update_want(struct model *model, size_t unit)
+static void update_prefetch(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct parameters parameters = unit_parameters(model, unit);
@@ -268,17 +268,17 @@ static void update_want(struct model *model, size_t unit)
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {
-            weights_fetch(model, p);
-            come(device, &p->grad, &p->far_grad, !model->transits[unit].zero);
+            weights_prefetch_one(model, p);
+            prefetch(device, &p->grad, &p->far_grad, !model->transits[unit].zero);
             for (size_t s = 0; s < PARAMETER_STATES; s++) {
-                come(device, &p->state[s], &p->far_state[s], true);
+                prefetch(device, &p->state[s], &p->far_state[s], true);
             }
         }
     }
     model->transits[unit].in = event_record(device, QUEUE_IN);
 }
 
-static void update_leave(struct model *model, size_t unit)
+static void update_offload(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct parameters parameters = unit_parameters(model, unit);
@@ -289,9 +289,9 @@ static void update_leave(struct model *model, size_t unit)
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {
-            weights_store(model, p);
+            weights_offload_one(model, p);
             for (size_t s = 0; s < PARAMETER_STATES; s++) {
-                send(device, p->state[s], p->far_state[s]);
+                offload(device, p->state[s], p->far_state[s]);
             }
         }
     }
@@ -306,10 +306,10 @@ static void update_settle(struct model *model, size_t unit)
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {
-            weights_leave(model, p);
-            go(device, &p->grad, &p->far_grad);
+            weights_release_one(model, p);
+            release(device, &p->grad, &p->far_grad);
             for (size_t s = 0; s < PARAMETER_STATES; s++) {
-                go(device, &p->state[s], &p->far_state[s]);
+                release(device, &p->state[s], &p->far_state[s]);
             }
         }
     }
@@ -338,24 +338,24 @@ static void update_unit(struct model *model, size_t unit)
     event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
     for (size_t i = 0; i < parameters.count; i++) {
         if (parameters.items[i].trains) {
-            weights_enter(model, &parameters.items[i]);
+            weights_acquire_one(model, &parameters.items[i]);
             update_share(model, &parameters.items[i]);
         }
     }
     bucket_gather(model, unit);
-    update_leave(model, unit);
+    update_offload(model, unit);
 }
 
 void training_update(struct model *model)
 {
     size_t units = unit_count(model);
-    update_want(model, 0);
+    update_prefetch(model, 0);
     for (size_t unit = 0; unit < units; unit++) {
         if (unit > 0) {
             update_settle(model, unit - 1);
         }
         if (unit + 1 < units) {
-            update_want(model, unit + 1);
+            update_prefetch(model, unit + 1);
         }
         update_unit(model, unit);
     }
@@ -368,7 +368,7 @@ void training_update(struct model *model)
 // ---- complete
 
 // Summed over ranks.
-static void leave(struct model *model, size_t unit)
+static void release_sums(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
@@ -376,7 +376,7 @@ static void leave(struct model *model, size_t unit)
     if (model->updates_in_walk) {
         gradients_make(model, unit); // the same
         if (model->update.t > 0) {
-            update_want(model, unit);
+            update_prefetch(model, unit);
             update_unit(model, unit);
             update_settle(model, unit);
             gradients_free(model, unit);
@@ -384,18 +384,18 @@ static void leave(struct model *model, size_t unit)
         return;
     }
     bucket_keep_share(model, unit);
-    gradients_arrive(model);
+    release_offloaded(model);
     if (transit->zero) { // nothing was added
-        gradients_enter(model, unit);
+        gradients_acquire(model, unit);
     }
     if (transit->adding) {
         event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
         for (size_t i = 0; i < parameters.count; i++) {
-            send(device, parameters.items[i].grad, parameters.items[i].far_grad);
+            offload(device, parameters.items[i].grad, parameters.items[i].far_grad);
         }
         transit->out = event_record(device, QUEUE_OUT);
         transit->adding = false;
-        transit->leaving = true;
+        transit->offloading = true;
     }
 }
 
@@ -409,20 +409,20 @@ static bool advance_sums(struct model *model)
             if (bucket_is_summing(model, unit)) {
                 any = true;
             } else {
-                leave(model, unit);
+                release_sums(model, unit);
             }
         }
     }
     return any;
 }
 
-void gradients_leave(struct model *model, size_t unit)
+void gradients_release(struct model *model, size_t unit)
 {
     bucket_add(model, unit); // of a unit that nothing was added to
     advance_sums(model);
     bucket_sum(model, unit);
     if (!bucket_is_summing(model, unit)) {
-        leave(model, unit);
+        release_sums(model, unit);
     }
 }
 
@@ -430,5 +430,5 @@ void gradients_settle(struct model *model)
 {
     while (advance_sums(model)) {
     }
-    gradients_arrive(model);
+    release_offloaded(model);
 }

@@ -1,8 +1,8 @@
 // Training: where the gradients of what trains, and the optimizer's state, are kept between uses: on the device, or
-// on the host. There a gradient goes when its unit is done, once per step; to the device it comes before it is
-// first added to, unless it is zero, which is then made there; and weights, gradients and state come to be updated,
-// a unit at a time: the last one's go while the next one's come. Ranks that take the same layers sum a unit's
-// gradients when it is done (kernels/transformer/bucket.h).
+// on the host. There a gradient is offloaded when its unit is done, once per step; it is copied back before it is
+// first added to, unless it is zero, which is then made on the device; and weights, gradients and state are
+// prefetched to be updated, a unit at a time, while the last one's are offloaded. Ranks that take the same layers
+// sum a unit's gradients when it is done (kernels/transformer/bucket.h).
 #pragma once
 #include "kernels/transformer/model.h"
 
@@ -15,13 +15,13 @@ void training_free(struct model *model, size_t unit, bool keep);
 // The gradients get the shapes that the update under way sums them in; where there is none, the parameters'. They
 // are then not set.
 void gradients_shape(struct model *model);
-// The unit's gradients can be added to from here to gradients_leave.
-void gradients_enter(struct model *model, size_t unit);
-// They are summed over ranks, and on their way to the host from here on. Their memory is released when the next
-// unit's leave, or settled. Where updates are made in the walk, the unit is updated, if an update is under way, and
+// The unit's gradients can be added to from here to gradients_release.
+void gradients_acquire(struct model *model, size_t unit);
+// They are summed over ranks, and on their way to the host from here on. Their memory is freed when the next unit's
+// are released, or settled. Where updates are made in the walk, the unit is updated, if an update is under way, and
 // they are freed. Where ranks overlap sums with what they compute, all of this happens when the sum is there: while
-// the next units leave, or settled.
-void gradients_leave(struct model *model, size_t unit);
+// the next units' are released, or settled.
+void gradients_release(struct model *model, size_t unit);
 void gradients_settle(struct model *model);
 // Frees those that live in the walk alone, wherever a walk without an update left them.
 void gradients_drop(struct model *model);

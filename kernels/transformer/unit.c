@@ -2,11 +2,14 @@
 #include "kernels/transformer/training.h"
 #include "kernels/transformer/weights.h"
 
-void unit_want(struct model *model, size_t unit)
+void unit_prefetch(struct model *model, size_t unit)
 {
-    weights_want(model, unit);
+    if (unit == UNIT_NONE) {
+        return;
+    }
+    weights_prefetch(model, unit);
     if (unit == unit_of_head(model) && model->config.tied) {
-        weights_want(model, UNIT_EMBEDDING);
+        weights_prefetch(model, UNIT_EMBEDDING);
     }
 }
 
@@ -28,7 +31,7 @@ void unit_release(struct model *model, size_t unit)
 
 void unit_add(struct model *model, size_t unit)
 {
-    gradients_enter(model, unit);
+    gradients_acquire(model, unit);
 }
 
 void unit_done(struct model *model, size_t unit)
@@ -36,7 +39,7 @@ void unit_done(struct model *model, size_t unit)
     if (model->listener && model->listener->done) {
         model->listener->done(model->listener, model, unit);
     }
-    gradients_leave(model, unit);
+    gradients_release(model, unit);
 }
 
 void unit_settle(struct model *model)

@@ -2,6 +2,8 @@
 #pragma once
 #include "kernels/transformer/unit_parameters.h"
 
+#define UNIT_NONE SIZE_MAX // nothing is prefetched
+
 // Whom a model's steps tell. Functions may be NULL; they are called after the device has failed, too.
 struct unit_listener {
     // Between the two alone are the values of the unit's parameters read. A unit is released before it is acquired
@@ -14,10 +16,11 @@ struct unit_listener {
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };
 // The unit's values are the next to be read: those that are kept on the host, or with overlap in shares, are on
-// their way from here on. Every rank says it where the others do. Cells and the head say it, each of the unit that
-// a walk goes to next: of the row above while it computes that one's input, of the row below while it computes that
-// one's gradient.
-void unit_want(struct model *model, size_t unit);
+// their way from here on. Every rank says it where the others do. A walk says it of the unit that it goes to next,
+// before the cells of the one at which it is: of the row above before those that compute its input, of the row below
+// before those that compute its gradient; at the border of two columns or stages of where the next one begins,
+// which may be the same unit. Of the layer at either end the embedding and the head say it.
+void unit_prefetch(struct model *model, size_t unit);
 void unit_acquire(struct model *model, size_t unit);
 void unit_release(struct model *model, size_t unit);
 // The unit's gradients are added to between this and unit_done alone; cells and the head say it, as often as they

@@ -96,7 +96,7 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
     }
 }
 
-void weights_fetch(struct model *model, struct parameter *p)
+void weights_prefetch_one(struct model *model, struct parameter *p)
 {
     for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++) {
         struct tensor far = p->kept[part];
@@ -105,7 +105,7 @@ void weights_fetch(struct model *model, struct parameter *p)
     }
 }
 
-void weights_enter(struct model *model, struct parameter *p)
+void weights_acquire_one(struct model *model, struct parameter *p)
 {
     struct tensor value = p->value, *near = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
     if (is_kept_as_codes(model, p)) {
@@ -119,14 +119,14 @@ void weights_enter(struct model *model, struct parameter *p)
     }
 }
 
-void weights_store(struct model *model, struct parameter *p)
+void weights_offload_one(struct model *model, struct parameter *p)
 {
     if (p->kept[0].place == PLACE_HOST && !is_kept_as_codes(model, p)) {
         copy_out(model->device, p->kept[0], p->value);
     }
 }
 
-void weights_leave(struct model *model, struct parameter *p)
+void weights_release_one(struct model *model, struct parameter *p)
 {
     if (p->kept[0].data) {
         struct tensor value = p->value;
@@ -135,19 +135,19 @@ void weights_leave(struct model *model, struct parameter *p)
     }
 }
 
-void weights_want(struct model *model, size_t unit)
+void weights_prefetch(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
     struct parameters parameters = unit_parameters(model, unit);
-    bucket_want(model, unit);
-    if (model->weights_place != PLACE_HOST || transit->wanted) {
+    bucket_prefetch(model, unit);
+    if (model->weights_place != PLACE_HOST || transit->prefetched) {
         return;
     }
-    transit->wanted = true;
+    transit->prefetched = true;
     event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
-        weights_fetch(model, &parameters.items[i]);
+        weights_prefetch_one(model, &parameters.items[i]);
     }
     transit->in = event_record(device, QUEUE_IN);
 }
@@ -161,7 +161,7 @@ void weights_settle(struct model *model)
             tensor_free(model->device, &parameters.items[i].fetched[0]);
             tensor_free(model->device, &parameters.items[i].fetched[1]);
         }
-        model->transits[unit].wanted = false;
+        model->transits[unit].prefetched = false;
         model->transits[unit].in = (struct event){0};
         bucket_settle(model, unit);
     }
@@ -170,21 +170,21 @@ void weights_settle(struct model *model)
 void weights_acquire(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    weights_want(model, unit);
+    weights_prefetch(model, unit);
     event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
     bucket_acquire(model, unit);
     for (size_t i = 0; i < parameters.count; i++) {
-        weights_enter(model, &parameters.items[i]);
+        weights_acquire_one(model, &parameters.items[i]);
     }
+    model->transits[unit].prefetched = false;
+    model->transits[unit].in = (struct event){0};
 }
 
 void weights_release(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    model->transits[unit].wanted = false;
-    model->transits[unit].in = (struct event){0};
     for (size_t i = 0; i < parameters.count; i++) {
-        weights_leave(model, &parameters.items[i]);
+        weights_release_one(model, &parameters.items[i]);
     }
     bucket_release(model, unit);
 }

@@ -16,18 +16,18 @@ void weights_write(struct model *model, struct parameter *parameter, size_t firs
                    enum dtype rounding);
 
 // The unit's weights are on their way from the host, or with overlap from the ranks that have shares of them, from
-// here on, and take their memory, until weights_release.
-void weights_want(struct model *model, size_t unit);
+// here on, and take their memory, for the next weights_acquire; of the host's also while the unit is acquired.
+void weights_prefetch(struct model *model, size_t unit);
 // Its values can be read from here to weights_release.
 void weights_acquire(struct model *model, size_t unit);
 void weights_release(struct model *model, size_t unit);
-// Those that were wanted and not acquired are let go.
+// Those that were prefetched and not acquired are let go.
 void weights_settle(struct model *model);
 
 // The steps of these for one parameter, without their waits, for an optimizer (kernels/transformer/training.h).
 // Asks for the copy in; makes the value of it; asks for the copy of the value back, where it is not quantised;
 // frees the value.
-void weights_fetch(struct model *model, struct parameter *parameter);
-void weights_enter(struct model *model, struct parameter *parameter);
-void weights_store(struct model *model, struct parameter *parameter);
-void weights_leave(struct model *model, struct parameter *parameter);
+void weights_prefetch_one(struct model *model, struct parameter *parameter);
+void weights_acquire_one(struct model *model, struct parameter *parameter);
+void weights_offload_one(struct model *model, struct parameter *parameter);
+void weights_release_one(struct model *model, struct parameter *parameter);
