@@ -78,6 +78,14 @@ static const struct setting {
     {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
      "'lora': {'rank': 4}, 'profile': 'rtx-3090', 'parallel': {'sequence': 2, 'exchange': 'ring'}",
      {NULL}},
+    // Shares of weights over links that take longer than operations, at once and beside them.
+    {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
+     "'batch': 2, 'optimizer': 'adamw', 'profile': 'h200-141g', 'parallel': {'sequence': 2, 'exchange': "
+     "'all-to-all', 'data': 2, 'zero': 3}",
+     {NULL}},
+    {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
+     "'batch': 2, 'profile': 'h200-141g', 'parallel': {'sequence': 2, 'data': 2, 'zero': 3, 'overlap': true}",
+     {NULL}},
 };
 
 // What is on the host is the same whatever the rung; of ranks a bound has what they keep on average.

@@ -1,5 +1,6 @@
 #include "harness/run/planned_step.h"
 #include "harness/run/largest_turn.h"
+#include "harness/run/rank_times.h"
 #include "harness/run/rank_walks.h"
 #include "harness/run/ranks_possible.h"
 #include "kernels/transformer/optimizer_step.h"
@@ -77,13 +78,15 @@ static void bound_roofline(struct roofline *roofline)
     roofline->rates = NULL;
 }
 
-// Of a step of which no queue waits. Sums are rounded in another order than a step's own.
+#define ROUNDING 1e-9 // sums are rounded in another order than a step's own
+
+// Of a step of which no queue waits.
 static double bound_s(const struct device *device)
 {
     const struct counters *counters = &device->counters;
     double out = counters->link_bytes[QUEUE_OUT], in = counters->link_bytes[QUEUE_IN], most = fmax(out, in);
     double link_s = most > 0 ? most / device->roofline.link_bytes_per_s : 0;
-    return (1 - 1e-9) * fmax(counters->estimate_s, link_s);
+    return (1 - ROUNDING) * fmax(counters->estimate_s, link_s);
 }
 
 // What a step is planned with, and what it comes to.
@@ -217,6 +220,21 @@ static void plan_ranks(struct plan *plan)
     free(plan->flops);
 }
 
+// Of a stage's first rank. Without overlap it waits as long for its meetings whatever the sizes of its columns.
+static struct planned_step bound_rank(struct plan *plan, size_t rank)
+{
+    struct comm comm = comm_planned(rank, trial_ranks(&plan->trial));
+    const struct links *links = plan->trial.parallel.overlap ? NULL : planned_links(&plan->trial);
+    struct trace trace = {0};
+    comm.trace = plan->trace = links ? &trace : NULL;
+    struct planned_step step = plan_rank(plan, &comm);
+    if (links)
+        step.seconds += (1 - ROUNDING) * rank_waits_least_s(&trace, rank, links);
+    trace_free(&trace);
+    plan->trace = NULL;
+    return step;
+}
+
 // The first rank of each stage, and what they take on average: no less than the most of one.
 static void bound_stages(struct plan *plan)
 {
@@ -224,8 +242,7 @@ static void bound_stages(struct plan *plan)
     struct planned_step *mean = plan->step;
     CHECK(parallel->stage > 0);
     for (size_t stage = 0; stage < parallel->stage && is_fine(mean); stage++) {
-        struct comm comm = comm_planned(stage * parallel->data * parallel->sequence, trial_ranks(&plan->trial));
-        struct planned_step own = plan_rank(plan, &comm);
+        struct planned_step own = bound_rank(plan, stage * parallel->data * parallel->sequence);
         mean->why = own.why;
         mean->tokens = own.tokens;
         mean->seconds = fmax(mean->seconds, own.seconds);

@@ -42,8 +42,9 @@ void planned_roofline(const struct trial *trial, struct roofline *roofline);
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status);
 // A lower bound of the same step's seconds and of its device's bytes, sooner. Of the time: nothing waits for a
-// copy or for another rank, all copies of a direction are one, and each operation runs at once over all rows of its
-// cell, instead of in blocks that read the weights again. A smaller chunk has no lower bound. Of the bytes: those
-// before the step, and the method's floor per token.
+// copy, nor for a rank that comes late, but where there is no overlap for what ranks exchange; all copies of a
+// direction are one, and each operation runs at once over all rows of its cell, instead of in blocks that read the
+// weights again. A smaller chunk has no lower bound. Of the bytes: those before the step, and the method's floor
+// per token.
 bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
                    struct planned_memos *memos, struct status *status);

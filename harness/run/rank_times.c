@@ -307,6 +307,18 @@ static bool run(struct simulation *s, struct status *status)
     return done || status_set(status, STATUS_FAILED, "the ranks wait for each other");
 }
 
+double rank_waits_least_s(const struct trace *trace, size_t rank, const struct links *links)
+{
+    double seconds = 0;
+    for (size_t i = 0; i + 1 < trace->count; i++) {
+        const struct trace_event *meeting = &trace->events[i], *after = &trace->events[i + 1];
+        if (meeting->kind == TRACE_MEET && after->kind == TRACE_WAIT && after->event == i && after->busy_s == 0)
+            seconds += links_seconds(links, rank, trace_group(rank, meeting->stride, meeting->size),
+                                     meeting->stride, meeting->size, meeting->sent_bytes, meeting->received_bytes);
+    }
+    return seconds;
+}
+
 bool rank_times(struct timed_rank *ranks, size_t count, const struct links *links, double *seconds,
                 struct status *status)
 {

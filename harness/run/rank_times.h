@@ -20,3 +20,6 @@ struct timed_rank {
 // levels (links_seconds).
 bool rank_times(struct timed_rank *ranks, size_t count, const struct links *links, double *seconds,
                 struct status *status);
+// How long the rank whose trace it is waits at least, however soon all others come: of meetings that it waits for
+// at once, as long as they take.
+double rank_waits_least_s(const struct trace *trace, size_t rank, const struct links *links);
