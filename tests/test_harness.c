@@ -276,6 +276,7 @@ static void rounds_go_through_all_trials_and_resume(void **state)
     result_file_close(&file);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
     assert_says(scratch, "err", "nothing left to do: r.jsonl has all 6 trials in 3 rounds");
+    assert_says(scratch, "out", "2 of 2 rows are the last of several records of their trial: ");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0); // one round is among them
     assert_int_equal(line_count(scratch, "r.jsonl"), 6);
     static const char *const bad[] = {"0", "-1", "2x", "''", "1001", "99999999999999999999"};

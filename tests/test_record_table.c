@@ -51,7 +51,7 @@ static void fields_are_columns(void **state)
            "id,trial.method.chunk,trial.context,peak_bytes,peak_by_category.weights,"
            "samples_ms,trial.limits.memory",
            "id,trial.method.chunk,trial.context,peak_bytes,peak_by_category.weights,samples_ms,trial.limits."
-           "memory\r\n" ID("a") ",4,8,12,3,\"[1.0,2.0]\",\r\n" ID("b") ",,8,,,[],\r\n");
+           "memory\r\n" ID("a") ",4,8,12,3,\"[1.0,2.0]\",\r\n" ID("b") ",,8,,,,\r\n");
     expect(scratch, "$L report r.jsonl r.jsonl --all --format csv --columns=trial.method.a.b,trial.limits",
            "trial.method.a.b,trial.limits\r\n7,\"{\"\"memory\"\":null,\"\"host_memory\"\":null}\"\r\n,\"{"
            "\"\"memory\"\":null,\"\"host_memory\"\":null}\"\r\n"
@@ -59,7 +59,7 @@ static void fields_are_columns(void **state)
            "null}\"\r\n");
     expect(scratch, "$L report r.jsonl --format json --columns peak_bytes,trial.method.name,samples_ms",
            "[\n{\"peak_bytes\":12,\"trial.method.name\":\"seco\",\"samples_ms\":[1.0,2.0]},\n"
-           "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":[]}\n]\n");
+           "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":null}\n]\n");
 }
 
 // Of each tensor; their names have dots, and not all records have all of them.
@@ -166,6 +166,13 @@ static void expect_lines(const struct scratch *scratch, const char *command, con
     expect(scratch, piped, expected);
 }
 
+static void assert_silent(const struct scratch *scratch, const char *words)
+{
+    char *text = text_of(scratch, "out");
+    assert_null(strstr(text, words));
+    free(text);
+}
+
 static void the_table_says_what_differs(void **state)
 {
     const struct scratch *scratch = *state;
@@ -187,6 +194,26 @@ static void the_table_says_what_differs(void **state)
                  "full, device plan-cpu ok - - 5.000 512 B - 0.2500\n"
                  "full, device cpu oom - - - - - -\n\n"
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
+}
+
+// Rounds are records of the same trials: a table says of how many it has the last one alone.
+static void what_has_several_records_is_told(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char several[] = "are the last of several records of their trial";
+    write_records(scratch,
+                  TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
+                      TIMED("a", "'full'", 64, "[40]", 2048) TIMED("a", "'full'", 64, "[50]", 2048));
+    assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
+    assert_says(scratch, "out", "\n1 of 2 rows are the last of several records of their trial: ");
+    assert_int_equal(run(scratch, "$L report r.jsonl --where method=seco"), 0);
+    assert_silent(scratch, several);
+    assert_int_equal(run(scratch, "$L report r.jsonl --where method=full"), 0);
+    assert_says(scratch, "out", "\n1 of 1 rows are the last of several records of their trial: ");
+    assert_int_equal(run(scratch, "$L report r.jsonl --all"), 0);
+    assert_silent(scratch, several);
+    assert_int_equal(run(scratch, "$L report r.jsonl --format csv"), 0);
+    assert_silent(scratch, several);
 }
 
 // What a record of an earlier version does not say is the default, and differs from what another one says.
@@ -305,6 +332,7 @@ int main(void)
                                        TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
+                                       TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
                                        TEST(every_key_and_option_is_a_column),

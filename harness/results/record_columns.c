@@ -16,7 +16,12 @@ json_t *record_column_value(const struct record_column *column, const struct rec
     CHECK(count <= KEYS_MAX);
     for (size_t i = 0; i < count; i++)
         keys[i] = json_string_value(json_array_get(column->path, i));
-    return record_value(record, keys);
+    json_t *value = record_value(record, keys);
+    bool empty = json_is_array(value) ? !json_array_size(value) : json_is_object(value) && !json_object_size(value);
+    if (!empty)
+        return value;
+    json_decref(value);
+    return json_null(); // as where the record leaves the field out
 }
 
 // --- what there is

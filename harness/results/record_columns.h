@@ -25,5 +25,5 @@ bool record_columns_find(const struct record_columns *columns, const char *asked
                          struct record_column *column, struct status *status);
 // Every field that is no table itself, in the order of `longbp list fields`: to be freed; *count of them.
 struct record_column *record_columns_flat(const struct record_columns *columns, size_t *count);
-// Of a record, a new reference; null: it has none. The column is a field.
+// Of a record, a new reference; null: it has none, or an empty list or object. The column is a field.
 json_t *record_column_value(const struct record_column *column, const struct record *record);

@@ -330,6 +330,16 @@ static void write_planned(const struct printer *printer)
                 printer->table->row_count);
 }
 
+void record_table_write_several(size_t several, size_t rows, FILE *stream)
+{
+    if (several)
+        fprintf(
+            stream,
+            "\n%zu of %zu rows are the last of several records of their trial: `longbp report --all` shows each, "
+            "and `longbp\ncompare` pools the samples of all\n",
+            several, rows);
+}
+
 static void write_disturbed(const struct printer *printer)
 {
     size_t disturbed = 0;
@@ -364,6 +374,7 @@ static void write_for_people(const struct printer *printer, const struct results
     text_table_print(&table, printer->request->format, printer->stream);
     if (framed) {
         write_planned(printer);
+        record_table_write_several(results_of_several(results), results->count, printer->stream);
         write_disturbed(printer);
     }
     text_table_free(&table);

@@ -6,7 +6,8 @@ static void make_room(struct results *results, size_t count)
 {
     results->records = realloc(results->records, (count + 1) * sizeof *results->records);
     results->origins = realloc(results->origins, (count + 1) * sizeof *results->origins);
-    CHECK(results->records && results->origins);
+    results->found = realloc(results->found, (count + 1) * sizeof *results->found);
+    CHECK(results->records && results->origins && results->found);
 }
 
 void results_begin(struct results *results, bool every)
@@ -15,15 +16,22 @@ void results_begin(struct results *results, bool every)
     CHECK(every || results->places);
 }
 
+// A place after all.
+static size_t new_place(struct results *results)
+{
+    results->found[results->count] = 0;
+    return results->count++;
+}
+
 // Where a record stands: that of its trial in its experiment, else after all.
 static size_t place_of(struct results *results, const struct record *record)
 {
     char *key;
     if (!results->places)
-        return results->count++;
+        return new_place(results);
     CHECK(asprintf(&key, "%s %s", record->id, record->experiment) >= 0);
     const json_t *place = json_object_get(results->places, key);
-    size_t at = place ? (size_t)json_integer_value(place) : results->count++;
+    size_t at = place ? (size_t)json_integer_value(place) : new_place(results);
     if (!place)
         CHECK(json_object_set_new(results->places, key, json_integer((json_int_t)at)) == 0);
     free(key);
@@ -35,6 +43,7 @@ static void add_record(struct results *results, const struct record *record, con
     size_t at = place_of(results, record);
     results->records[at] = record;
     results->origins[at] = origin;
+    results->found[at]++;
 }
 
 void results_add(struct results *results, const struct result_file *file)
@@ -76,9 +85,18 @@ void results_keep(struct results *results, results_choice *keep, void *chooser)
         if (!keep(chooser, results->records[i]))
             continue;
         results->records[kept] = results->records[i];
+        results->found[kept] = results->found[i];
         results->origins[kept++] = results->origins[i];
     }
     results->count = kept;
+}
+
+size_t results_of_several(const struct results *results)
+{
+    size_t several = 0;
+    for (size_t i = 0; i < results->count; i++)
+        several += results->found[i] > 1;
+    return several;
 }
 
 void results_close(struct results *results)
@@ -89,5 +107,6 @@ void results_close(struct results *results)
     free(results->files);
     free(results->records);
     free(results->origins);
+    free(results->found);
     *results = (struct results){0};
 }

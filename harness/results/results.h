@@ -6,6 +6,7 @@ struct results {
     size_t count;
     const struct record **records; // [count], in the order in which the files first have them
     const char **origins;          // [count], paths
+    size_t *found;                 // [count], of the trial, with those before the last
     size_t file_count;
     struct result_file *files;
     json_t *places; // {id and experiment: its place}; NULL: every record has its own
@@ -23,4 +24,6 @@ void results_last(struct results *last, const struct results *every);
 // Leaves out all records but those that `keep` takes.
 typedef bool results_choice(void *chooser, const struct record *record);
 void results_keep(struct results *results, results_choice *keep, void *chooser);
+// How many of them are the last of several of their trial.
+size_t results_of_several(const struct results *results);
 void results_close(struct results *results);

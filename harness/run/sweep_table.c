@@ -7,6 +7,8 @@
 struct rows {
     json_t *places;  // {id: its place in the spec}
     json_t *records; // [trials], null: none yet
+    bool *again;     // [trials]: there was another one before it
+    size_t several;  // of which it is so
 };
 
 static bool keep_last(void *visitor, const struct result_line *line, struct status *status)
@@ -14,15 +16,20 @@ static bool keep_last(void *visitor, const struct result_line *line, struct stat
     struct rows *rows = visitor;
     const json_t *place = json_object_get(rows->places, line->id);
     json_t *record = place ? result_line_read(line, status) : NULL;
-    if (record)
-        json_array_set_new(rows->records, (size_t)json_integer_value(place), record);
+    if (record) {
+        size_t at = (size_t)json_integer_value(place);
+        bool again = !json_is_null(json_array_get(rows->records, at));
+        rows->several += again && !rows->again[at];
+        rows->again[at] |= again;
+        json_array_set_new(rows->records, at, record);
+    }
     return record || !place;
 }
 
 static struct rows rows_of(const struct spec *spec)
 {
-    struct rows rows = {json_object(), json_array()};
-    CHECK(rows.places && rows.records);
+    struct rows rows = {json_object(), json_array(), calloc(spec->trial_count + 1, sizeof(bool)), 0};
+    CHECK(rows.places && rows.records && rows.again);
     for (size_t i = 0; i < spec->trial_count; i++) {
         CHECK(json_object_set_new(rows.places, spec->trials[i].id, json_integer((json_int_t)i)) == 0);
         CHECK(json_array_append_new(rows.records, json_null()) == 0);
@@ -53,8 +60,11 @@ bool sweep_table_write(const struct spec *spec, const char *path, FILE *stream, 
     results_begin(&results, false);
     results_add(&results, &found);
     fine = fine && record_table_write(&request, &results, stream, status);
+    if (fine)
+        record_table_write_several(rows.several, results.count, stream);
     results_close(&results);
     result_file_close(&scanned);
+    free(rows.again);
     json_decref(rows.places);
     json_decref(rows.records);
     return fine;
