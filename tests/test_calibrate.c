@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/run/calibrate.h"
 #include "harness/run/calibrate_rates.h"
+#include "harness/run/calibrate_steps.h"
 #include "kernels/base/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
@@ -115,6 +116,24 @@ static void a_bad_moment_is_taken_out(void **state)
     assert_true(calibrate_steady_s(seconds, around_s, 2, 1) == 3);
 }
 
+// The middle step's, whatever disturbed another; steps that take no longer than their operations add nothing.
+static void a_step_takes_longer_than_its_operations(void **state)
+{
+    (void)state;
+    static const struct calibrated_step steps[] = {{5, 3, 2}, {90, 4, 1}, {7, 4, 2}}, short_steps[] = {{3, 5, 2}};
+    assert_true(calibrate_byte_s(steps, 3) == 1.5 && calibrate_byte_s(short_steps, 1) == 0);
+    struct status status = {0};
+    struct rates rates = {.yardstick_s = 1e-3, .byte_s = 7};
+    assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1e-6, &status)); // operations that take no time
+    assert_true(rates.byte_s > 0 && rates.byte_s < 1);
+    rates.items[0] = (struct rate){
+        .operation = "gemm_nt", .dimensions = 3, .counts = {1, 1, 1}, .axes = {{1}, {1}, {1}}, .values = {1}};
+    rates.count = 1; // or years
+    assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1e-6, &status) && rates.byte_s == 0);
+    assert_false(calibrate_steps(&rates, "cpu", DTYPE_F16, 1e-6, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+}
+
 // Refused before anything is measured, which would take an hour.
 static void wrong_flags_are_refused(void **state)
 {
@@ -148,6 +167,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calibrate_works_on_data),
         cmocka_unit_test(a_bad_moment_is_taken_out),
+        cmocka_unit_test(a_step_takes_longer_than_its_operations),
         cmocka_unit_test(wrong_flags_are_refused),
         cmocka_unit_test_setup_teardown(calibrate_writes_a_profile, scratch_setup, scratch_teardown),
     };

@@ -1,5 +1,6 @@
 #include "harness/run/calibrate.h"
 #include "harness/run/calibrate_rates.h"
+#include "harness/run/calibrate_steps.h"
 #include "harness/run/provenance.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/ops.h"
@@ -12,6 +13,7 @@
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define LAUNCHES     10000
+#define STEPS_SHARE  0.15 // of the time for rates
 
 bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype dtype, size_t rows, size_t cols,
                     struct status *status)
@@ -124,7 +126,10 @@ static bool add_rates(struct profile *profile, const struct calibrate_request *r
     bool fine = true;
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (fine && request->rated[dtype])
-            fine = calibrate_rates(&profile->rates[dtype], "cpu", (enum dtype)dtype, request->seconds, status);
+            fine = calibrate_rates(&profile->rates[dtype], "cpu", (enum dtype)dtype,
+                                   (1 - STEPS_SHARE) * request->seconds, status) &&
+                   calibrate_steps(&profile->rates[dtype], "cpu", (enum dtype)dtype, STEPS_SHARE * request->seconds,
+                                   status);
     snprintf(profile->rates_source, sizeof profile->rates_source, "measured: medians; %.120s", where);
     return fine;
 }

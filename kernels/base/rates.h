@@ -24,6 +24,9 @@ struct rates {
     // Of the times at a point, as they were, over its own, all points together: nine in ten lie between the two.
     double low, high;
     double yardstick_s; // what harness/run/yardstick.h took meanwhile; 0: not known
+    // In a step an operation takes so much longer for each byte that it moves, for others have used the caches
+    // since its own last run (harness/run/calibrate_steps.h); 0: not known.
+    double byte_s;
 };
 
 // The table of a range's operation, and where in it the range lies; NULL: it has none.
@@ -31,7 +34,7 @@ const struct rate *rates_find(const struct rates *rates, const struct range *ran
                               double at[RATE_DIMENSIONS]);
 // Between points linear in the logarithms of shape and rate, beyond the outermost ones constant.
 double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS]);
-// Seconds of an operation; 0: it has no rate.
+// Seconds of an operation in a step; 0: it has no rate.
 double rates_seconds(const struct rates *rates, const struct range *range, double flops, double bytes);
 // The largest value of all tables of FLOPs, or of bytes.
 double rates_peak(const struct rates *rates, bool of_flops);

@@ -1,0 +1,122 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/run/calibrate_steps.h"
+#include "harness/results/rank_test.h"
+#include "harness/run/calibrate_rates.h"
+#include "harness/run/setup.h"
+#include "harness/run/yardstick.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/timer.h"
+#include <math.h>
+#include <stdlib.h>
+
+// Walks that move few bytes by an operation, and many.
+static const char *const methods_timed[] = {
+    "\"full\"",
+    "\"checkpoint\"",
+    "{\"name\": \"streambp\", \"chunk\": 128}",
+    "{\"name\": \"seco\", \"chunk\": 256}",
+    "{\"name\": \"seco\", \"chunk\": 64}",
+};
+#define STEPS (sizeof methods_timed / sizeof *methods_timed)
+_Static_assert(STEPS <= CALIBRATE_STEPS_MAX, "as many as are weighed");
+
+// One of the steps, on the device.
+struct timed_step {
+    struct trial trial;
+    struct setup setup;
+    double seconds[CALIBRATE_ROUNDS_MAX],
+        around_s[CALIBRATE_ROUNDS_MAX]; // of each round; the yardstick's beside it
+    struct calibrated_step found;
+};
+
+static bool open_trial(struct trial *trial, const char *device, enum dtype dtype, const char *method,
+                       struct status *status)
+{
+    char *json;
+    CHECK(asprintf(&json,
+                   "{\"model\": {\"layers\": 2, \"width\": 320, \"heads\": 5, \"kv_heads\": 5, \"ffn\": 832, "
+                   "\"vocab\": 320}, \"context\": 768, \"device\": \"%s\", \"dtype\": \"%s\", \"method\": %s}",
+                   device, dtype_name(dtype), method) > 0);
+    bool fine = trial_decode(trial, json, "calibrate", status);
+    free(json);
+    return fine;
+}
+
+// Its seconds.
+static double walk(struct timed_step *step)
+{
+    struct step_report report = {0};
+    device_timer_start(step->setup.device);
+    model_zero_gradients(&step->setup.model);
+    double ms = device_timer_stop_ms(step->setup.device);
+    method_step(step->trial.method, &step->setup.model, &step->setup.batch, step->trial.options, &report);
+    ms += report.ms;
+    step_report_free(&report);
+    return 1e-3 * ms;
+}
+
+// The first run, which is not timed, is counted.
+static bool open_step(struct timed_step *step, const struct rates *rates, const char *device, enum dtype dtype,
+                      const char *method, struct status *status)
+{
+    if (!open_trial(&step->trial, device, dtype, method, status))
+        return false;
+    struct setup_options how = setup_options_of(&step->trial);
+    if (!setup_open(&step->setup, &step->trial, &how, status))
+        return false;
+    struct device *opened = step->setup.device;
+    opened->roofline = (struct roofline){.flops_per_s = INFINITY, .bytes_per_s = INFINITY, .rates = rates};
+    opened->counters = (struct counters){0};
+    walk(step);
+    step->found =
+        (struct calibrated_step){.estimate_s = opened->counters.estimate_s, .bytes = opened->counters.bytes_moved};
+    opened->roofline = (struct roofline){0};
+    return opened->status.code == STATUS_OK ||
+           status_set(status, opened->status.code, "%s", opened->status.message);
+}
+
+static void time_step(struct timed_step *step, struct yardstick *yardstick, size_t round)
+{
+    double before_s = yardstick_s(yardstick, 1);
+    step->seconds[round] = walk(step);
+    step->around_s[round] = (before_s + yardstick_s(yardstick, 1)) / 2;
+}
+
+double calibrate_byte_s(const struct calibrated_step *steps, size_t count)
+{
+    double of_step[CALIBRATE_STEPS_MAX];
+    for (size_t i = 0; i < count; i++)
+        of_step[i] = (steps[i].seconds - steps[i].estimate_s) / steps[i].bytes;
+    return fmax(sample_quantile(of_step, count, 0.5), 0);
+}
+
+bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double seconds,
+                     struct status *status)
+{
+    struct timed_step *steps = calloc(STEPS, sizeof *steps);
+    struct yardstick *yardstick = yardstick_open(device, dtype, status);
+    struct calibrated_step found[STEPS];
+    size_t rounds = 0;
+    bool fine = yardstick;
+    CHECK(steps);
+    rates->byte_s = 0;
+    for (size_t i = 0; fine && i < STEPS; i++)
+        fine = open_step(&steps[i], rates, device, dtype, methods_timed[i], status);
+    for (double start_s = clock_s();
+         fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < seconds)); rounds++)
+        for (size_t i = 0; i < STEPS; i++)
+            time_step(&steps[i], yardstick, rounds);
+    for (size_t i = 0; fine && i < STEPS; i++) {
+        found[i] = steps[i].found;
+        found[i].seconds = calibrate_steady_s(steps[i].seconds, steps[i].around_s, rounds, rates->yardstick_s);
+    }
+    if (fine)
+        rates->byte_s = calibrate_byte_s(found, STEPS);
+    for (size_t i = 0; i < STEPS; i++) {
+        setup_close(&steps[i].setup);
+        trial_free(&steps[i].trial);
+    }
+    yardstick_close(yardstick);
+    free(steps);
+    return fine;
+}

@@ -1,0 +1,20 @@
+// Calibrate steps: what operations take in a step besides what they take by themselves. Timed one by one an
+// operation finds in the caches what its own last run left there; in a step others have run since, and its operands
+// come from further away. How much longer that takes goes by the bytes it moves, and is measured on whole steps of
+// a small model, each against what the rates say of it.
+#pragma once
+#include "kernels/base/rates.h"
+#include "kernels/base/status.h"
+
+#define CALIBRATE_STEPS_MAX 8
+
+// A step: measured, at the speed of the rates; as the rates estimate it; and the bytes that its operations move.
+struct calibrated_step {
+    double seconds, estimate_s, bytes;
+};
+// Seconds of a byte besides: the median over the steps, and not below 0. 0 < count <= CALIBRATE_STEPS_MAX.
+double calibrate_byte_s(const struct calibrated_step *steps, size_t count);
+// Sets rates->byte_s, of rates that calibrate_rates has set, in about so many seconds, and at least a round over
+// the steps. False and a status (unsupported, oom).
+bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double seconds,
+                     struct status *status);
