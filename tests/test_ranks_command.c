@@ -372,12 +372,14 @@ static void ranks_walk_one_choice(void **state)
     struct scratch *scratch = *state;
     write_spec(scratch, "'batch': 2, 'limits': {'memory': '2MiB', 'host_memory': '1MiB'}, 'measure': {'warmup': 0, "
                         "'samples': 1}, 'method': 'auto', 'axes': {'parallel': [{'data': 2}, {'sequence': 3}, "
-                        "{'stage': 3}, {'sequence': 2, 'exchange': 'ring'}]}");
+                        "{'stage': 3}, {'sequence': 2, 'exchange': 'ring'}, {'sequence': 2, 'exchange': "
+                        "'all-to-all'}, {'data': 2, 'zero': 3, 'overlap': true}, {'sequence': 2, 'zero': 2, "
+                        "'overlap': true}]}");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
     json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
-    assert_int_equal(json_array_size(all), 4);
-    for (size_t i = 0; i < 4; i++) {
+    assert_int_equal(json_array_size(all), 7);
+    for (size_t i = 0; i < 7; i++) {
         const json_t *record = json_array_get(all, i), *plan = json_array_get(planned, i);
         assert_string_equal(text_at(record, "status"), "ok");
         static const char *const same[] = {"chosen", "peak_bytes", "flops"};

@@ -13,7 +13,8 @@
 #define ONE(rate)   "{'axes': [[1], [1], [1]], 'values': [" rate "]}"
 #define GEMMS(rate) "'gemm_nt': " ONE(rate) ", 'gemm_nn': " ONE(rate) ", 'gemm_tn': " ONE(rate)
 #define PROFILE(operations)                                                                                        \
-    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'yardstick_s': 0.0025, 'byte_s': 2e-22, 'operations': " \
+    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'yardstick_s': 0.0025, 'byte_s': "     \
+              "2e-22, 'operations': "                                                                              \
     "{" operations "}}}}"
 
 static struct scratch_path profile_file(const struct scratch *scratch, const char *json)

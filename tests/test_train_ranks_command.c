@@ -164,6 +164,43 @@ static void records_have_the_curve_of_one_rank(void **state)
     json_decref(all);
 }
 
+// Method auto over ranks trains as one rank does, by the choice that a plan makes and in its bytes.
+static void a_choice_is_trained_with(void **state)
+{
+    const struct scratch *scratch = *state;
+    char *spec = quoted(
+        "{'experiment': 't', 'model': {'layers': 4, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40,"
+        "'vocab': 256}, 'context': 20, 'dtype': 'f64', 'batch': 4, 'data': {'text': 'text'},"
+        "'optimizer': 'adamw', 'train': {'steps': 4, 'accumulate': 2, 'clip': 0.5}, 'method': 'auto',"
+        "'limits': {'memory': '1240KiB', 'host_memory': '1MiB'}, 'axes': {'parallel': [{}, {'data': 2, 'zero': 2},"
+        "{'sequence': 2}, {'sequence': 2, 'exchange': 'ring'}, {'sequence': 2, 'exchange': 'all-to-all'},"
+        "{'data': 2, 'zero': 3, 'overlap': true}, {'sequence': 2, 'zero': 3, 'overlap': true}, {'stage': 2}]}}");
+    write_text(scratch);
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    free(spec);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl && $L run spec.json --out p.jsonl --device plan"),
+                     0);
+    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    assert_int_equal(json_array_size(all), 8);
+    for (size_t i = 0; i < 8; i++) {
+        static const char *const same[] = {"chosen", "peak_bytes"};
+        const json_t *record = json_array_get(all, i), *plan = json_array_get(planned, i);
+        for (size_t k = 0; k < COUNT(same); k++)
+            if (!json_equal(json_object_get(record, same[k]), json_object_get(plan, same[k])))
+                fail_msg("record %zu: %s is not as planned", i, same[k]);
+        if (!near(at(record, "curve", "loss"), at(json_array_get(all, 0), "curve", "loss")))
+            fail_msg("record %zu: the losses are not those of one rank", i);
+        assert_true(json_is_object(json_object_get(record, "chosen")));
+    }
+    json_decref(planned);
+    json_decref(all);
+    // A run says what it was begun with.
+    assert_int_equal(run(scratch, TRAIN "--method auto --memory-limit 13MiB --parallel "
+                                        "sequence=2,exchange=all-to-all --steps 2 --out chosen && "
+                                        "grep '\"name\": \"full\"' chosen/training.json"),
+                     0);
+}
+
 static void what_cannot_be_is_said(void **state)
 {
     const struct scratch *scratch = *state;
@@ -213,6 +250,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(interrupted_runs_leave_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_those_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(records_have_the_curve_of_one_rank, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_choice_is_trained_with, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_is_said, scratch_setup, scratch_teardown)};
     const char *longbp = program();
     snprintf(plugin, sizeof plugin, "%.4000s-mpi.so", longbp);
