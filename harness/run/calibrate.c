@@ -126,10 +126,11 @@ static bool add_rates(struct profile *profile, const struct calibrate_request *r
     bool fine = true;
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (fine && request->rated[dtype])
-            fine = calibrate_rates(&profile->rates[dtype], "cpu", (enum dtype)dtype,
-                                   (1 - STEPS_SHARE) * request->seconds, status) &&
-                   calibrate_steps(&profile->rates[dtype], "cpu", (enum dtype)dtype, STEPS_SHARE * request->seconds,
-                                   status);
+            fine =
+                calibrate_rates(&profile->rates[dtype], "cpu", (enum dtype)dtype,
+                                (1 - STEPS_SHARE) * request->seconds, status) &&
+                calibrate_steps(&profile->rates[dtype], "cpu", (enum dtype)dtype,
+                                1 / profile->bandwidth_bytes_per_s.value, STEPS_SHARE * request->seconds, status);
     snprintf(profile->rates_source, sizeof profile->rates_source, "measured: medians; %.120s", where);
     return fine;
 }

@@ -82,16 +82,16 @@ static void time_step(struct timed_step *step, struct yardstick *yardstick, size
     step->around_s[round] = (before_s + yardstick_s(yardstick, 1)) / 2;
 }
 
-double calibrate_byte_s(const struct calibrated_step *steps, size_t count)
+double calibrate_byte_s(const struct calibrated_step *steps, size_t count, double memory_byte_s)
 {
     double of_step[CALIBRATE_STEPS_MAX];
     for (size_t i = 0; i < count; i++)
         of_step[i] = (steps[i].seconds - steps[i].estimate_s) / steps[i].bytes;
-    return fmax(sample_quantile(of_step, count, 0.5), 0);
+    return fmin(fmax(sample_quantile(of_step, count, 0.5), 0), memory_byte_s);
 }
 
-bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double seconds,
-                     struct status *status)
+bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_byte_s,
+                     double seconds, struct status *status)
 {
     struct timed_step *steps = calloc(STEPS, sizeof *steps);
     struct yardstick *yardstick = yardstick_open(device, dtype, status);
@@ -111,7 +111,7 @@ bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, 
         found[i].seconds = calibrate_steady_s(steps[i].seconds, steps[i].around_s, rounds, rates->yardstick_s);
     }
     if (fine)
-        rates->byte_s = calibrate_byte_s(found, STEPS);
+        rates->byte_s = calibrate_byte_s(found, STEPS, memory_byte_s);
     for (size_t i = 0; i < STEPS; i++) {
         setup_close(&steps[i].setup);
         trial_free(&steps[i].trial);
