@@ -115,7 +115,8 @@ static void descend(struct state *state, size_t s)
             x.maker = state->step;
             unit_acquire(model, UNIT_EMBEDDING); // once for all parts
         }
-        state->walk->backward(state->step, l, &x, (struct kept_attention){0}, &grad, row_next(&state->stages, s, l));
+        state->walk->backward(state->step, l, &x, (struct kept_attention){0}, &grad,
+                              row_next(&state->stages, s, l));
         if (l == 0) {
             unit_release(model, UNIT_EMBEDDING);
         }

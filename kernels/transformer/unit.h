@@ -17,9 +17,9 @@ struct unit_listener {
 };
 // The unit's values are the next to be read: those that are kept on the host, or with overlap in shares, are on
 // their way from here on. Every rank says it where the others do. A walk says it of the unit that it goes to next,
-// before the cells of the one at which it is: of the row above before those that compute its input, of the row below
-// before those that compute its gradient; at the border of two columns or stages of where the next one begins,
-// which may be the same unit. Of the layer at either end the embedding and the head say it.
+// before the cells of the one at which it is: of the row above before those that compute its input, of the row
+// below before those that compute its gradient; at the border of two columns or stages of where the next one
+// begins, which may be the same unit. Of the layer at either end the embedding and the head say it.
 void unit_prefetch(struct model *model, size_t unit);
 void unit_acquire(struct model *model, size_t unit);
 void unit_release(struct model *model, size_t unit);
