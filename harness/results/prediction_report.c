@@ -7,6 +7,7 @@
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define APART 1.1 // times that differ by less are not told apart
 
@@ -24,14 +25,54 @@ static double error_of(const struct record *record, enum prediction_speed speed)
     return record->estimate_ms / prediction_measured_ms(record, speed) - 1;
 }
 
-// Of one setting and context.
-static bool are_comparable(const struct record *a, const struct record *b)
+struct comparable {
+    char *setting;
+    double context;
+    struct predicted_time time;
+};
+
+// Those of one setting and context stand together.
+static int compare_comparable(const void *a, const void *b)
 {
-    json_t *of_a = setting_of_record(a, nothing), *of_b = setting_of_record(b, nothing);
-    bool same = a->trial.context == b->trial.context && json_equal(of_a, of_b);
-    json_decref(of_b);
-    json_decref(of_a);
-    return same;
+    const struct comparable *left = a, *right = b;
+    int order = (left->context > right->context) - (left->context < right->context);
+    return order ? order : strcmp(left->setting, right->setting);
+}
+
+static char *setting_text(const struct record *record)
+{
+    json_t *setting = setting_of_record(record, nothing);
+    char *text = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
+    CHECK(text);
+    json_decref(setting);
+    return text;
+}
+
+// ms: what each counts with; NaN: it does not.
+static struct predicted_order order_of(const struct record *const *records, const double *ms, size_t count)
+{
+    struct predicted_order order = {0};
+    struct comparable *all = malloc((count + 1) * sizeof *all);
+    struct predicted_time *times = malloc((count + 1) * sizeof *times);
+    size_t counted = 0;
+    CHECK(all && times);
+    for (size_t i = 0; i < count; i++)
+        if (!isnan(ms[i]))
+            all[counted++] = (struct comparable){
+                setting_text(records[i]), records[i]->trial.context, {ms[i], records[i]->estimate_ms}};
+    qsort(all, counted, sizeof *all, compare_comparable);
+    for (size_t first = 0, last; first < counted; first = last) {
+        for (last = first; last < counted && compare_comparable(&all[first], &all[last]) == 0; last++)
+            times[last - first] = all[last].time;
+        struct predicted_order part = predicted_order_of(times, last - first, APART);
+        order.pairs += part.pairs;
+        order.reversed += part.reversed;
+    }
+    for (size_t i = 0; i < counted; i++)
+        free(all[i].setting);
+    free(times);
+    free(all);
+    return order;
 }
 
 struct prediction_errors prediction_errors_of(const struct record *const *records, size_t count,
@@ -51,14 +92,8 @@ struct prediction_errors prediction_errors_of(const struct record *const *record
             errors.worst = size;
             errors.worst_record = records[i];
         }
-        for (size_t j = 0; j < i; j++) {
-            double ratio = ms[i] / ms[j];
-            if (!(ratio >= APART || ratio <= 1 / APART) || !are_comparable(records[i], records[j]))
-                continue;
-            errors.pairs++;
-            errors.reversed += (ratio > 1) != (records[i]->estimate_ms > records[j]->estimate_ms);
-        }
     }
+    errors.order = order_of(records, ms, count);
     errors.median = errors.count ? sample_quantile(sizes, errors.count, 0.5) : NAN;
     free(ms);
     free(sizes);
@@ -109,8 +144,8 @@ static void print_errors(const struct prediction_errors *errors, const struct se
             "median error %.1f %%, worst %.1f %% (%s, context %.0f); of %zu pairs whose times differ by more than "
             "%.0f %%, %zu in the right order, %zu in the wrong one\n",
             100 * errors->median, 100 * errors->worst, label_of(all, errors->worst_record),
-            errors->worst_record->trial.context, errors->pairs, 100 * (APART - 1), errors->pairs - errors->reversed,
-            errors->reversed);
+            errors->worst_record->trial.context, errors->order.pairs, 100 * (APART - 1),
+            errors->order.pairs - errors->order.reversed, errors->order.reversed);
 }
 
 static void print_summary(const struct record *const *records, size_t count, const struct series_table *all,

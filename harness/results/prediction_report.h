@@ -1,5 +1,6 @@
 // Prediction report: how well the times of steps were said before, by a profile that has measured rates.
 #pragma once
+#include "harness/results/predicted_order.h"
 #include "harness/results/results.h"
 #include "harness/results/text_table.h"
 #include <stdio.h>
@@ -12,9 +13,7 @@ struct prediction_errors {
     size_t count, in_range; // measured between the low and the high estimate
     double median, worst;
     const struct record *worst_record;
-    // Pairs of trials that differ in method or options alone, and by more than a tenth in measured time; and those
-    // of which the slower one was predicted to be the faster.
-    size_t pairs, reversed;
+    struct predicted_order order; // of trials that differ in method or options alone, a tenth apart
 };
 struct prediction_errors prediction_errors_of(const struct record *const *records, size_t count,
                                               enum prediction_speed speed);
