@@ -1,6 +1,7 @@
 #include "harness/results/comparison.h"
 #include "harness/results/processor_time.h"
 #include "harness/results/record.h"
+#include "harness/results/record_lists.h"
 #include <string.h>
 
 const char *comparison_verdict_name(enum comparison_verdict verdict)
@@ -10,30 +11,6 @@ const char *comparison_verdict_name(enum comparison_verdict verdict)
 }
 
 // --- pairs
-
-// Lists of the places of a side's records by their keys.
-static json_t *by_key(const struct comparison_side *side)
-{
-    json_t *lists = json_object();
-    for (size_t i = 0; i < side->count; i++) {
-        if (!json_object_get(lists, side->keys[i]))
-            json_object_set_new(lists, side->keys[i], json_array());
-        json_array_append_new(json_object_get(lists, side->keys[i]), json_integer((json_int_t)i));
-    }
-    return lists;
-}
-
-static const struct record *record_at(const struct comparison_side *side, const json_t *list, size_t i)
-{
-    size_t place = (size_t)json_integer_value(json_array_get(list, i));
-    CHECK(side->records && place < side->count);
-    return side->records[place];
-}
-
-static const struct record *last_of(const struct comparison_side *side, const json_t *list)
-{
-    return record_at(side, list, json_array_size(list) - 1);
-}
 
 // As far as both lists reach.
 static bool begin_alike(const struct number_list *a, const struct number_list *b)
@@ -66,23 +43,21 @@ static bool may_be_pooled(const struct record *record, const struct record *last
 // The records of a trial in one side, and which of them are pooled: those that may be, and whose threads waited as
 // this record's did.
 struct trial_side {
-    const struct comparison_side *side;
-    const json_t *list; // of places
+    const struct record_list *list;
     const struct record *waits;
 };
 
 static const struct record *pooled_at(const struct trial_side *trial, size_t i)
 {
-    const struct record *record = record_at(trial->side, trial->list, i);
-    bool pooled =
-        may_be_pooled(record, last_of(trial->side, trial->list)) && record_waits_alike(record, trial->waits);
+    const struct record *record = trial->list->records[i];
+    bool pooled = may_be_pooled(record, record_list_last(trial->list)) && record_waits_alike(record, trial->waits);
     return pooled ? record : NULL;
 }
 
 static size_t pooled_count(const struct trial_side *trial)
 {
     size_t count = 0;
-    for (size_t i = 0; i < json_array_size(trial->list); i++)
+    for (size_t i = 0; i < trial->list->count; i++)
         count += pooled_at(trial, i) != NULL;
     return count;
 }
@@ -93,9 +68,9 @@ static void choose_waits(struct trial_side *base, struct trial_side *new, size_t
 {
     struct trial_side a = *base, b = *new;
     size_t most = 0, pooled = 0, all = 0;
-    base->waits = new->waits = last_of(new->side, new->list);
-    for (size_t i = json_array_size(new->list); i-- > 0;) {
-        a.waits = b.waits = record_at(new->side, new->list, i);
+    base->waits = new->waits = record_list_last(new->list);
+    for (size_t i = new->list->count; i-- > 0;) {
+        a.waits = b.waits = new->list->records[i];
         if (most && record_waits_alike(a.waits, new->waits))
             continue;
         size_t before = pooled_count(&a), after = pooled_count(&b), least = before < after ? before : after;
@@ -107,9 +82,8 @@ static void choose_waits(struct trial_side *base, struct trial_side *new, size_t
     }
     const struct trial_side *const sides[] = {base, new};
     for (size_t s = 0; s < 2; s++)
-        for (size_t i = 0; i < json_array_size(sides[s]->list); i++)
-            all += may_be_pooled(record_at(sides[s]->side, sides[s]->list, i),
-                                 last_of(sides[s]->side, sides[s]->list));
+        for (size_t i = 0; i < sides[s]->list->count; i++)
+            all += may_be_pooled(sides[s]->list->records[i], record_list_last(sides[s]->list));
     *left_out += most ? all - pooled : 0;
 }
 
@@ -127,7 +101,7 @@ struct side_times {
 static struct side_times times_of(const struct trial_side *trial)
 {
     struct side_times times = {.known = true};
-    for (size_t i = 0; i < json_array_size(trial->list); i++) {
+    for (size_t i = 0; i < trial->list->count; i++) {
         const struct record *record = pooled_at(trial, i);
         if (record) {
             times.known &= processor_time_known(record);
@@ -142,10 +116,10 @@ enum pooling { POOL_SAMPLES, POOL_PROCESSOR_TIME, POOL_PROCESSOR_ROUNDS };
 // The samples of a trial in one side, or their processor times, written to *end, which moves on.
 static struct time_samples pool(const struct trial_side *trial, enum pooling pooling, double **end)
 {
-    struct time_run *runs = malloc((json_array_size(trial->list) + 1) * sizeof *runs);
+    struct time_run *runs = malloc((trial->list->count + 1) * sizeof *runs);
     CHECK(runs);
     size_t run_count = 0;
-    for (size_t i = 0; i < json_array_size(trial->list); i++) {
+    for (size_t i = 0; i < trial->list->count; i++) {
         const struct record *record = pooled_at(trial, i);
         if (!record)
             continue;
@@ -158,10 +132,9 @@ static struct time_samples pool(const struct trial_side *trial, enum pooling poo
         if (run.count)
             runs[run_count++] = run;
     }
-    struct time_samples samples =
-        pooling == POOL_PROCESSOR_ROUNDS
-            ? time_samples_rounds(runs, run_count)
-            : time_samples_pool(runs, run_count, is_drawn(last_of(trial->side, trial->list)));
+    struct time_samples samples = pooling == POOL_PROCESSOR_ROUNDS
+                                      ? time_samples_rounds(runs, run_count)
+                                      : time_samples_pool(runs, run_count, is_drawn(record_list_last(trial->list)));
     free(runs);
     return samples;
 }
@@ -179,8 +152,8 @@ static size_t sample_count(const struct comparison_side *side)
 static bool in_rounds(const struct trial_side *base, const struct trial_side *new)
 {
     size_t rounds = pooled_count(base);
-    return rounds > 1 && rounds == pooled_count(new) && !is_drawn(last_of(base->side, base->list)) &&
-           !is_drawn(last_of(new->side, new->list));
+    return rounds > 1 && rounds == pooled_count(new) && !is_drawn(record_list_last(base->list)) &&
+           !is_drawn(record_list_last(new->list));
 }
 
 // The samples of a trial that both sides have, which go to *end, or why they may not be compared.
@@ -211,42 +184,42 @@ static void take_times(struct comparison *comparison, struct trial_comparison *t
 static void make_pairs(struct comparison *comparison, const struct comparison_side *base,
                        const struct comparison_side *new)
 {
-    json_t *base_lists = by_key(base), *new_lists = by_key(new), *list;
-    const char *key;
-    comparison->trials =
-        calloc(json_object_size(base_lists) + json_object_size(new_lists) + 1, sizeof *comparison->trials);
+    struct record_lists base_lists, new_lists;
+    record_lists_make(&base_lists, base->records, base->keys, base->count);
+    record_lists_make(&new_lists, new->records, new->keys, new->count);
+    record_lists_match(&base_lists, &new_lists);
+    comparison->trials = calloc(base_lists.count + new_lists.count + 1, sizeof *comparison->trials);
     comparison->samples = malloc((2 * (sample_count(base) + sample_count(new)) + 1) * sizeof *comparison->samples);
     CHECK(comparison->trials && comparison->samples);
     double *end = comparison->samples;
-    json_object_foreach(base_lists, key, list)
-    {
+    for (size_t i = 0; i < base_lists.count; i++) {
         struct trial_comparison *trial = &comparison->trials[comparison->count++];
-        const json_t *match = json_object_get(new_lists, key);
-        trial->base = last_of(base, list);
-        trial->new = match ? last_of(new, match) : NULL;
+        const struct record_list *list = base_lists.in_order[i], *match = list->match;
+        trial->base = record_list_last(list);
+        trial->new = match ? record_list_last(match) : NULL;
         if (!match)
             continue;
         comparison->both++;
         if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK)
-            take_times(comparison, trial, &(struct trial_side){.side = base, .list = list},
-                       &(struct trial_side){.side = new, .list = match}, &end);
+            take_times(comparison, trial, &(struct trial_side){.list = list}, &(struct trial_side){.list = match},
+                       &end);
     }
     comparison->base_only = comparison->count - comparison->both;
-    json_object_foreach(new_lists, key, list)
-    {
-        if (!json_object_get(base_lists, key))
-            comparison->trials[comparison->count++].new = last_of(new, list);
-    }
+    for (size_t i = 0; i < new_lists.count; i++)
+        if (!new_lists.in_order[i]->match)
+            comparison->trials[comparison->count++].new = record_list_last(new_lists.in_order[i]);
     comparison->new_only = comparison->count - comparison->base_only - comparison->both;
-    json_decref(base_lists);
-    json_decref(new_lists);
+    record_lists_free(&base_lists);
+    record_lists_free(&new_lists);
 }
 
 // --- names
 
 static const struct record *either(const struct trial_comparison *trial)
 {
-    return trial->new ? trial->new : trial->base;
+    const struct record *record = trial->new ? trial->new : trial->base;
+    CHECK(record);
+    return record;
 }
 
 static void name_trials(struct comparison *comparison)

@@ -142,10 +142,11 @@ static json_t *trial_json(const struct comparison *comparison, const struct tria
     return object;
 }
 
-json_t *comparison_json(const struct comparison *comparison, bool all)
+// All but the trials one by one.
+static json_t *summary_json(const struct comparison *comparison)
 {
     const size_t *by_change = comparison->by_change;
-    json_t *object = json_object(), *trials = json_object(), *changed = json_array();
+    json_t *object = json_object(), *trials = json_object();
     set(object, "verdict", json_string(comparison_verdict_name(comparison->verdict)));
     set(object, "reason", json_string(comparison->reason));
     set(trials, "both", json_integer((json_int_t)comparison->both));
@@ -160,9 +161,93 @@ json_t *comparison_json(const struct comparison *comparison, bool all)
     set(object, "trials", trials);
     set(object, "gradient_bits", bits_summary_json(comparison));
     set(object, "time", times_json(comparison));
+    return object;
+}
+
+json_t *comparison_json(const struct comparison *comparison, bool all)
+{
+    json_t *object = summary_json(comparison), *changed = json_array();
     for (size_t i = 0; i < comparison->count; i++)
         if (comparison_trial_shown(&comparison->trials[i], all))
             json_array_append_new(changed, trial_json(comparison, &comparison->trials[i]));
     set(object, "changed", changed);
     return object;
+}
+
+// --- written trial by trial, for there may be many
+
+struct indented {
+    int depth;
+    FILE *stream;
+};
+
+static void begin_line(struct indented to)
+{
+    fprintf(to.stream, "\n%*s", to.depth, "");
+}
+
+static int write_indented(const char *text, size_t bytes, void *data)
+{
+    const struct indented *to = data;
+    for (const char *end = text + bytes, *line; (line = memchr(text, '\n', (size_t)(end - text)));
+         text = line + 1) {
+        fwrite(text, 1, (size_t)(line - text), to->stream);
+        begin_line(*to);
+        bytes = (size_t)(end - line) - 1;
+    }
+    fwrite(text, 1, bytes, to->stream);
+    return 0;
+}
+
+static void write_value(const json_t *value, struct indented to)
+{
+    json_dump_callback(value, write_indented, &to, JSON_INDENT(1) | JSON_ENCODE_ANY);
+}
+
+static void write_trials(const struct comparison *comparison, bool all, struct indented to)
+{
+    const struct indented inside = {to.depth + 1, to.stream};
+    size_t written = 0;
+    putc('[', to.stream);
+    for (size_t i = 0; i < comparison->count; i++) {
+        if (!comparison_trial_shown(&comparison->trials[i], all))
+            continue;
+        json_t *trial = trial_json(comparison, &comparison->trials[i]);
+        fputs(written++ ? "," : "", to.stream);
+        begin_line(inside);
+        write_value(trial, inside);
+        json_decref(trial);
+    }
+    if (written)
+        begin_line(to);
+    putc(']', to.stream);
+}
+
+void comparison_json_write(const struct comparison *comparison, bool all, const char *title, int depth,
+                           FILE *stream)
+{
+    const struct indented to = {depth, stream}, inside = {depth + 1, stream};
+    json_t *summary = summary_json(comparison), *value, *title_json = title ? record_text(title) : NULL;
+    const char *key;
+    putc('{', stream);
+    json_object_foreach(summary, key, value)
+    {
+        begin_line(inside);
+        fprintf(stream, "\"%s\": ", key);
+        write_value(value, inside);
+        putc(',', stream);
+    }
+    begin_line(inside);
+    fputs("\"changed\": ", stream);
+    write_trials(comparison, all, inside);
+    if (title_json) {
+        putc(',', stream);
+        begin_line(inside);
+        fputs("\"title\": ", stream);
+        write_value(title_json, inside);
+    }
+    begin_line(to);
+    putc('}', stream);
+    json_decref(title_json);
+    json_decref(summary);
 }

@@ -208,17 +208,13 @@ static void write_suite(const struct titled_comparison *item, const struct compa
 
 static void write_json(const struct titled_comparison *comparisons, size_t count, bool all, FILE *stream)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_t *object = comparison_json(&comparisons[i].comparison, all);
-        if (comparisons[i].title)
-            CHECK(json_object_set_new(object, "title", json_string(comparisons[i].title)) == 0);
-        CHECK(json_array_append_new(array, object) == 0);
-    }
     bool titled = count > 0 && comparisons[0].title;
-    json_dumpf(titled ? array : json_array_get(array, 0), stream, JSON_INDENT(1));
-    fputc('\n', stream);
-    json_decref(array);
+    fputs(titled ? "[\n " : "", stream);
+    for (size_t i = 0; i < count; i++) {
+        fputs(i ? ",\n " : "", stream);
+        comparison_json_write(&comparisons[i].comparison, all, comparisons[i].title, titled, stream);
+    }
+    fputs(titled ? "\n]\n" : "\n", stream);
 }
 
 void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,

@@ -1,0 +1,26 @@
+// Record lists: the records of either side of a comparison by their keys, and which lists belong together.
+#pragma once
+#include "harness/results/record.h"
+
+// The records of one key, in their side's order.
+struct record_list {
+    const char *key;
+    size_t count, first;             // first: its place in the side
+    const struct record **records;   // [count]
+    const struct record_list *match; // of the same key in the other side; NULL: it has none
+};
+
+struct record_lists {
+    size_t count;
+    struct record_list *lists;           // [count], by key
+    const struct record_list **in_order; // [count], as the side first has them
+    const struct record **records;       // of all
+};
+
+// Of `count` records, each with its key; both are borrowed. Release with record_lists_free.
+void record_lists_make(struct record_lists *lists, const struct record *const *records, const char *const *keys,
+                       size_t count);
+// Finds each list's match.
+void record_lists_match(struct record_lists *a, struct record_lists *b);
+void record_lists_free(struct record_lists *lists);
+const struct record *record_list_last(const struct record_list *list);
