@@ -28,13 +28,12 @@ void text_table_row(struct text_table *table, const char *const *words)
         count++;
     CHECK(table->rows == 0 || table->columns == count);
     table->columns = count;
-    table->cells = realloc(table->cells, (table->rows + 1) * count * sizeof *table->cells);
-    CHECK(table->cells || count == 0);
-    for (size_t i = 0; i < count; i++) {
-        char *copy = strdup(words[i]);
-        CHECK(copy);
-        table->cells[table->rows * count + i] = copy;
+    if ((table->rows & (table->rows - 1)) == 0) { // room for twice as many
+        table->cells = realloc(table->cells, (2 * table->rows + 1) * count * sizeof *table->cells);
+        CHECK(table->cells || count == 0);
     }
+    for (size_t i = 0; i < count; i++)
+        table->cells[table->rows * count + i] = interned_text(&table->words, words[i], strlen(words[i]));
     table->rows++;
 }
 
@@ -63,14 +62,24 @@ static const struct escape latex_escapes[] = {{'\\', "\\textbackslash{}"},
                                               {'\n', " "},
                                               {0}};
 
-// To be freed.
-static char *escaped(const char *word, enum table_format format)
+static bool needs_escapes(const char *word, const struct escape *escapes)
+{
+    bool needs = false;
+    for (; escapes->sign && !needs; escapes++)
+        needs = strchr(word, escapes->sign);
+    return needs;
+}
+
+// The word itself, or one that is kept in `words`.
+static const char *escaped(const char *word, enum table_format format, struct interned *words)
 {
     const struct escape *escapes = format == TABLE_LATEX      ? latex_escapes
                                    : format == TABLE_MARKDOWN ? markdown_escapes
                                                               : text_escapes;
     char *text = NULL;
     size_t bytes;
+    if (!needs_escapes(word, escapes))
+        return word;
     FILE *stream = open_memstream(&text, &bytes);
     CHECK(stream);
     for (; *word; word++) {
@@ -83,7 +92,9 @@ static char *escaped(const char *word, enum table_format format)
             fputc(*word, stream);
     }
     CHECK(fclose(stream) == 0);
-    return text;
+    word = interned_text(words, text, bytes);
+    free(text);
+    return word;
 }
 
 // --- rows
@@ -115,7 +126,8 @@ static void print_begin(const struct text_table *table, FILE *stream)
     fputs("}\n\\hline\n", stream);
 }
 
-static void print_row(char *const *words, size_t columns, const int *widths, const struct look *look, FILE *stream)
+static void print_row(const char *const *words, size_t columns, const int *widths, const struct look *look,
+                      FILE *stream)
 {
     for (size_t c = 0; c < columns; c++)
         fprintf(stream, "%s%*s", c ? look->between : look->before, c ? widths[c] : -widths[c], words[c]);
@@ -150,7 +162,7 @@ static size_t line_bytes(const char *words, size_t room)
     return end ? end : bytes;
 }
 
-static void print_text_row(char *const *words, size_t columns, const int *widths, FILE *stream)
+static void print_text_row(const char *const *words, size_t columns, const int *widths, FILE *stream)
 {
     const struct look *look = &looks[TABLE_TEXT];
     const char *rest = words[0];
@@ -171,11 +183,12 @@ void text_table_print(const struct text_table *table, enum table_format format, 
 {
     CHECK(format <= TABLE_LATEX);
     size_t count = table->rows * table->columns;
-    char **words = calloc(count + 1, sizeof *words);
+    const char **words = calloc(count + 1, sizeof *words);
+    struct interned written = {0};
     int *widths = calloc(table->columns + 1, sizeof *widths);
     CHECK(words && widths);
     for (size_t i = 0; i < count; i++) {
-        words[i] = escaped(table->cells[i], format);
+        words[i] = escaped(table->cells[i], format, &written);
         int length = (int)strlen(words[i]), *width = &widths[i % table->columns];
         *width = length > *width ? length : *width;
     }
@@ -195,16 +208,14 @@ void text_table_print(const struct text_table *table, enum table_format format, 
     }
     if (format == TABLE_LATEX)
         fputs("\\hline\n\\end{tabular}\n", stream);
-    for (size_t i = 0; i < count; i++)
-        free(words[i]);
+    interned_free(&written);
     free(words);
     free(widths);
 }
 
 void text_table_free(struct text_table *table)
 {
-    for (size_t i = 0; i < table->rows * table->columns; i++)
-        free(table->cells[i]);
+    interned_free(&table->words);
     free(table->cells);
     *table = (struct text_table){0};
 }

@@ -1,5 +1,6 @@
 // Text table: rows of words under a header, in columns for a terminal, as markdown or as LaTeX.
 #pragma once
+#include "harness/files/interned.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,7 +12,8 @@ enum table_format table_format_find(const char *name);
 
 struct text_table {
     size_t columns, rows; // the first row is the header
-    char **cells;         // [rows * columns]
+    const char **cells;   // [rows * columns]
+    struct interned words;
 };
 
 // A word for a number, "-" for one that is not finite.
