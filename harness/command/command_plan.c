@@ -144,7 +144,7 @@ static void print_host(const struct plan *plan)
 
 static void print_ranks(const struct plan *plan)
 {
-    const struct record_ranks *ranks = &plan->record.ranks;
+    const struct record_ranks *ranks = plan->record.ranks;
     bool timed = ranks->idle_share.count > 0;
     size_t first = 0;
     printf("ranks\n  %-15s %16s %16s %16s %10s%s\n", "rank", "peak bytes", "sent bytes", "received bytes",
@@ -169,11 +169,11 @@ static void print_time(const struct plan *plan)
     char mean[64] = "";
     if (draws > 1)
         snprintf(mean, sizeof mean, ", mean of %zu draws", draws);
-    const struct links *links = plan->record.ranks.given ? trial_links(&plan->trial) : NULL;
-    if (plan->record.ranks.given && !trial_times_ranks(&plan->trial))
+    const struct links *links = plan->record.ranks->given ? trial_links(&plan->trial) : NULL;
+    if (plan->record.ranks->given && !trial_times_ranks(&plan->trial))
         printf("  %-20s %12s    none is estimated of more than %d ranks whose keys and values go round\n", "time",
                "unknown", RING_RANKS_TIMED);
-    else if (plan->record.ranks.given && !links)
+    else if (plan->record.ranks->given && !links)
         printf("  %-20s %12s    profile %s has no links between so many ranks; --links names some\n", "time",
                "unknown", profile);
     else if (isnan(plan->record.estimate_ms))
@@ -217,7 +217,7 @@ static void print_table(const struct plan *plan)
     printf("  %-20s %12.0f\n", "launches", record->launches);
     if (plan->trial.profile)
         print_time(plan);
-    if (plan->record.ranks.given)
+    if (plan->record.ranks->given)
         print_ranks(plan);
     if (plan->trial.measure.categories) {
         putchar('\n');

@@ -63,7 +63,7 @@ static void grow(struct interned *interned)
     interned->capacity = grown.capacity;
 }
 
-static struct interned_item *item_of(struct interned *interned, const char *text, size_t bytes)
+struct interned_item *interned_item(struct interned *interned, const char *text, size_t bytes)
 {
     CHECK(bytes <= UINT32_MAX);
     uint32_t hash = (uint32_t)XXH3_64bits(text, bytes);
@@ -83,15 +83,19 @@ static struct interned_item *item_of(struct interned *interned, const char *text
 
 const char *interned_text(struct interned *interned, const char *text, size_t bytes)
 {
-    return item_of(interned, text, bytes)->text;
+    return interned_item(interned, text, bytes)->text;
+}
+
+const json_t *interned_item_json(struct interned_item *item)
+{
+    if (!item->json)
+        item->json = json_loadb(item->text, item->bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+    return item->json;
 }
 
 const json_t *interned_json(struct interned *interned, const char *text, size_t bytes)
 {
-    struct interned_item *item = item_of(interned, text, bytes);
-    if (!item->json)
-        item->json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
-    return item->json;
+    return interned_item_json(interned_item(interned, text, bytes));
 }
 
 void interned_free(struct interned *interned)

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-struct interned_item;
+struct interned_item; // a text
 
 // Zeroed: empty.
 struct interned {
@@ -17,4 +17,7 @@ struct interned {
 const char *interned_text(struct interned *interned, const char *text, size_t bytes);
 // The value that the text is, borrowed until interned_free; NULL: it is no JSON, or has a key twice.
 const json_t *interned_json(struct interned *interned, const char *text, size_t bytes);
+// The text whose value may be asked for later, which makes it then.
+struct interned_item *interned_item(struct interned *interned, const char *text, size_t bytes);
+const json_t *interned_item_json(struct interned_item *item);
 void interned_free(struct interned *interned);

@@ -243,7 +243,7 @@ static double whole_walk_ms(const struct record *const *records, size_t count, c
 
 static bool has_budget(const struct record *record)
 {
-    return is_ok(record) && isfinite(budget_of(record)) && !record->curve.given; // whose figure is another
+    return is_ok(record) && isfinite(budget_of(record)) && !record->curve->given; // whose figure is another
 }
 
 static bool tabulate_sparsity(const struct record *const *records, size_t count, FILE *table)

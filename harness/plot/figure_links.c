@@ -27,7 +27,7 @@ static bool same(struct kind a, struct kind b)
 
 static bool is_timed(const struct record *record)
 {
-    return record->status == RECORD_OK && record->ranks.idle_share.count > 0 && isfinite(record->estimate_ms);
+    return record->status == RECORD_OK && record->ranks->idle_share.count > 0 && isfinite(record->estimate_ms);
 }
 
 // In the order of the records.
@@ -71,13 +71,14 @@ static size_t links_before(const struct kind *kinds, size_t kind)
 
 static int by_ranks(const void *a, const void *b)
 {
-    double x = (*(const struct record *const *)a)->ranks.count, y = (*(const struct record *const *)b)->ranks.count;
+    double x = (*(const struct record *const *)a)->ranks->count,
+           y = (*(const struct record *const *)b)->ranks->count;
     return (x > y) - (x < y);
 }
 
 static void put_record(FILE *table, const struct record *record)
 {
-    const struct record_ranks *ranks = &record->ranks;
+    const struct record_ranks *ranks = record->ranks;
     double idle = 1, sent = 0;
     for (size_t i = 0; i < ranks->idle_share.count; i++) {
         idle = fmin(idle, ranks->idle_share.items[i]);

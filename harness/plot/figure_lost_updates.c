@@ -35,8 +35,8 @@ static struct row row_of(const struct record *record)
 {
     const json_t *rate = json_object_get(record->trial.optimizer, "rate");
     struct row row = {.rate = json_is_number(rate) ? json_number_value(rate) : NAN,
-                      .unchanged = mean(&record->curve.unchanged_weights),
-                      .lost = mean(&record->curve.lost_updates)};
+                      .unchanged = mean(&record->curve->unchanged_weights),
+                      .lost = mean(&record->curve->lost_updates)};
     bool master = strcmp(text_of(record, "master"), "f32") == 0;
     bool stochastic = strcmp(text_of(record, "round"), "stochastic") == 0;
     snprintf(row.label, sizeof row.label, "%.40s, %.40s, %s", record_method(record), text_of(record, "name"),
@@ -68,7 +68,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     size_t kept = 0, series = 0;
     bool enough = false;
     for (size_t i = 0; i < count; i++) {
-        if (records[i]->status == RECORD_OK && records[i]->curve.lost_updates.count > 0) {
+        if (records[i]->status == RECORD_OK && records[i]->curve->lost_updates.count > 0) {
             rows[kept] = row_of(records[i]);
             if (isfinite(rows[kept].rate) && isfinite(rows[kept].lost))
                 kept++;

@@ -15,8 +15,8 @@
 
 static bool has_curve(const struct record *record)
 {
-    return record->status == RECORD_OK && record->curve.given && record->curve.loss.count > 0 &&
-           record->samples_ms.count == record->curve.loss.count;
+    return record->status == RECORD_OK && record->curve->given && record->curve->loss.count > 0 &&
+           record->samples_ms.count == record->curve->loss.count;
 }
 
 // The records that have one, as series. Release with series_free.
@@ -109,7 +109,7 @@ typedef void put_part(FILE *table, const struct record *record, double seconds, 
 
 static void put_loss(FILE *table, const struct record *record, double seconds, size_t first, size_t end, size_t i)
 {
-    const struct record_curve *curve = &record->curve;
+    const struct record_curve *curve = record->curve;
     put(table, (double)end * tokens_of_step(record));
     put(table, seconds);
     put(table, mean(&curve->loss, first, end));
@@ -119,7 +119,7 @@ static void put_loss(FILE *table, const struct record *record, double seconds, s
 static void put_metrics(FILE *table, const struct record *record, double seconds, size_t first, size_t end,
                         size_t i)
 {
-    const struct record_curve *curve = &record->curve;
+    const struct record_curve *curve = record->curve;
     (void)seconds;
     for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
         const struct number_list *evaluated = &curve->evaluation_metrics[m];
@@ -129,7 +129,7 @@ static void put_metrics(FILE *table, const struct record *record, double seconds
 
 static void put_run(FILE *table, const char *start, const struct record *record, put_part *put_rest)
 {
-    const struct record_curve *curve = &record->curve;
+    const struct record_curve *curve = record->curve;
     size_t steps = curve->loss.count, evaluations = curve->evaluation_loss.count;
     size_t parts = evaluations ? evaluations : steps < PARTS ? steps : PARTS;
     double before = 0, seconds = 0;
@@ -177,7 +177,7 @@ static bool tabulate_training(const struct record *const *records, size_t count,
 static bool has_metrics(const struct record *record)
 {
     for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
-        if (has_curve(record) && record->curve.metrics[m].count > 0) {
+        if (has_curve(record) && record->curve->metrics[m].count > 0) {
             return true;
         }
     }
@@ -251,7 +251,7 @@ static size_t put_rates(const struct record *const *records, size_t count, FILE 
         size_t rates = 0;
         qsort(series->records, series->record_count, sizeof *series->records, by_rate);
         for (size_t i = 0; i < series->record_count; i++) {
-            const struct record_curve *curve = &series->records[i]->curve;
+            const struct record_curve *curve = series->records[i]->curve;
             const struct number_list *evaluated = &curve->evaluation_loss;
             size_t steps = curve->loss.count, last = steps - steps / 4 - (steps < 4);
             rates += i == 0 || rate_of(series->records[i]) != rate_of(series->records[i - 1]);

@@ -34,10 +34,7 @@ static json_t *value_in(const struct compared_key *place, const struct record *r
 {
     if (place->option)
         return json_incref((json_t *)record_option(record, place->key));
-    json_t *trial = NULL,
-           *value = recorded_key_value(recorded_key_of(&trial_keys[trial_key_find(place->key)]), record, &trial);
-    json_decref(trial);
-    return value;
+    return recorded_key_value(recorded_key_of(&trial_keys[trial_key_find(place->key)]), record);
 }
 
 // A hash, as ids are, of what two records have in common that differ in the key alone.

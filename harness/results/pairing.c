@@ -1,5 +1,6 @@
 #include "harness/results/pairing.h"
 #include "harness/files/text.h"
+#include "harness/results/record_json.h"
 #include "harness/results/recorded_key.h"
 #include "harness/results/recorded_method.h"
 #include "harness/results/step_time.h"

@@ -36,11 +36,6 @@ const json_t *record_option(const struct record *record, const char *name)
     return json_object_get(record->trial.method, name);
 }
 
-json_t *record_trial_json(const struct record_trial *trial)
-{
-    return trial->json ? json_incref((json_t *)trial->json) : trial->text ? json_loads(trial->text, 0, NULL) : NULL;
-}
-
 double record_option_number(const struct record *record, const char *name)
 {
     const json_t *value = record_option(record, name);

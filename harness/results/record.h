@@ -13,6 +13,10 @@
 #include <jansson.h>
 
 #define RECORD_SCHEMA 2
+// Below this every whole number is a double.
+#define RECORD_EXACT_MAX 0x1p53
+
+struct interned_item;
 
 enum record_status {
     RECORD_OK,
@@ -69,8 +73,8 @@ struct record_parallel {
 
 struct record_trial {
     bool given;
-    const json_t *json; // the whole of it; NULL: see text
-    const char *text;   // the same as it was written; NULL: see json
+    const json_t *json;         // the whole of it; NULL: see rest
+    struct interned_item *rest; // the same with 0 for its counts, in which trials of a sweep differ; NULL: see json
     const json_t *model, *data, *documents, *lora, *objective, *optimizer, *method, *train;
     const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
         *gradient_dtype;
@@ -165,7 +169,8 @@ struct record_provenance {
     double host_memory_bytes, threads, spin_count, clock_mhz_before, clock_mhz_after;
 };
 
-// What is null in each: record_fields.h. Texts and JSON are borrowed, lists and parts owned (record_json.h).
+// What is null in each: record_fields.h. Texts and JSON are borrowed; lists, parts and what stands apart are owned
+// (record_json.h).
 struct record {
     double schema;
     const char *id, *experiment, *reason, *profile, *command;
@@ -184,19 +189,17 @@ struct record {
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
     double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches,
         instructions;
-    struct record_ranks ranks;
+    const struct record_ranks *ranks; // never NULL: of what is null all is, and is not given
     struct record_gradient gradient;
     struct record_bias bias;
     struct record_pair_sums pair_sums;
-    struct record_curve curve;
+    const struct record_curve *curve; // likewise
     struct record_timeline timeline;
     struct record_categories categories;
     struct record_provenance provenance;
     double wall_s;
 };
 
-// All of a trial, a new reference; NULL: there is none.
-json_t *record_trial_json(const struct record_trial *trial);
 // The name of the method that was run; "" if the record does not say.
 const char *record_method(const struct record *record);
 // An option of the method; NULL: it has none of that name.

@@ -76,7 +76,7 @@ static void note_keys_of(json_t *free_keys, const struct record_field *fields, c
     for (const struct record_field *field = fields; field->name; field++) {
         char name[120];
         snprintf(name, sizeof name, "%s%s%s", parent, field->name, is_object(field) ? "." : "");
-        if (is_object(field))
+        if (is_object(field) && !field->absent)
             note_keys_of(free_keys, field->members, name, offset + field->offset, results);
         else if (is_free(field) || field->type == FIELD_MAP)
             note_field(free_keys, field, name, offset + field->offset, results);

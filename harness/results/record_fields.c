@@ -1,5 +1,6 @@
 #include "harness/results/record_fields.h"
 #include "harness/results/record.h"
+#include <math.h>
 #include <stddef.h>
 
 #define FIELDS static const struct record_field
@@ -8,6 +9,12 @@
 #define FIELD(owner, member) .name = #member, .offset = offsetof(struct owner, member)
 // Of a map or rows: the size of one of its parts.
 #define PARTS(of, part) .members = of, .part_bytes = sizeof(struct part)
+
+// Of an object that few records have: where its struct is, and what stands for null.
+#define APART(of, part, null_part) .members = of, .part_bytes = sizeof(struct part), .absent = &(null_part)
+
+static const struct record_curve no_curve;
+static const struct record_ranks no_ranks = {.count = NAN, .oversubscribed = -1};
 
 FIELDS measure_fields[] = {
     {FIELD(record_measure, warmup), .type = FIELD_COUNT, .meaning = "steps before the samples"},
@@ -397,7 +404,7 @@ const struct record_field record_fields[] = {
     {FIELD(record, ranks), .type = FIELD_OBJECT,
      .meaning = "a figure of each rank; elsewhere bytes of memory are the most that one took, counts those of all "
                 "together, times the slowest's, and what is taken apart rank 0's",
-     .null = "one rank", .members = ranks_fields},
+     .null = "one rank", APART(ranks_fields, record_ranks, no_ranks)},
     {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
      .null = "not asked for, planned, or the method computes none", .members = gradient_fields},
     {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "of the gradient over all draws",
@@ -406,7 +413,7 @@ const struct record_field record_fields[] = {
      .meaning = "means over pairs: how far a pair's difference of log-probs is off by the dtype of its sums",
      .null = "not asked for, planned, or no objective of pairs", .members = pair_sums_fields},
     {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
-     .null = "no training run, or planned", .members = curve_fields},
+     .null = "no training run, or planned", APART(curve_fields, record_curve, no_curve)},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",
      .members = timeline_fields},
     {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "where one step's time went, after the samples",

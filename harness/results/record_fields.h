@@ -38,11 +38,19 @@ struct record_field {
     const char *meaning;                // NULL: the name says it
     const char *null;                   // when it is null or absent besides not having been reached; NULL: never
     const struct record_field *members; // ending in a NULL name
-    size_t part_bytes;                  // of a map's or rows' struct
+    size_t part_bytes;                  // of a map's or rows' struct, and of an object's that stands apart
+    const void *absent;                 // NULL, or what stands for null of an object that few records have, whose
+                                        // struct stands apart: a record then holds a pointer to it
 };
 
 // Of the record itself, ending in a NULL name.
 extern const struct record_field record_fields[];
+
+// The struct of an object with members.
+static inline const void *record_field_members(const struct record_field *field, const void *value)
+{
+    return field->absent ? *(const void *const *)value : value;
+}
 
 // "a whole number >= 0"
 const char *field_type_name(const struct record_field *field);

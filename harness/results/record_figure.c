@@ -17,7 +17,7 @@ static double ratio(double value, double first)
 static json_t *setting(const struct table_row *row, const struct table_row *first)
 {
     (void)first;
-    return json_string(row->name.text);
+    return json_string(row->name);
 }
 
 static json_t *time_ms(const struct table_row *row, const struct table_row *first)

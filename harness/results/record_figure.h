@@ -2,11 +2,10 @@
 // ratios over the table's first row.
 #pragma once
 #include "harness/results/record.h"
-#include "harness/results/trial_names.h"
 
 struct table_row {
     const struct record *record;
-    struct trial_name name;
+    const char *name; // of the trial among the table's (trial_names.h)
 };
 
 struct record_figure {

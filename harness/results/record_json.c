@@ -1,9 +1,7 @@
 #include "harness/results/record_json.h"
+#include "harness/files/interned.h"
 #include <math.h>
 #include <string.h>
-
-// Above this not every whole number is a double.
-#define EXACT_MAX 0x1p53
 
 // owner: the struct that the fields are of.
 static void read_fields(const struct record_field *fields, const json_t *object, void *owner);
@@ -61,11 +59,15 @@ static void clear_field(const struct record_field *field, void *value)
         return;
     case FIELD_TRIAL:
         ((struct record_trial *)value)->json = NULL;
-        ((struct record_trial *)value)->text = NULL;
+        ((struct record_trial *)value)->rest = NULL;
         // fall through
     case FIELD_OBJECT:
         if (!field->members) {
             *(const json_t **)value = NULL;
+            return;
+        }
+        if (field->absent) {
+            *(const void **)value = field->absent;
             return;
         }
         record_fields_clear(field->members, value);
@@ -91,6 +93,14 @@ void record_fields_clear(const struct record_field *fields, void *owner)
 void record_clear(struct record *record)
 {
     record_fields_clear(record_fields, record);
+}
+
+void *record_apart(const struct record_field *field, void *value)
+{
+    void *part = calloc(1, field->part_bytes);
+    CHECK(part);
+    record_fields_clear(field->members, part);
+    return *(void **)value = part;
 }
 
 // --- from JSON
@@ -163,6 +173,7 @@ static void read_field(const struct record_field *field, const json_t *json, voi
             *(const json_t **)value = json;
             return;
         }
+        value = field->absent ? record_apart(field, value) : value;
         read_fields(field->members, json, value);
         *(bool *)value = true;
         return;
@@ -195,6 +206,34 @@ void record_read(struct record *record, const json_t *object)
 
 // --- to JSON
 
+const json_t *record_trial_rest(const struct record_trial *trial)
+{
+    return trial->rest ? interned_item_json(trial->rest) : trial->json;
+}
+
+static const struct record_field *trial_fields(void)
+{
+    const struct record_field *field = record_fields;
+    while (field->type != FIELD_TRIAL)
+        field++;
+    return field->members;
+}
+
+json_t *record_trial_json(const struct record_trial *trial)
+{
+    if (!trial->rest)
+        return json_incref((json_t *)trial->json);
+    json_t *whole = json_copy((json_t *)record_trial_rest(trial));
+    CHECK(whole);
+    for (const struct record_field *field = trial_fields(); field->name; field++) {
+        const void *value = (const char *)trial + field->offset;
+        const double *count = value;
+        if (field->type == FIELD_COUNT && *count < RECORD_EXACT_MAX) // no NaN is
+            CHECK(json_object_set_new(whole, field->name, json_integer((json_int_t)*count)) == 0);
+    }
+    return whole;
+}
+
 static void set(json_t *object, const char *key, json_t *value)
 {
     CHECK(value && json_object_set_new(object, key, value) == 0);
@@ -202,7 +241,7 @@ static void set(json_t *object, const char *key, json_t *value)
 
 json_t *record_number_json(enum field_type type, double value)
 {
-    bool whole = fabs(value) < EXACT_MAX && value == floor(value);
+    bool whole = fabs(value) < RECORD_EXACT_MAX && value == floor(value);
     if (!isfinite(value))
         return json_null();
     return type == FIELD_COUNT || (type == FIELD_WHOLE && whole) ? json_integer((json_int_t)value)
@@ -282,6 +321,7 @@ static json_t *field_json(const struct record_field *field, const void *value)
     case FIELD_OBJECT:
         if (!field->members)
             return borrowed(*(const json_t *const *)value);
+        value = record_field_members(field, value);
         return *(const bool *)value ? fields_json(field->members, value) : json_null();
     case FIELD_ROWS:
     case FIELD_MAP:
@@ -353,8 +393,10 @@ static json_t *value_of(const struct record_field *fields, const void *owner, co
         return value_in_tally(value, keys + 1);
     if (field->type == FIELD_MAP || field->type == FIELD_ROWS)
         return value_of_part(field, value, keys + 1);
-    if (field->members)
+    if (field->members) {
+        value = record_field_members(field, value);
         return *(const bool *)value ? value_of(field->members, value, keys + 1) : NULL;
+    }
     bool is_json = field->type == FIELD_ANY || field->type == FIELD_OBJECT;
     return is_json ? value_in(*(const json_t *const *)value, keys + 1) : NULL;
 }
@@ -367,6 +409,15 @@ json_t *record_value(const struct record *record, const char *const *keys)
 
 // --- release
 
+static void free_apart(const struct record_field *field, void *value)
+{
+    void *part = *(void **)value;
+    if (!part || part == field->absent) // a zeroed record has no part
+        return;
+    free_fields(field->members, part);
+    free(part);
+}
+
 static void free_fields(const struct record_field *fields, void *owner)
 {
     for (const struct record_field *field = fields; field->name; field++) {
@@ -376,6 +427,10 @@ static void free_fields(const struct record_field *fields, void *owner)
             free(((struct number_list *)value)->items);
         if (!field->members)
             continue;
+        if (field->absent) {
+            free_apart(field, value);
+            continue;
+        }
         if (field->type == FIELD_OBJECT || field->type == FIELD_TRIAL) {
             free_fields(field->members, value);
             continue;

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // mempcpy
 #include "harness/results/record_skim.h"
 #include "harness/files/json_skim.h"
 #include "harness/results/record_check.h"
@@ -8,10 +9,15 @@
 
 #define FIELDS_MAX 96
 
+#define COUNTS_MAX 16
+
 // What is left of the line, and what texts are kept in.
 struct reading {
     struct json_cursor cursor;
     struct interned *interned;
+    const struct record_field *trial; // the fields of its trial, once it is met
+    size_t count_count;               // of the trial's counts, as they stand in it
+    struct json_slice counts[COUNTS_MAX];
 };
 
 static struct json_slice slice_from(const struct reading *reading, const char *start)
@@ -215,17 +221,35 @@ static bool read_parts(struct reading *reading, const struct record_field *field
     return take(reading, closing);
 }
 
+// A trial that begins here and was read, with 0 for its counts.
+static struct interned_item *rest_of(const struct reading *reading, const char *start)
+{
+    struct json_slice trial = slice_from(reading, start);
+    char *rest = malloc(trial.bytes), *end = rest;
+    CHECK(rest);
+    for (size_t i = 0; i < reading->count_count; i++) {
+        end = mempcpy(end, start, (size_t)(reading->counts[i].text - start));
+        *end++ = '0';
+        start = reading->counts[i].text + reading->counts[i].bytes;
+    }
+    end = mempcpy(end, start, (size_t)(reading->cursor.at - start));
+    struct interned_item *item = interned_item(reading->interned, rest, (size_t)(end - rest));
+    free(rest);
+    return item;
+}
+
 static bool read_struct(struct reading *reading, const struct record_field *field, void *value)
 {
     json_cursor_space(&reading->cursor);
     const char *start = reading->cursor.at;
+    if (field->type == FIELD_TRIAL)
+        reading->trial = field->members;
+    value = field->absent ? record_apart(field, value) : value;
     if (!read_members(reading, field->members, value))
         return false;
     *(bool *)value = true;
-    if (field->type == FIELD_TRIAL) {
-        struct json_slice trial = slice_from(reading, start);
-        ((struct record_trial *)value)->text = interned_text(reading->interned, trial.text, trial.bytes);
-    }
+    if (field->type == FIELD_TRIAL)
+        ((struct record_trial *)value)->rest = rest_of(reading, start);
     return true;
 }
 
@@ -276,14 +300,20 @@ struct met {
     size_t count, next;
 };
 
+// Most differ in their first letters.
+static bool is_key(struct json_slice key, const char *name)
+{
+    return key.text[1] == *name && (key.text[2] == name[1] || !name[1]) && json_slice_is(key, name);
+}
+
 // Its place; that of the closing NULL: there is none of this name.
 static size_t find(const struct record_field *fields, struct met *met, struct json_slice key)
 {
     for (size_t i = met->next; fields[i].name; i++)
-        if (json_slice_is(key, fields[i].name))
+        if (is_key(key, fields[i].name))
             return i;
     size_t i = 0;
-    while (fields[i].name && !json_slice_is(key, fields[i].name))
+    while (fields[i].name && !is_key(key, fields[i].name))
         i++;
     return i;
 }
@@ -294,6 +324,16 @@ static bool has_required(const struct record_field *fields, const struct met *me
     for (size_t i = 0; fields[i].name; i++)
         all &= !fields[i].required || met->seen[i];
     return all;
+}
+
+// A value that begins here was read. What is no exact number stays in the trial's text.
+static void note_count(struct reading *reading, const struct record_field *field, const char *start,
+                       const void *value)
+{
+    if (field->type != FIELD_COUNT || !(*(const double *)value < RECORD_EXACT_MAX))
+        return;
+    CHECK(reading->count_count < COUNTS_MAX);
+    reading->counts[reading->count_count++] = slice_from(reading, start);
 }
 
 static bool read_members(struct reading *reading, const struct record_field *fields, void *owner)
@@ -310,8 +350,12 @@ static bool read_members(struct reading *reading, const struct record_field *fie
         size_t at = find(fields, &met, key);
         const struct record_field *field = &fields[at];
         CHECK(at < FIELDS_MAX);
-        if (!field->name || met.seen[at] || !read_value(reading, field, (char *)owner + field->offset))
+        void *value = (char *)owner + field->offset;
+        const char *start = reading->cursor.at;
+        if (!field->name || met.seen[at] || !read_value(reading, field, value))
             return false;
+        if (fields == reading->trial)
+            note_count(reading, field, start, value);
         met.seen[at] = true;
         met.next = at + 1;
     } while (take(reading, ','));
@@ -337,7 +381,7 @@ static bool holds(const struct record *record)
 
 bool record_skim(struct record *record, const char *text, size_t bytes, struct interned *interned)
 {
-    struct reading reading = {{text, text + bytes}, interned};
+    struct reading reading = {.cursor = {text, text + bytes}, .interned = interned};
     record_clear(record);
     if (!read_members(&reading, record_fields, record))
         return false;

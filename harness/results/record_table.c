@@ -3,6 +3,7 @@
 #include "harness/files/size.h"
 #include "harness/results/record_columns.h"
 #include "harness/results/setting.h"
+#include "harness/results/trial_names.h"
 #include "harness/spec/trial.h"
 #include <math.h>
 #include <string.h>
@@ -132,6 +133,12 @@ static bool sort_rows(struct record_table *table, const char *sort, struct statu
     return fine;
 }
 
+static void name_row(struct record_table *table, size_t row, const struct trial_names *names, size_t at)
+{
+    struct trial_name name = trial_names_at(names, at);
+    table->rows[row].name = interned_text(&table->words, name.text, strlen(name.text));
+}
+
 // Names the rows of the experiment that row `first` is of.
 static void name_experiment(struct record_table *table, size_t first, bool *named)
 {
@@ -149,7 +156,7 @@ static void name_experiment(struct record_table *table, size_t first, bool *name
     }
     trial_names_open(&names, records, count, false);
     for (size_t i = 0; i < count; i++)
-        table->rows[rows[i]].name = trial_names_at(&names, i);
+        name_row(table, rows[i], &names, i);
     trial_names_close(&names);
     free(rows);
     free(records);
@@ -160,7 +167,7 @@ static void name_rows(struct record_table *table, const struct results *results)
     struct trial_names names;
     trial_names_open(&names, results->records, results->count, false);
     for (size_t i = 0; i < results->count; i++)
-        table->rows[i].name = trial_names_at(&names, i);
+        name_row(table, i, &names, i);
     trial_names_close(&names);
 }
 
@@ -172,7 +179,7 @@ static void take_rows(struct record_table *table, const struct results *results)
     CHECK(named && table->rows);
     table->row_count = results->count;
     for (size_t i = 0; i < results->count; i++)
-        table->rows[i] = (struct table_row){results->records[i], {""}};
+        table->rows[i] = (struct table_row){results->records[i], ""};
     for (size_t c = 0; c < table->column_count; c++)
         apart |= strcmp(table->columns[c].name, "experiment") == 0;
     for (size_t i = 0; apart && i < results->count; i++)
@@ -212,6 +219,7 @@ void record_table_close(struct record_table *table)
     free(table->rows);
     free(table->columns);
     free(table->names);
+    interned_free(&table->words);
     record_columns_close(&table->known);
     *table = (struct record_table){0};
 }

@@ -2,6 +2,7 @@
 // what says nothing left out; for programs as csv (RFC 4180: a header, lines that end in CR LF, what needs it in
 // quotes; a null is empty, lists and objects are JSON) or as an array of JSON objects, with values as they are.
 #pragma once
+#include "harness/files/interned.h"
 #include "harness/results/record_columns.h"
 #include "harness/results/text_table.h"
 
@@ -19,7 +20,8 @@ struct record_table {
     struct table_row *rows;        // [row_count], in the order asked for
     json_t **values;               // [row_count * column_count]
     struct record_columns known;
-    char *names; // what the columns were asked for by
+    char *names;           // what the columns were asked for by
+    struct interned words; // the names of the rows
 };
 
 // The table of these records with the columns "a,b,c", in an order. Ratios are over the first row. False and a

@@ -17,17 +17,16 @@ struct recorded_key recorded_key_of(const struct trial_key *key)
     return (struct recorded_key){key, find(find(record_fields, "trial")->members, key->name)};
 }
 
-json_t *recorded_key_value(struct recorded_key key, const struct record *record, json_t **trial)
+json_t *recorded_key_value(struct recorded_key key, const struct record *record)
 {
     const char *const keys[] = {"trial", key.key->name, NULL};
     json_t *value = key.field && !key.field->members ? record_value(record, keys) : NULL;
     if (value && !json_is_null(value))
         return value;
     // Only the trial itself tells null from what its version did not know, and an object from one of fewer members.
+    // A count has its value above, unless it is none.
     json_decref(value);
-    if (!*trial)
-        *trial = record_trial_json(&record->trial);
-    return trial_key_recorded(key.key, *trial);
+    return trial_key_recorded(key.key, record_trial_rest(&record->trial));
 }
 
 static bool same_text(const char *a, const char *b)

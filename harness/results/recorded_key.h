@@ -11,8 +11,7 @@ struct recorded_key {
 };
 
 struct recorded_key recorded_key_of(const struct trial_key *key);
-// Its value as trial_key_recorded has it, a new reference; NULL: it is not recorded. *trial: NULL, or all of the
-// record's trial, which then is looked at once for all keys; to be released.
-json_t *recorded_key_value(struct recorded_key key, const struct record *record, json_t **trial);
+// Its value as trial_key_recorded has it, a new reference; NULL: it is not recorded.
+json_t *recorded_key_value(struct recorded_key key, const struct record *record);
 // Whether both surely say the same, at a glance; false: look at the values.
 bool recorded_key_alike(struct recorded_key key, const struct record *a, const struct record *b);

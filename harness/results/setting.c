@@ -1,6 +1,7 @@
 #include "harness/results/setting.h"
 #include "harness/files/named_options.h"
 #include "harness/files/text.h"
+#include "harness/results/record_json.h"
 #include "harness/results/recorded_key.h"
 #include "harness/spec/trial_key_decode.h"
 #include "kernels/base/dtype.h"
@@ -34,10 +35,9 @@ static bool all_say(struct recorded_key key, const json_t *value, const struct r
     bool same = true;
     for (size_t i = 1; same && i < count; i++) {
         if (!recorded_key_alike(key, records[i], records[i - 1])) {
-            json_t *trial = NULL, *own = recorded_key_value(key, records[i], &trial);
+            json_t *own = recorded_key_value(key, records[i]);
             same = json_equal(value, own);
             json_decref(own);
-            json_decref(trial);
         }
     }
     return same;

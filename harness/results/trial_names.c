@@ -25,13 +25,11 @@ static json_t *add_differing(json_t *members, const json_t *first, const json_t 
 // In what of a key the records differ: NULL: nothing; true: its value; an object: these members.
 static json_t *differing(struct recorded_key key, const struct record *const *records, size_t count)
 {
-    json_t *trial = NULL, *first = recorded_key_value(key, records[0], &trial), *found = NULL;
-    json_decref(trial);
+    json_t *first = recorded_key_value(key, records[0]), *found = NULL;
     for (size_t i = 1; i < count && !json_is_true(found); i++) {
         if (recorded_key_alike(key, records[i], records[i - 1]))
             continue;
-        trial = NULL;
-        json_t *value = recorded_key_value(key, records[i], &trial);
+        json_t *value = recorded_key_value(key, records[i]);
         bool same = first == value || json_equal(first, value); // NULL: not recorded
         if (!same && json_is_object(first) && json_is_object(value)) {
             found = add_differing(found, first, value);
@@ -40,7 +38,6 @@ static json_t *differing(struct recorded_key key, const struct record *const *re
             found = json_true();
         }
         json_decref(value);
-        json_decref(trial);
     }
     json_decref(first);
     return found;
@@ -77,19 +74,17 @@ struct trial_name trial_names_at(const struct trial_names *names, size_t record)
 {
     const struct record_trial *own = &names->records[record]->trial;
     struct trial_name name;
-    json_t *trial = NULL;
     snprintf(name.text, sizeof name.text, "%s", names->table.series[names->series[record]].label);
     if (names->framed)
         text_append(name.text, sizeof name.text, ", context %.0f", own->context);
     for (size_t i = 0; i < trial_key_count(); i++) {
         if (!names->differing[i])
             continue;
-        json_t *value = recorded_key_value(recorded_key_of(&trial_keys[i]), names->records[record], &trial);
+        json_t *value = recorded_key_value(recorded_key_of(&trial_keys[i]), names->records[record]);
         if (value)
             append_key(name.text, sizeof name.text, &trial_keys[i], value, names->differing[i]);
         json_decref(value);
     }
-    json_decref(trial);
     if (names->framed)
         text_append(name.text, sizeof name.text, ", %s %s", own->dtype, own->device);
     return name;

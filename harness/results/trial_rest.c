@@ -1,4 +1,5 @@
 #include "harness/results/trial_rest.h"
+#include "harness/results/record_json.h"
 #include "harness/spec/trial_key_decode.h"
 
 char *trial_rest(const json_t *trial, const char *const *keys, const char *option)

@@ -57,8 +57,10 @@ void curve_note_evaluation(struct curve *curve, size_t step, const struct object
         curve->evaluation_metrics[m][i] = found->metrics[m];
 }
 
-void curve_record(struct record_curve *record, const struct curve *curve, const struct trial *trial)
+struct record_curve *curve_record(const struct curve *curve, const struct trial *trial)
 {
+    struct record_curve *record = malloc(sizeof *record);
+    CHECK(record);
     size_t steps = curve->steps, evaluations = curve->evaluations,
            measured = trial->measure.lost_updates ? steps : 0;
     *record = (struct record_curve){.given = true,
@@ -73,4 +75,5 @@ void curve_record(struct record_curve *record, const struct curve *curve, const 
         record->metrics[m] = number_list_copy(curve->metrics[m], has ? steps : 0);
         record->evaluation_metrics[m] = number_list_copy(curve->evaluation_metrics[m], has ? evaluations : 0);
     }
+    return record;
 }

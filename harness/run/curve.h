@@ -19,5 +19,5 @@ void curve_close(struct curve *curve);
 void curve_note_step(struct curve *curve, const struct train *train);
 void curve_note_evaluation(struct curve *curve, size_t step, const struct objective_sums *found);
 // As the record of the trial has it: of metrics those that its objective has, of lost updates none where they were
-// not measured.
-void curve_record(struct record_curve *record, const struct curve *curve, const struct trial *trial);
+// not measured. To be freed with the record.
+struct record_curve *curve_record(const struct curve *curve, const struct trial *trial);

@@ -212,12 +212,15 @@ static bool same_figures(const struct rank_figures *a, const struct rank_figures
            (isnan(a->idle_share) || a->idle_share == b->idle_share);
 }
 
-static void fill_ranks(struct record_ranks *ranks, const struct trial_result *result)
+static void fill_ranks(struct record *record, const struct trial_result *result)
 {
     bool planned = result->trial->planned, each = result->rank_count <= RANKS_EACH;
     size_t n = 0;
     if (!result->ranks)
         return;
+    struct record_ranks *ranks = malloc(sizeof *ranks);
+    CHECK(ranks);
+    record->ranks = ranks;
     *ranks = (struct record_ranks){.given = true,
                                    .count = (double)result->rank_count,
                                    .engine = planned ? NULL : result->engine,
@@ -382,12 +385,12 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_load(record, result);
     fill_memory(record, result);
     fill_counts(record, result);
-    fill_ranks(&record->ranks, result);
+    fill_ranks(record, result);
     fill_gradient(&record->gradient, result);
     fill_bias(&record->bias, result);
     fill_pair_sums(&record->pair_sums, result);
     if (result->curve)
-        curve_record(&record->curve, result->curve, result->trial);
+        record->curve = curve_record(result->curve, result->trial);
     fill_timeline(&record->timeline, result);
     fill_categories(&record->categories, result);
     fill_provenance(&record->provenance, &result->provenance);
