@@ -25,24 +25,50 @@ bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
     return all || trial->change != CHANGE_NONE || bits_shown(trial, all);
 }
 
-static struct comparison_row *add(struct comparison_rows *rows, const struct trial_comparison *trial,
-                                  const char *change, const char *subject)
+// A row while it is put into words.
+struct draft {
+    const char *change, *subject;
+    bool failure, open;
+    const struct trial_comparison *trial;
+    char what[360], base[48], new[48], note[480];
+};
+
+static struct draft draft_of(const struct comparison_rows *rows, const struct trial_comparison *trial,
+                             const char *change, const char *subject)
 {
-    rows->rows = realloc(rows->rows, (rows->count + 1) * sizeof *rows->rows);
-    CHECK(rows->rows);
-    struct comparison_row *row = &rows->rows[rows->count++];
-    *row = (struct comparison_row){.change = change, .trial = trial};
-    snprintf(row->subject, sizeof row->subject, "%s", subject);
+    struct draft draft = {.change = change, .subject = subject, .trial = trial};
     if (trial)
-        snprintf(row->what, sizeof row->what, "%s", comparison_name(rows->comparison, trial).text);
-    return row;
+        snprintf(draft.what, sizeof draft.what, "%s", comparison_name(rows->comparison, trial).text);
+    return draft;
+}
+
+static const char *kept(struct comparison_rows *rows, const char *text)
+{
+    return interned_text(&rows->words, text, strlen(text));
+}
+
+static void add(struct comparison_rows *rows, const struct draft *draft)
+{
+    if ((rows->count & (rows->count - 1)) == 0) { // room for twice as many
+        rows->rows = realloc(rows->rows, (2 * rows->count + 1) * sizeof *rows->rows);
+        CHECK(rows->rows);
+    }
+    rows->rows[rows->count++] = (struct comparison_row){.change = draft->change,
+                                                        .failure = draft->failure,
+                                                        .open = draft->open,
+                                                        .trial = draft->trial,
+                                                        .what = kept(rows, draft->what),
+                                                        .subject = kept(rows, draft->subject),
+                                                        .base = kept(rows, draft->base),
+                                                        .new = kept(rows, draft->new),
+                                                        .note = kept(rows, draft->note)};
 }
 
 // --- a trial
 
 static void add_status(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
-    struct comparison_row *row = add(rows, trial, change_name(trial->status), "status");
+    struct draft draft = draft_of(rows, trial, change_name(trial->status), "status"), *row = &draft;
     row->failure = trial->status == CHANGE_WORSE;
     row->open = trial->status == CHANGE_LOST;
     snprintf(row->base, sizeof row->base, "%s", trial->base ? record_status_name(trial->base->status) : "-");
@@ -51,6 +77,7 @@ static void add_status(struct comparison_rows *rows, const struct trial_comparis
              !trial->new    ? "only in BASE"
              : !trial->base ? "only in NEW"
                             : text_or(trial->new->reason, ""));
+    add(rows, row);
 }
 
 static void write_value(double value, bool bytes, char *text, size_t size)
@@ -66,7 +93,7 @@ static void write_value(double value, bool bytes, char *text, size_t size)
 static void add_quantity(struct comparison_rows *rows, const struct trial_comparison *trial,
                          const struct quantity_change *change)
 {
-    struct comparison_row *row = add(rows, trial, change_name(change->change), change->name);
+    struct draft draft = draft_of(rows, trial, change_name(change->change), change->name), *row = &draft;
     bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
     row->failure = change->change == CHANGE_WORSE;
     row->open = change->change == CHANGE_LOST;
@@ -83,16 +110,18 @@ static void add_quantity(struct comparison_rows *rows, const struct trial_compar
     if (*change->allowance)
         text_append(row->note, sizeof row->note, "%slet pass by --allow %s", *row->note ? ", " : "",
                     change->allowance);
+    add(rows, row);
 }
 
 static void add_bits(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
-    struct comparison_row *row = add(rows, trial, "bits", "gradient bits");
+    struct draft draft = draft_of(rows, trial, "bits", "gradient bits"), *row = &draft;
     snprintf(row->note, sizeof row->note, "changed in %zu of %zu tensors, first in %.200s", trial->bits.changed,
              trial->bits.tensors, trial->bits.first);
+    add(rows, row);
 }
 
-static void append_ratio(struct comparison_row *row, struct shift ratio)
+static void append_ratio(struct draft *row, struct shift ratio)
 {
     text_append(row->note, sizeof row->note, "x%.3f [%.3f, %.3f]", ratio.estimate, ratio.low, ratio.high);
 }
@@ -105,7 +134,7 @@ static const char *time_word(enum time_verdict verdict, bool open)
 static void add_time(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
     const struct time_trial *time = &trial->time;
-    struct comparison_row *row = add(rows, trial, time_word(time->verdict, time->open), "time");
+    struct draft draft = draft_of(rows, trial, time_word(time->verdict, time->open), "time"), *row = &draft;
     row->failure = time->regression;
     row->open = time->open;
     if (time->judged) {
@@ -122,6 +151,13 @@ static void add_time(struct comparison_rows *rows, const struct trial_comparison
         text_append(row->note, sizeof row->note, "of %zu and %zu samples", time->base.count, time->new.count);
     }
     text_append(row->note, sizeof row->note, "%s%s", *time->reason ? ": " : "", time->reason);
+    add(rows, row);
+}
+
+static void add_same(struct comparison_rows *rows, const struct trial_comparison *trial)
+{
+    struct draft draft = draft_of(rows, trial, "same", record_status_name(trial->new->status));
+    add(rows, &draft);
 }
 
 static void add_trial(struct comparison_rows *rows, const struct trial_comparison *trial, bool all)
@@ -135,7 +171,7 @@ static void add_trial(struct comparison_rows *rows, const struct trial_compariso
     if (time_shown(trial, all))
         add_time(rows, trial);
     else if (all && trial->change == CHANGE_NONE && !trial->bits.changed)
-        add(rows, trial, "same", record_status_name(trial->new->status));
+        add_same(rows, trial);
 }
 
 // --- groups of trials
@@ -143,13 +179,14 @@ static void add_trial(struct comparison_rows *rows, const struct trial_compariso
 static void add_group(struct comparison_rows *rows, const struct time_group *group)
 {
     bool open = group->open || (group->verdict == TIME_SLOWER && !group->regression);
-    struct comparison_row *row = add(rows, NULL, time_word(group->verdict, open), "time");
+    struct draft draft = draft_of(rows, NULL, time_word(group->verdict, open), "time"), *row = &draft;
     row->failure = group->regression;
     row->open = open;
     snprintf(row->what, sizeof row->what, "%s%s%s", group->axis < 0 ? "" : comparison_axis_names[group->axis],
              group->axis < 0 ? "" : " ", group->name);
     append_ratio(row, group->ratio);
     text_append(row->note, sizeof row->note, " over %zu trials", group->trials);
+    add(rows, row);
 }
 
 void comparison_rows_make(struct comparison_rows *rows, const struct comparison *comparison, bool all)
@@ -170,6 +207,7 @@ void comparison_rows_make(struct comparison_rows *rows, const struct comparison 
 
 void comparison_rows_free(struct comparison_rows *rows)
 {
+    interned_free(&rows->words);
     free(rows->rows);
     *rows = (struct comparison_rows){0};
 }

@@ -1,21 +1,23 @@
 // Comparison rows: what a comparison has to say, line by line, whatever form it is written in.
 #pragma once
+#include "harness/files/interned.h"
 #include "harness/results/comparison.h"
 
 struct comparison_row {
     const char *change;                   // "worse", "allowed", "slower?"
     bool failure, open;                   // a regression, or part of what cannot be told
     const struct trial_comparison *trial; // NULL: of a group of trials, by their times
-    char what[360];                       // the trial, or the group
-    char subject[64];                     // "status", "peak_bytes", "time"
-    char base[48], new[48];               // "1.00 GiB"; both empty: the note says it all
-    char note[480];                       // "+4.00 KiB, +0.0004 %"
+    const char *what;                     // the trial, or the group
+    const char *subject;                  // "status", "peak_bytes", "time"
+    const char *base, *new;               // "1.00 GiB"; both empty: the note says it all
+    const char *note;                     // "+4.00 KiB, +0.0004 %"
 };
 
 struct comparison_rows {
     const struct comparison *comparison;
     size_t count;
     struct comparison_row *rows; // [count]: of trials, then of groups
+    struct interned words;       // theirs
 };
 
 // What changed; all: of every trial and every group, also what did not. Release with comparison_rows_free.
