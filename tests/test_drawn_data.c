@@ -1,11 +1,8 @@
 // Tests of what gnuplot draws: the points of a picture's curves, which `set table` writes in place of the picture,
 // are the numbers of the records in the unit that the axis names, each under its series.
 #define _GNU_SOURCE // asprintf
-#include "tests/program.h"
+#include "tests/drawn_points.h"
 #include "tests/quoted.h"
-#include <ctype.h>
-#include <math.h>
-#include <stdbool.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define CONTEXTS     3
@@ -29,7 +26,7 @@ static double ms_of(const struct size *size, size_t method, size_t context)
 
 static void write_records(const struct scratch *scratch, const struct size *size)
 {
-    FILE *file = fopen(scratch_path(scratch, "r.jsonl").text, "w");
+    FILE *file = fopen(scratch_path(scratch, "sizes.jsonl").text, "w");
     assert_non_null(file);
     for (size_t m = 0; m < COUNT(drawn_methods); m++) {
         for (size_t c = 0; c < CONTEXTS; c++) {
@@ -51,52 +48,31 @@ static void write_records(const struct scratch *scratch, const struct size *size
     assert_int_equal(fclose(file), 0);
 }
 
-// The picture as it is, into drawn/, and what its script draws, into the file table.
-static void draw(const struct scratch *scratch, const char *figure)
+// Behind the points that are not there.
+static const char *skip_missing(const char *at)
 {
-    char *command, *scripts = realpath("plots", NULL);
-    assert_non_null(scripts);
-    assert_true(asprintf(&command,
-                         "rm -rf scripts && mkdir scripts && cp %s/*.gp scripts && "
-                         "(echo \"set table '$PWD/table'\"; cat %s/%s.gp) > scripts/%s.gp && "
-                         "$L plot r.jsonl --figures %s --format svg -o drawn && "
-                         "$L plot r.jsonl --figures %s --format svg -o tabulated --scripts scripts",
-                         scripts, scripts, figure, figure, figure, figure) > 0);
-    if (run(scratch, command) != 0)
-        fail_msg("%s: %s", figure, text_of(scratch, "err"));
-    free(command);
-    free(scripts);
-}
-
-// What one unit is that an axis of the picture names, as in "peak memory (MiB)".
-static double unit_of(const char *svg, const char *axis)
-{
-    static const struct {
-        const char *name;
-        double value;
-    } units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"ms", 1}, {"s", 1e3}, {"µs", 1e-3}};
-    for (size_t i = 0; i < COUNT(units); i++) {
-        char label[80];
-        snprintf(label, sizeof label, "%s (%s)", axis, units[i].name);
-        if (strstr(svg, label))
-            return units[i].value;
+    for (;;) {
+        at += strspn(at, " \n");
+        char *end;
+        double x = strtod(at, &end), y = strtod(end, &end);
+        if (*at == '#' || !*at || (!isnan(x) && !isnan(y)))
+            return at;
+        at = end + strcspn(end, "\n");
     }
-    fail_msg("no axis \"%s\" with a unit", axis);
-    return 0;
 }
 
-// Whether the points that stand here, behind a curve's head, begin with these.
+// Whether the points that stand here, behind a curve's head, are these.
 static bool has_points(const char *at, const double *x, const double *y)
 {
     bool same = true;
     for (size_t c = 0; same && c < CONTEXTS; c++) {
         char *end;
+        at = skip_missing(at);
         double left = strtod(at, &end), right = strtod(end, &end);
         same = left == x[c] && fabs(right / y[c] - 1) < 1e-4; // gnuplot writes six digits
         at = end + strcspn(end, "\n");
     }
-    while (same && isspace((unsigned char)*at))
-        at++;
+    at = skip_missing(at);
     return same && (*at == '#' || !*at);
 }
 
@@ -135,12 +111,10 @@ static void curves_are_the_records(void **state)
         write_records(scratch, &sizes[s]);
         for (size_t q = 0; q < COUNT(quantities); q++) {
             const struct quantity *quantity = &quantities[q];
-            char picture[40];
             if (strcmp(drawn, quantity->figure) != 0)
-                draw(scratch, drawn = quantity->figure);
-            snprintf(picture, sizeof picture, "drawn/e-%s.svg", quantity->figure);
-            char *svg = text_of(scratch, picture), *table = text_of(scratch, "table");
-            double unit = unit_of(svg, quantity->axis);
+                draw_points(scratch, drawn = quantity->figure, "cat sizes.jsonl");
+            char *svg = text_of(scratch, "drawn.svg"), *table = text_of(scratch, "points");
+            double unit = drawn_unit(svg, quantity->axis);
             for (size_t m = 0; m < COUNT(drawn_methods); m++) {
                 double x[CONTEXTS], y[CONTEXTS];
                 for (size_t c = 0; c < CONTEXTS; c++) {
