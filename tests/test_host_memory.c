@@ -114,8 +114,9 @@ static void mask(char *text)
             continue;
         }
         at += strspn(at, "-0123456789.");
-        if (*at == 'e' && (at[1] == '-' || at[1] == '+'))
-            at += 2 + strspn(at + 2, "0123456789");
+        size_t sign = *at == 'e' && (at[1] == '-' || at[1] == '+');
+        if (*at == 'e' && isdigit((unsigned char)at[1 + sign]))
+            at += 1 + sign + strspn(at + 1 + sign, "0123456789");
         *to++ = '#';
     }
     *to = 0;

@@ -1,4 +1,5 @@
 #include "harness/run/rank_answers.h"
+#include "harness/files/text.h"
 #include "kernels/base/status.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,33 +39,31 @@ bool rank_answers_complete(const char *text, size_t ranks)
 }
 
 // "rank 2 of 4 computed", "ranks 1, 2 of 4 computed".
-static void tell(FILE *blame, const struct answers *answers, size_t ranks, enum answer answer, const char *did)
+static void tell(char *blame, size_t bytes, const struct answers *answers, size_t ranks, enum answer answer,
+                 const char *did)
 {
     size_t named = 0, count = answers->counts[answer];
     if (count == 0)
         return;
-    fprintf(blame, "%srank%s ", ftell(blame) > 0 ? ", " : "", count > 1 ? "s" : "");
+    text_append(blame, bytes, "%srank%s ", *blame ? ", " : "", count > 1 ? "s" : "");
     for (size_t rank = 0; rank < ranks && named < NAMED_MAX; rank++)
         if (answers->of[rank] == answer)
-            fprintf(blame, "%s%zu", named++ > 0 ? ", " : "", rank);
-    fprintf(blame, "%s of %zu %s", count > named ? " and more" : "", ranks, did);
+            text_append(blame, bytes, "%s%zu", named++ > 0 ? ", " : "", rank);
+    text_append(blame, bytes, "%s of %zu %s", count > named ? " and more" : "", ranks, did);
 }
 
 void rank_answers_blame(const char *text, size_t ranks, char *blame, size_t bytes)
 {
     struct answers answers = answers_of(text, ranks);
-    blame[bytes - 1] = '\0';
-    FILE *file = fmemopen(blame, bytes - 1, "w");
-    CHECK(file);
+    *blame = '\0';
     if (answers.counts[WAITS] == ranks)
-        fprintf(file, "all %zu ranks waited for each other", ranks);
+        text_append(blame, bytes, "all %zu ranks waited for each other", ranks);
     else if (answers.counts[COMPUTES] == ranks)
-        fprintf(file, "all %zu ranks computed", ranks);
+        text_append(blame, bytes, "all %zu ranks computed", ranks);
     else {
-        tell(file, &answers, ranks, COMPUTES, "computed");
-        tell(file, &answers, ranks, NONE, "did not answer");
-        fprintf(file, "%s", answers.counts[WAITS] ? ", the others waited" : "");
+        tell(blame, bytes, &answers, ranks, COMPUTES, "computed");
+        tell(blame, bytes, &answers, ranks, NONE, "did not answer");
+        text_append(blame, bytes, "%s", answers.counts[WAITS] ? ", the others waited" : "");
     }
-    fclose(file);
     free(answers.of);
 }
