@@ -28,7 +28,7 @@ struct column_options {
 // that of the head, the column's share of the loss or what the objective gathers of it.
 enum column_output { COLUMN_KV, COLUMN_HIDDEN, COLUMN_LOSS };
 
-// Where a walk goes behind a column: its weights, and keys and values, are prefetched beside the column's last
+// Where a walk goes after a column: its weights, and keys and values, are prefetched beside the column's last
 // layer.
 struct column_next {
     bool any;     // else to no layer

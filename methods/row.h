@@ -44,7 +44,7 @@ struct row_walk {
 // The stages asked for: a row's input costs what a stage's does, and where attention is kept that besides.
 struct stages row_stages(const struct model *model, const struct stage_options *options,
                          enum row_attention attention);
-// The unit that the walk goes to behind the backward of row l of stage s: the row below; from a stage's lowest row
+// The unit that the walk goes to after the backward of row l of stage s: the row below; from a stage's lowest row
 // the lowest of the stage below, whose rows are rebuilt first.
 size_t row_next(const struct stages *stages, size_t s, size_t l);
 // The cell of a chunk, of which attention's part is to be written, or written; the cell's own if none is kept.

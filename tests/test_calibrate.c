@@ -121,16 +121,16 @@ static void a_step_takes_longer_than_its_operations(void **state)
 {
     (void)state;
     static const struct calibrated_step steps[] = {{5, 3, 2}, {90, 4, 1}, {7, 4, 2}}, short_steps[] = {{3, 5, 2}};
-    assert_true(calibrate_byte_s(steps, 3, 2) == 1.5 && calibrate_byte_s(short_steps, 1, 2) == 0);
-    assert_true(calibrate_byte_s(steps, 3, 0.5) == 0.5);
+    assert_true(calibrate_s_per_byte(steps, 3, 2) == 1.5 && calibrate_s_per_byte(short_steps, 1, 2) == 0);
+    assert_true(calibrate_s_per_byte(steps, 3, 0.5) == 0.5);
     struct status status = {0};
-    struct rates rates = {.yardstick_s = 1e-3, .byte_s = 7};
+    struct rates rates = {.yardstick_s = 1e-3, .s_per_byte = 7};
     assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1, 1e-6, &status)); // operations that take no time
-    assert_true(rates.byte_s > 0 && rates.byte_s < 1);
+    assert_true(rates.s_per_byte > 0 && rates.s_per_byte < 1);
     rates.items[0] = (struct rate){
         .operation = "gemm_nt", .dimensions = 3, .counts = {1, 1, 1}, .axes = {{1}, {1}, {1}}, .values = {1}};
     rates.count = 1; // or years
-    assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1, 1e-6, &status) && rates.byte_s == 0);
+    assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1, 1e-6, &status) && rates.s_per_byte == 0);
     assert_false(calibrate_steps(&rates, "cpu", DTYPE_F16, 1, 1e-6, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }

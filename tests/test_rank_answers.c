@@ -29,7 +29,7 @@ static void who_does_not_wait_is_told(void **state)
          "rank 0 of 3 computed, rank 2 of 3 did not answer, the others waited"},
         {"rank 0 of 2: waits\nrank 1 of 2: waits\n", 2, true, "all 2 ranks waited for each other"},
         {"rank 0 of 2: computes\nrank 1 of 2: computes\n", 2, true, "all 2 ranks computed"},
-        {"", 2, false, "ranks 0, 1 of 2 did not answer"},
+        {"", 2, false, "none of 2 ranks answered: does the launcher pass SIGUSR1 on?"},
         {"rank 5 of 2: waits\nrank 0 of 3: waits\nrank 1 of 2: sings\nrank 1 of 2: waits\n", 2, false,
          "rank 0 of 2 did not answer, the others waited"},
         {"rank 0 of 12: waits\n", 12, false,

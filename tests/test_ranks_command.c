@@ -115,7 +115,7 @@ static void one_rank_of_four_hangs(void **state)
     for (size_t i = 0; i < COUNT(parallel); i++) {
         char *rest;
         assert_true(asprintf(&rest,
-                             "'measure': {'warmup': 0, 'max_seconds': 1, 'gradient': 'none'}, %s,"
+                             "'measure': {'warmup': 0, 'max_seconds': 3, 'gradient': 'none'}, %s,"
                              "'axes': {'method': [{'name': 'null', 'behaviour': ['hang', 'stop'], 'at_rank': 2}]}",
                              parallel[i]) > 0);
         write_spec(scratch, rest);
@@ -127,8 +127,8 @@ static void one_rank_of_four_hangs(void **state)
             assert_string_equal(text_at(json_array_get(all, k), "status"), "timeout");
             assert_string_equal(text_at(json_array_get(all, k), "reason"),
                                 k == 0
-                                    ? "did not end within max_seconds, 1: rank 2 of 4 computed, the others waited"
-                                    : "did not end within max_seconds, 1: rank 2 of 4 did not answer, the others "
+                                    ? "did not end within max_seconds, 3: rank 2 of 4 computed, the others waited"
+                                    : "did not end within max_seconds, 3: rank 2 of 4 did not answer, the others "
                                       "waited");
         }
         json_decref(all);
@@ -325,8 +325,9 @@ static void plans_are_of_a_rank(void **state)
          "is not seen by keys that go round"},
         {"--method full --parallel sequence=2,exchange=star", "star"},
         {"--method seco --parallel stage=2,sum=engine", "give one of the two, or leave it out"},
-        {"--method full --parallel data=2,node=2", "the 2 ranks of data and sequence are not two or more nodes"},
-        {"--method full --parallel data=2,sequence=3,node=4", "not two or more nodes of as many"},
+        {"--method full --parallel data=2,node=2",
+         "2 ranks per node do not divide the 2 ranks of data and sequence into two or more nodes"},
+        {"--method full --parallel data=2,sequence=3,node=4", "4 ranks per node do not divide the 6 ranks"},
         {"--method full --parallel data=2,sequence=2,node=2,sum=engine", "give one of the two"},
         {"--method full --parallel data=2,sequence=2,node=2,overlap=true", "give one of the two"},
         {"--method full --dtype bf16 --gradient-dtype bf16 --like cpu --parallel data=2,sum=engine",

@@ -13,8 +13,8 @@
 #define ONE(rate)   "{'axes': [[1], [1], [1]], 'values': [" rate "]}"
 #define GEMMS(rate) "'gemm_nt': " ONE(rate) ", 'gemm_nn': " ONE(rate) ", 'gemm_tn': " ONE(rate)
 #define PROFILE(operations)                                                                                        \
-    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'yardstick_s': 0.0025, 'byte_s': "     \
-              "2e-22, 'operations': "                                                                              \
+    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'yardstick_s': 0.0025, 's_per_byte': " \
+    "2e-22, 'operations': "                                                                                        \
     "{" operations "}}}}"
 
 static struct scratch_path profile_file(const struct scratch *scratch, const char *json)
@@ -47,11 +47,11 @@ static void rates_lie_between_their_points(void **state)
         double expected = 1e6 * pow((double)cases[i].as_m, 0.5) * pow((double)cases[i].as_n, -0.25),
                seconds = rates_seconds(&rates, &range, 1e9, 1);
         assert_true(fabs(1e9 / seconds / expected - 1) < 1e-12);
-        rates.byte_s = 1e-3; // in a step each byte takes besides
+        rates.s_per_byte = 1e-3; // in a step each byte takes besides
         assert_true(fabs((rates_seconds(&rates, &range, 1e9, 5000) - seconds) / 5 - 1) < 1e-9);
         range.transpose_a = false;
         assert_true(rates_seconds(&rates, &range, 1e9, 5000) == 0); // has no rate
-        rates.byte_s = 0;
+        rates.s_per_byte = 0;
     }
     assert_true(rates_peak(&rates, true) == rate->values[4] && rates_peak(&rates, false) == 0);
 }
@@ -93,7 +93,7 @@ static void wrong_rates_are_refused(void **state)
         {"'an_operation_of_so_long_a_name': {'axes': [[1]], 'values': [1]}", "so long a name"},
         {"}, 'f16': {", "unknown key"},
         {"}, 'yardstick_s': {", "a number from 1e-09"},
-        {"}, 'byte_s': {", "a number from 0"},
+        {"}, 's_per_byte': {", "a number from 0"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *json;
@@ -124,7 +124,7 @@ static void rates_are_written_and_read_again(void **state)
         fail_msg("%s: %s", text, status.message);
     assert_memory_equal(&profile.rates, &again.rates, sizeof profile.rates);
     assert_string_equal(again.rates_source, "made up");
-    assert_true(again.rates[DTYPE_F32].yardstick_s == 0.0025 && again.rates[DTYPE_F32].byte_s == 2e-22);
+    assert_true(again.rates[DTYPE_F32].yardstick_s == 0.0025 && again.rates[DTYPE_F32].s_per_byte == 2e-22);
     free(text);
 }
 

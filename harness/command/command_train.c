@@ -436,7 +436,9 @@ int command_train(int argc, char **argv)
     int code = EXIT_FINE;
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
         unseen_labels_say(trial.data.path);
-        unseen_labels_say(trial.train.evaluate.path);
+        if (trial.train.evaluate.path &&
+            (!trial.data.path || strcmp(trial.data.path, trial.train.evaluate.path) != 0))
+            unseen_labels_say(trial.train.evaluate.path);
     }
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);

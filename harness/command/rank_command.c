@@ -85,7 +85,7 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
         arguments[i] = argv[i];
     arguments[argc] = "--as-rank";
     int ended = -1;
-    environment_choose_spins(trial_ranks(trial));
+    environment_choose_spins(words ? 1 : trial_ranks(trial)); // words may spread them over machines
     if (ranks_launch_open(&launch, trial, NULL, arguments, words, status))
         ended = run_launcher(&launch, name, status);
     launch_close(&launch);

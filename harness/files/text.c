@@ -1,4 +1,5 @@
 #include "harness/files/text.h"
+#include "kernels/base/status.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,5 @@ void text_append(char *text, size_t bytes, const char *format, ...)
     vsnprintf(text + used, bytes - used, format, arguments);
     va_end(arguments);
     for (char *c = text + used; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
+        memset(c, ' ', control_character(c));
 }

@@ -3,6 +3,9 @@
 #include "kernels/transformer/batch.h"
 #include <stdio.h>
 
+// What is looked at before a step may begin; there may be very many.
+#define SEQUENCES_MAX 1000
+
 static size_t count_of(const struct batch_data *sequence)
 {
     size_t unseen = 0;
@@ -11,13 +14,14 @@ static size_t count_of(const struct batch_data *sequence)
     return unseen;
 }
 
-// False: some of it cannot be read.
-static bool count_all(struct sequences *sequences, size_t *unseen)
+// In the first ones. False: some of it cannot be read.
+static bool count_first(struct sequences *sequences, size_t *unseen)
 {
+    size_t count = sequences_count(sequences);
     struct status ignored = {0};
     bool ok = true;
     *unseen = 0;
-    for (size_t i = 0; ok && i < sequences_count(sequences); i++) {
+    for (size_t i = 0; ok && i < count && i < SEQUENCES_MAX; i++) {
         struct batch_data sequence;
         ok = sequences_read(sequences, i, 1, &sequence, &ignored);
         *unseen += ok ? count_of(&sequence) : 0;
@@ -32,11 +36,12 @@ void unseen_labels_say(const char *path)
     struct status ignored = {0};
     size_t unseen;
     if (path && sequences_open(&sequences, path, 1, INT32_MAX, 0, &ignored) &&
-        safetensors_find(&sequences.files->tensors, "documents") && count_all(&sequences, &unseen) && unseen)
+        safetensors_find(&sequences.files->tensors, "documents") && count_first(&sequences, &unseen) && unseen > 0)
         fprintf(stderr,
-                "longbp: %s: %zu label%s of a document's last token %s not counted: what follows is another "
+                "longbp: %s: %s%zu label%s of a document's last token %s not counted: what follows is another "
                 "document's; -100 there says the same\n",
-                path, unseen, unseen == 1 ? "" : "s", unseen == 1 ? "is" : "are");
+                path, sequences_count(&sequences) > SEQUENCES_MAX ? "at least " : "", unseen,
+                unseen == 1 ? "" : "s", unseen == 1 ? "is" : "are");
     if (path)
         sequences_close(&sequences);
 }

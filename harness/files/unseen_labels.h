@@ -4,6 +4,6 @@
 // them.
 #pragma once
 
-// Says on stderr how many the file has, or all files of the folder; nothing where there are none. path: as
-// share_resolve takes it; NULL: no file. What cannot be read is for the reader to say.
+// Says on stderr how many the first 1,000 sequences of the file have, or of all files of the folder; nothing where
+// there are none. path: as share_resolve takes it; NULL: no file. What cannot be read is for the reader to say.
 void unseen_labels_say(const char *path);

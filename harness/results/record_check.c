@@ -181,7 +181,7 @@ static bool check_samples(const json_t *record, const char *where, struct status
 bool record_check_method(const json_t *method)
 {
     const char *name = json_string_value(json_object_get(method, "name"));
-    while (name && (unsigned char)*name >= 0x20 && *name != 0x7f)
+    while (name && *name && !control_character(name))
         name++;
     return name && !*name;
 }

@@ -55,6 +55,12 @@ static double walk(struct timed_step *step)
     return 1e-3 * ms;
 }
 
+static bool device_is_fine(const struct device *device, struct status *status)
+{
+    return device->status.code == STATUS_OK ||
+           status_set(status, device->status.code, "%s", device->status.message);
+}
+
 // The first run, which is not timed, is counted.
 static bool open_step(struct timed_step *step, const struct rates *rates, const char *device, enum dtype dtype,
                       const char *method, struct status *status)
@@ -71,26 +77,26 @@ static bool open_step(struct timed_step *step, const struct rates *rates, const 
     step->found =
         (struct calibrated_step){.estimate_s = opened->counters.estimate_s, .bytes = opened->counters.bytes_moved};
     opened->roofline = (struct roofline){0};
-    return opened->status.code == STATUS_OK ||
-           status_set(status, opened->status.code, "%s", opened->status.message);
+    return device_is_fine(opened, status);
 }
 
-static void time_step(struct timed_step *step, struct yardstick *yardstick, size_t round)
+static bool time_step(struct timed_step *step, struct yardstick *yardstick, size_t round, struct status *status)
 {
     double before_s = yardstick_s(yardstick, 1);
     step->seconds[round] = walk(step);
     step->around_s[round] = (before_s + yardstick_s(yardstick, 1)) / 2;
+    return device_is_fine(step->setup.device, status);
 }
 
-double calibrate_byte_s(const struct calibrated_step *steps, size_t count, double memory_byte_s)
+double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, double memory_s_per_byte)
 {
     double of_step[CALIBRATE_STEPS_MAX];
     for (size_t i = 0; i < count; i++)
         of_step[i] = (steps[i].seconds - steps[i].estimate_s) / steps[i].bytes;
-    return fmin(fmax(sample_quantile(of_step, count, 0.5), 0), memory_byte_s);
+    return fmin(fmax(sample_quantile(of_step, count, 0.5), 0), memory_s_per_byte);
 }
 
-bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_byte_s,
+bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_s_per_byte,
                      double seconds, struct status *status)
 {
     struct timed_step *steps = calloc(STEPS, sizeof *steps);
@@ -99,19 +105,19 @@ bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, 
     size_t rounds = 0;
     bool fine = yardstick;
     CHECK(steps);
-    rates->byte_s = 0;
+    rates->s_per_byte = 0;
     for (size_t i = 0; fine && i < STEPS; i++)
         fine = open_step(&steps[i], rates, device, dtype, methods_timed[i], status);
     for (double start_s = clock_s();
          fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < seconds)); rounds++)
-        for (size_t i = 0; i < STEPS; i++)
-            time_step(&steps[i], yardstick, rounds);
+        for (size_t i = 0; fine && i < STEPS; i++)
+            fine = time_step(&steps[i], yardstick, rounds, status);
     for (size_t i = 0; fine && i < STEPS; i++) {
         found[i] = steps[i].found;
         found[i].seconds = calibrate_steady_s(steps[i].seconds, steps[i].around_s, rounds, rates->yardstick_s);
     }
     if (fine)
-        rates->byte_s = calibrate_byte_s(found, STEPS, memory_byte_s);
+        rates->s_per_byte = calibrate_s_per_byte(found, STEPS, memory_s_per_byte);
     for (size_t i = 0; i < STEPS; i++) {
         setup_close(&steps[i].setup);
         trial_free(&steps[i].trial);

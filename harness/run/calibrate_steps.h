@@ -12,10 +12,10 @@
 struct calibrated_step {
     double seconds, estimate_s, bytes;
 };
-// Seconds of a byte besides: the median over the steps, and not below 0 nor above memory_byte_s, a byte's out of
-// memory: what is more is no cache's. 0 < count <= CALIBRATE_STEPS_MAX.
-double calibrate_byte_s(const struct calibrated_step *steps, size_t count, double memory_byte_s);
-// Sets rates->byte_s, of rates that calibrate_rates has set, in about so many seconds, and at least a round over
-// the steps. False and a status (unsupported, oom).
-bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_byte_s,
+// Seconds of a byte besides: the median over the steps, and not below 0 nor above memory_s_per_byte, a byte's out
+// of memory: what is more is no cache's. 0 < count <= CALIBRATE_STEPS_MAX.
+double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, double memory_s_per_byte);
+// Sets rates->s_per_byte, of rates that calibrate_rates has set, in about so many seconds, and at least a round
+// over the steps. False and a status (unsupported, oom).
+bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_s_per_byte,
                      double seconds, struct status *status);

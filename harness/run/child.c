@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define TAIL_BYTES 900 // of the child's stderr that are kept
-#define ANSWER_S   1.0 // that ranks have, which have no more time, to say who waits
+#define ANSWER_S   2.0 // that ranks have, which have no more time, to say who waits
 
 struct child {
     pid_t pid;

@@ -60,6 +60,8 @@ void rank_answers_blame(const char *text, size_t ranks, char *blame, size_t byte
         text_append(blame, bytes, "all %zu ranks waited for each other", ranks);
     else if (answers.counts[COMPUTES] == ranks)
         text_append(blame, bytes, "all %zu ranks computed", ranks);
+    else if (answers.counts[NONE] == ranks)
+        text_append(blame, bytes, "none of %zu ranks answered: does the launcher pass SIGUSR1 on?", ranks);
     else {
         tell(blame, bytes, &answers, ranks, COMPUTES, "computed");
         tell(blame, bytes, &answers, ranks, NONE, "did not answer");

@@ -164,12 +164,14 @@ static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, s
     return running;
 }
 
-// Of the trial: a plan of many ranks is one, too.
+// Of the trial on this machine: a plan of many ranks is one, and what launches them may spread them over machines.
 static size_t process_count(const struct sweep *sweep, size_t index)
 {
     struct trial trial;
     struct status ignored = {0};
     size_t count = 1;
+    if (sweep->options->launch)
+        return count;
     if (spec_trial(sweep->spec, index, &trial, &ignored) && !trial.planned)
         count = trial_ranks(&trial);
     trial_free(&trial);

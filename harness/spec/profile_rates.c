@@ -64,7 +64,7 @@ static bool read_spread(struct rates *rates, struct json_field field, struct sta
 
 bool profile_rates_read(struct rates *rates, struct json_field field, struct status *status)
 {
-    static const struct names known = {5, {"source", "spread", "yardstick_s", "byte_s", "operations"}};
+    static const struct names known = {5, {"source", "spread", "yardstick_s", "s_per_byte", "operations"}};
     const char *source = NULL;
     *rates = (struct rates){0};
     if (!field.value)
@@ -72,12 +72,12 @@ bool profile_rates_read(struct rates *rates, struct json_field field, struct sta
     if (!json_is_object(field.value))
         return json_field_expected(field, status, "an object of operations");
     struct json_field operations = json_field_get(field, "operations"),
-                      yardstick = json_field_get(field, "yardstick_s"), byte = json_field_get(field, "byte_s");
+                      yardstick = json_field_get(field, "yardstick_s"), byte = json_field_get(field, "s_per_byte");
     if (!json_field_object(field, &known, NULL, status) ||
         !json_field_text(json_field_get(field, "source"), "how the rates were measured", &source, status) ||
         !read_spread(rates, json_field_get(field, "spread"), status) ||
         (yardstick.value && !read_number(yardstick, 1e-9, &rates->yardstick_s, status)) ||
-        (byte.value && !read_number(byte, 0, &rates->byte_s, status)))
+        (byte.value && !read_number(byte, 0, &rates->s_per_byte, status)))
         return false;
     if (!json_is_object(operations.value))
         return json_field_expected(operations, status, "an object of operations");
@@ -122,8 +122,8 @@ json_t *profile_rates_json(const struct rates *rates, const char *source)
     json_t *json = json_pack("{s:s, s:[f, f]}", "source", source, "spread", rates->low, rates->high);
     if (rates->yardstick_s > 0)
         json_object_set_new(json, "yardstick_s", json_real(rates->yardstick_s));
-    if (rates->byte_s > 0)
-        json_object_set_new(json, "byte_s", json_real(rates->byte_s));
+    if (rates->s_per_byte > 0)
+        json_object_set_new(json, "s_per_byte", json_real(rates->s_per_byte));
     json_object_set_new(json, "operations", operations);
     return json;
 }

@@ -211,9 +211,10 @@ static bool check_node(const struct trial *trial, struct json_field field, struc
     if (parallel->node <= 1)
         return true;
     if (replicas % parallel->node || replicas == parallel->node)
-        return json_field_fail(field, status,
-                               "%zu: the %zu ranks of data and sequence are not two or more nodes of as many",
-                               parallel->node, replicas);
+        return json_field_fail(
+            field, status,
+            "%zu ranks per node do not divide the %zu ranks of data and sequence into two or more nodes",
+            parallel->node, replicas);
     if (parallel->sum == SUM_ENGINE)
         return json_field_fail(
             field, status, "is of sums by the devices, and \"sum\" leaves them to the engine; give one of the two");

@@ -163,8 +163,9 @@ static const struct trial_key parallel_keys[] = {
      .maximum = 65536,
      .initial = 1,
      .unit = "ranks",
-     .meaning = "of data and sequence are together: of gradients and weights they send each other first, and then "
-                "each to its like in the other nodes; both numbers of ranks fix the bits"},
+     .meaning =
+         "per node: gradients and weights are summed and gathered within a node first, then between nodes; the "
+         "numbers of ranks and of ranks per node fix the bits"},
     {0}};
 
 const struct trial_key trial_keys[] = {

@@ -418,10 +418,7 @@ struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *devic
     if (comm->size == 1 || failed(device)) {
         return (struct row_sum){0};
     }
-    if (comm->node > 1) {
-        sum_rows_by_nodes(comm, device, t, owned);
-        return (struct row_sum){0};
-    }
+    CHECK(comm->node <= 1); // which overlap is refused with
     struct row_sum sum = {.mine = tensor_rows(t, own.start, own.count)};
     sum.others = tensor_new(device, (comm->size - 1) * own.count, t.cols, t.dtype, CATEGORY_WORKSPACE);
     sum.delivery = start_blocks(comm, device, t, owned, 0, largest_share(comm, owned), sum.others);

@@ -94,13 +94,14 @@ void comm_gather_rows(const struct comm *comm, struct device *device, struct ten
 // The same, not waited for, but where there are nodes.
 struct delivery comm_start_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                                        const struct row_range *owned);
-// Rank r's rows become their sum over the ranks, rank 0's first, rounded once; all others' are left as they were.
-// Takes at most COMM_SCRATCH_BYTES of workspace, or one row of each other rank.
+// Rank r's rows become their sum over the ranks, rank 0's first, rounded once; all others' are left as they were,
+// or, where there are nodes, those of its like in the other nodes as the sum over its own node. Takes at most
+// COMM_SCRATCH_BYTES of workspace, or one row of each other rank.
 #define COMM_SCRATCH_BYTES ((size_t)32 << 20)
 void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned);
-// The same in two halves, with the same bits: the others' parts of this rank's rows come while the ranks compute,
-// and are added in the second. t is the transport's in between. Takes workspace for all of these parts; where t is
-// bf16 the second half takes some for the rows in f32, too.
+// The same in two halves, with the same bits, where there are no nodes: the others' parts of this rank's rows come
+// while the ranks compute, and are added in the second. t is the transport's in between. Takes workspace for all of
+// these parts; where t is bf16 the second half takes some for the rows in f32, too.
 struct row_sum {
     struct delivery delivery;
     struct tensor mine, others;

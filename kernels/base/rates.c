@@ -66,7 +66,7 @@ double rates_seconds(const struct rates *rates, const struct range *range, doubl
     double at[RATE_DIMENSIONS] = {0};
     const struct rate *rate = rates_find(rates, range, bytes, at);
     double amount = rate && counts_flops(rate) ? flops : bytes;
-    return rate && amount > 0 ? amount / rate_at(rate, at) + bytes * rates->byte_s : 0;
+    return rate && amount > 0 ? amount / rate_at(rate, at) + bytes * rates->s_per_byte : 0;
 }
 
 double rates_peak(const struct rates *rates, bool of_flops)

@@ -26,7 +26,7 @@ struct rates {
     double yardstick_s; // what harness/run/yardstick.h took meanwhile; 0: not known
     // In a step an operation takes so much longer for each byte that it moves, for others have used the caches
     // since its own last run (harness/run/calibrate_steps.h); 0: not known.
-    double byte_s;
+    double s_per_byte;
 };
 
 // The table of a range's operation, and where in it the range lies; NULL: it has none.

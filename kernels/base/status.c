@@ -1,18 +1,14 @@
 #include "kernels/base/status.h"
 #include <stdarg.h>
+#include <string.h>
 
-// Control characters, of ASCII and of Unicode's second block (C1), as "?": what a message quotes of a hostile file
-// must not write to the terminal.
-static void disarm(char *text)
+size_t control_character(const char *text)
 {
-    for (; *text; text++) {
-        unsigned char byte = (unsigned char)text[0], next = (unsigned char)text[1];
-        if (byte < 0x20 || byte == 0x7f) {
-            text[0] = '?';
-        } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
-            text[0] = text[1] = '?';
-        }
+    unsigned char byte = (unsigned char)text[0];
+    if (byte && (byte < 0x20 || byte == 0x7f)) {
+        return 1;
     }
+    return byte == 0xc2 && (unsigned char)text[1] >= 0x80 && (unsigned char)text[1] < 0xa0 ? 2 : 0;
 }
 
 bool status_set(struct status *status, enum status_code code, const char *format, ...)
@@ -25,7 +21,9 @@ bool status_set(struct status *status, enum status_code code, const char *format
     va_start(arguments, format);
     vsnprintf(status->message, sizeof status->message, format, arguments);
     va_end(arguments);
-    disarm(status->message);
+    for (char *c = status->message; *c; c++) {
+        memset(c, '?', control_character(c));
+    }
     return false;
 }
 

@@ -16,7 +16,7 @@ struct world_ops {
     // From one rank to another.
     void (*send)(const struct world *world, size_t to, const void *data, size_t bytes);
     void (*receive)(const struct world *world, size_t from, void *data, size_t bytes);
-    // Before this rank waits for the others by means that are not these, and behind: it is asked who keeps them
+    // Before this rank waits for the others by means that are not these, and after: it is asked who keeps them
     // from their end.
     void (*set_waiting)(bool waits);
     // Lets go of the others. NULL: nothing.

@@ -167,7 +167,7 @@ static struct tensor blocks_new(struct model *model, size_t blocks, enum dtype d
     return tensor_new(model->device, blocks, BUCKET_BLOCK, dtype, category);
 }
 
-// Values of so many blocks; of codes these, or behind them their scales. No tensor where there is no such part.
+// Values of so many blocks; of codes these, or after them their scales. No tensor where there is no such part.
 static struct tensor values_new(struct model *model, const struct bucket *bucket, size_t part, size_t blocks)
 {
     if (kind_of(model, bucket) != CODES) {
@@ -331,8 +331,8 @@ static void wait_for_values(struct model *model, struct bucket *bucket)
 
 void bucket_prefetch(struct model *model, size_t unit)
 {
-    bool can_want = model->buckets && shares_weights(model) && model->ranks.overlap;
-    for (size_t b = 0; can_want && b < BUCKETS; b++) {
+    bool can_prefetch = model->buckets && shares_weights(model) && model->ranks.overlap;
+    for (size_t b = 0; can_prefetch && b < BUCKETS; b++) {
         start_values(model, &buckets_of(model, unit)[b]);
     }
 }
@@ -380,9 +380,9 @@ void bucket_settle(struct model *model, size_t unit)
 {
     for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
         struct bucket *bucket = &buckets_of(model, unit)[b];
-        bool wanted = bucket->values_coming[0].going && shares_weights(model);
+        bool prefetched = bucket->values_coming[0].going && shares_weights(model);
         wait_for_values(model, bucket);
-        if (wanted) {
+        if (prefetched) {
             free_parts(model, bucket->values);
         }
     }

@@ -368,7 +368,7 @@ void training_update(struct model *model)
 // ---- complete
 
 // Summed over ranks.
-static void release_sums(struct model *model, size_t unit)
+static void complete_unit(struct model *model, size_t unit)
 {
     struct device *device = model->device;
     struct transit *transit = &model->transits[unit];
@@ -399,7 +399,8 @@ static void release_sums(struct model *model, size_t unit)
     }
 }
 
-// Sums that are under way come on; those that are complete leave. Whether any are under way still.
+// Sums that are under way come on; the units of those that are complete are completed. Whether any are under way
+// still.
 static bool advance_sums(struct model *model)
 {
     bool any = false;
@@ -409,7 +410,7 @@ static bool advance_sums(struct model *model)
             if (bucket_is_summing(model, unit)) {
                 any = true;
             } else {
-                release_sums(model, unit);
+                complete_unit(model, unit);
             }
         }
     }
@@ -422,7 +423,7 @@ void gradients_release(struct model *model, size_t unit)
     advance_sums(model);
     bucket_sum(model, unit);
     if (!bucket_is_summing(model, unit)) {
-        release_sums(model, unit);
+        complete_unit(model, unit);
     }
 }
 

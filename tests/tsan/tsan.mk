@@ -12,7 +12,7 @@ $(BUILD)/tests/canary: $(BUILD)/tests/tsan/canary.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $<
 run/tsan-canary: $(BUILD)/tests/canary
-	@$(SUITE) tsan-canary sh -c '$(TSAN_RUN) $< order && ! $(TSAN_RUN) $< race'
+	@$(SUITE) tsan-canary sh -c '$(TSAN_RUN) $< order && { $(TSAN_RUN) $< race; test $$? = 66; }'
 TSAN_RUNS  := $(TSAN_TESTS:%=run/tsan-%)
 $(TSAN_RUNS): run/tsan-%: $(BUILD)/tests/% $(BUILD)/longbp run/tsan-canary
 	@$(SUITE) tsan-$* env LONGBP=$(BUILD)/longbp $(TSAN_RUN) $<
