@@ -174,7 +174,7 @@ $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
 	$(Q)$(CC) -I. -MMD -MP -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
 # Open MPI does not free all that it takes.
-$(addprefix run/$(BUILD)/tests/,test_ranks test_ranks_command test_replicas test_replica_updates test_monitored_ranks test_train_ranks test_train_ranks_command test_auto_ranks): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
+$(addprefix run/$(BUILD)/tests/,test_batch_command test_ranks test_ranks_command test_replicas test_replica_updates test_monitored_ranks test_train_ranks test_train_ranks_command test_auto_ranks): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
 test: ## install what is missing, build, run every test; some minutes
 	@tools/dependencies --test
 	@$(MAKE) --no-print-directory $(PARALLEL) test-programs
