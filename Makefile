@@ -164,10 +164,11 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(LIBRARY)
 
 # Each suite is a target, so that as many run at once as there are cores, each on one thread; ranks that wait leave the
 # core to those that do not. tests/suite says what came of it. Under the sanitizers without the checks, which are of
-# sources, scripts and a page in a browser, while the program's part in them other suites run; without what simulates
-# times, whose code test_time_change runs too; and without what preloads a malloc or system calls of its own.
+# sources, scripts and a page in a browser, and without gnuplot's points, while the program's part in them other suites
+# run; without what simulates times, whose code test_time_change runs too; and without what preloads a malloc or system
+# calls of its own.
 SUITE     = BUILD=$(BUILD) tests/suite
-RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_% %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
+RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_% %/test_drawn_figures %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
 $(BUILD)/tests/%.so: tests/%.c
