@@ -169,15 +169,21 @@ static void help_names_every_figure(void **state)
                  "grep -q 'history (default' help");
 }
 
-// An axis that cannot be set is not silently left.
-static void axes_of_bars_are_left(void **state)
+// The recorded ones, which $R names.
+static void draw_gradient_errors(struct scratch *scratch)
 {
-    struct scratch *scratch = *state;
     char *results = realpath("results/gradient-error.jsonl", NULL);
     assert_non_null(results);
     setenv("R", results, 1);
     free(results);
     expect_drawn(scratch, "", "$L plot --scripts \"$P\" --format svg --figures gradient-error --out drawn \"$R\"");
+}
+
+// An axis that cannot be set is not silently left.
+static void axes_of_bars_are_left(void **state)
+{
+    struct scratch *scratch = *state;
+    draw_gradient_errors(scratch);
     char *err = text_of(scratch, "err");
     assert_string_equal(err, "");
     free(err);
@@ -190,11 +196,7 @@ static void axes_of_bars_are_left(void **state)
 static void an_axis_is_broken_where_nothing_lies(void **state)
 {
     struct scratch *scratch = *state;
-    char *results = realpath("results/gradient-error.jsonl", NULL);
-    assert_non_null(results);
-    setenv("R", results, 1);
-    free(results);
-    expect_drawn(scratch, "", "$L plot --scripts \"$P\" --format svg --figures gradient-error --out drawn \"$R\"");
+    draw_gradient_errors(scratch);
     expect_drawn(
         scratch, "",
         "for tick in 0 1e-16 1e-14 1e-7 5e-7 1e-6 //; do grep -q \"[ >]$tick<\" drawn/gradient-error.svg || "

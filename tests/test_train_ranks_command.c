@@ -126,21 +126,30 @@ static bool near(const json_t *a, const json_t *b)
     return same;
 }
 
-static void records_have_the_curve_of_one_rank(void **state)
+// The records of a sweep, spec in JSON written with ' for ", and of its plan.
+static void run_and_plan(const struct scratch *scratch, const char *json, json_t **all, json_t **planned)
 {
-    const struct scratch *scratch = *state;
-    char *spec =
-        quoted("{'experiment': 't', 'model': {'layers': 4, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40,"
-               "'vocab': 256}, 'context': 20, 'dtype': 'f64', 'batch': 4, 'data': {'text': 'text'},"
-               "'optimizer': 'adamw', 'train': {'steps': 5, 'accumulate': 2, 'clip': 0.5, 'held_out': 0.2,"
-               "'evaluate_every': 2}, 'axes': {'method': [{'name': 'streambp', 'chunk': 7}, {'name': 'seco',"
-               "'chunk': 7}], 'parallel': [{}, {'data': 3, 'zero': 3}, {'data': 2}, {'stage': 2}]}}");
+    char *spec = quoted(json);
     write_text(scratch);
     scratch_file(scratch, "spec.json", spec, strlen(spec));
     free(spec);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl && $L run spec.json --out p.jsonl --device plan"),
                      0);
-    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+    *all = records(scratch, "r.jsonl");
+    *planned = records(scratch, "p.jsonl");
+}
+
+static void records_have_the_curve_of_one_rank(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char spec[] =
+        "{'experiment': 't', 'model': {'layers': 4, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40,"
+        "'vocab': 256}, 'context': 20, 'dtype': 'f64', 'batch': 4, 'data': {'text': 'text'},"
+        "'optimizer': 'adamw', 'train': {'steps': 5, 'accumulate': 2, 'clip': 0.5, 'held_out': 0.2,"
+        "'evaluate_every': 2}, 'axes': {'method': [{'name': 'streambp', 'chunk': 7}, {'name': 'seco',"
+        "'chunk': 7}], 'parallel': [{}, {'data': 3, 'zero': 3}, {'data': 2}, {'stage': 2}]}}";
+    json_t *all, *planned;
+    run_and_plan(scratch, spec, &all, &planned);
     assert_int_equal(json_array_size(all), 8);
     size_t ok = 0;
     for (size_t i = 0; i < 8; i++) {
@@ -168,19 +177,15 @@ static void records_have_the_curve_of_one_rank(void **state)
 static void a_choice_is_trained_with(void **state)
 {
     const struct scratch *scratch = *state;
-    char *spec = quoted(
+    static const char spec[] =
         "{'experiment': 't', 'model': {'layers': 4, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40,"
         "'vocab': 256}, 'context': 20, 'dtype': 'f64', 'batch': 4, 'data': {'text': 'text'},"
         "'optimizer': 'adamw', 'train': {'steps': 4, 'accumulate': 2, 'clip': 0.5}, 'method': 'auto',"
         "'limits': {'memory': '1240KiB', 'host_memory': '1MiB'}, 'axes': {'parallel': [{}, {'data': 2, 'zero': 2},"
         "{'sequence': 2}, {'sequence': 2, 'exchange': 'ring'}, {'sequence': 2, 'exchange': 'all-to-all'},"
-        "{'data': 2, 'zero': 3, 'overlap': true}, {'sequence': 2, 'zero': 3, 'overlap': true}, {'stage': 2}]}}");
-    write_text(scratch);
-    scratch_file(scratch, "spec.json", spec, strlen(spec));
-    free(spec);
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl && $L run spec.json --out p.jsonl --device plan"),
-                     0);
-    json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
+        "{'data': 2, 'zero': 3, 'overlap': true}, {'sequence': 2, 'zero': 3, 'overlap': true}, {'stage': 2}]}}";
+    json_t *all, *planned;
+    run_and_plan(scratch, spec, &all, &planned);
     assert_int_equal(json_array_size(all), 8);
     for (size_t i = 0; i < 8; i++) {
         static const char *const same[] = {"chosen", "peak_bytes"};
