@@ -145,7 +145,7 @@ $(BUILD)/tests/test_verify: override LDLIBS += -Wl,--wrap=method_step
 $(BUILD)/tests/test_event_counter: override LDLIBS += -Wl,--wrap=syscall
 # A test's own code takes longer to be optimised than to run.
 $(TESTS:=.o): CFLAGS += -O1
-$(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(LIBRARY)
+$(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
@@ -158,7 +158,7 @@ $(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
-$(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SIMT) $(LIBRARY)
+$(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.o $(SIMT) $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 

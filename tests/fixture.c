@@ -1,18 +1,7 @@
 #include "tests/fixture.h"
 #include <math.h>
-#include <setjmp.h>
 #include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-// Of a suite the test that $LONGBP_TEST names (or those: *) alone, if it is there.
-__attribute__((constructor)) static void choose_tests(void)
-{
-    cmocka_set_test_filter(getenv("LONGBP_TEST"));
-}
 
 struct fixture fixture_default(void)
 {
