@@ -4,12 +4,14 @@
 #include "harness/command/command.h"
 #include "harness/run/environment.h"
 #include "harness/run/provenance.h"
+#include "kernels/base/status.h"
 
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int print_version(void)
 {
@@ -62,10 +64,20 @@ static int start(int argc, char **argv)
     return command ? command_start(command, argc - 1, argv + 1) : command_unknown(name);
 }
 
+// A result that did not reach stdout is no result, whoever ends the program: argp does after --help.
+static void check_stdout(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("longbp: writing to stdout");
+        _exit(EXIT_BAD_INPUT);
+    }
+}
+
 int main(int argc, char **argv)
 {
     environment_open_streams();
     json_set_alloc_funcs(malloc, free); // those that never fail (kernels/base/host_memory.h)
     signal(SIGXFSZ, SIG_IGN);           // a file that may not grow is an error of write, which is told
+    CHECK(atexit(check_stdout) == 0);
     return environment_leave(start(argc, argv));
 }

@@ -133,6 +133,12 @@ static void a_full_stdout_is_told(void **state)
         "list keys --json",
         "report r.jsonl --format json",
         "compare r.jsonl r.jsonl --format json",
+        "help run",
+        "help",
+        "run --help",
+        "--help",
+        "--version",
+        "--commands",
     };
     prepare(scratch);
     for (size_t i = 0; i < COUNT(commands); i++) {

@@ -90,18 +90,12 @@ int command_start(const struct command *command, int argc, char **argv)
     snprintf(title, sizeof title, "longbp %s", command->name);
     argv[0] = title;
     host_memory_settle(title, EXIT_BAD_INPUT, unfinished_remove);
-    int code = command->run(argc, argv);
-    // A result that did not reach stdout is no result.
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("longbp: writing to stdout");
-        return EXIT_BAD_INPUT;
-    }
-    return code;
+    return command->run(argc, argv);
 }
 
 void command_print(json_t *result, size_t flags)
 {
-    // What stdout does not take command_start tells.
+    // What stdout does not take main tells.
     CHECK(result && (json_dumpf(result, stdout, flags) == 0 || ferror(stdout)));
     putchar('\n');
     json_decref(result);
