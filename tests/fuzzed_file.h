@@ -20,7 +20,7 @@ static inline struct fuzzed_path fuzzed_file(const uint8_t *bytes, size_t count)
     static int memory = -1;
     struct fuzzed_path path;
     memory = memory < 0 ? memfd_create("fuzz", 0) : memory;
-    CHECK(memory >= 0 && ftruncate(memory, 0) == 0 && pwrite(memory, bytes, count, 0) == (ssize_t)count);
+    CHECK(memory >= 0 && pwrite(memory, bytes, count, 0) == (ssize_t)count && ftruncate(memory, (off_t)count) == 0);
     snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", memory);
     return path;
 }

@@ -3,16 +3,17 @@
 SECONDS  ?= 30
 EXECUTIONS ?= 1e8
 FUZZERS  := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
-FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -g -O1 -fsanitize=fuzzer
+CHECKS   ?= address,undefined
+FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -g -O2 -fsanitize=fuzzer
 READERS  := $(filter $(BUILD)/harness/% $(BUILD)/methods/%,$(OBJECTS))
 PROGRAMS := $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%)
 $(BUILD)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(FUZZ)-no-link,address,undefined -MMD -MP -c -o $@ $<
+	$(Q)$(FUZZ)-no-link,$(CHECKS) -MMD -MP -c -o $@ $<
 $(PROGRAMS): $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/tests/fuzz_%.o $(READERS:$(BUILD)/%=$(BUILD)/fuzz/%) $(filter $(BUILD)/kernels/%,$(OBJECTS))
 	$(call say,LINK,$@)
-	$(Q)$(FUZZ),address,undefined -o $@ $^ $(LDLIBS) -lgomp -ldl
+	$(Q)$(FUZZ),$(CHECKS) -o $@ $^ $(LDLIBS) -lgomp -ldl
 fuzz: $(FUZZERS:%=fuzz-%) ## clang's fuzzer over the readers of files, SECONDS=30 each
 fuzz-%: $(BUILD)/fuzz/fuzz_%
 	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) $*
