@@ -329,7 +329,7 @@ static void test_choices_that_are_none(void **state)
         {"sec", NULL, "--series: no picture has \"sec\""},
         {"full,seco, chunk 12", NULL, "of: \"full\" \"seco, chunk 64\" \"seco, chunk 128\""},
         {"", NULL, "--series: no picture has \"\""},
-        {NULL, "context=7", "--where: none of these 6 records"},
+        {NULL, "context=7", "--where context=7: none of these 6 records; \"context\" is 256, 512 there"},
         {NULL, "contxt=256", "--where: no field \"contxt\""},
         {NULL, "context", "--where: expected KEY=VALUE"},
         {NULL, "context=256", "none of these 3 records can be drawn"},

@@ -251,7 +251,14 @@ static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **sta
                  cases[i].where);
         expect(scratch, command, cases[i].ids);
     }
-    expect(scratch, "$L report r.jsonl --where method=none", "no records\n");
+    expect_bad(scratch, "$L report r.jsonl --where method=none",
+               "--where method=none: none of these 4 records; \"method\" is full, seco there");
+    expect_bad(scratch, "$L report r.jsonl --where method=seco --where chunk=32",
+               "--where chunk=32: none of these 2 records; \"chunk\" is 8, 16 there");
+    expect_bad(scratch, "$L report r.jsonl --where chunk=32", "\"chunk\" is null, 8, 16 there");
+    expect_bad(scratch, "$L report r.jsonl --html r.html --where method=none",
+               "--where method=none: none of these 4");
+    expect_bad(scratch, "$L history r.jsonl --where method=none", "--where method=none: none of these 4 records");
     expect_bad(scratch, "$L report r.jsonl --where method", "--where: expected KEY=VALUE");
     expect_bad(scratch, "$L report r.jsonl --where metod=seco", "--where: no field \"metod\"");
     expect_bad(scratch, "$L report --max-context r.jsonl --where method=full", "--where is of records");
@@ -285,7 +292,9 @@ static void every_key_and_option_is_a_column(void **state)
         snprintf(expected, sizeof expected, "%s\r\n\r\n", option->name);
         expect(scratch, command, expected);
     }
-    expect(scratch, "$L report r.jsonl --where status=crash --columns method,chunk", "no records\n");
+    expect_bad(scratch, "$L report r.jsonl --where status=crash --columns method,chunk", "\"status\" is ok there");
+    expect(scratch, ": >none.jsonl; $L report none.jsonl --where status=crash --columns method,chunk",
+           "no records\n");
 }
 
 // Each format writes its own signs so that they are read as text.

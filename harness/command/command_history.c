@@ -42,7 +42,7 @@ static bool write_history(const struct arguments *arguments, struct status *stat
 {
     struct results results = {0};
     bool fine = results_open(&results, arguments->paths, arguments->path_count, true, status) &&
-                record_filter(&results, arguments->conditions, arguments->condition_count, status);
+                record_filter_some(&results, arguments->conditions, arguments->condition_count, status);
     if (fine) {
         struct histories histories;
         histories_make(&histories, results.records, results.count);

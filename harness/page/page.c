@@ -115,7 +115,7 @@ bool page_write(const struct page_request *request, const char *path, struct sta
     size_t bytes = 0;
     bool fine = output_file_check(path, status) &&
                 results_open(&page.results, report->paths, report->path_count, report->every, status) &&
-                record_filter(&page.results, report->conditions, report->condition_count, status) &&
+                record_filter_some(&page.results, report->conditions, report->condition_count, status) &&
                 published_load(&page.published, report->published, status) &&
                 page_figures_draw(&page.figures, &page, status) && write_parts(&page, written, status);
     if (fine) {

@@ -36,7 +36,7 @@ bool history_part(const struct page *page, FILE *stream, size_t *count, struct s
     struct histories histories = {0};
     struct text text;
     bool fine = results_open(&results, report->paths, report->path_count, true, status) &&
-                record_filter(&results, report->conditions, report->condition_count, status);
+                record_filter_some(&results, report->conditions, report->condition_count, status);
     text_open(&text);
     if (fine)
         histories_make(&histories, results.records, results.count);

@@ -403,12 +403,8 @@ static bool open_records(struct results *every, struct results *last, const stru
 {
     bool fine = results_open(every, request->paths, request->path_count, true, status);
     results_last(last, every);
-    size_t count = last->count;
-    return fine && record_filter(every, request->conditions, request->condition_count, status) &&
-           record_filter(last, request->conditions, request->condition_count, status) &&
-           (!count || last->count ||
-            status_set(status, STATUS_BAD_INPUT,
-                       "--where: none of these %zu records; `longbp report` shows what they have", count));
+    return fine && record_filter_some(every, request->conditions, request->condition_count, status) &&
+           record_filter_some(last, request->conditions, request->condition_count, status);
 }
 
 bool plot(const struct plot_request *request, struct status *status)

@@ -5,7 +5,10 @@
 struct condition {
     struct record_column column;
     const char *values; // "1024,2048"
+    json_t *other;      // what records have that do not meet it: {"512": null}
 };
+
+enum { VALUES_TOLD = 12 };
 
 static bool is_word(const json_t *value, const char *word)
 {
@@ -22,6 +25,22 @@ static bool is_word(const json_t *value, const char *word)
     return (!value || json_is_null(value)) && strcmp(word, "null") == 0;
 }
 
+// As it would be asked for.
+static void note_value(json_t *noted, const json_t *value)
+{
+    if (json_object_size(noted) > VALUES_TOLD)
+        return;
+    if (json_is_object(value) && json_object_get(value, "name"))
+        value = json_object_get(value, "name");
+    char *text = !value ? strdup("null")
+                 : json_is_string(value)
+                     ? strdup(json_string_value(value))
+                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    CHECK(text);
+    json_object_set_new(noted, text, json_null());
+    free(text);
+}
+
 static bool holds(void *chooser, const struct record *record)
 {
     const struct condition *condition = chooser;
@@ -31,18 +50,41 @@ static bool holds(void *chooser, const struct record *record)
     CHECK(copy);
     while (!found && (word = strsep(&rest, ",")))
         found = is_word(value, word);
+    if (!found)
+        note_value(condition->other, value);
     free(copy);
     json_decref(value);
     return found;
 }
 
-static bool apply(struct results *results, const struct record_columns *columns, const char *condition,
+// The condition that left none of so many records.
+static void tell_none(const char *text, const char *name, const struct condition *condition, size_t count,
+                      struct status *status)
+{
+    char there[600] = "";
+    const char *value;
+    json_t *unused;
+    size_t told = 0;
+    json_object_foreach(condition->other, value, unused)
+    {
+        size_t used = strlen(there);
+        if (told < VALUES_TOLD && used + 50 < sizeof there)
+            snprintf(there + used, sizeof there - used, "%s%.40s", told++ ? ", " : "", value);
+    }
+    status_set(status, STATUS_BAD_INPUT, "--where %.100s: none of these %zu records; \"%.60s\" is %s%s there", text,
+               count, name, there, told < json_object_size(condition->other) ? ", ..." : "");
+}
+
+// None: it is told where a condition leaves no record of those that there were.
+static bool apply(struct results *results, const struct record_columns *columns, const char *condition, bool none,
                   struct status *status)
 {
     size_t bytes = strcspn(condition, "=");
     char *name = strndup(condition, bytes);
     CHECK(name);
-    struct condition chosen = {.values = condition + bytes + 1};
+    struct condition chosen = {.values = condition + bytes + 1, .other = json_object()};
+    size_t count = results->count;
+    CHECK(chosen.other);
     bool fine = condition[bytes] == '=' ||
                 status_set(status, STATUS_BAD_INPUT,
                            "--where: expected KEY=VALUE, such as method=seco, found \"%.60s\"", condition);
@@ -52,11 +94,17 @@ static bool apply(struct results *results, const struct record_columns *columns,
                           "--where: \"%.60s\" is of a table, not of a record; take a field", name);
     if (fine)
         results_keep(results, holds, &chosen);
+    if (fine && none && count && !results->count) {
+        tell_none(condition, name, &chosen, count, status);
+        fine = false;
+    }
+    json_decref(chosen.other);
     free(name);
     return fine;
 }
 
-bool record_filter(struct results *results, const char *const *conditions, size_t count, struct status *status)
+static bool filter(struct results *results, const char *const *conditions, size_t count, bool none,
+                   struct status *status)
 {
     if (count == 0)
         return true;
@@ -64,7 +112,17 @@ bool record_filter(struct results *results, const char *const *conditions, size_
     record_columns_open(&columns, results);
     bool fine = true;
     for (size_t i = 0; fine && i < count; i++)
-        fine = apply(results, &columns, conditions[i], status);
+        fine = apply(results, &columns, conditions[i], none, status);
     record_columns_close(&columns);
     return fine;
+}
+
+bool record_filter(struct results *results, const char *const *conditions, size_t count, struct status *status)
+{
+    return filter(results, conditions, count, false, status);
+}
+
+bool record_filter_some(struct results *results, const char *const *conditions, size_t count, struct status *status)
+{
+    return filter(results, conditions, count, true, status);
 }

@@ -6,3 +6,7 @@
 // "status=ok", "trial.lora=null". The name is a field's or a key's (record_columns.h); an object goes by its name.
 // False and a status if a condition is none, or names no field.
 bool record_filter(struct results *results, const char *const *conditions, size_t count, struct status *status);
+// The same of what a user asks for: false and a status, too, that names the values that there are, if a condition
+// leaves none of the records.
+bool record_filter_some(struct results *results, const char *const *conditions, size_t count,
+                        struct status *status);

@@ -353,7 +353,7 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
     size_t written = 0;
     bool alone = report_is_table_alone(request), table = request->path_count && (alone || !request->summary);
     bool fine = results_open(&results, request->paths, request->path_count, request->every, status) &&
-                record_filter(&results, request->conditions, request->condition_count, status) &&
+                record_filter_some(&results, request->conditions, request->condition_count, status) &&
                 (alone || published_load(&published, request->published, status));
     if (fine && table) {
         fine = record_table_write(&request->table, &results, stream, status);
