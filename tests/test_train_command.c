@@ -353,6 +353,34 @@ static void lost_updates_are_said(void **state)
     assert_int_equal(run(scratch, TRAIN "--dtype bf16 --optimizer adam8bit --lost-updates --out not"), 2);
 }
 
+// Method auto goes on with what was chosen, and where that keeps what, although more would fit today.
+static void a_choice_goes_on(void **state)
+{
+#define CHOSEN                                                                                                     \
+    "$L train --model tiny --tokens text --context 256 --method auto --steps 3 --checkpoint 2 --host-memory "      \
+    "40MiB "
+    const struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, CHOSEN "--memory-limit 5850KiB --out whole"), 0);
+    assert_says(scratch, "whole/training.json", "\"gradients\": \"host\"");
+    assert_int_equal(run(scratch, CHOSEN "--out more"), 0);
+    assert_int_equal(run(scratch, "cmp whole/training.json more/training.json"), 1); // another choice
+    assert_int_equal(
+        run(scratch, "cp -r whole again && rm again/model.safetensors && " CHOSEN "--out again --resume"), 0);
+    assert_says(scratch, "err", "again: going on after step 2 of 3");
+    char *whole = steps_of(scratch, "whole/steps.jsonl"), *again = steps_of(scratch, "again/steps.jsonl");
+    assert_string_equal(whole, again); // peaks, too
+    free(whole);
+    free(again);
+    assert_int_equal(run(scratch, "cmp whole/training.json again/training.json && "
+                                  "cmp whole/model.safetensors again/model.safetensors"),
+                     0);
+    // With no run to go on with it is chosen; and what is asked for otherwise is told.
+    assert_int_equal(run(scratch, CHOSEN "--out new --resume && cmp more/training.json new/training.json"), 0);
+    assert_int_equal(run(scratch, CHOSEN "--out whole --resume --place-gradients device"), 2);
+    assert_says(scratch, "err", "whole: the run was begun with place.gradients \"host\", not \"device\"");
+}
+
 // Two runs into one folder: the second is refused while the first one goes on.
 static void one_run_at_a_time(void **state)
 {
@@ -384,6 +412,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(lost_updates_are_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_choice_goes_on, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_run_at_a_time, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,23 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
+// Of a run that goes on, method auto is what was chosen when it was begun: what fits today may be another method,
+// and end with other bits.
+static void keep_choice(struct arguments *arguments)
+{
+    const char *name = json_string_value(json_object_get(arguments->flags.method, "name"));
+    if (!arguments->resume || !name || strcmp(name, method_auto.name) != 0)
+        return;
+    json_t *settings = train_folder_settings(arguments->out), *places = json_object();
+    json_object_update(arguments->flags.method, json_object_get(settings, "method"));
+    json_object_update(places, json_object_get(settings, "place"));
+    json_object_update(places, json_object_get(arguments->flags.trial, "place"));
+    if (json_object_size(places))
+        json_object_set(arguments->flags.trial, "place", places);
+    json_decref(places);
+    json_decref(settings);
+}
+
 // Fills in what is not the default of a trial: that it trains, with AdamW unless another optimizer is given.
 static bool complete(struct arguments *arguments, struct status *status)
 {
@@ -119,6 +136,7 @@ static bool complete(struct arguments *arguments, struct status *status)
         json_object_set_new(trial, "measure", json_pack("{s:b}", "lost_updates", true));
     if (!json_object_get(trial, "optimizer"))
         json_object_set_new(trial, "optimizer", json_string(optimizers[0]->name));
+    keep_choice(arguments);
     return true;
 }
 
@@ -137,7 +155,10 @@ static json_t *settings_of(const struct trial *trial)
     CHECK(settings);
     for (size_t i = 0; free_to_change[i]; i++)
         json_object_del(settings, free_to_change[i]);
+    json_t *chosen = choice_made(trial);
     json_object_set_new(settings, "method", method_json(trial->method, trial->options)); // of auto what was chosen
+    json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
+    json_decref(chosen);
     json_object_set_new(settings, "data_bytes", bytes_of(trial->data.path));
     json_object_set_new(settings, "evaluate_bytes", bytes_of(trial->train.evaluate.path));
     return settings;

@@ -120,6 +120,15 @@ static bool check_settings(const struct train_folder *folder, const json_t *sett
     return same;
 }
 
+json_t *train_folder_settings(const char *path)
+{
+    const struct train_folder folder = {.path = path};
+    char *file = path_of(&folder, SETTINGS);
+    json_t *settings = json_load_file(file, 0, NULL);
+    free(file);
+    return settings;
+}
+
 static bool write_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
 {
     char *file = path_of(folder, SETTINGS), *text = json_dumps(settings, JSON_INDENT(2));

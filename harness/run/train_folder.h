@@ -26,6 +26,8 @@ struct train_folder {
 // resume anything (bad input); it cannot be written to (io). Release with train_folder_close, also after a failure.
 bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
                        struct status *status);
+// What the run in a folder was begun with, a new reference; NULL: no run was, or nobody can read it.
+json_t *train_folder_settings(const char *path);
 // Appends a line, on rank 0.
 bool train_folder_note(struct train_folder *folder, const char *line, struct status *status);
 // Of a run over several ranks: on rank 0 after train_folder_open, on others in its place. Theirs is rank 0's, of
