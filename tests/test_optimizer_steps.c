@@ -313,6 +313,15 @@ static void a_state_that_the_model_cannot_have_is_refused(void **state)
             assert_true((*o)->check(options, &config, DTYPE_BF16, &status));
             assert_false((*o)->check(options, &config, DTYPE_F32, &status));
             assert_non_null(strstr(status.message, "state \"bf16\" is of a model in bf16"));
+            assert_true(options_set(&(*o)->options, options, "state", "gradient"));
+        }
+        static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+        bool rounds = options_set(&(*o)->options, options, "round", "stochastic");
+        for (size_t d = 0; d < COUNT(dtypes); d++) {
+            bool fine = !rounds || dtypes[d] == DTYPE_BF16;
+            struct status why = {0};
+            assert_int_equal(optimizer_check(*o, options, &config, dtypes[d], &why), fine);
+            assert_true(fine || strstr(why.message, "round \"stochastic\" is of weights in bf16"));
         }
         options_free(&(*o)->options, options);
     }

@@ -243,6 +243,9 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'optimizer': {'name': 'adamw', 'rat': 1}"),
          "key 'rat': unknown key of optimizer 'adamw'; did you mean 'rate'? known keys: name, rate, decay"},
         {WITH("'optimizer': {'state': 'bf16'}"), "optimizer 'adamw': state 'bf16' is of a model in bf16"},
+        {WITH("'optimizer': {'name': 'adam8bit', 'round': 'stochastic'}"),
+         "optimizer 'adam8bit': round 'stochastic' is of weights in bf16: in f32 no step is rounded away; leave it "
+         "out"},
         {WITH("'optimizer': {'when': 'walk'}, 'place': {'gradients': 'host'}"),
          "key 'when': 'walk' frees gradients in the walk; place.gradients has nothing to keep"},
         {"{'model': 'tiny', 'context': 64, 'method': 'forward', 'optimizer': 'adamw'}",

@@ -335,8 +335,7 @@ json_t *decode_optimizer(struct trial *trial, struct json_field field, struct st
     json_t *canonical = decode_named(&tables, field, &index, &trial->optimizer_options, status);
     const struct optimizer *optimizer = trial->optimizer = optimizers[index];
     struct status why = {0};
-    if (canonical && optimizer->check &&
-        !optimizer->check(trial->optimizer_options, &trial->config, trial->dtype, &why)) {
+    if (canonical && !optimizer_check(optimizer, trial->optimizer_options, &trial->config, trial->dtype, &why)) {
         json_decref(canonical);
         json_field_fail(field, status, "optimizer \"%s\": %s", optimizer->name, why.message);
         return NULL;

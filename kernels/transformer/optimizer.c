@@ -29,6 +29,19 @@ const struct optimizer *optimizer_find(const char *name)
     return NULL;
 }
 
+bool optimizer_check(const struct optimizer *optimizer, const void *options, const struct config *config,
+                     enum dtype dtype, struct status *status)
+{
+    bool rounds = options_choice(&optimizer->options, options, "round", ROUND_NEAREST) == ROUND_STOCHASTIC;
+    if (rounds && dtype != DTYPE_BF16)
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "round \"stochastic\" is of weights in bf16: in %s no step is rounded away; leave it out, "
+            "or take dtype \"bf16\"",
+            dtype_name(dtype));
+    return !optimizer->check || optimizer->check(options, config, dtype, status);
+}
+
 bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options)
 {
     return options_choice(&optimizer->options, options, "when", UPDATE_AT_END) == UPDATE_IN_WALK;

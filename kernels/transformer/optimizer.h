@@ -51,6 +51,11 @@ struct optimizer {
 extern const struct optimizer *const optimizers[];
 const struct optimizer *optimizer_find(const char *name);
 
+// Whether a model in the dtype can be trained so, by the optimizer's own check and by what all have: "round". False
+// sets status.
+bool optimizer_check(const struct optimizer *optimizer, const void *options, const struct config *config,
+                     enum dtype dtype, struct status *status);
+
 // Whether a unit is updated within the walk, when its gradient is complete, which is then freed: so by the option
 // "when". Then there is one micro-batch, and nothing can be made of all gradients together.
 bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options);
